@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from build_reports import full_plan, many_trials  # noqa: E402
+from build_reports import full_plan, full_series, many_trials  # noqa: E402
 
 from tunekit.records.codec import to_json  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
@@ -60,7 +60,7 @@ def main(trials: int) -> None:
 def built(run: Run, raw: bytes) -> tuple[str, float]:
     """Return the page, and the seconds that view and page took."""
     started = time.perf_counter()
-    html = page(on_page(run, plan=full_plan()), raw)
+    html = page(on_page(run, plan=full_plan(), saved=full_series), raw)
     return html, time.perf_counter() - started
 
 

@@ -24,7 +24,7 @@ from tunekit.machine.telemetry.sampler import (  # noqa: E402
     LoopSample,
     Sampler,
 )
-from tunekit.machine.telemetry.summary import save_series  # noqa: E402
+from tunekit.machine.telemetry.series import save_series  # noqa: E402
 from tunekit.machine.telemetry.tree import TreeMeter  # noqa: E402
 from tunekit.trial.keeper import descendants  # noqa: E402
 

@@ -19,6 +19,7 @@ from build_records import (
     trial_record,
 )
 
+from tunekit.machine.telemetry.series import Series
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, HostTelemetry, Telemetry
@@ -97,6 +98,19 @@ def full_plan() -> Plan:
     own = profile(instances=(instance(), instance(name="g5.12xlarge", gpus=4, usd_per_h=5.672)))
     colab = instance(provider="colab", name="Twice", usd_per_h=0.7, compute_units_per_h=7.0)
     return plan_of(own, twice_as_fast(instances=(instance(name="twice", spot=spot_price()), colab)))
+
+
+def full_series(trial: int) -> tuple[Series, ...]:
+    """What was sampled of any trial: host, loop and a GPU for a minute, the second half of it measured."""
+    times = [float(t_s) for t_s in range(60)]
+    host = tuple((t_s, 3.5 * t_s, 2.0 * GIB, 2e8 * t_s) for t_s in times)
+    gpu = tuple((t_s, 90.0, 200.0 + trial, 1700.0, 5.0 * GIB) for t_s in times)
+    loop = tuple((t_s, float(t_s >= 30), 4.0 * t_s, 4.0 * t_s) for t_s in times)
+    return (
+        Series("host", ("t_s", "cpu_s", "pss_bytes", "read_bytes"), host),
+        Series("loop", ("t_s", "phase", "batches", "steps"), loop, ("warming", "measuring")),
+        Series("gpu0", ("t_s", "utilization_percent", "power_w", "sm_clock_mhz", "tree_bytes"), gpu),
+    )
 
 
 def hostile_run() -> Run:

@@ -6,16 +6,17 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.plan import Plan
 from tunekit.records.run import Run
+from tunekit.report.answer import price_text
 from tunekit.report.blocks import (
     Block,
     Changes,
-    Chart,
     Commands,
+    Drawing,
     Facts,
     FoundBlock,
-    HeatMap,
     Lead,
     Line,
     Note,
@@ -23,8 +24,10 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
+    Tiles,
     TrialTable,
 )
+from tunekit.report.charts.telemetry import Saved
 from tunekit.report.run import in_comment, on_page
 from tunekit.report.terminal import draw
 
@@ -61,21 +64,24 @@ class Read:
 class ReadRun(Read):
     """The report of a run as its page has it, its parts by name."""
 
-    def __init__(self, run: Run, folder: str, plan: Plan | None) -> None:
-        super().__init__(on_page(run, folder, plan))
+    def __init__(self, run: Run, folder: str, plan: Plan | None, saved: Saved) -> None:
+        super().__init__(on_page(run, folder, plan, saved=saved))
         self.answers = self.answers[:1]  # the others are the plan's
         lines = [one.text for one in self._of(Line)]
-        self.headroom, self.price, self.losses, self.largest, self.how_measured = lines[:5]
+        self.headroom, self.losses, self.largest, self.how_measured = lines[:4]
+        self.price = price_text(run, answer_of(run.recommendations))
         self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
-        self.tiers = self.tables[0]
+        self.tiers = self._titled(Table, "Tiers")
+        self.opportunities = self._titled(Table, "Opportunities")
+        (self.tiles,) = self._of(Tiles)
         self.short_tiers = Read(in_comment(run)).tables[0]
         self.telemetry = self._titled(Table, "System during training")
-        self.scaling = self._titled(Table, "On several GPUs")
+        self.scaling = self._titled(Table, "Multi-GPU scaling")
         self.missing_tiers = self.passage("Tiers that are missing")
         self.bottleneck = self._titled(Passage, "Bottleneck")
-        self.charts = tuple(one for one in self.blocks if isinstance(one, Chart | HeatMap))
+        self.charts = tuple(one for one in self.blocks if isinstance(one, Drawing))
         (self.trials,) = self._of(TrialTable)
-        self.next_steps, (self.reproduce,) = (one.lines for one in self._of(Commands))
+        self.next_steps, *_, (self.reproduce,) = (one.lines for one in self._of(Commands))
 
     def _titled(self, kind: type[Kind], start: str) -> Kind:
         return next(one for one in self._of(kind) if str(getattr(one, "title", "")).startswith(start))
@@ -88,9 +94,9 @@ class ReadRun(Read):
         return self.blocks[start:end]
 
 
-def view(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> ReadRun:
+def view(run: Run, folder: str = "FOLDER", plan: Plan | None = None, saved: Saved = lambda _: ()) -> ReadRun:
     """Return what the report of a run says."""
-    return ReadRun(run, folder, plan)
+    return ReadRun(run, folder, plan, saved)
 
 
 def drawn(blocks: Sequence[Block], width: int) -> str:

@@ -36,7 +36,7 @@ APPLIED = {
 }
 EVENTS: dict[str, dict[str, Any]] = {
     "start": {"pid": 12, "python": "3.12.1"},
-    "progress": {"phase": "measuring", "batches": 3, "steps": 2, "graphs": 0},
+    "progress": {"phase": "measuring", "batches": 3, "steps": 2, "graphs": 0, "wait_s": 0.5},
     "learnt": {"discovery": discovery().model_dump(mode="json"), "applied": APPLIED},
     "done": {"loop": loop().model_dump(mode="json")},
     "nonfinite": {"loss": "nan", "steps": 8},
@@ -100,6 +100,7 @@ def test_an_event_without_one_of_its_fields_is_rejected(event: str):
         ("progress", {"batches": -1}),
         ("progress", {"steps": 1.5}),
         ("progress", {"graphs": None}),
+        ("progress", {"wait_s": -1.0}),
         ("progress", {"phase": "x" * 41}),
         ("nonfinite", {"loss": "n" * 41}),
         ("nonfinite", {"steps": -3}),

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
+from tunekit.report.blocks import (
+    Basis,
+    Chart,
+    HeatCell,
+    HeatMap,
+    LimitLine,
+    Panel,
+    Point,
+    Series,
+    Table,
+    Timeline,
+    Trace,
+    Window,
+)
 from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, escaped, figure
 
 MEASURED, PREDICTED = Basis.MEASURED, Basis.PREDICTED
@@ -33,7 +46,7 @@ def points(*figures: float) -> tuple[Point, ...]:
     return tuple(Point(x=place, y=figure, text=f"{figure}") for place, figure in enumerate(figures, 1))
 
 
-def drawn(one: Chart | HeatMap) -> dict[str, Any]:
+def drawn(one: Chart | HeatMap | Timeline) -> dict[str, Any]:
     return json.loads(figure(one).to_json())
 
 
@@ -58,6 +71,53 @@ def test_lines_are_dashed_and_markers_hollow_if_predicted():
     assert dashed["marker"]["symbol"].endswith("-open")
 
 
+def crowded() -> Chart:
+    """Six series whose points lie close to each other."""
+    near = [Series(f"tier {place}", MEASURED, points(10.0 + place), stands_out=True) for place in range(4)]
+    line = Series("training alone", MEASURED, points(9.0, 10.0), "line")
+    return chart(Series("trials", MEASURED, points(1.0, 2.0)), line, *near)
+
+
+def test_of_many_series_what_the_chart_is_about_has_its_name_beside_it():
+    shown = {one["name"]: one for one in drawn(crowded())["data"]}
+    assert {name for name, one in shown.items() if one["showlegend"]} == {"trials"}
+    assert {name: one["text"][-1] for name, one in shown.items() if "text" in one} == {
+        name: name for name in shown if name != "trials"
+    }
+    assert len({one["textposition"] for one in shown.values() if "textposition" in one}) > 1
+
+
+def test_of_few_series_the_legend_is_read():
+    few = drawn(chart(*crowded().series[:4]))["data"]
+    assert all(one["showlegend"] and "text" not in one for one in few)
+
+
+def test_a_timeline_has_a_panel_for_each_figure_over_one_axis_and_its_windows():
+    panels = tuple(
+        Panel(title, tuple(Trace(name, (0.0, 1.0), (1.0, None)) for name in ("baseline", "balanced")))
+        for title in ("power, W", "CPU, cores")
+    )
+    whole = drawn(
+        Timeline(
+            id="t",
+            title="T",
+            summary="S",
+            names=("baseline", "balanced"),
+            panels=panels,
+            windows=(Window("baseline", 0.25, 0.5), Window("balanced", 0.5, 0.75)),
+            table=Table("T", (), ()),
+        )
+    )
+    layout, lines = whole["layout"], whole["data"]
+    assert [one["yaxis"] for one in lines] == ["y", "y", "y2", "y2"]
+    assert [one["showlegend"] for one in lines] == [True, True, False, False]
+    first, second = layout["yaxis"]["domain"], layout["yaxis2"]["domain"]
+    assert 1 > first[1] > first[0] > second[1] > second[0] >= 0
+    assert [one["text"] for one in layout["annotations"]] == ["power, W", "CPU, cores"]
+    assert [(one["x0"], one["x1"]) for one in layout["shapes"]] == [(0.25, 0.5), (0.5, 0.75)]
+    assert [one["fillcolor"] for one in layout["shapes"]] == [one["line"]["color"] for one in lines[:2]]
+
+
 def test_failures_are_crosses():
     failed, refused = traces(
         Series("a", MEASURED, points(0.0), "failures"), Series("b", PREDICTED, points(0.0), "failures")
@@ -65,9 +125,9 @@ def test_failures_are_crosses():
     assert (failed["marker"]["symbol"], refused["marker"]["symbol"]) == ("x", "x-open")
 
 
-def test_every_series_says_in_words_what_it_is():
+def test_what_is_predicted_says_so_in_words():
     first, second = traces(Series("a", MEASURED, points(1.0)), Series("b", PREDICTED, points(1.0)))
-    assert (first["name"], second["name"]) == ("a (measured)", "b (predicted)")
+    assert (first["name"], second["name"]) == ("a", "b (predicted)")
 
 
 def test_a_part_that_is_both_is_one_entry_and_its_points_say_which():
@@ -134,7 +194,7 @@ def heat(text: str = "1.0 GiB Safe", mark: str = "yours") -> HeatMap:
 def test_a_heat_map_writes_each_verdict_and_mark_into_its_cell():
     whole = drawn(heat())
     (trace,) = whole["data"]
-    assert trace["text"] == [["1.0 GiB<br>Safe<br>* yours"] * 2]
+    assert trace["text"] == [["1.0 GiB<br>Safe<br>yours"] * 2]
     assert trace["z"] == [[0.5, 0.5]]
     # Names that look like numbers stay names.
     assert whole["layout"]["xaxis"]["type"] == whole["layout"]["yaxis"]["type"] == "category"

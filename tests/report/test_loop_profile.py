@@ -77,7 +77,7 @@ Base: 2.7 GiB + 300.0 MiB per worker (measured); this host: 32.0 GiB RAM, 16.0
   GiB /dev/shm free; * is the present setting
 
 Device memory (measured)
-peak allocated 4.0 GiB, reserved 5.0 GiB of 22.0 GiB; what takes it n/a
+peak allocated 4.0 GiB, reserved 5.0 GiB of 22.0 GiB; by purpose n/a
 
 System during training (measured)
 2.4 CPU cores of 8, 12.3 MB/s from disk, page-cache hits 90%, over 4.5 s of the

@@ -44,20 +44,21 @@ WALKED = """\
 batch, with warm-up)`
 - Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB RAM (loader's buffer \
 3.9 MiB Safe, predicted).
-- Price: on a machine that is billed by the hour, every epoch costs 51% of what it costs now (49% to 54%; \
-predicted from the speed-up).
-- **Bottleneck**
-  - baseline: compute-bound, 0% of step time is data wait; the loader allows 1,903 samples/s, training 510 \
-(predicted)
-  - balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734 samples/s, training 995 \
-(predicted); beyond these knobs, faster only with less training work per sample, or another GPU
-  - model error 20.6% (leave-one-out, n=5)
-
-<sub>Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.</sub>
+- Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 
 ```sh
+# set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+tunekit run FOLDER/balanced.yaml --keep-lr
+# the same search again
 tunekit search -- python train.py
 ```
+
+- **Bottleneck**
+  - baseline: compute-bound, 0% of step time is data wait; the loader allows 1,903 samples/s, training \
+510 (predicted)
+  - balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734 samples/s, training \
+995 (predicted); beyond these knobs, faster only with less training work per sample, or another GPU
+  - model error 20.6% (leave-one-out, n=5)
 
 <details><summary>Configs</summary>
 

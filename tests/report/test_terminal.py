@@ -64,7 +64,7 @@ balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734
   training work per sample, or another GPU
 model error 20.6% (leave-one-out, n=5)
 
-On several GPUs, balanced (predicted; * the rule of your optimizer)
+Multi-GPU scaling, balanced (predicted; * the rule of your optimizer)
 GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
    1    512        4     3.9 MiB       1.0 GiB          0.4      0.2
    2  1,024        8     7.8 MiB       2.0 GiB          0.8   0.2828
@@ -150,10 +150,10 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int):
 def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
     text = drawn(walked(), width)
     assert "\u2026" not in text
-    tables = [part for part in AT_80.split("\n\n") if part.startswith(("Tiers", "On several GPUs"))]
+    tables = [part for part in AT_80.split("\n\n") if part.startswith(("Tiers", "Multi-GPU scaling"))]
     assert len(tables) == 2
     assert all(line in text for table in tables for line in table.splitlines()[1:])
-    sentences = AT_80[AT_80.index("baseline: compute-bound") : AT_80.index("On several")]
+    sentences = AT_80[AT_80.index("baseline: compute-bound") : AT_80.index("Multi-GPU")]
     assert " ".join(sentences.split()) in " ".join(text.split())
 
 

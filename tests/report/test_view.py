@@ -426,7 +426,7 @@ def test_the_multi_gpu_table_is_of_the_answers_tier_and_stars_the_optimizers_rul
         for tier, batch in ((Tier.CONSERVATIVE, 2), (Tier.BALANCED, 4096))
     )
     shown = view(finished(scaling=rows)).scaling
-    assert shown.title == "On several GPUs, balanced (predicted; * the rule of your optimizer)"
+    assert shown.title == "Multi-GPU scaling, balanced (predicted; * the rule of your optimizer)"
     assert shown.columns[-2:] == ("lr linear *", "lr sqrt")
     assert shown.rows == (("2", "4,096", "8", "1.0 MiB", "1.0 MiB", "0.4", "n/a"),)
 

@@ -26,6 +26,7 @@ def progress(batches: int) -> bytes:
         "batches": batches,
         "steps": 0,
         "graphs": 0,
+        "wait_s": 0.0,
     }
     return json.dumps(told).encode() + b"\n"
 

@@ -303,7 +303,9 @@ def test_a_process_that_is_gone_is_no_tracker() -> None:
 
 
 def progress(steps: int) -> ProgressEvent:
-    return ProgressEvent(event="progress", time_s=1.0, phase="warming", batches=steps, steps=steps, graphs=0)
+    return ProgressEvent(
+        event="progress", time_s=1.0, phase="warming", batches=steps, steps=steps, graphs=0, wait_s=0.0
+    )
 
 
 def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: float) -> Watched:

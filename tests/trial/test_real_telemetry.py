@@ -2,11 +2,10 @@
 
 import pytest
 from machine.scripted_nvml import L4, T4, ScriptedNvml
-from machine.telemetry.saved_series import load_series
 from real_trials import LIMITS, zoo_target
 
 from tunekit.machine.gpu.nvml import GpuReading
-from tunekit.machine.telemetry.sampler import Series
+from tunekit.machine.telemetry.series import Series, load_series
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 

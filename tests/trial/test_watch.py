@@ -159,7 +159,9 @@ def test_looking_closer_is_ended_by_its_own_deadline_which_each_telling_restarts
 
 
 def test_a_trial_that_was_measured_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:
-    progress = ProgressEvent(event="progress", time_s=1.0, phase="floors", batches=9, steps=9, graphs=0)
+    progress = ProgressEvent(
+        event="progress", time_s=1.0, phase="floors", batches=9, steps=9, graphs=0, wait_s=0.0
+    )
     watched = Watched(tmp_path, trial_s=30.0)
     watched.take(progress, done())
     assert watched.is_over_limit(31.0)
@@ -249,7 +251,13 @@ def test_a_loop_that_began_is_here(tmp_path: Path) -> None:
 
 def progress_event(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
     return ProgressEvent(
-        event="progress", time_s=1.0, phase=phase, batches=batches, steps=steps, graphs=int(steps > 0)
+        event="progress",
+        time_s=1.0,
+        phase=phase,
+        batches=batches,
+        steps=steps,
+        graphs=int(steps > 0),
+        wait_s=0.0,
     )
 
 

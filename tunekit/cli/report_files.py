@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from tunekit.cli.parser import IN_THE_FOLDER, STANDARD_OUTPUT
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.export.yaml_config import knobs_yaml
+from tunekit.machine.telemetry.series import load_series
 from tunekit.plain_text import printable
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
@@ -24,6 +25,7 @@ from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.run import in_comment, in_full, on_one_screen, on_page
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
+from tunekit.session.folder import TELEMETRY_STORE
 
 Shown = TypeVar("Shown", bound=Record)
 
@@ -62,12 +64,18 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
     plan = cache(lambda: plan_of_run(public))
 
     def html() -> str:
-        return page(on_page(public, printable(place), plan()), f"{to_json(public)}\n".encode())
+        configs = [
+            (one.tier.value, knobs_yaml(one, public.target, is_short=False)) for one in public.recommendations
+        ]
+        report = on_page(
+            public, printable(place), plan(), configs, partial(load_series, folder / TELEMETRY_STORE)
+        )
+        return page(report, f"{to_json(public)}\n".encode())
 
     def text() -> str:
         """Return it for a pull request, with the tiers' knobs."""
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
-        return markdown(in_comment(public, plan(), configs), MOST_LINES, MOST_LISTED)
+        return markdown(in_comment(public, plan(), configs, printable(place)), MOST_LINES, MOST_LISTED)
 
     return Drawn(lambda _: (in_full if full else on_one_screen)(run, folder), html, text)
 

@@ -72,15 +72,18 @@ def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any
     return values
 
 
-def knobs_yaml(recommendation: Recommendation, target: Target) -> str:
-    """Return the knobs of the tier's file without the evidence, in YAML's short form: a few lines in braces.
+def knobs_yaml(recommendation: Recommendation, target: Target, *, is_short: bool = True) -> str:
+    """Return the knobs of the tier's file without the evidence: the same keys with the same values.
 
-    It reads as the file does: the same keys with the same values.
+    Args:
+        recommendation: the tier.
+        target: whose bindings name the keys.
+        is_short: in YAML's short form, a few lines in braces; else a line for each knob.
     """
     dumped: str = yaml.safe_dump(
         nested(knob_values(recommendation, target)),
         sort_keys=False,
-        default_flow_style=True,
+        default_flow_style=is_short,
         width=_SHORT_COLUMNS,
     )
     return dumped.rstrip("\n")

@@ -104,6 +104,8 @@ class ProgressEvent(AgentEvent):
     batches: NonNegativeInt
     steps: NonNegativeInt
     graphs: NonNegativeInt
+    wait_s: NonNegativeFloat
+    """In the loader's next() so far."""
 
 
 class KnobsApplied(KnobsAsked):

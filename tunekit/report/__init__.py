@@ -7,7 +7,7 @@ html          blocks -> one page that opens without a network; summary_html: wha
 figures       charts as plotly figures; charts: what a run's figures show
 
 One file a subject, from its record to blocks, pure:
-run           a search: its parts in answer, tiers, trials; how each medium arranges them
+run           a search: its parts in answer, overview, tiers, trials; how each medium arranges them
 loop_profile  with loop_time, loop_memory
 fits  plan  comparison  doctor  gpus  discovery
 

@@ -32,6 +32,8 @@ class Lead:
     """A sentence of the answer."""
 
     text: str
+    badge: str = ""
+    """What the text begins with: how sure it is, in a word or two. Empty where nothing is claimed."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,24 @@ class Commands:
     title: str
     lines: tuple[str, ...]
     language: str = "sh"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the answer, beside what it was before."""
+
+    label: str
+    value: str
+    before: str = ""
+    """Of the baseline; empty where there is nothing to compare with."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The figures that are looked for first; a page alone shows them: the tables hold each of them."""
+
+    items: tuple[Tile, ...]
 
 
 @dataclass(frozen=True)
@@ -223,6 +243,57 @@ class HeatMap:
     basis: Basis
 
 
+@dataclass(frozen=True)
+class Trace:
+    """One figure of one trial over its time."""
+
+    name: str
+    """Of the trial's config."""
+    times_s: tuple[float, ...]
+    """Since the trial started."""
+    values: tuple[float | None, ...]
+    """None where there was no answer."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure of several trials over their time."""
+
+    title: str
+    """With the unit."""
+    traces: tuple[Trace, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a trial's time."""
+
+    name: str
+    """Of the trial's config."""
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What trials did of a machine over their time: panels below each other over one axis."""
+
+    id: str
+    title: str
+    summary: str
+    names: tuple[str, ...]
+    """Of the configs, in the order of their colours."""
+    panels: tuple[Panel, ...]
+    windows: tuple[Window, ...]
+    """In which each trial was measured."""
+    table: Table
+    """Each panel's figures in the windows."""
+
+
+Drawing = Chart | HeatMap | Timeline
+"""What is drawn as a figure."""
+
+
 class TrialState(StrEnum):
     """What came of a trial, in a word."""
 
@@ -266,6 +337,8 @@ Block = (
     | Table
     | Chart
     | HeatMap
+    | Timeline
+    | Tiles
     | TrialTable
     | FoundBlock
     | Note
@@ -291,6 +364,8 @@ def has_content(block: Block) -> bool:
             return bool(block.lines)
         case Facts() | Table() | TrialTable():
             return bool(block.rows)
+        case Tiles():
+            return bool(block.items)
         case _:
             return True
 

@@ -6,13 +6,26 @@ reads some tags in them, and a target's names and messages are not ours.
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
 from tunekit.plain_text import printable
-from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
+from tunekit.report.blocks import (
+    Basis,
+    Chart,
+    Drawing,
+    HeatCell,
+    HeatMap,
+    LimitLine,
+    Panel,
+    Point,
+    Series,
+    Timeline,
+    Trace,
+    Window,
+)
 
 PALETTE = (
     ("#1f5fbf", "#7fb0ff"),
@@ -46,10 +59,22 @@ around, and of every other chart."""
 _BAR_WIDTH = 0.42
 _LABEL = 42
 """Letters in a line above a bar."""
+_FEW = 4
+"""Series that a legend is read for; of more, what the chart is about has its name beside it."""
+_LONG = 20
+"""Letters of a name beside a point before it is broken."""
+_PHONE_WIDTH, _PHONE_HEIGHT, _EDGE, _LETTER_WIDTH, _LINE_HEIGHT = 250, 290, 24, 6.6, 17
+"""Pixels of a chart on a telephone, of what a name may stand over its edge, and of a name's letters."""
+_PANEL, _PANEL_GAP = 108, 34
+"""Pixels of a panel of a timeline, and of what is above it, which has its title."""
+_TINT = 0.14
+"""Opacity of a window of a timeline."""
 
 
-def figure(chart: Chart | HeatMap) -> go.Figure:
+def figure(chart: Drawing) -> go.Figure:
     """Return a chart drawn in the colours for light; `DARK_OF` has those for dark."""
+    if isinstance(chart, Timeline):
+        return go.Figure(_timeline_traces(chart)).update_layout(_timeline_layout(chart))
     if isinstance(chart, HeatMap):
         return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
     return go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
@@ -74,6 +99,9 @@ def _traces(chart: Chart) -> list[Any]:
     ordered = sorted(chart.series, key=lambda one: not one.stands_out)
     names = list(dict.fromkeys(one.name for one in ordered if one.mark != "totals"))
     labels, drawn, traces = _labels(_places(chart)), set(), []
+    beside = _names_beside(chart)
+    # Labels above lying bars say it; a legend of six that are all predicted need not say it six times.
+    is_said = chart.is_horizontal and len({one.basis for one in chart.series}) == 1
     for series in chart.series:
         if series.mark == "totals":
             continue
@@ -81,10 +109,10 @@ def _traces(chart: Chart) -> list[Any]:
         if series.mark == "bars":
             # Parts that are measured in one bar and predicted in another are one entry of the legend.
             is_twice = sum(one.name == series.name for one in chart.series) > 1
-            texts = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
+            texts = _trace_texts(series, in_hover=is_twice or is_said, in_legend=series.name not in drawn)
             traces.append(_bars(chart, series, place, labels, texts))
         else:
-            traces.append(_scatter(series, place, labels))
+            traces.append(_scatter(series, place, labels, beside.get(series.name, "")))
         drawn.add(series.name)
     return traces
 
@@ -113,22 +141,98 @@ def _points(series: Series, labels: dict[str, str]) -> tuple[list[float | str], 
     return places, [_short(point.y) for point in series.points]
 
 
-def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
+def _names_beside(chart: Chart) -> dict[str, str]:
+    """Return the series whose names stand beside their last points, and where; none where a legend is read.
+
+    Each stands where it touches the fewest others on a telephone.
+    """
+    if chart.is_horizontal or len(_in_legend(chart, ())) <= _FEW:
+        return {}
+    every = [(_along(chart, point), point.y) for one in chart.series for point in one.points]
+    places = [place for place, _ in every if place is not None]
+    least, most = min(places, default=0.0), max(places, default=0.0)
+    highest = max((y for _, y in every), default=0.0) or 1.0
+    boxes: dict[str, dict[str, _Box]] = {}
+    for one in (series for series in chart.series if series.stands_out or series.mark == "line"):
+        along = _along(chart, one.points[-1]) if one.points else None
+        if along is not None:
+            x = _PHONE_WIDTH * ((along - least) / (most - least) if most > least else 0.5)
+            boxes[one.name] = _name_boxes(one.name, x, _PHONE_HEIGHT * one.points[-1].y / highest)
+    chosen = {name: next(iter(each)) for name, each in boxes.items()}
+    for name in (*chosen, *chosen):  # the first time round, others may yet make room
+        others = [boxes[other][where] for other, where in chosen.items() if other != name]
+        chosen[name] = min(boxes[name], key=lambda where: sum(map(boxes[name][where].touches, others)))
+    return chosen
+
+
+class _Box(NamedTuple):
+    """Where a name stands, in pixels."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def touches(self, other: "_Box") -> bool:
+        apart = self.right < other.left or other.right < self.left
+        return not (apart or self.high < other.low or other.high < self.low)
+
+
+def _name_boxes(name: str, x: float, y: float) -> dict[str, _Box]:
+    """Return where a name may stand beside its point; at an edge only inwards."""
+    lines = _name_lines(name)
+    width, height = _LETTER_WIDTH * max(map(len, lines)), _LINE_HEIGHT * len(lines)
+    boxes = {
+        f"{up} {side}": _Box(left, left + width, low, low + height)
+        for up, low in (("top", y), ("bottom", y - height))
+        for side, left in (("right", x), ("left", x - width))
+    }
+    least, most = -_EDGE, _PHONE_WIDTH + _EDGE
+    inside = {where: box for where, box in boxes.items() if box.left > least and box.right < most}
+    return inside or boxes
+
+
+def _name_lines(name: str) -> list[str]:
+    """Return the lines of a name beside a point: a tier each where it is of several."""
+    return name.replace(" = ", "\n= ").split("\n") if len(name) > _LONG else [name]
+
+
+def _along(chart: Chart, point: Point) -> float | None:
+    if isinstance(point.x, str):
+        return None
+    if not chart.x_is_log:
+        return point.x
+    return math.log2(point.x) if point.x > 0 else None
+
+
+def _in_legend(chart: Chart, beside: Collection[str]) -> set[str]:
+    return {one.name for one in chart.series if one.mark != "totals" and one.name not in beside}
+
+
+def _scatter(series: Series, place: int, labels: dict[str, str], beside: str = "") -> Any:
     is_predicted = series.basis is Basis.PREDICTED
     x, y = _points(series, labels)
     line: dict[str, Any] = {"color": _colour(place), "dash": "dash" if is_predicted else "solid", "width": 2}
     if series.mark == "steps":
         line |= {"shape": "hv"}
     modes = {"line": "lines+markers", "steps": "lines"}
+    texts = _trace_texts(series, in_legend=not beside)
+    if beside:
+        name = "<br>".join(_name_lines(texts["name"]))
+        texts |= {
+            "text": [*("" for _ in x[1:]), name],
+            "textposition": beside,
+            "textfont": {"color": _colour(place), "size": 12},
+        }
     return go.Scatter(
         x=x,
         y=y,
-        mode=modes.get(series.mark, "markers"),
+        mode=modes.get(series.mark, "markers") + "+text" * bool(beside),
         line=line if series.mark in modes else None,
         marker=None if series.mark == "steps" else _marker(series, place),
         error_y=_ranges(series),
         cliponaxis=False,
-        **_trace_texts(series),
+        **texts,
     )
 
 
@@ -150,11 +254,11 @@ def _marker(series: Series, place: int) -> dict[str, Any]:
 def _trace_texts(series: Series, *, in_hover: bool = False, in_legend: bool = True) -> dict[str, Any]:
     """Return a trace's texts; in_hover is whether its points say what they are, and not its name."""
     name = escaped(series.name, _MOST_NAME)
-    whole = f"{name} ({series.basis.value})"
+    whole = name if series.basis is Basis.MEASURED else f"{name} ({series.basis.value})"
     hover = [_hover(point) for point in series.points]
     return {
         "name": name if in_hover else whole,
-        "hovertext": [f"{whole}<br>{text}" for text in hover] if in_hover else hover,
+        "hovertext": [f"{name} ({series.basis.value})<br>{text}" for text in hover] if in_hover else hover,
         "hoverinfo": "text" if in_hover else "name+text",
         "legendgroup": name if in_hover else None,
         "showlegend": in_legend,
@@ -186,7 +290,7 @@ def _heat_map(chart: HeatMap) -> Any:
         z=[[cell.value for cell in cells] for cells in chart.cells],
         text=[[_in_lines(cell) for cell in cells] for cells in chart.cells],
         texttemplate="%{text}",
-        textfont={"color": INK[0], "size": 11},
+        textfont={"color": INK[0], "size": 10},
         hovertext=[[_hover(Point(0, 0, cell.note or cell.text)) for cell in cells] for cells in chart.cells],
         hoverinfo="text",
         zmin=0,
@@ -200,8 +304,7 @@ def _heat_map(chart: HeatMap) -> Any:
 
 def _in_lines(cell: HeatCell) -> str:
     """Return a cell's text with its last word, and its marks, on lines of their own: cells are narrow."""
-    marks = (f"* {mark}" for mark in cell.marks)
-    return "<br>".join(escaped(one, _MOST_NAME) for one in (*cell.text.rsplit(" ", 1), *marks) if one)
+    return "<br>".join(escaped(one, _MOST_NAME) for one in (*cell.text.rsplit(" ", 1), *cell.marks) if one)
 
 
 def _heat_layout(chart: HeatMap) -> dict[str, Any]:
@@ -215,7 +318,7 @@ def _heat_layout(chart: HeatMap) -> dict[str, Any]:
 
 def _chart_layout(chart: Chart) -> dict[str, Any]:
     names = list(dict.fromkeys(_places(chart)))
-    entries = len({one.name for one in chart.series if one.mark != "totals"})
+    entries = len(_in_legend(chart, _names_beside(chart)))
     lies = chart.is_horizontal
     height = _BAR * max(2, len(names)) + _EDGES if lies else _HEIGHT
     values = _axis(chart.y_title, zeroline=True, rangemode="tozero")
@@ -355,6 +458,86 @@ def _labels(names: Iterable[str]) -> dict[str, str]:
             label = f"{escaped(name, _MOST_NAME)} ({count})"
         labels[name] = label
     return labels
+
+
+# --- figures over a trial's time -------------------------------------------------------------
+
+
+def _timeline_traces(chart: Timeline) -> list[Any]:
+    return [
+        _timeline_trace(chart, trace, panel, place)
+        for place, panel in enumerate(chart.panels)
+        for trace in panel.traces
+    ]
+
+
+def _timeline_trace(chart: Timeline, trace: Trace, panel: Panel, place: int) -> Any:
+    name, what = escaped(trace.name, _MOST_NAME), escaped(panel.title)
+    first = next(one for one in chart.panels if any(each.name == trace.name for each in one.traces))
+    return go.Scatter(
+        x=[_short(t_s) for t_s in trace.times_s],
+        y=[None if value is None else _short(value) for value in trace.values],
+        yaxis=f"y{place + 1}",
+        mode="lines",
+        line={"color": _trial_colour(chart, trace.name), "width": 1.75},
+        name=name,
+        legendgroup=name,
+        showlegend=panel is first,
+        hovertemplate=f"{name}: {what} %{{y:.4~g}} at %{{x:.1f}} s<extra></extra>",
+    )
+
+
+def _trial_colour(chart: Timeline, name: str) -> str:
+    """Return the first colour for the last config, which the chart is about, and grey for the baseline."""
+    place = len(chart.names) - 1 - chart.names.index(name)
+    return _colour(-place)
+
+
+def _timeline_layout(chart: Timeline) -> dict[str, Any]:
+    count = len(chart.panels)
+    whole = count * (_PANEL + _PANEL_GAP)
+    tops = [1 - (place * (_PANEL + _PANEL_GAP) + _PANEL_GAP) / whole for place in range(count)]
+    axes = {
+        f"yaxis{place + 1}": _axis(rangemode="tozero", domain=[max(0.0, top - _PANEL / whole), top], nticks=4)
+        for place, top in enumerate(tops)
+    }
+    titles = [
+        {
+            "text": escaped(panel.title),
+            "font": {"size": 12, "weight": 600},
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": top,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "showarrow": False,
+        }
+        for panel, top in zip(chart.panels, tops, strict=True)
+    ]
+    return {
+        **_page(whole + _EDGES),
+        **axes,
+        "xaxis": _axis("seconds since the trial's start", anchor=f"y{count}", rangemode="tozero"),
+        "shapes": [_window_shape(chart, one) for one in chart.windows],
+        "annotations": titles,
+    }
+
+
+def _window_shape(chart: Timeline, window: Window) -> dict[str, Any]:
+    colour = _trial_colour(chart, window.name)
+    return {
+        "type": "rect",
+        "x0": _short(window.start_s),
+        "x1": _short(window.end_s),
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "layer": "below",
+        "fillcolor": colour,
+        "opacity": _TINT,
+        "line": {"width": 0},
+    }
 
 
 def _short(value: float) -> float:

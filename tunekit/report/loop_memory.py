@@ -30,7 +30,7 @@ def memory_blocks(
         of = "" if loop.device.memory_bytes is None else f" of {bytes_text(loop.device.memory_bytes)}"
         peaks = (
             f"peak allocated {bytes_text(loop.peak_allocated_bytes)}, reserved "
-            f"{bytes_text(loop.peak_reserved_bytes)}{of}; what takes it n/a"
+            f"{bytes_text(loop.peak_reserved_bytes)}{of}; by purpose n/a"
         )
         device = (Passage("Device memory (measured)", (peaks,)),)
     lines = (*batch_lines(loop), *buffer_lines(measurement), _base_line(measurement))
@@ -202,9 +202,7 @@ def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passa
     if budget.peak_in is not None:
         sentences.append(f"The peak lies in {budget.peak_in}")
     if budget.allocation_retries is not None:
-        sentences.append(
-            f"{count_text(budget.allocation_retries, 'allocation')} tried again for want of room"
-        )
+        sentences.append(count_text(budget.allocation_retries, "allocation retry", "allocation retries"))
     if budget.note is not None:
         sentences.append(budget.note)
     return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(map(printable, sentences)))

@@ -10,13 +10,17 @@ from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Severity
 from tunekit.records.plan import Plan
+from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report import answer
 from tunekit.report.blocks import (
     WIDE,
     Block,
     Changes,
+    Chart,
     Commands,
+    Facts,
+    HeatMap,
     Lead,
     Line,
     Note,
@@ -28,8 +32,18 @@ from tunekit.report.blocks import (
 )
 from tunekit.report.bottleneck import bottleneck_passage
 from tunekit.report.charts import charts_of
+from tunekit.report.charts.telemetry import Saved, telemetry_chart
+from tunekit.report.overview import before_and_after, opportunities_table, tiles
 from tunekit.report.plan import plan_blocks
-from tunekit.report.text import host_text, own_precision_text, quoted, sandbox_text, search_again, target_text
+from tunekit.report.text import (
+    UNKNOWN,
+    host_text,
+    own_precision_text,
+    quoted,
+    sandbox_text,
+    search_again,
+    target_text,
+)
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.units import bytes_text, count_text, duration_text
@@ -37,6 +51,8 @@ from tunekit.units import bytes_text, count_text, duration_text
 _MOST_TIERS = 3
 _MOST_CHANGES = 5
 """That have a line each on one screen."""
+_SEEN = 0.1
+"""Share of a limit below which bars are too short to see anything in them."""
 _CONFIG_LINES, _CONFIG_LETTERS = 6, 2_000
 """Of one config; a longer one is named instead."""
 
@@ -100,81 +116,106 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
     )
 
 
-def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Report:
-    """Return everything that is shown of a run and its plan, with commands on the folder that it lies in."""
+def on_page(
+    run: Run,
+    folder: str = "FOLDER",
+    plan: Plan | None = None,
+    configs: Sequence[tuple[str, str]] = (),
+    saved: Saved = lambda _: (),
+) -> Report:
+    """Return everything that is shown of a run and its plan, with commands on the folder that it lies in.
+
+    Args:
+        run: the saved run.
+        folder: where it lies.
+        plan: of the whole training, where there can be one.
+        configs: tiers by name with their YAML.
+        saved: what was sampled of a trial, by its number.
+    """
     best = answer_of(run.recommendations)
     charts = {chart.id: chart for chart in charts_of(run, best)}
 
     def of(*names: str) -> list[Block]:
-        return [charts.pop(name) for name in names if name in charts]
+        return [_drawn_or_said(charts.pop(name)) for name in names if name in charts]
 
     blocks: list[Block] = [
-        Lead(answer.answer_text(run, best)),
+        _lead(run, best),
+        Facts(before_and_after(run, best)),
         Changes(answer.change_lines(run, best)),
-        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
+        Commands(_next_title(best), answer.next_steps(run, best, folder)),
+        *_config_of(best, configs),
+        tiles(run, best),
+        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
-        Section("tiers", "The tiers beside your baseline", "Tiers"),
+        Section("opportunities", "Opportunities, largest gain first", "Gains"),
+        opportunities_table(run, best),
+        Section("tiers", "Tiers and your baseline", "Tiers"),
         tiers_table(run),
         Passage("Tiers that are missing", answer.missing_lines(run)),
         Section("time", "Where the time goes", "Time"),
         *of("time_breakdown"),
-        telemetry_table(run, best),
         bottleneck_passage(run, best),
-        Section("throughput", "How fast each batch size trains", "Throughput"),
+        Section("telemetry", "GPU, CPU and storage over time", "Telemetry"),
+        *_telemetry_blocks(run, best, saved),
+        Section("throughput", "Throughput by batch size", "Throughput"),
         *of("throughput"),
-        Section("loader", "What the loader's buffer takes of the RAM", "Loader"),
-        *of("loader_ram"),
-        Section("memory", "What the memory holds", "Memory"),
-        *of("device_memory", "host_memory"),
+        Section("memory", "Memory", "Memory"),
+        *of("device_memory", "host_memory", "loader_ram"),
         answer.prediction_passage(run),
-        Section("trials", "Every trial", "Trials"),
+        Section("trials", "Trials", "Trials"),
         trials_table(run),
-        Section("history", "How the search went", "Search"),
+        Section("history", "Search", "Search"),
         *of("history"),
-        *charts.values(),
-        Section("gpus", "On several GPUs", "GPUs"),
+        *of(*charts),
+        Section("gpus", "Multi-GPU scaling", "Multi-GPU"),
         scaling_table(run, best),
         Section("plan", "Where to train, and for how much", "Plan"),
         *_plan_blocks(plan),
-        Section("findings", "What was found", "Findings"),
+        Section("findings", "Findings", "Findings"),
         *found_blocks(run.findings),
-        Section("failures", "What failed", "Failures"),
+        Section("failures", "Failures", "Failures"),
         Passage("", tuple(note.line for note in _failures(run))),
-        Section("environment", "Where and how it was measured", "Environment"),
+        Section("environment", "Environment and method", "Setup"),
         environment_table(run),
         Passage("Method", method_lines(run)),
-        Section("next", "What to do next", "Next"),
-        Commands("Next", answer.next_steps(run, best, folder)),
         Commands("The same search again", (search_again(run),)),
     ]
     return Report(_title(run), tuple(blocks))
 
 
-def in_comment(run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, str]] = ()) -> Report:
+def in_comment(
+    run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, str]] = (), folder: str = "FOLDER"
+) -> Report:
     """Return what a comment on a pull request has room for; configs are tiers by name with their YAML."""
     best = answer_of(run.recommendations)
     tiers = short_tiers_table(run)
     rows = tiers.rows[: 1 + _MOST_TIERS]
     more = len(tiers.rows) - len(rows)
     rest = ((f"{more:,} more in the report", *("" for _ in tiers.columns[1:])),) if more else ()
-    planned = _plan_blocks(plan)
+    planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
+    commands = answer.next_steps(run, best, folder)
     blocks: list[Block] = [
-        Lead(answer.answer_text(run, best)),
+        _lead(run, best),
         replace(tiers, rows=(*rows, *rest)),
         Changes(answer.change_lines(run, best)),
-        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
+        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
+        Line(answer.how_measured(run, best)),
         Line("; ".join(answer.missing_lines(run))),
+        Commands("Commands", (*map(_in_shell, commands), "# the same search again", search_again(run))),
         bottleneck_passage(run, best),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
         Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),
         answer.prediction_passage(run),
-        Line(answer.how_measured(run, best), is_quiet=True),
-        Commands("The command", (search_again(run),)),
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
     ]
     return Report(f"tunekit: {_title(run)}", tuple(blocks))
+
+
+def _in_shell(step: str) -> str:
+    """Return a step as a shell takes it: what is done by hand is a comment."""
+    return step if step.startswith("tunekit ") else f"# {step}"
 
 
 def _title(run: Run) -> str:
@@ -186,8 +227,53 @@ def _on_samples(run: Run) -> tuple[str, str]:
     return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
 
 
+def _lead(run: Run, best: Recommendation | None) -> Lead:
+    badge = answer.badge_of(run, best)
+    return Lead(answer.answer_text(run, best), badge.text if badge else "")
+
+
+def _next_title(best: Recommendation | None) -> str:
+    return "Next" if best is None or best.is_baseline else "Use it"
+
+
+def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) -> tuple[Commands, ...]:
+    """Return the YAML of the config that the answer speaks of, to be copied."""
+    if best is None or best.is_baseline:
+        return ()
+    name = best.tier.value
+    return tuple(
+        Commands(f"{name}.yaml", tuple(text.splitlines()), "yaml") for tier, text in configs if tier == name
+    )
+
+
+def _telemetry_blocks(run: Run, best: Recommendation | None, saved: Saved) -> tuple[Block, ...]:
+    drawn, table = telemetry_chart(run, best, saved), telemetry_table(run, best)
+    if drawn is not None:
+        return drawn, table
+    missing = Line("The run folder holds no time series of these trials, so there is nothing to draw.")
+    return (missing, table) if run.history.evidence(None) else (table,)
+
+
+def _drawn_or_said(chart: Chart | HeatMap) -> Block:
+    """Return a chart; a sentence in its place where there is nothing to see in it."""
+    if isinstance(chart, HeatMap):
+        is_even = all(cell.value == 0 for cells in chart.cells for cell in cells)
+        text = f"{chart.title}: every one is Safe. The largest: {chart.cells[-1][-1].note}."
+        return Line(text) if is_even else chart
+    largest = max((limit.value for limit in chart.limits), default=0.0)
+    totals = [point.y for one in chart.series if one.mark == "totals" for point in one.points]
+    has_short_bars = max(totals, default=0.0) < _SEEN * largest
+    return Line(f"{chart.title}: {chart.summary[:1].lower()}{chart.summary[1:]}") if has_short_bars else chart
+
+
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
-    return () if plan is None else plan_blocks(plan, WIDE)
+    """Return the plan; where nothing is known of other machines, that in a sentence or two."""
+    if plan is None:
+        return ()
+    blocks = plan_blocks(plan, WIDE)
+    if not plan.choices:
+        return tuple(Line(block.text) for block in blocks if isinstance(block, Lead))
+    return blocks
 
 
 def _failures(run: Run) -> list[Note]:
@@ -218,33 +304,34 @@ def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
 def environment_table(run: Run) -> Table:
     """Return what the figures belong to: machine, software, script."""
     host, torch, target = run.host, run.host.torch, run.target
-    own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
+    own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else UNKNOWN
     digest = f", SHA-256 {target.script_sha256[:16]}..." if target.script and target.script_sha256 else ""
     rows = [
         ("target", f"built-in workload {target.builtin}" if target.builtin else target_text(target)),
-        ("script", f"{target.script or 'n/a'}{digest}"),
-        ("asked for", run.profile.id),
+        ("script", f"{target.script}{digest}" if target.script else UNKNOWN),
+        ("target GPU", run.profile.id),
         ("measured on", run.measured_on),
         ("machine", host_text(host)),
-        ("CPU", host.cpu_name or "n/a"),
-        ("GPU driver", ", ".join(sorted({gpu.driver for gpu in host.accelerators if gpu.driver})) or "n/a"),
-        ("processes that train together", str(run.world_size)),
-        ("RAM limit of each", bytes_text(run.rank_host.ram_limit_bytes)),
+        ("CPU", host.cpu_name or UNKNOWN),
+        ("GPU driver", ", ".join(sorted({gpu.driver for gpu in host.accelerators if gpu.driver})) or UNKNOWN),
+        ("world size", str(run.world_size)),
+        ("RAM limit per rank", bytes_text(run.rank_host.ram_limit_bytes)),
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
         ("torch", _torch_text(run)),
         ("precision of the script", own),
-        ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else "n/a"),
+        ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else UNKNOWN),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
     ]
-    return Table("Environment", ("", ""), tuple((name, printable(text)) for name, text in rows))
+    known = ((name, printable(text)) for name, text in rows if text != UNKNOWN)
+    return Table("Environment", ("", ""), tuple(known))
 
 
 def _torch_text(run: Run) -> str:
     torch = run.host.torch
     if torch is None:
-        return "n/a"
+        return run.discovery.torch_version if run.discovery else UNKNOWN
     versions = [torch.version]
     if torch.hip_version:
         versions.append(f"ROCm {torch.hip_version}")

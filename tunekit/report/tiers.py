@@ -167,6 +167,6 @@ def scaling_table(run: Run, best: Recommendation | None) -> Table:
         Column[ScalingRow](linear, lambda row: lr_text(row.lr_linear)),
         Column[ScalingRow](sqrt, lambda row: lr_text(row.lr_sqrt)),
     )
-    title = f"On several GPUs, {best.tier.value if best else 'no tier'} (predicted{starred})"
+    title = f"Multi-GPU scaling, {best.tier.value if best else 'no tier'} (predicted{starred})"
     rows = [row for row in run.scaling if best is not None and row.tier is best.tier]
     return fitted_table(title, columns, rows, basis=Basis.PREDICTED)

@@ -19,17 +19,26 @@ _Cell = tuple[str, float | str | None]
 
 
 def trials_table(run: Run) -> TrialTable:
-    """Return every trial of a run with its config, its figures (measured) and its outcome."""
-    rows = []
-    for record in run.trials:
-        cells = [cell_of(record) for cell_of in _CELLS.values()]
-        texts, keys = tuple(text for text, _ in cells), tuple(key for _, key in cells)
-        rows.append(TrialRow(texts, keys, trial_state(record), _reason(record)))
+    """Return every trial of a run with its config, its figures (measured) and its outcome.
+
+    A column that says nothing of any trial is left out.
+    """
+    cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
+    told = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    rows = [
+        TrialRow(
+            tuple(each[place][0] for each in told.values()),
+            tuple(each[place][1] for each in told.values()),
+            trial_state(record),
+            _reason(record),
+        )
+        for place, record in enumerate(run.trials)
+    ]
     states = [row.state for row in rows]
     counts = [f"{states.count(state)} {state}" for state in TrialState if state in states]
     return TrialTable(
-        columns=tuple(_CELLS),
-        numeric=tuple(place for place, name in enumerate(_CELLS) if name not in _TEXTS),
+        columns=tuple(told),
+        numeric=tuple(place for place, name in enumerate(told) if name not in _TEXTS),
         rows=tuple(rows),
         summary=f"{count_text(len(rows), 'trial')}: {', '.join(counts) or 'none yet'}",
     )
@@ -104,6 +113,8 @@ _CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
 """What stands in each column."""
 _TEXTS = ("for", "precision", "compile", "other knobs", "outcome")
 """Columns that hold no figures."""
+_NOTHING = (UNKNOWN, "-")
+"""What a cell says of a trial that has no such figure."""
 
 
 def telemetry_table(run: Run, best: Recommendation | None) -> Table:

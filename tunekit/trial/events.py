@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tunekit.machine.telemetry.sampler import Series
+from tunekit.machine.telemetry.series import Series
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
@@ -166,6 +166,8 @@ class Evidence:
     phase: str = "starting"
     steps: int = 0
     batches: int = 0
+    wait_s: float = 0.0
+    """For the loader's next(), all batches together."""
     ranks: dict[int, RankEvent] = field(default_factory=dict)
     """What the ranks that don't measure told last."""
     fetching: bool = False
@@ -235,6 +237,7 @@ class Evidence:
                 self._take_start(event)
             case ProgressEvent():
                 self.phase = event.phase
+                self.wait_s = max(self.wait_s, event.wait_s)
                 self.fetched |= event.phase == "fetching"
                 if self.fetched_at_s is None and self.fetched:
                     self.fetched_at_s = at_s

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from tunekit.errors import TargetError
 from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.telemetry.sampler import GpuSampler
-from tunekit.machine.telemetry.summary import save_series, summarise
+from tunekit.machine.telemetry.series import save_series
+from tunekit.machine.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail

@@ -162,7 +162,7 @@ class TrialWatch:
         if self._is_sampling:
             try:
                 seen = self.evidence
-                self._sampler.tick(LoopSample(seen.phase, seen.batches, seen.steps))
+                self._sampler.tick(LoopSample(seen.phase, seen.batches, seen.steps, seen.wait_s))
             except Exception as error:  # drivers and kernels fail in ways of their own
                 self._is_sampling = False
                 self.evidence.faults.append(f"sampling ended: {type(error).__name__}: {error}")

@@ -9,7 +9,8 @@ from machine.scripted_nvml import H200, L4, T4, ScriptedNvml
 
 from tunekit.machine.gpu.nvml import GpuReading
 from tunekit.machine.telemetry import sampler as sampler_module
-from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler, Series
+from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler
+from tunekit.machine.telemetry.series import Series
 from tunekit.machine.telemetry.tree import TreeMeter
 
 BUSY = GpuReading(utilization_percent=90.0, used_bytes=5e9)
@@ -92,12 +93,13 @@ def test_phases_are_numbered_in_the_order_of_their_coming() -> None:
     clock = Clock()
     with sampler_of(clock) as sampler:
         for phase, batches in (("starting", 0), ("measuring", 4), ("starting", 9)):
-            sampler.tick(LoopSample(phase, batches, batches))
+            sampler.tick(LoopSample(phase, batches, batches, batches / 8))
             clock.now += 1.0
     loop = named(sampler)["loop"]
     assert loop.labels == ("starting", "measuring")
     assert loop.column("phase") == [0.0, 1.0, 0.0]
     assert loop.column("batches") == [0.0, 4.0, 9.0]
+    assert loop.column("wait_s") == [0.0, 0.5, 1.125]
 
 
 def test_a_long_trial_is_thinned_out_and_stays_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

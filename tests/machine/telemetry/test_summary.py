@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.machine.telemetry.sampler import Series
+from tunekit.machine.telemetry.series import Series
 from tunekit.machine.telemetry.summary import summarise
 
 HOST = ("t_s", "cpu_s", "pss_bytes", "shm_bytes", "read_bytes", "rchar_bytes", "processes")

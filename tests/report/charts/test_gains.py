@@ -63,6 +63,14 @@ def test_the_device_tells_where_it_was_asked_on_both_sides():
     assert figures(told, "baseline")["total"] == pytest.approx(2.0)
 
 
+def test_a_bar_is_as_long_as_its_rate_says_whatever_the_epochs_boundary():
+    told = chart({"epoch_samples": 6400, "boundary_s": 3.2}, {"epoch_samples": 6400, "boundary_s": 0.0})
+    assert figures(told, "baseline")["epoch boundary"] == pytest.approx(0.5)
+    assert figures(told, "baseline")["total"] == pytest.approx(2.5)
+    assert figures(told, "balanced")["epoch boundary"] == 0.0
+    assert "epoch boundary" not in figures(chart({}, {}), "baseline")
+
+
 def test_one_side_without_the_devices_clock_keeps_both_on_the_hosts():
     assert "by the host's clock" in chart({"device_parts": ON_DEVICE}, {}).summary
 

@@ -96,7 +96,7 @@ def test_the_baselines_peak_is_split_and_adds_up_to_what_was_reserved():
 
 def test_a_peak_that_nobody_split_is_one_part():
     chart = memory_chart_of(on_gpu())
-    assert gib(chart, "balanced", Basis.MEASURED) == {"reserved, not told apart": 12.0, "total": 12.0}
+    assert gib(chart, "balanced", Basis.MEASURED) == {"reserved, purpose unknown": 12.0, "total": 12.0}
     assert "balanced: 12.0 GiB of 22.0 GiB (55%), measured" in chart.summary
     assert "conservative 75%, balanced 85%, aggressive 95%" in chart.summary
 

@@ -185,13 +185,13 @@ def test_trials_are_in_order_by_what_they_were_run_for():
         "best so far": [(0, 500.0), (1, 900.0), (4, 900.0)],
         "baseline": [(0, 500.0)],
         "search": [(1, 900.0), (3, pytest.approx(800.0))],
-        "confirming": [(4, pytest.approx(1200.0))],
+        "confirmation": [(4, pytest.approx(1200.0))],
         "failed": [(2, 0.0)],
     }
     assert chart.series[0].mark == "steps"
     assert chart.series[-1].mark == "failures"
     assert all(one.basis is Basis.MEASURED for one in chart.series)
-    assert "5 trials; the best of the search's own: 900 samples/s" in chart.summary
+    assert "5 trials; best of the search: 900 samples/s" in chart.summary
 
 
 def test_a_rate_that_was_given_up_early_is_no_best():

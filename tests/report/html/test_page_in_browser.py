@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_reports import HOSTILE, LONG, full_plan, full_run, hostile_run
+from build_reports import HOSTILE, LONG, full_plan, full_run, full_series, hostile_run
 from playwright.sync_api import Browser, Page, Route, ViewportSize, sync_playwright
 from read_report import ReadRun, view
 
@@ -25,6 +25,8 @@ DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 A4_WIDTH: ViewportSize = {"width": 688, "height": 1000}
 """What A4 leaves between margins of 14 mm."""
+
+CONFIGS = (("balanced", "batch_size: 256\nnum_workers: 4\nlr: 0.2"),)
 
 LISTEN = """
 window.refused = [];
@@ -56,7 +58,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def shown() -> ReadRun:
-    return view(full_run(), plan=full_plan())
+    return view(full_run(), plan=full_plan(), saved=full_series)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def saved(folders: pytest.TempPathFactory, run: Run) -> Path:
     file = folders.mktemp("page") / "report.html"
-    file.write_text(page(on_page(run, plan=full_plan()), to_json(run).encode()), encoding="utf-8")
+    report = on_page(run, plan=full_plan(), configs=CONFIGS, saved=full_series)
+    file.write_text(page(report, to_json(run).encode()), encoding="utf-8")
     return file
 
 
@@ -157,11 +160,11 @@ def test_it_opens_from_a_file_and_draws_every_chart_when_it_is_scrolled_to(
         assert min(shapes.values()) > 10, shapes
 
 
-def test_the_first_screen_has_answer_changes_headroom_and_price(tab: Page, shown: ReadRun):
-    seen = " ".join(tab.locator("#answer").inner_text().split())
-    for told in (shown.answer, shown.headroom, shown.price, *(one.split(": ")[1] for one in shown.changes)):
+def test_the_first_screen_has_answer_changes_config_and_tiles(tab: Page, shown: ReadRun):
+    seen = " ".join(tab.locator("#answer").inner_text().split()).replace(" : ", ": ")
+    for told in (shown.answer, *CONFIGS[0][1].split("\n"), *(one.split(": ")[1] for one in shown.changes)):
         assert told and " ".join(told.split()) in seen
-    lowest = tab.locator("#answer .legend").bounding_box()
+    lowest = tab.locator("#answer .tiles").bounding_box()
     assert lowest and lowest["y"] + lowest["height"] <= DESKTOP["height"]
 
 
@@ -283,6 +286,13 @@ def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: R
     assert tab.evaluate("getSelection().toString()").strip() == shown.reproduce
 
 
+def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
+    tab.evaluate("() => { navigator.clipboard.writeText = (text) => { window.copied = text; }; }")
+    tab.get_by_role("button", name="Copy balanced.yaml").click()
+    tab.wait_for_function("() => document.getElementById('copy-status').textContent === 'Copied'")
+    assert tab.evaluate("window.copied") == CONFIGS[0][1]
+
+
 def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
     with opened(browser, full, before="delete window.DecompressionStream;") as tab:
         tab.keyboard.press("Tab")
@@ -301,6 +311,21 @@ def test_a_phone_need_not_scroll_sideways(tab: Page, shown: ReadRun):
     for chart in shown.charts:
         drawn(tab, chart.id)
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_no_chart_is_cut_on_a_phone(tab: Page, shown: ReadRun):
+    tab.set_viewport_size(PHONE)
+    for chart in shown.charts:
+        drawn(tab, chart.id)
+    assert (
+        tab.evaluate(
+            """() => [...document.querySelectorAll('.plot .bars path, .plot .points path, .plot text')]
+                .map((one) => [one, one.getBoundingClientRect()])
+                .filter(([, box]) => box.width && (box.left < 0 || box.right > innerWidth))
+                .map(([one, box]) => `${one.closest('.plot').id} ${box.right} ${one.textContent}`)"""
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("width", [1280, 1920])

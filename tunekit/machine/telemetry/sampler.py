@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Self
 
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
+from tunekit.machine.telemetry.series import MOST_SAMPLES, Series
 from tunekit.machine.telemetry.tree import TreeMeter
 
 LEAST_GPM_INTERVAL_S = 0.1
@@ -21,13 +22,12 @@ _MOST_PATIENCE_S = 1.0
 
 HOST_EVERY_S = 0.5
 GPU_EVERY_S = 1.0
-MOST_SAMPLES = 20_000
-"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
 _HOST_COLUMNS = (
     *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
     *("read_bytes", "rchar_bytes", "processes"),
 )
 """CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
+_LOOP_COLUMNS = ("t_s", "phase", "batches", "steps", "wait_s")
 _GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
 
 
@@ -131,29 +131,8 @@ class LoopSample:
     phase: str
     batches: int
     steps: int
-
-
-@dataclass(frozen=True)
-class Series:
-    """One table of figures over time."""
-
-    name: str
-    """"host", "loop", "gpu0", ..."""
-    columns: tuple[str, ...]
-    """The first is t_s: seconds since the trial started."""
-    rows: tuple[tuple[float | None, ...], ...]
-    """None where there was no answer."""
-    labels: tuple[str, ...] = ()
-    """Of the loop's phases, which are kept by number."""
-
-    def column(self, name: str) -> list[float | None]:
-        """Return one column.
-
-        Raises:
-            ValueError: the series has no such column.
-        """
-        index = self.columns.index(name)
-        return [row[index] for row in self.rows]
+    wait_s: float = 0.0
+    """In the loader's next() so far."""
 
 
 class Sampler:
@@ -211,7 +190,7 @@ class Sampler:
         ]
         return (
             Series("host", _HOST_COLUMNS, self._host.kept),
-            Series("loop", ("t_s", "phase", "batches", "steps"), self._loop.kept, tuple(self._phases)),
+            Series("loop", _LOOP_COLUMNS, self._loop.kept, tuple(self._phases)),
             *gpus,
         )
 
@@ -223,7 +202,7 @@ class Sampler:
         if loop.phase not in self._phases:
             self._phases.append(loop.phase)
         phase = self._phases.index(loop.phase)
-        self._loop.add((t_s, float(phase), float(loop.batches), float(loop.steps)))
+        self._loop.add((t_s, float(phase), float(loop.batches), float(loop.steps), loop.wait_s))
 
     def _take_gpus(self, t_s: float) -> None:
         for index, reading in self._gpus.sample(self._tree.pids).items():

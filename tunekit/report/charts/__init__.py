@@ -1,6 +1,7 @@
 """All charts of a run, each as a table too: points, bars and cells with their texts, computed once. Pure.
 
 gains  rates  memory   the charts of one subject each
+telemetry     what the machine did over a trial's time
 trials        the baseline and the tiers, each config once; which trials there is room for; a point's texts
 """
 
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, HeatCell, HeatMap, Point, Table
+from tunekit.report.blocks import Chart, Drawing, HeatCell, HeatMap, Point, Table, Timeline
 from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
 from tunekit.report.charts.memory import loader_ram_map, memory_charts
 from tunekit.report.charts.rates import history_chart, throughput_chart
@@ -28,8 +29,10 @@ def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, .
     return tuple(chart for chart in map(finite, charts) if has_figures(chart))
 
 
-def chart_table(chart: Chart | HeatMap) -> Table:
+def chart_table(chart: Drawing) -> Table:
     """Return a chart's figures as a table, for those who can't see it."""
+    if isinstance(chart, Timeline):
+        return chart.table
     if isinstance(chart, HeatMap):
         rows = tuple(
             (name, *(_cell_text(cell) for cell in cells))
@@ -69,7 +72,7 @@ def _is_finite(point: Point) -> bool:
 
 
 def _cell_text(cell: HeatCell) -> str:
-    return f"{cell.text} (* {', '.join(cell.marks)})" if cell.marks else cell.text
+    return f"{cell.text} ({', '.join(cell.marks)})" if cell.marks else cell.text
 
 
 def _place_text(place: float | str) -> str:

@@ -18,22 +18,27 @@ from tunekit.report.charts.trials import BASELINE
 from tunekit.report.text import change_text, is_too_wide, speedup_text
 from tunekit.units import duration_text
 
+_BOUNDARY = "epoch boundary"
+"""Workers that end and start anew, and the refill of their queue."""
+
 
 def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     """Return the parts of the baseline's time and of the recommended config's, per thousand samples.
 
     By the device's clock where both have it: the host only queues work for a GPU, and waits wherever the
-    queue is full. Else by the host's.
+    queue is full. Else by the host's. With each epoch's boundary, so that a bar is as long as its rate says.
     """
     loops = [(BASELINE, [one.loop for one in run.history.evidence(None)])]
     if best is not None and not best.is_baseline:
         loops.append((best.tier.value, [one.loop for one in run.history.evidence(best)]))
     known = [(name, each) for name, each in loops if each]
     by_device = have_device_parts([loop for _, each in known for loop in each])
-    parts = DEVICE_PARTS if by_device else HOST_PARTS
+    parts: Mapping[str, Seconds] = {**(DEVICE_PARTS if by_device else HOST_PARTS), _BOUNDARY: _boundary_s}
+    drawn = {label: _points(known, seconds) for label, seconds in parts.items()}
     series = [
-        Series(label, Basis.MEASURED, tuple(_point(name, each, seconds) for name, each in known), "bars")
-        for label, seconds in parts.items()
+        Series(label, Basis.MEASURED, points, "bars")
+        for label, points in drawn.items()
+        if any(point.y for point in points)
     ]
     totals = tuple(_total(name, each, parts) for name, each in known)
     clock = "the device's" if by_device else "the host's"
@@ -41,7 +46,7 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
         id="time_breakdown",
         title=f"Time breakdown per {SAMPLES:,} samples (measured)",
         summary=(
-            f"Steady time for {SAMPLES:,} samples by {clock} clock, epoch boundaries left out: "
+            f"Time for {SAMPLES:,} samples by {clock} clock, epoch boundaries included: "
             f"{', '.join(f'{one.x} {one.text}' for one in totals)}."
         ),
         x_title="config",
@@ -50,6 +55,17 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
         is_horizontal=True,
         is_stacked=True,
     )
+
+
+def _boundary_s(loop: LoopMeasurement) -> float:
+    """Return what the boundary of an epoch adds to a thousand of its samples."""
+    if loop.boundary_s is None or loop.epoch_samples_total is None:
+        return 0.0
+    return max(0.0, SAMPLES * loop.boundary_s / loop.epoch_samples_total)
+
+
+def _points(known: Sequence[tuple[str, Sequence[LoopMeasurement]]], seconds: Seconds) -> tuple[Point, ...]:
+    return tuple(_point(name, each, seconds) for name, each in known)
 
 
 def _point(name: str, loops: Sequence[LoopMeasurement], seconds: Seconds) -> Point:

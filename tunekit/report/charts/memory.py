@@ -17,7 +17,7 @@ from tunekit.report.loop_memory import base_note, grid_axes, queue_is_needless, 
 from tunekit.units import GIB, bytes_text
 
 _MODEL, _GRADIENTS, _OPTIMIZER, _BATCH = "parameters, buffers", "gradients", "optimizer state", "batch"
-_ACTIVATIONS, _CACHED, _WHOLE = "activations, workspace", "cached or held", "reserved, not told apart"
+_ACTIVATIONS, _CACHED, _WHOLE = "activations, workspace", "cached or held", "reserved, purpose unknown"
 _ON_DEVICE = (_MODEL, _OPTIMIZER, _GRADIENTS, _BATCH, _ACTIVATIONS, _CACHED, _WHOLE)
 _PROCESSES, _BUFFER = "processes", "loader's buffer"
 
@@ -181,7 +181,7 @@ def _totals_text(bars: Sequence[_Bar]) -> str:
 
 # --- the loader's buffer ---------------------------------------------------------------------
 
-_MOST_DEPTHS = 5
+_MOST_DEPTHS = 4
 """More columns would not be read on a telephone."""
 _VALUES = {RamVerdict.SAFE: 0.0, RamVerdict.RISKY: 0.5, RamVerdict.OOM: 1.0}
 
@@ -240,7 +240,7 @@ def _cells(
     sentences = [
         f"With {whose} batches of {config.batch_size:,} samples, against {limits}{each}",
         base_note(base),
-        "* marks the workers and prefetch of a config, whatever its own batch size",
+        "A config's name stands at its workers and prefetch, whatever its own batch size",
         *reason_lines(cells),
         *([f"without workers, so without a buffer: {', '.join(without)}"] if without else ()),
     ]

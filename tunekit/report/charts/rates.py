@@ -165,8 +165,8 @@ def _up_to(ceilings: Iterable[Series], top: float) -> tuple[list[Series], str]:
 _NAMES = {
     TrialRole.BASELINE: "baseline",
     TrialRole.SEARCH: "search",
-    TrialRole.CONFIRM: "confirming",
-    TrialRole.NUMERICS: "for its losses",
+    TrialRole.CONFIRM: "confirmation",
+    TrialRole.NUMERICS: "loss check",
     TrialRole.TRACE: "traced",
     TrialRole.ABLATION: "with a knob put back",
 }
@@ -180,7 +180,7 @@ def history_chart(run: Run) -> Chart:
     for record in shown.measured:
         name = "abandoned" if record.is_abandoned else _NAMES[record.role]
         if record.role is TrialRole.CONFIRM and record.is_baseline_config:
-            name = f"{name} the baseline"
+            name = _NAMES[TrialRole.BASELINE]
         by_name[name].append(
             samples_point(record.number, record.rate_samples_per_s or 0.0, trial_note(record))
         )
@@ -221,5 +221,5 @@ def best_so_far(records: Sequence[TrialRecord]) -> list[Point]:
 def _history_text(steps: Sequence[Point], trials: int) -> str:
     count = count_text(trials, "trial")
     if not steps:
-        return f"{count}, none of the search's own measured."
-    return f"{count}; the best of the search's own: {steps[-1].text} ({steps[-1].note})."
+        return f"{count}, none of the search measured."
+    return f"{count}; best of the search: {steps[-1].text} ({steps[-1].note})."

@@ -109,7 +109,7 @@ def shown_trials(
         for what, whole, part in (("measured", measured, kept), ("failed", failed, kept_failed))
         if len(part) < len(whole)
     ]
-    left_out = f" Not drawn, for want of room: {' and '.join(hidden)}." if hidden else ""
+    left_out = f" Not drawn, to keep the chart readable: {' and '.join(hidden)}." if hidden else ""
     chosen = {id(one) for one in kept}
     in_order = tuple(one for one in measured if id(one) in chosen)
     return ShownTrials(in_order, tuple(kept_failed), left_out)

@@ -245,6 +245,7 @@ async function copyText(button) {
     isCopied = document.execCommand("copy");
   }
   button.textContent = isCopied ? "Copied" : "Selected: press Ctrl+C";
+  tell("copy-status", button.textContent);
   setTimeout(() => { button.textContent = "Copy"; }, 4000);
 }
 

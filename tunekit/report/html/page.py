@@ -12,18 +12,17 @@ from itertools import count
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from tunekit.plain_text import shown_value
 from tunekit.report.blocks import (
     Basis,
     Block,
-    Changes,
-    Chart,
-    HeatMap,
-    Lead,
+    Drawing,
     Line,
     Report,
     Section,
+    Tiles,
     TrialState,
     TrialTable,
     has_content,
@@ -41,7 +40,7 @@ _SIGNS = {
     TrialState.MEASURED: "\u25cf",
 }
 """Signs of what came of a trial, failures first; colour is never the only sign."""
-_HEADED = ("time_breakdown", "throughput", "history", "Environment", "Next")
+_HEADED = ("time_breakdown", "telemetry", "throughput", "history", "Opportunities", "Environment")
 """Charts by id, and other blocks by title, whose title the heading above them says."""
 
 
@@ -57,24 +56,20 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
         raw_name: of its file.
     """
     (_, answer), *parts = _by_section(report)
-    charts = [block for block in report.blocks if isinstance(block, Chart | HeatMap)]
+    charts = [block for block in report.blocks if isinstance(block, Drawing)]
     trials = next((block for block in report.blocks if isinstance(block, TrialTable)), None)
     style, script, plotly = own_file("page.css"), own_file("page.js"), packed_plotly() if charts else ""
     templates = _templates()
     macros, ids = templates.get_template("blocks.html").module, count()
+    places = {name: _drawn(macros, blocks, ids) for name, blocks in _by_place(answer).items()}
     bodies = ["".join(_drawn(macros, blocks, ids)) for _, blocks in parts]
-    kinds = {
-        name: _drawn(macros, [block for block in answer if _kind(block) == name], ids)
-        for name in ("changes", "line", "quiet", "other")
-    }
     figures, ranks = _figures_json(charts), script_json(sort_ranks(trials) if trials else [])
     raw = packed(raw_json)
     carried = (*bodies, figures, ranks, style, script, plotly)
     fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
     return templates.get_template("page.html").render(
         title=report.title,
-        leads=[block.text for block in answer if isinstance(block, Lead)],
-        answer=kinds,
+        answer=places,
         parts=list(zip((section for section, _ in parts), bodies, strict=True)),
         # An empty style is where plotly.js puts the rules of its own that it writes one by one.
         policy=policy((*((plotly_script(),) if charts else ()), script), (style, "")),
@@ -119,17 +114,23 @@ def _name(block: Block) -> str:
     return type(block).__name__.lower()
 
 
-def _kind(block: Block) -> str:
-    match block:
-        case Line(is_quiet=True):
-            return "quiet"
-        case Lead() | Line() | Changes():
-            return _name(block)
-        case _:
-            return "other"
+_PLACES = ("lead", "facts", "changes", "commands", "tiles", "line", "quiet", "other")
+"""Where the answer's blocks stand, top to bottom; "changes" and "commands" stand beside each other."""
+_OF_OVERVIEW = ("facts", "commands")
+"""Places of an answer with tiles; without any, such blocks stand below all others, in their order."""
 
 
-def _figures_json(charts: Sequence[Chart | HeatMap]) -> str:
+def _by_place(answer: Sequence[Block]) -> dict[str, list[Block]]:
+    has_tiles = any(isinstance(block, Tiles) for block in answer)
+    places: dict[str, list[Block]] = {place: [] for place in _PLACES}
+    for block in answer:
+        name = "quiet" if isinstance(block, Line) and block.is_quiet else _name(block)
+        is_placed = name in places and (has_tiles or name not in _OF_OVERVIEW)
+        places[name if is_placed else "other"].append(block)
+    return places
+
+
+def _figures_json(charts: Sequence[Drawing]) -> str:
     """Return all charts with the colour for dark of each, for the script element that holds them."""
     figures = ",".join(f"{script_json(one.id)}:{escaped_json(figure(one).to_json())}" for one in charts)
     return f'{{"darkOf":{script_json(DARK_OF)},"figures":{{{figures}}}}}'
@@ -160,15 +161,11 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # What is shown of any text has no line breaks, so one that a template writes is marked as safe.
     templates.globals.update(
-        signs=_SIGNS, predicted=Basis.PREDICTED, chart_table=chart_table, is_broad=_is_broad
+        newline=Markup("\n"), signs=_SIGNS, predicted=Basis.PREDICTED, chart_table=chart_table
     )
     return templates
-
-
-def _is_broad(chart: Chart | HeatMap) -> bool:
-    """Return whether a chart's texts are cut in less than half a screen's width."""
-    return isinstance(chart, HeatMap) or chart.is_horizontal
 
 
 # --- what the page carries -------------------------------------------------------------------

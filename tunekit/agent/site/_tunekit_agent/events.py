@@ -140,6 +140,7 @@ class Progress:
         self._log = log
         self._reported_at = 0.0
         self.batches = self.steps = 0
+        self.wait_s = 0.0  # for the loader's next(), all batches together
 
     def pulse(self, doing: int) -> None:
         self._log.pulse.tell(doing, self.batches, self.steps)
@@ -151,8 +152,8 @@ class Progress:
             return
         self._reported_at = now
         if ranks.rank == 0:
-            graphs = knobs.graphs_captured()
-            self._log.emit("progress", phase=phase, batches=self.batches, steps=self.steps, graphs=graphs)
+            seen = {"batches": self.batches, "steps": self.steps, "wait_s": self.wait_s}
+            self._log.emit("progress", phase=phase, graphs=knobs.graphs_captured(), **seen)
             return
         memory = device.memory_facts() if "torch" in sys.modules else {}
         self._log.emit("rank", rank=ranks.rank, world_size=ranks.world_size, **memory)

@@ -222,6 +222,7 @@ class Observer:
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         self._samples = samples = max(1, info.samples_in(batch))
         self._progress_log.batches += 1
+        self._progress_log.wait_s += wait_s
         self._batch_watch.take(info, batch, samples, info is self._training)
         if self._progress_log.batches == 1:
             self._startup.fetched(wait_s, time.perf_counter())

@@ -7,10 +7,8 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from machine.telemetry.saved_series import load_series
 
-from tunekit.machine.telemetry.sampler import Series
-from tunekit.machine.telemetry.summary import save_series
+from tunekit.machine.telemetry.series import Series, load_series, save_series
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 HOST = Series("host", ("t_s", "cpu_s"), ((0.0, 0.25), (0.5, None)))
@@ -48,6 +46,29 @@ def test_a_trial_that_is_run_again_replaces_what_it_left(tmp_path: Path) -> None
 
 def test_a_trial_without_series_has_none(tmp_path: Path) -> None:
     assert load_series(tmp_path / "telemetry.zarr", 0) == ()
+
+
+@pytest.mark.parametrize("damage", ["no json", '{"zarr_format": 3, "node_type": "array"}'])
+def test_series_that_can_not_be_read_are_none(tmp_path: Path, damage: str) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST, LOOP])
+    (store / "0000" / "host" / "zarr.json").write_text(damage)
+    assert load_series(store, 0) == ()
+
+
+def test_a_table_larger_than_any_that_was_written_is_not_read(tmp_path: Path) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST])
+    array = zarr.open_group(store / "0000", mode="a")["host"]
+    assert isinstance(array, zarr.Array)
+    array.resize((10**12, 2))
+    assert load_series(store, 0) == ()
+
+
+def test_a_phase_without_a_label_is_not_read(tmp_path: Path) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [Series("loop", ("t_s", "phase"), ((0.0, 2.0),), ("warming", "measuring"))])
+    assert load_series(store, 0) == ()
 
 
 def test_what_was_cut_off_is_not_taken_for_a_trial(tmp_path: Path) -> None:

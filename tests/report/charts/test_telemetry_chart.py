@@ -1,0 +1,127 @@
+"""What the machine did over a trial's time: which trials, which figures, how many points of them."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from build_records import GIB, baseline_record, config, confirm_records, recommendation, run, trial_record
+
+from tunekit.machine.telemetry.series import Series
+from tunekit.records.run import Run
+from tunekit.report.blocks import Timeline
+from tunekit.report.charts.telemetry import MOST_POINTS, telemetry_chart
+
+fast = config(batch_size=256, num_workers=4)
+BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))
+PHASES = ("starting", "measuring")
+
+
+def searched() -> Run:
+    trials = (
+        baseline_record(0, 500.0, config()),
+        trial_record(1, 1000.0, fast),
+        *confirm_records([1000.0, 990.0], fast),
+    )
+    return run(trials=trials, recommendations=(BEST,))
+
+
+def sampled(seconds: int = 20, cores: float = 2.0, **more: Series) -> tuple[Series, ...]:
+    """A trial that takes so many cores all along, reads nothing, and is measured in its second half."""
+    times = [float(t_s) for t_s in range(seconds)]
+    host = Series(
+        "host",
+        ("t_s", "cpu_s", "pss_bytes", "read_bytes"),
+        tuple((t_s, cores * t_s, 2.0 * GIB, 0.0) for t_s in times),
+    )
+    loop = Series(
+        "loop",
+        ("t_s", "phase", "batches", "wait_s"),
+        tuple((t_s, float(t_s >= seconds / 2), 5.0 * t_s, 0.25 * t_s) for t_s in times),
+        PHASES,
+    )
+    return (host, loop, *more.values())
+
+
+def gpu(index: int, busy: float, taken_bytes: float, seconds: int = 20) -> Series:
+    rows = tuple((float(t_s), busy, taken_bytes) for t_s in range(seconds))
+    return Series(f"gpu{index}", ("t_s", "utilization_percent", "tree_bytes"), rows)
+
+
+def chart(saved: Mapping[int, Sequence[Series]]) -> Timeline:
+    drawn = telemetry_chart(searched(), BEST, lambda number: saved.get(number, ()))
+    assert drawn is not None
+    return drawn
+
+
+def values(of: Timeline, title: str) -> dict[str, tuple[float | None, ...]]:
+    (panel,) = (one for one in of.panels if one.title == title)
+    return {trace.name: trace.values for trace in panel.traces}
+
+
+def test_the_baseline_and_the_answers_tier_stand_on_one_axis_with_their_windows():
+    drawn = chart({0: sampled(cores=1.0), 100: sampled(40, cores=3.0)})
+    assert drawn.names == ("baseline", "balanced")
+    assert [(one.name, one.start_s, one.end_s) for one in drawn.windows] == [
+        ("baseline", 10.0, 19.0),
+        ("balanced", 20.0, 39.0),
+    ]
+    assert "baseline by trial 0, balanced by trial 100" in drawn.summary
+
+
+def test_a_counter_is_shown_as_how_fast_it_grows():
+    shown = values(chart({0: sampled(cores=1.5)}), "CPU, cores")
+    assert shown == {"baseline": pytest.approx([1.5] * 19)}
+    assert values(chart({0: sampled()}), "data wait, %") == {"baseline": pytest.approx([25.0] * 19)}
+    assert values(chart({0: sampled()}), "RAM, GiB")["baseline"] == (2.0,) * 20
+
+
+def test_what_was_nothing_all_along_has_no_panel():
+    shown = [panel.title for panel in chart({0: sampled()}).panels]
+    assert shown == ["CPU, cores", "RAM, GiB", "data wait, %", "batches/s"]
+
+
+def test_a_rate_is_told_between_what_the_loop_told_and_not_between_samples():
+    rows = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (2.0, 1.0, 8.0), (3.0, 1.0, 8.0), (4.0, 1.0, 16.0))
+    told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
+    assert values(chart({0: (sampled()[0], told)}), "batches/s") == {"baseline": (4.0, 4.0)}
+
+
+def test_a_gpu_that_did_not_train_is_not_averaged_in():
+    saved = sampled(own=gpu(0, 90.0, 4.0 * GIB), other=gpu(1, 60.0, 2.0 * GIB), idle=gpu(2, 0.0, 0.0))
+    drawn = chart({0: saved})
+    assert values(drawn, "GPU busy, %")["baseline"] == pytest.approx([75.0] * 20)
+    assert values(drawn, "GPU memory, GiB")["baseline"] == pytest.approx([3.0] * 20)
+
+
+def test_a_long_trial_is_thinned_and_keeps_its_means():
+    (trace,) = chart({0: sampled(20_000, cores=1.5)}).panels[0].traces
+    assert len(trace.values) <= MOST_POINTS + 1
+    assert trace.values == pytest.approx([1.5] * len(trace.values))
+    assert trace.times_s[-1] > 19_800
+
+
+def test_the_next_trial_stands_in_for_one_without_series():
+    drawn = chart({0: sampled(), 101: sampled()})
+    assert "balanced by trial 101" in drawn.summary
+
+
+def test_the_table_has_the_mean_of_each_window():
+    rows = {row[0]: row[1:] for row in chart({0: sampled(cores=1.5), 100: sampled(cores=3.0)}).table.rows}
+    assert rows["CPU, cores"] == ("1.50", "1.50", "3.00", "3.00")
+
+
+def test_a_trial_that_was_never_steady_has_no_window():
+    whole = Series("loop", ("t_s", "phase", "batches"), ((0.0, 0.0, 0.0), (9.0, 0.0, 4.0)), PHASES)
+    assert chart({0: (sampled()[0], whole)}).windows == ()
+
+
+def test_a_run_without_series_has_no_chart():
+    assert telemetry_chart(searched(), BEST, lambda _: ()) is None
+    assert telemetry_chart(searched(), BEST, lambda _: (sampled()[0],)) is None
+
+
+@pytest.mark.parametrize("rows", [(), ((0.0, 0.0, 0.0),), ((0.0, 0.0, 0.0), (None, 1.0, 1.0))])
+def test_a_series_that_was_cut_off_is_passed_over(rows):
+    host, loop = sampled()
+    damaged = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
+    saved = {0: (host, loop), 100: (host, damaged)}
+    assert chart(saved).names == ("baseline",)

@@ -1,0 +1,106 @@
+"""A run at a glance: before and after, the tiles, what there is to gain."""
+
+from build_records import (
+    baseline_record,
+    config,
+    confirm_records,
+    cpu,
+    interval,
+    recommendation,
+    run,
+    trial_record,
+)
+
+from tunekit.records.attribution import StepParts
+from tunekit.records.finding import Finding
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.run import Run
+from tunekit.report.blocks import Tile
+from tunekit.report.overview import before_and_after, opportunities_table, tiles
+
+fast = config(batch_size=256, num_workers=4)
+BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))
+
+
+def searched(*others, **overrides) -> Run:
+    parts = StepParts(data_wait_s=3.2, compute_s=6.4, optimizer_s=2.4, other_s=0.8)
+    fed = parts.changed(data_wait_s=0.32, compute_s=9.28)
+    trials = (
+        baseline_record(0, 500.0, config(), parts=parts),
+        trial_record(1, 1000.0, fast),
+        *confirm_records([1000.0, 1000.0], fast, parts=fed),
+    )
+    values = {
+        "trials": trials,
+        "recommendations": (BEST, *others),
+        "noise_floor": NoiseFloor(relative=0.02, pairs=2, processes=3),
+    }
+    return run(**(values | overrides))
+
+
+def with_gpu(of: Run, busy: float) -> Run:
+    gpu = GpuTelemetry(index=0, is_used=True, utilization_percent=busy)
+    seen = Telemetry(
+        window_s=2.0, samples=9, is_of_steady_window=True, cost_cpu_s=0.0, host=HostTelemetry(), gpus=(gpu,)
+    )
+    return of.changed(trials=tuple(one.changed(telemetry=seen) for one in of.trials))
+
+
+def by_label(of: Run, best=BEST) -> dict[str, Tile]:
+    return {tile.label: tile for tile in tiles(of, best).items}
+
+
+def test_before_and_after_are_of_the_baseline_and_the_answers_tier():
+    assert before_and_after(searched(), BEST) == (
+        ("Before", "500 samples/s, 3.91 it/s, an epoch in 1m 40s"),
+        ("After", "1,000 samples/s, 7.81 it/s, an epoch in 50.0 s"),
+    )
+    assert before_and_after(searched(), recommendation(is_baseline=True)) == ()
+
+
+def test_each_tile_has_its_figure_beside_the_baselines():
+    shown = by_label(with_gpu(searched(), 96.0))
+    assert list(shown) == ["speed-up", "it/s", "VRAM free", "GPU busy", "data wait"]
+    assert (shown["speed-up"].value, shown["speed-up"].note) == ("2.00x", "95% range 1.94 to 2.06")
+    assert (shown["it/s"].before, shown["it/s"].value) == ("3.91", "7.81")
+    assert (shown["VRAM free"].value, shown["GPU busy"].value) == ("77%", "96%")
+    assert (shown["data wait"].before, shown["data wait"].value) == ("25%", "2%")
+
+
+def test_a_tile_that_nobody_knows_is_left_out():
+    lone = recommendation(of=fast, speedup=None, peak_reserved_bytes=None, device_memory_bytes=None)
+    trials = (baseline_record(0, 500.0, config(), device=cpu()), trial_record(1, 1000.0, fast, device=cpu()))
+    shown = by_label(searched(trials=trials, recommendations=(lone,)), lone)
+    assert list(shown) == ["it/s", "RAM free", "data wait"]
+    assert tiles(run(trials=()), None).items == ()
+
+
+def test_what_brings_most_comes_first_and_says_where_it_comes_from():
+    aggressive = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(2.5))
+    findings = (
+        Finding(code="one", severity="warning", message="it waits", remedy="do this", gain=2.2),
+        Finding(code="two", severity="warning", message="so does it", remedy="do this", gain=2.1),
+        Finding(code="three", severity="info", message="nothing", gain=1.001),
+    )
+    table = opportunities_table(searched(aggressive, findings=findings), BEST)
+    assert [row[0] for row in table.rows] == [
+        "2.50x (measured)",
+        "at most 2.20x (predicted)",
+        "2.00x (measured)",
+    ]
+    assert table.rows[1][1:] == ("it waits", "do this")
+    assert table.rows[2][1] == "the balanced tier, recommended"
+
+
+def test_a_tier_that_is_not_surely_faster_is_no_opportunity():
+    noisy = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(3.0, 0.9))
+    assert (
+        opportunities_table(searched(noisy.changed(speedup=noisy.speedup.changed(low=0.5))), BEST).rows == ()
+    )
+
+
+def test_the_answer_alone_is_no_list():
+    assert opportunities_table(searched(), BEST).rows == ()
+    same = recommendation(Tier.CONSERVATIVE, fast)
+    assert opportunities_table(searched(same), BEST).rows == ()

@@ -1,0 +1,178 @@
+"""What the machine did over the time of a trial of the baseline and of one of the answer's tier. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Literal
+
+from tunekit.machine.telemetry.series import Series, is_used, measured_window
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.report.blocks import Basis, Panel, Table, Timeline, Trace, Window
+from tunekit.report.charts.trials import BASELINE
+from tunekit.report.text import UNKNOWN
+from tunekit.units import GIB, rate_text
+
+MOST_POINTS = 160
+"""Of one figure of one trial: more could not be told apart in a page's width."""
+_GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """What a panel shows."""
+
+    title: str
+    """With the unit."""
+    series: Literal["host", "loop", "gpu"]
+    columns: tuple[str, ...]
+    """The first of them that is known."""
+    scale: float = 1.0
+    is_counter: bool = False
+    """Whether the column counts up: what is shown is how fast."""
+
+
+_FIGURES = (
+    _Figure("GPU busy, %", "gpu", ("graphics_activity_percent", "utilization_percent")),
+    _Figure("power, W", "gpu", ("power_w",)),
+    _Figure("SM clock, MHz", "gpu", ("sm_clock_mhz",)),
+    _Figure("GPU memory, GiB", "gpu", ("tree_bytes", "used_bytes"), 1 / GIB),
+    _Figure("CPU, cores", "host", ("cpu_s",), is_counter=True),
+    _Figure("RAM, GiB", "host", ("pss_bytes",), 1 / GIB),
+    _Figure("storage reads, MB/s", "host", ("read_bytes",), 1e-6, is_counter=True),
+    _Figure("data wait, %", "loop", ("wait_s",), 100.0, is_counter=True),
+    _Figure("batches/s", "loop", ("batches",), is_counter=True),
+)
+
+Saved = Callable[[int], Sequence[Series]]
+"""Returns what was sampled of a trial, by its number; nothing where nothing is left of it."""
+
+
+def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Timeline | None:
+    """Return what GPU, CPU and storage did; None where no trial of either config has left its series.
+
+    Of each config the first of the trials that its figures come from.
+    """
+    tiers = [None] if best is None or best.is_baseline else [None, best]
+    sampled: dict[str, Mapping[str, Series]] = {}
+    numbers: dict[str, int] = {}
+    for tier in tiers:
+        name = BASELINE if tier is None else tier.tier.value
+        for one in run.history.evidence(tier):
+            series = {each.name: each for each in saved(one.record.number)}
+            if all(_is_whole(series.get(each)) for each in ("host", "loop")):
+                sampled[name], numbers[name] = series, one.record.number
+                break
+    if not sampled:
+        return None
+    stretches = {name: measured_window(series["loop"]) for name, series in sampled.items()}
+    steady = [Window(name, start, end) for name, (start, end, is_steady) in stretches.items() if is_steady]
+    panels = tuple(panel for figure in _FIGURES if _has_figures(panel := _panel(figure, sampled)))
+    trials = ", ".join(f"{name} by trial {number}" for name, number in numbers.items())
+    return Timeline(
+        id="telemetry",
+        title="GPU, CPU and storage over a trial's time (measured)",
+        summary=f"Seconds since each trial's start: {trials}. Shaded: the windows that were measured.",
+        names=tuple(sampled),
+        panels=panels,
+        windows=tuple(steady),
+        table=_table(panels, {name: (start, end) for name, (start, end, _) in stretches.items()}),
+    )
+
+
+def _is_whole(series: Series | None) -> bool:
+    """Return whether there is a series of two samples or more with the time of each."""
+    return series is not None and len(series.known("t_s")) == len(series.rows) > 1
+
+
+def _panel(figure: _Figure, sampled: Mapping[str, Mapping[str, Series]]) -> Panel:
+    traces = []
+    for name, series in sampled.items():
+        points = _points(figure, series)
+        if any(value is not None for _, value in points):
+            times, values = zip(*points, strict=True)
+            traces.append(Trace(name, times, values))
+    return Panel(figure.title, tuple(traces))
+
+
+def _has_figures(panel: Panel) -> bool:
+    """Return whether there is more to see than a line at nothing."""
+    return any(any(trace.values) for trace in panel.traces)
+
+
+def _points(figure: _Figure, series: Mapping[str, Series]) -> list[tuple[float, float | None]]:
+    """Return a figure over time, of the GPUs that were used their mean."""
+    if figure.series != _GPU:
+        points = _column(series[figure.series], figure)
+        return _thinned(_told(points) if figure.series == "loop" else points, figure)
+    used = [one for name, one in series.items() if name.startswith(_GPU) and is_used(one)]
+    each = [dict(_column(one, figure)) for one in used]
+    times = sorted({t_s for one in each for t_s in one})
+    means = []
+    for t_s in times:
+        known = [value for one in each if (value := one.get(t_s)) is not None]
+        means.append((t_s, fmean(known) if known else None))
+    return _thinned(means, figure)
+
+
+def _column(series: Series, figure: _Figure) -> list[tuple[float, float | None]]:
+    """Return the first of the figure's columns that anything is known of."""
+    for name in figure.columns:
+        if series.known(name):
+            pairs = zip(series.column("t_s"), series.column(name), strict=True)
+            return [
+                (t_s, None if value is None else value * figure.scale)
+                for t_s, value in pairs
+                if t_s is not None
+            ]
+    return []
+
+
+def _told(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
+    """Return the points at which the loop told something new: between two it only seems to rest."""
+    return [point for place, point in enumerate(points) if not place or point[1] != points[place - 1][1]]
+
+
+def _thinned(
+    points: Sequence[tuple[float, float | None]], figure: _Figure
+) -> list[tuple[float, float | None]]:
+    """Return at most MOST_POINTS: of each stretch of the time the mean, or how fast a counter grew in it."""
+    if figure.is_counter:
+        points = [point for point in points if point[1] is not None]
+    stride = -(-len(points) // MOST_POINTS)
+    if not figure.is_counter:
+        groups = [points[start : start + stride] for start in range(0, len(points), stride or 1)]
+        return [_mean_point(group) for group in groups]
+    ends = [*points[:: stride or 1], *points[-1:]]
+    return [
+        ((first_s + last_s) / 2, max(0.0, (last or 0.0) - (first or 0.0)) / (last_s - first_s))
+        for (first_s, first), (last_s, last) in pairwise(ends)
+        if last_s > first_s
+    ]
+
+
+def _mean_point(group: Sequence[tuple[float, float | None]]) -> tuple[float, float | None]:
+    known = [value for _, value in group if value is not None]
+    return fmean(t_s for t_s, _ in group), fmean(known) if known else None
+
+
+def _table(panels: Sequence[Panel], windows: Mapping[str, tuple[float, float]]) -> Table:
+    """Return each figure's mean in the window and its most over the whole trial."""
+    rows = []
+    for panel in panels:
+        by_name = {trace.name: trace for trace in panel.traces}
+        cells = [
+            _cells(by_name[name], *window) if name in by_name else (UNKNOWN, UNKNOWN)
+            for name, window in windows.items()
+        ]
+        rows.append((panel.title, *(text for pair in cells for text in pair)))
+    titles = [f"{name}, {what}" for name in windows for what in ("mean of the window", "most")]
+    return Table("Telemetry", ("", *titles), tuple(rows), tuple(range(1, len(titles) + 1)), Basis.MEASURED)
+
+
+def _cells(trace: Trace, start_s: float, end_s: float) -> tuple[str, str]:
+    known = [(t_s, v) for t_s, v in zip(trace.times_s, trace.values, strict=True) if v is not None]
+    inside = [value for t_s, value in known if start_s <= t_s <= end_s]
+    mean = rate_text(fmean(inside)) if inside else UNKNOWN
+    return mean, rate_text(max(value for _, value in known))
