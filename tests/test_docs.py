@@ -10,15 +10,15 @@ from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+import zarr
 
 from tunekit.cli.main import main
 from tunekit.cli.parser import VERBS, build_parser
 from tunekit.cli.settings import load_settings
 from tunekit.cli.trials import fixed_knobs
 from tunekit.machine.profiles import load_profiles
-from tunekit.machine.telemetry.sampler import Series
-from tunekit.machine.telemetry.summary import save_series
 from tunekit.trial.binding_syntax import parse_binding
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,7 +43,12 @@ STAND_INS = {
     "FOLDER": "example-images",
 }
 """Folders of the docs that the reader's own searches have written, and the saved run in the place of each."""
-READER_PATHS = {"NAME": "t4", "/data/imagenet": "data", "FILE": "file.html"}
+READER_PATHS = {
+    "NAME": "t4",
+    "/data/imagenet": "data",
+    "/content/drive/MyDrive/data": "data",
+    "FILE": "file.html",
+}
 """Other words of the docs that stand for something of the reader's."""
 RUNS = {"report", "plan", "gpus", "compare", "doctor"}
 """Verbs that train nothing and fetch nothing."""
@@ -195,8 +200,9 @@ def test_help_of_each_verb_is_there(verb: str, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("page", "snippet"), SNIPPETS)
 def test_every_snippet_runs(page: str, snippet: str, reader: Path) -> None:
-    host = Series("host", ("t_s", "cpu_s"), ((0.0, 0.0), (0.5, 0.9)))
-    save_series(reader / "reports/train-2026-01-31/telemetry.zarr", 3, [host])
+    store = zarr.open_group(reader / "reports/train-2026-01-31/telemetry.zarr", mode="w")
+    host = store.create_array("0003/host", data=np.array([[0.0, 0.0], [0.5, 0.9]]))
+    host.attrs["columns"] = ["t_s", "cpu_s"]
     exec(compile(snippet, page, "exec"), {})
 
 
