@@ -134,6 +134,7 @@ def test_what_can_not_be_compared_is_said_and_called_neither():
     assert comparison_report(found, 80).title == "tunekit compare: not comparable"
     several = compared(searched(), slower(0.25, target=other, **OTHER_CPU), searched())
     assert rows_of(several)["B"][2] == "not comparable"
+    assert "B: largest" not in " ".join(comparison_view(found, 80).passage())
 
 
 # --- tables --------------------------------------------------------------------------------
@@ -165,9 +166,9 @@ def test_the_part_that_grew_is_told():
     rows = {row[0]: row[1:] for row in shown.tables[-1].rows}
     assert rows["waiting for data"] == ("0 ms", "400 ms", "+400 ms")
     assert rows["transfer, forward, backward"][2] == "0 ms"
-    assert rows["together"][2] == "+400 ms"
+    assert rows["total"][2] == "+400 ms"
     assert shown.passage()[0] == (
-        "B: what grew most: waiting for data, +400 ms of +400 ms per 1,000 samples."
+        "B: largest increase: waiting for data, +400 ms of +400 ms per 1,000 samples."
     )
     assert shown.passage()[1].startswith("By the host's clock: the GPU runs asynchronously")
 
@@ -177,8 +178,8 @@ def test_the_part_that_shrank_is_told_with_what_grew_meanwhile():
     fast = slower(0.1)
     (line, _) = comparison_view(compared(slow, fast), 80).passage()
     assert line == (
-        "B: what shrank most: waiting for data, -400 ms; the rest +102 ms, "
-        "together -298 ms per 1,000 samples."
+        "B: largest decrease: waiting for data, -400 ms; the rest +102 ms, "
+        "in total -298 ms per 1,000 samples."
     )
 
 

@@ -493,7 +493,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     meaning = "which config to compare; baseline is the script's own (default: the one each run recommends)"
     _choice(parser, "--tier", (*TIERS, BASELINE), meaning)
     _switch(parser, "--strict", "exit with 2 where runs can't be compared")
-    _switch(parser, "--full", "show all figures, the time breakdown, every finding and the method")
+    _full(parser)
     _switch(parser, "--json", "print the comparison as JSON")
     _findings(parser)
     meaning = "append the Markdown to the GitHub Actions step summary"

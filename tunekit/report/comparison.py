@@ -210,7 +210,7 @@ def _change_lines(comparison: RunComparison) -> tuple[str, ...]:
     lines = [
         f"{one.name}: {_time_change_text(comparison.reference, run)}"
         for one, run in zip(comparison.against, comparison.runs[1:], strict=True)
-        if one.verdict in (None, *_CHANGES)
+        if one.why_not is None and one.verdict in (None, *_CHANGES)
     ]
     if comparison.clock == "host" and any(run.device_memory_bytes is not None for run in comparison.runs):
         lines.append(
@@ -368,9 +368,9 @@ def _marked(cell: str, reference: str) -> str:
 def _time_table(comparison: RunComparison) -> Table:
     runs = comparison.runs
     names = dict.fromkeys(part.name for run in runs for part in run.time_parts)
-    each = [{part.name: part.seconds for part in run.time_parts} | {"together": run.time_s} for run in runs]
+    each = [{part.name: part.seconds for part in run.time_parts} | {"total": run.time_s} for run in runs]
     rows = []
-    for name in (*names, "together"):
+    for name in (*names, "total"):
         values = [seconds.get(name) for seconds in each]
         before, after = values[:2]
         change = UNKNOWN if before is None or after is None else _signed(after - before)
@@ -393,10 +393,10 @@ def _time_change_text(before: ComparedRun, after: ComparedRun) -> str:
     grew = whole_s >= 0
     name = max(changes, key=lambda part: changes[part] if grew else -changes[part])
     rest_s = whole_s - changes[name]
-    what = f"what {'grew' if grew else 'shrank'} most: {name}, {_signed(changes[name])}"
+    what = f"largest {'increase' if grew else 'decrease'}: {name}, {_signed(changes[name])}"
     if abs(changes[name]) <= abs(whole_s):
         return f"{what} of {_signed(whole_s)} per {SAMPLES:,} samples."
-    return f"{what}; the rest {_signed(rest_s)}, together {_signed(whole_s)} per {SAMPLES:,} samples."
+    return f"{what}; the rest {_signed(rest_s)}, in total {_signed(whole_s)} per {SAMPLES:,} samples."
 
 
 def _signed(seconds: float) -> str:
