@@ -13,7 +13,7 @@ from build_reports import HOSTILE, full_plan, full_run, full_series, hostile_run
 from read_report import view
 
 from tunekit.records.run import Run
-from tunekit.report.blocks import Line, Table
+from tunekit.report.blocks import Line
 from tunekit.report.charts import chart_table
 from tunekit.report.html.page import escaped_json, page, plotly_script, plotly_styles, script_json, sort_ranks
 from tunekit.report.run import on_page
@@ -223,19 +223,6 @@ def test_short_bars_are_a_sentence():
 def test_a_plan_of_what_nobody_knows_is_sentences():
     shown = view(full_run(), plan=full_plan().changed(choices=())).section("plan")
     assert shown and all(isinstance(block, Line) for block in shown)
-
-
-def test_a_machine_without_a_figure_is_counted_and_not_shown():
-    plan = full_plan()
-    unknown = plan.rows[-1].changed(
-        how=None, rate_samples_per_s=None, hours=None, usd_on_demand=None, usd_spot=None, compute_units=None,
-        sessions=None,
-    )  # fmt: skip
-    (before,) = (one for one in view(full_run(), plan=plan).section("plan") if isinstance(one, Table))
-    more = view(full_run(), plan=plan.changed(rows=(*plan.rows, unknown))).section("plan")
-    (after,) = (one for one in more if isinstance(one, Table))
-    assert len(after.rows) == len(before.rows)
-    assert "1 machine without a rate or a price left out" in after.title
 
 
 def test_a_run_without_time_series_says_so():
