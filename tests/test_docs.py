@@ -1,6 +1,8 @@
 """README and docs: tunekit takes every command, those that need no training run, no link is dead."""
 
+import contextlib
 import importlib.util
+import io
 import os
 import re
 import shlex
@@ -13,12 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import zarr
+from build_comparisons import measured_again
 
 from tunekit.cli.main import main
 from tunekit.cli.parser import VERBS, build_parser
 from tunekit.cli.settings import load_settings
 from tunekit.cli.trials import fixed_knobs
 from tunekit.machine.profiles import load_profiles
+from tunekit.records.codec import to_json
+from tunekit.session.folder import load_run
 from tunekit.trial.binding_syntax import parse_binding
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,19 +35,20 @@ README_LINES = 130
 PAGE_LINES = 150
 LARGEST_PICTURE_BYTES = 300_000
 
+FIRST, AGAIN = "first", "again"
 STAND_INS = {
-    "reports/train-2026-01-31": "example-images",
-    "reports/before": "example-images",
-    "reports/after": "example-clicks",
-    "perf/reference": "example-images",
-    "run": "example-clicks",
-    "runs/4711": "example-images",
-    "BEFORE": "example-images",
-    "AFTER": "example-clicks",
-    "RUN": "example-images",
-    "FOLDER": "example-images",
+    "reports/train-2026-01-31": FIRST,
+    "reports/before": FIRST,
+    "reports/after": AGAIN,
+    "perf/reference": FIRST,
+    "run": AGAIN,
+    "runs/4711": FIRST,
+    "BEFORE": FIRST,
+    "AFTER": AGAIN,
+    "RUN": FIRST,
+    "FOLDER": FIRST,
 }
-"""Folders of the docs that the reader's own searches have written, and the saved run in the place of each."""
+"""Folders of the docs that the reader's own searches have written, and the run in the place of each."""
 READER_PATHS = {
     "NAME": "t4",
     "/data/imagenet": "data",
@@ -54,6 +60,8 @@ RUNS = {"report", "plan", "gpus", "compare", "doctor"}
 """Verbs that train nothing and fetch nothing."""
 DOCTOR_CODES = {0, 11, 12}
 """What the machine that runs the tests may look like."""
+FLAGS_OF_OTHERS = {"--exclusive", "--time"}
+"""Of sbatch."""
 NEEDS_A_GPU = "--calibrate"
 
 
@@ -112,6 +120,13 @@ def shown(one: Command) -> str:
     return f"{one.page}: {one.text}"
 
 
+def flags_of(verb: str) -> set[str]:
+    help_text = io.StringIO()
+    with contextlib.redirect_stdout(help_text), contextlib.suppress(SystemExit):
+        main([verb, "--help"])
+    return set(re.findall(r"--[a-z-]+", help_text.getvalue()))
+
+
 def exit_code(words: list[str]) -> int | str | None:
     """Return how tunekit ends; flags such as --codes and --help end it while they are read."""
     try:
@@ -120,12 +135,21 @@ def exit_code(words: list[str]) -> int | str | None:
         return ended.code
 
 
+@pytest.fixture(scope="module")
+def saved_runs() -> dict[str, str]:
+    """The example run, and one of the same script on the same machine that is as fast."""
+    run = load_run(REPORTS / "example-images")
+    assert run.baseline is not None
+    again = measured_again(run, own_rates=(189, 187, 191), rates=(355, 352, 358))
+    return {FIRST: to_json(run), AGAIN: to_json(again.changed(trials=(run.baseline, *again.trials)))}
+
+
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reader's project: the training script, the data set and the runs that the docs speak of."""
     for folder, example in STAND_INS.items():
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "run.json").symlink_to(REPORTS / example / "run.json")
+        (tmp_path / folder / "run.json").write_text(saved_runs[example])
     (tmp_path / "train.py").write_text("import torch\n")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples.bin").write_bytes(os.urandom(1 << 20))
@@ -179,6 +203,12 @@ def test_the_settings_file_is_one_that_tunekit_reads(tmp_path: Path) -> None:
 def test_every_module_that_is_run_exists(command: Command) -> None:
     words = shlex.split(command.text)
     assert importlib.util.find_spec(words[words.index("-m") + 1])
+
+
+def test_every_flag_that_a_sentence_names_is_one_of_some_verb() -> None:
+    known = {flag for verb in VERBS for flag in flags_of(verb)} | FLAGS_OF_OTHERS
+    named = {flag for one in texts() for flag in re.findall(r"^--[a-z-]+", one.text)}
+    assert named - known == set()
 
 
 @pytest.mark.usefixtures("reader")
