@@ -120,7 +120,7 @@ def test_flags_that_can_not_be_used_are_refused(
 @pytest.mark.parametrize(
     ("name", "record", "answer"),
     [
-        ("profile.json", profiled, "Data-bound: 17.0 ms of 47.0 ms per batch"),
+        ("profile.json", profiled, "Data-bound: 36% of step time is data wait, 17.0 ms of 47.0 ms per batch"),
         (
             "fits.json",
             lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)),

@@ -99,7 +99,17 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
 
 def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
     flags = {name.replace("_", "-") for name in defaults_of("search")}
-    of_one_call = {"out", "resume", "json", "bind", "github-summary", "full-paths", "ignore", "dry-run"}
+    of_one_call = {
+        "out",
+        "resume",
+        "json",
+        "bind",
+        "github-summary",
+        "full-paths",
+        "ignore",
+        "dry-run",
+        "ablate",
+    }
     assert flags - of_one_call <= set(SETTINGS)
 
 

@@ -40,7 +40,7 @@ WALKED = """\
 | conservative = balanced = aggressive | batch 512, workers 4 x prefetch 2, fp32, persistent | 980 | \
 1.96x (1.86 to 2.06) | 5.0 GiB | 3.9 MiB Safe |
 
-- **Change** `batch_size: 128 -> 512`, `num_workers: 2 -> 4`, `lr: 0.1 -> 0.4 (linear rule for 4.00x the \
+- **Change** `batch_size: 128 -> 512`, `num_workers: 2 -> 4`, `lr: 0.1 -> 0.4 (linear rule for 4x the \
 batch, with warm-up)`
 - Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB RAM (loader's buffer \
 3.9 MiB Safe, predicted).

@@ -35,7 +35,7 @@ Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 Change
   batch_size: 128 -> 512
   num_workers: 2 -> 4
-  lr: 0.1 -> 0.4 (linear rule for 4.00x the batch, with warm-up)
+  lr: 0.1 -> 0.4 (linear rule for 4x the batch, with warm-up)
 
 Tiers (measured)
                           baseline  conservative = balanced = aggressive
@@ -96,16 +96,16 @@ def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
 ONE_SCREEN = """
 Confirmed (high confidence): Balanced is 1.96x (1.86 to 2.06) as fast as your
 baseline: 980 samples/s (955 to 1,005) instead of 500 (measured).
+Bottleneck: compute-bound, 0% data wait (measured).
 Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB
 RAM (loader's buffer 3.9 MiB Safe, predicted).
 Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
-Written to reports/train-2026-01-02/: conservative.yaml, balanced.yaml,
-aggressive.yaml, run.json.
+Written to reports/train-2026-01-02/: 4 files.
 
 Change
   batch_size: 128 -> 512
   num_workers: 2 -> 4
-  lr: 0.1 -> 0.4 (linear rule for 4.00x the batch, with warm-up)
+  lr: 0.1 -> 0.4 (linear rule for 4x the batch, with warm-up)
 
 Next
   set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
@@ -186,7 +186,7 @@ def test_markup_in_a_name_is_text(name: str):
     text = drawn(shown, 120, folder)
     assert f"Measured on {name}:" in text
     assert f"note a-note: about {name}" in text
-    assert f"Written to {folder}/: {file.name}." in drawn_blocks(on_one_screen(shown, folder, (file,)), 120)
+    assert f"Written to {folder}/: 1 file." in drawn_blocks(on_one_screen(shown, folder, (file,)), 120)
 
 
 def test_newlines_and_endless_names_are_shown_and_wrapped():

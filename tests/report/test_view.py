@@ -253,7 +253,7 @@ def test_only_what_differs_from_the_baseline_is_a_change():
         "batch_size: 128 -> 256",
         "num_workers: 2 -> 4",
         "compile: off -> on",
-        "lr: 2.00x for SGD, 1.41x for Adam (2.00x the batch)",
+        "lr: 2x for SGD, 1.41x for Adam (2x the batch)",
     )
 
 
@@ -267,9 +267,9 @@ def test_where_the_batch_changes_the_learning_rate_is_among_the_changes():
         return recommendation(of=fast, learning_rate=lr)
 
     linear = lr_change(recommendations=(scaled(LearningRateRule.LINEAR, 0.2),))
-    assert linear == "lr: 0.1 -> 0.2 (linear rule for 2.00x the batch, with warm-up)"
+    assert linear == "lr: 0.1 -> 0.2 (linear rule for 2x the batch, with warm-up)"
     sqrt = lr_change(recommendations=(scaled(LearningRateRule.SQRT, 0.1414),))
-    assert sqrt == "lr: 0.1 -> 0.1414 (sqrt rule for 2.00x the batch)"
+    assert sqrt == "lr: 0.1 -> 0.1414 (sqrt rule for 2x the batch)"
     assert lr_change(script_scales_lr=True) == "lr: leave it, your script scales it with the batch"
 
 

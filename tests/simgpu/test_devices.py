@@ -92,7 +92,7 @@ def test_links_are_those_of_the_datasheets(devices: dict[str, Device]) -> None:
     links = {name: device.nvlinks for name, device in devices.items() if device.nvlinks}
     assert links == {
         "a100-sxm-40": 12, "a100-sxm-80": 12, "a40": 4, "b200": 18, "h100-sxm": 18, "h200": 18,
-        "rtx3090": 4, "v100-sxm-16": 6, "v100-sxm-32": 6,
+        "rtx3090": 4, "rtxa6000": 4, "v100-sxm-16": 6, "v100-sxm-32": 6,
     }  # fmt: skip
 
 

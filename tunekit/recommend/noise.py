@@ -28,6 +28,8 @@ _HIGH_WIDTH = 1.10
 _MEDIUM_WIDTH = 1.30
 """High end of a range over its value, up to which it is of high and of medium confidence."""
 
+_MANY_TIMES = 100.0
+"""Times that no number of rounds narrows a range."""
 _MAX_EXPONENT = 700.0
 _BISECTIONS = 100
 _MANY_DEGREES = 1000
@@ -210,14 +212,14 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
 
     Returns:
         The rounds, no fewer than there were; None where none would tell, as the value itself lies between
-        what would matter and the noise floor.
+        what would matter and the noise floor, or as good as at an end of that.
     """
     value, half = math.log(speedup.value), math.log(speedup.high / speedup.value)
     floor = math.log1p(noise.relative) if noise else 0.0
     to_spare = value if value > floor else math.log1p(LEAST_GAIN) - value
-    if to_spare <= 0:
+    if to_spare * _MANY_TIMES <= half:
         return None
-    return max(rounds, math.floor(rounds * min((half / to_spare) ** 2, _MANY_DEGREES)) + 1)
+    return max(rounds, math.floor(rounds * (half / to_spare) ** 2) + 1)
 
 
 def _change(factor: Interval, noise: NoiseFloor | None) -> Literal["faster", "slower"] | None:

@@ -182,11 +182,11 @@ def _lr_change(run: Run, best: Recommendation) -> tuple[str, ...]:
         return ()
     if run.script_scales_lr:
         return ("lr: leave it, your script scales it with the batch",)
-    batches = f"{factor_text(times)} the batch"
+    batches = f"{times:.3g}x the batch"
     if (lr := best.learning_rate) is not None:
         warm_up = ", with warm-up" if lr.rule is LearningRateRule.LINEAR and times > 1 else ""
         return (f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({lr.rule} rule for {batches}{warm_up})",)
-    linear, sqrt = factor_text(times), factor_text(math.sqrt(times))
+    linear, sqrt = (f"{one:.3g}x" for one in (times, math.sqrt(times)))
     return (f"lr: {linear} for SGD, {sqrt} for Adam ({batches})",)
 
 

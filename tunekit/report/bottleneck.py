@@ -85,6 +85,18 @@ def _why(seen: Bottleneck) -> str | None:
 # --- of a run's configs ----------------------------------------------------------------------
 
 
+def bottleneck_text(run: Run, best: Recommendation | None) -> str:
+    """Return the bottleneck before and after in a line, by what was measured; empty without that."""
+    shown = [None] if best is None or best.is_baseline else [None, best]
+    known = [bottleneck([one.record for one in run.history.evidence(each)]) for each in shown]
+    by_bound = {one.bound: one for one in known if one}  # of two that are alike, the later
+    texts = [
+        f"{_WORDS[bound].partition(',')[0]}, {_wait_text(one, 'data wait')}"
+        for bound, one in by_bound.items()
+    ]
+    return f"Bottleneck: {' -> '.join(texts)} (measured)." if texts else ""
+
+
 def bottleneck_passage(run: Run, best: Recommendation | None) -> Passage:
     """Return the bottleneck of the baseline and of the config that the answer speaks of.
 
@@ -112,10 +124,12 @@ def _name(tier: Tier | None) -> str:
     return tier.value if tier is not None else "baseline"
 
 
+def _wait_text(seen: Bottleneck, words: str) -> str:
+    return "data wait n/a" if seen.wait_share is None else f"{seen.wait_share:.0%} {words}"
+
+
 def _config_text(seen: Bottleneck) -> str:
-    share = seen.wait_share
-    waits = "data wait n/a" if share is None else f"{share:.0%} of step time is data wait"
-    why = _why(seen)
+    waits, why = _wait_text(seen, "of step time is data wait"), _why(seen)
     text = f"{_WORDS[seen.bound]}{f', {why}' if why else ''}, {waits}"
     return text if seen.predicted is None else f"{text}; {_model_text(seen, seen.predicted)}"
 

@@ -30,7 +30,7 @@ from tunekit.report.blocks import (
     Table,
     found_blocks,
 )
-from tunekit.report.bottleneck import bottleneck_passage
+from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
 from tunekit.report.overview import before_and_after, opportunities_table, tiles
@@ -68,20 +68,33 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     best = answer_of(run.recommendations)
     changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
-    written = f"Written to {folder}/: {', '.join(path.name for path in files)}." if files else ""
     steps = (*answer.next_steps(run, best, str(folder)), _rest_text(run, folder))
     return (
         Lead(answer.answer_text(run, best)),
         Line(answer.other_tiers_text(run, best)),
+        Line(bottleneck_text(run, best)),
         Line(answer.headroom_text(run, best)),
         *(Line(f"{predicted.title}: {line}") for line in predicted.lines[:1]),
         *map(Line, answer.missing_lines(run) if best is None else ()),
-        *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), written)),
+        *(
+            Line(line, is_quiet=True)
+            for line in (answer.how_measured(run, best), _written_text(folder, files))
+        ),
         Changes(changes if len(changes) <= _MOST_CHANGES else ()),
         Passage("Change", (", ".join(changes),) if len(changes) > _MOST_CHANGES else (), is_list=True),
         *(Note(one.severity, f"{one.code}: {one.message}") for one in errors),
         Commands("Next", steps),
     )
+
+
+def _written_text(folder: Path, files: Sequence[Path]) -> str:
+    """Return where the files lie, those to share by name; empty without one."""
+    names = [path.name for path in files]
+    named = [name for name in ("report.html", "report.md") if name in names]
+    rest = len(names) - len(named)
+    others = f"{rest} more" if named else count_text(rest, "file")
+    what = f"{', '.join(named)} and {others}" if named else others
+    return f"Written to {folder}/: {what}." if names else ""
 
 
 def _rest_text(run: Run, folder: Path) -> str:
