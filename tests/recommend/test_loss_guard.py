@@ -74,7 +74,7 @@ def test_nothing_is_due_where_the_baseline_told_too_few_losses(losses: tuple):
     pick = trial_record(1, of=FAST)
     assert modes_due((known,), [pick]) == []
     (finding,) = findings_of(*guarded_modes((known,), [pick]))
-    assert (finding.code, finding.evidence) == ("loss-unknown", f"the baseline told {len(losses)} losses")
+    assert (finding.code, finding.evidence) == ("loss-unknown", f"the baseline reported {len(losses)} losses")
 
 
 def test_a_baseline_that_failed_leaves_every_mode_unknown():

@@ -42,7 +42,7 @@ def test_what_fits_and_what_binds_is_told_with_its_range_and_how_it_was_got():
     told, how = lines(predicted(FIT))
     assert told == (
         "fp32: batch 219 fits (253 without the margin, 294 at best), 18.0 GiB of 22.0 GiB reserved; "
-        "about 400 samples/s (280 to 520), bound by loader on g5.xlarge"
+        "about 400 samples/s (280 to 520), loader-bound on g5.xlarge"
     )
     assert how.startswith(
         "by steps of the script's own loop, traced on CPU, simulating the CUDA allocator, at batch "
@@ -65,7 +65,7 @@ def test_where_not_even_one_sample_fits_that_is_said():
         }
     )
     assert lines(predicted(none))[0] == (
-        "fp32: not even one sample surely fits 22.0 GiB; at best a batch of 2 would"
+        "fp32: not even one sample fits 22.0 GiB with 10% margin; at best a batch of 2 would"
     )
 
 

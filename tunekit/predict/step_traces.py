@@ -107,7 +107,7 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
         reason = f"{failure.kind}: {failure.message}" if failure else (seen.why_ended if seen else None)
         size = other.config.batch_size if other.config else "n/a"
         return Unpredictable(
-            f"{_BY_ITSELF}, and at {size} none were traced ({reason or 'no reason was told'})"
+            f"{_BY_ITSELF}, and at {size} none were traced ({reason or 'no reason was given'})"
         )
     if _makes_own_batches(first):
         batch_size = first.config.batch_size if first.config else None

@@ -37,7 +37,7 @@ def ram_buffer(config: TrainConfig, sample: SampleBytes, base_bytes: int, host: 
         config: the knobs.
         sample: what one sample takes.
         base_bytes: RAM of its process tree without the buffer.
-        host: what each of the processes that train together can use.
+        host: what each rank can use.
     """
     ram = loader_ram(config, sample.data_bytes, base_bytes, host, sample.shared_bytes)
     return RamBuffer(ram.buffer_bytes, ram.verdict if ram.buffer_bytes else None)

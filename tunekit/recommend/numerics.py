@@ -100,7 +100,7 @@ def judge_losses(
     if _is_nonfinite(baseline, candidate):
         return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate), processes=len(baseline))
     if not usable:
-        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline told {longest} losses")
+        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {longest} losses")
     if steps < LEAST_STEPS:
         return LossVerdict(LossOutcome.UNKNOWN, steps=steps, why=f"only {steps} losses can be compared")
     theirs = [_block_means(one[:steps]) for one in usable]
@@ -345,7 +345,7 @@ def _verdict(baseline: Sequence[Sequence[float | None]], trial: TrialRecord | No
         return LossVerdict(LossOutcome.UNKNOWN, why="the baseline was not measured")
     most = max(map(len, baseline))
     if most < LEAST_STEPS:
-        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline told {most} losses")
+        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {most} losses")
     return LossVerdict(LossOutcome.UNKNOWN, why="no time was left in the budget to run it")
 
 

@@ -180,7 +180,7 @@ class Host(Record):
         return self.changed(accelerators=(), gpu_models=(), torch=torch)
 
     def per_rank(self, world_size: int) -> "Host":
-        """Return the share of this machine that each of the processes that train together can use."""
+        """Return the share of this machine that each rank can use."""
         if world_size == 1:
             return self
         return self.changed(

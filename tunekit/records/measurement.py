@@ -29,7 +29,7 @@ class LoopMeasurement(LoaderKnobs):
 
     device: DeviceSeen
     world_size: PositiveInt = 1
-    """Processes that train together; rank 0 is measured, peaks are the maximum over ranks."""
+    """Ranks of the training; rank 0 is measured, peaks are the maximum over ranks."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; the script by itself otherwise."""
     compile_graphs: NonNegativeInt

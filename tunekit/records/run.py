@@ -147,7 +147,7 @@ class TargetRecord(Record):
 
     @property
     def world_size(self) -> int:
-        """Processes that train together in the target."""
+        """Ranks of the target's training."""
         seen = [trial.measurement.loop.world_size for trial in self.trials if trial.measurement]
         return max([*seen, self.discovery.world_size if self.discovery else 1])
 

@@ -204,7 +204,7 @@ class Discovery(Record):
     compiles: bool = False
     """Whether torch.compile captured graphs although no knob asked for it."""
     world_size: PositiveInt = 1
-    """Processes that train together, one per device."""
+    """Ranks of the training, one per device."""
     float32_matmul_precision: str | None
     tf32_in_matmul: bool | None = None
     """Whether the device computes float32 matrix products in TF32; None when unknown, as in older runs."""

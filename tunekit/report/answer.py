@@ -30,7 +30,7 @@ from tunekit.report.text import (
     target_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
-from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
+from tunekit.units import bytes_text, count_text, duration_text, percent_text, rate_text, share_text
 
 _WORDS: dict[Verdict, str] = {
     "faster": "Confirmed",
@@ -309,14 +309,15 @@ def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
     if fit.peak is None:
         high = fit.largest.high
         most = f"; at best a batch of {_size_text(high, prediction)} would" if high else ""
-        return f"{fit.precision}: not even one sample surely fits {bytes_text(fit.capacity_bytes)}{most}"
+        fits = f"fits {bytes_text(fit.capacity_bytes)} with {percent_text(prediction.margin)} margin"
+        return f"{fit.precision}: not even one sample {fits}{most}"
     speed = f"about {interval_text(fit.rate, ' samples/s')}" if fit.rate else "samples/s n/a"
     binds = ""
     if fit.rate and fit.bound_by:
         place = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
-        binds = f", bound by {fit.bound_by}{place}"
-    bytes_told = f"{bytes_text(fit.peak.reserved_bytes)} of {bytes_text(fit.capacity_bytes)} reserved"
-    return f"{fit.precision}: {_largest_text(fit, prediction)}, {bytes_told}; {speed}{binds}"
+        binds = f", {fit.bound_by}-bound{place}"
+    reserved = f"{bytes_text(fit.peak.reserved_bytes)} of {bytes_text(fit.capacity_bytes)} reserved"
+    return f"{fit.precision}: {_largest_text(fit, prediction)}, {reserved}; {speed}{binds}"
 
 
 def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:

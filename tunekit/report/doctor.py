@@ -33,7 +33,7 @@ def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
             Lead(_answer(checkup.findings)),
             Section("facts", "What is here", "Machine"),
             Facts(tuple((label, printable(text)) for label, text in _facts(checkup)), gap=1),
-            Section("findings", "What was found", "Findings"),
+            Section("findings", "Findings", "Findings"),
             *found_blocks(checkup.findings),
             Line(f"not shown: {', '.join(silenced)}" if silenced else "", is_quiet=True, is_apart=True),
         ),

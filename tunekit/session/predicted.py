@@ -101,9 +101,9 @@ def with_starting_config(run: Run, machine: Machine, trials_folder: Path) -> Run
 def starting_config(run: Run) -> TrainConfig | None:
     """Return the config to begin with on the GPU that is asked for, by what was predicted; None if none fits.
 
-    The precision with the highest rate among those that can be set there; the largest batch of the space that
-    surely fits; Balanced's share of the vCPUs of the GPU's usual machine. Compile and channels_last stay as
-    the script has them: nothing was predicted of them.
+    The precision with the highest rate among those that can be set there; the largest batch of the space
+    that fits with the margin; Balanced's share of the vCPUs of the GPU's usual machine. Compile and
+    channels_last stay as the script has them: nothing was predicted of them.
     """
     prediction, baseline = run.prediction, run.baseline_config
     if prediction is None or baseline is None or not run.space:

@@ -248,7 +248,7 @@ def _why_unusable(
         return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {steps} steps")
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         lines = evidence.rejected_lines
-        message = f"what the agent told could not be read ({lines} lines rejected)"
+        message = f"what the agent reported could not be read ({lines} lines rejected)"
         return _Reason(OutcomeKind.AGENT_ABSENT, message)
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:

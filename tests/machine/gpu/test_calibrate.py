@@ -138,7 +138,7 @@ def test_without_a_gpu_it_says_why_and_where_to_run_it(tmp_path: Path, more: str
         ("import os; os.abort()", "ended with status -6 without an answer: it wrote nothing"),
         ("import sys; sys.exit('broken wheel')", "ended with status 1 without an answer: broken wheel"),
         ("cuda.memory_reserved = staticmethod(lambda device: 1 << 80); Pool.allocated = 'x'", "could not"),
-        ("cuda.properties.name = ''; version.cuda = 13", "told nonsense of its GPU"),
+        ("cuda.properties.name = ''; version.cuda = 13", "gave no usable answer about its GPU"),
     ],
 )
 def test_a_torch_that_breaks_is_a_target_error(tmp_path: Path, more: str, why: str) -> None:

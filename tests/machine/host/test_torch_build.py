@@ -228,7 +228,7 @@ def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
         ("import os; os._exit(0)", "ended with status 0 without an answer: it wrote nothing"),
         (
             "get_num_threads = lambda: 0",
-            "told nonsense of its torch: threads: Input should be greater than 0",
+            "gave no usable answer about its torch: threads: Input should be greater than 0",
         ),
         ("del get_num_threads", "AttributeError: module 'torch' has no attribute 'get_num_threads'"),
     ],
@@ -257,7 +257,9 @@ def test_an_interpreter_that_talks_garbage_is_absent(tmp_path: Path, body: str) 
 
 @pytest.mark.parametrize("reply", ["{}", '{"version": 3}', '{"python": "/other"}'])
 def test_an_answer_that_is_none_is_refused(tmp_path: Path, reply: str) -> None:
-    assert "told nonsense of its torch: " in reason(torch_build(fake_python(tmp_path, f"echo '{reply}'"), 30))
+    assert "gave no usable answer about its torch: " in reason(
+        torch_build(fake_python(tmp_path, f"echo '{reply}'"), 30)
+    )
 
 
 def test_what_is_said_at_exit_does_not_hide_the_answer(tmp_path: Path) -> None:
@@ -290,7 +292,7 @@ def has_ended(pid: int) -> bool:
 
 def test_what_an_interpreter_leaves_behind_does_not_hold_it_up(tmp_path: Path) -> None:
     python = fake_python(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; echo '{{}}'")
-    assert "told nonsense" in reason(torch_build(python, 60))
+    assert "gave no usable answer" in reason(torch_build(python, 60))
     os.kill(int((tmp_path / "child").read_text()), 9)
 
 

@@ -161,7 +161,9 @@ def calibrate(
             **reply,
         )
     except (ValidationError, TypeError) as error:
-        raise TargetError(f"{python} told nonsense of its GPU: {str(error).splitlines()[0]}") from error
+        raise TargetError(
+            f"{python} gave no usable answer about its GPU: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _insist_on_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def _reading(nvml: Nvml, index: int) -> GpuReading:
 def _taken(
     now: GpuReading, used_before: float | None, pid: int, reserved_bytes: object
 ) -> tuple[int, Literal["process", "device"]] | None:
-    """Return the bytes that the process takes on its GPU, and who told; None where the driver does not.
+    """Return the bytes that the process takes on its GPU, and who said so; None where the driver does not.
 
     In a container the driver numbers processes otherwise than this one does, or hides them: then by what the
     whole GPU has more than before.

@@ -43,4 +43,4 @@ def torch_build(
     except ValidationError as error:
         fault = error.errors()[0]
         field = ".".join(map(str, fault["loc"]))
-        return TorchAbsent(f"{python} told nonsense of its torch: {field}: {fault['msg']}")
+        return TorchAbsent(f"{python} gave no usable answer about its torch: {field}: {fault['msg']}")
