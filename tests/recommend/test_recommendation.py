@@ -255,6 +255,8 @@ def test_a_smaller_tiers_confirmed_gain_takes_the_place_of_one_that_is_not_shown
     assert isinstance(pick, Recommendation)
     found = settle(tier_of([450.0, 570.0, 500.0], against), against, earlier=(settle(pick, against),))
     assert (found.config, found.tier, found.same_as) == (smaller, Tier.BALANCED, Tier.CONSERVATIVE)
+    assert found.speedup is not None
+    assert found.speedup.low > 1
     assert found.set_aside is not None
 
 

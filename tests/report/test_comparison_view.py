@@ -101,7 +101,10 @@ def test_a_baseline_that_slowed_too_is_said():
     )
     slower_still = searched(rates=(490.0, 485.0, 495.0), own_rates=(400.0, 404.0, 396.0))
     (line,) = comparison_view(compared(searched(), slower_still), 80).lines
-    assert "the code or the machine's load changed too. Speed-up over own baseline: 1.96x in A" in line
+    assert "the code or the machine's load changed as well. Speed-up over own baseline: 1.96x in A" in line
+    faster = searched(rates=(1180.0, 1170.0, 1190.0), own_rates=(400.0, 404.0, 396.0))
+    (line,) = comparison_view(compared(searched(), faster), 80).lines
+    assert line.startswith("The baseline is slower, B / A 0.80x")
 
 
 def test_other_trainings_leave_the_machine_unknown():

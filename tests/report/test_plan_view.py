@@ -313,7 +313,9 @@ def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
 
 def test_the_next_command_trains_with_the_runs_config():
     of_run = imagenet(tier=Tier.BALANCED)
-    assert screen(of_run, folder="reports/a run").endswith("\n  tunekit run 'reports/a run/balanced.yaml'\n")
+    assert screen(of_run, folder="reports/a run").endswith(
+        "\n  on a10g: tunekit run 'reports/a run/balanced.yaml'\n  on another GPU: tunekit search -- COMMAND\n"
+    )
     assert screen(imagenet()).endswith("\n  tunekit search -- COMMAND\n")
 
 
@@ -358,7 +360,7 @@ def test_gpus_that_current_torch_does_not_run_on_are_not_in_the_table():
         (
             twice_as_fast(instances=(instance(),)),
             {"measured_vcpus_per_gpu": 10},
-            "No other machine has CPUs enough: on 1 machine the loader would leave the GPUs idle",
+            "No other machine has CPUs enough: on 1 machine the loader may leave the GPUs idle",
         ),
         (
             profile(instances=(instance(),)),

@@ -102,8 +102,8 @@ def kept(ratio: Interval, rounds: int = 5, floor: float = 0.02) -> str:
 
 def test_a_gain_that_is_excluded_is_none():
     assert kept(Interval(value=1.01, low=1.006, high=1.014)) == (
-        "No gain (high confidence): the best config found measured 1.01x (1.01 to 1.01) your own rate over "
-        "5 rounds. Keep your own: 1,000 samples/s (970 to 1,030)."
+        "No gain (high confidence): the best config found is 1.01x (1.01 to 1.01) as fast as your baseline, "
+        "over 5 rounds. Keep your own: 1,000 samples/s (970 to 1,030)."
     )
 
 
@@ -117,7 +117,7 @@ def test_a_gain_that_is_excluded_is_none():
 )
 def test_a_gain_that_is_left_open_says_what_would_tell(floor: float, ratio: Interval, tells: str):
     answer = kept(ratio, floor=floor)
-    assert answer.startswith(f"Inconclusive: the best config found measured {speedup_text(ratio)} your own")
+    assert answer.startswith(f"Inconclusive: the best config found is {speedup_text(ratio)} as fast as your")
     assert tells in answer
     assert "Until then keep your own" in answer
 
@@ -130,6 +130,18 @@ def test_a_gain_of_aggressive_alone_is_not_hidden_by_the_tier_that_keeps_the_bas
         "your baseline: 1,000 samples/s (970 to 1,030) instead of 500 (measured). Within the limits of "
         "Balanced keep your own config, 1,000 samples/s (970 to 1,030) (measured)."
     )
+
+
+def test_a_smaller_tiers_config_is_judged_by_its_own_speed_up_and_not_by_what_it_replaced():
+    aside = SetAside(
+        config=config(batch_size=1024), search_trial=1, confirm_trials=(2,), speedup=interval(1.1, 0.5)
+    )
+    smaller = recommendation(of=fast, set_aside=aside)
+    assert view(finished(smaller)).answer.startswith("Confirmed (high confidence): Balanced is 2.00x")
+
+
+def test_more_rounds_than_anybody_would_wait_for_are_not_asked_for():
+    assert "The difference is within the noise floor" in kept(Interval(value=1.03, low=0.7, high=1.5))
 
 
 def test_a_slower_config_is_said_to_be_slower():
@@ -169,7 +181,9 @@ def test_a_planned_run_is_shown_whatever_is_looked_for():
 def test_a_baseline_that_nothing_beats_is_kept():
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
     shown = view(finished(own))
-    assert shown.answer.startswith("No gain: no config that was measured is faster than your own. Keep it: ")
+    assert shown.answer.startswith("No config was confirmed to be faster than your own. Keep it: ")
+    cut = view(finished(own, cut_short="--budget 2m has room for 1 search trial")).answer
+    assert "than your own (--budget 2m has room for 1 search trial). Keep it" in cut
     assert shown.changes == ()
 
 

@@ -15,7 +15,10 @@ from tunekit.diagnose.attribution import queued_share
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.trial import TrialRecord
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="no schedstat here"),
+]
 
 HOGS = 3
 """On the one CPU that the trial may use: its loader gets a quarter."""
@@ -73,6 +76,8 @@ def test_decoding_on_a_busy_cpu_waits_for_the_cpu(workers: str, tmp_path: Path) 
 @pytest.mark.usefixtures("busy_cpu")
 def test_a_loader_that_sleeps_beside_them_waits_for_something_else(tmp_path: Path) -> None:
     of = RealTrials(zoo_target("decodes.py", "--sleep", "0.05"), tmp_path).run_baseline()
-    assert told(of) == {"loader-waits"}
+    # What the machine pages in meanwhile may count as reads; it never waits for a CPU.
+    assert told(of) <= {"loader-waits", "loader-storage"}
+    assert told(of)
     work = work_of(of)
     assert (queued_share(work) or 0.0) < 0.5 < 1 - (work.cpu_share or 0.0)

@@ -13,9 +13,11 @@ from tunekit.recommend.noise import noise_floor, speedup, verdict
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import Run
 from tunekit.records.trial import TrialRole
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
+from tunekit.tune.budget import budget_for_more
 from tunekit.tune.confirm import MOST_ROUNDS, second_stage
 
 QUIET = NoiseFloor(relative=0.02, pairs=4, processes=5)
@@ -125,3 +127,20 @@ def test_a_second_stage_that_was_cut_off_is_finished_and_not_begun_anew(tmp_path
         one.number for one in whole.trials if one.number >= at
     ]
     assert resumed.recommendations == whole.recommendations
+
+
+def test_rounds_that_are_asked_for_later_get_the_time_they_need(tmp_path: Path):
+    few, _ = search_in(tmp_path / "run", options(max_trials=4, confirm_rounds=2, budget_s=150.0))
+    more = few.options.changed(confirm_rounds=6)
+    asked = more.changed(budget_s=budget_for_more(few, more))
+    assert asked.budget_s is not None
+    assert asked.budget_s > 150.0
+    with RunFolder(tmp_path / "run") as folder:
+        resumed = start_search(folder, ScriptedExecutor(folder.trials_folder), asked).run()
+    assert len(answer_rounds(resumed)) >= 6 > len(answer_rounds(few))
+
+
+def answer_rounds(whole: Run) -> tuple[int, ...]:
+    best = answer_of(whole.recommendations)
+    assert best is not None
+    return best.confirm_trials

@@ -317,7 +317,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
         "search trials and their confirmation, at least 15m; 4m for the built-in workload)",
     )
     _option(limits, "--trials", _COUNT, "maximum number of search trials, baseline included")
-    _option(limits, "--confirm", _COUNT, "confirmation rounds, interleaved with the baseline", default=5)
+    _option(limits, "--confirm", _COUNT, "confirmation rounds, interleaved with the baseline (default: 5)")
     _switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
     _wait_quiet(limits)
     _window(limits)

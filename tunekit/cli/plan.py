@@ -42,7 +42,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, asked, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
-    folder = options.run or Path()
+    given: Path = options.run or Path()
+    folder = given.parent if given.is_file() else given
     report = drawn(
         plan,
         lambda shown, place, width: plan_report(shown, width, place),
@@ -130,7 +131,7 @@ def _request_of_rate(
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         measured_vcpus_per_gpu=max(1, machine.vcpus // machine.gpus) if machine and machine.vcpus else None,
-        vcpus_are_assumed=machine is not None,
+        vcpus_are_assumed=machine is not None and machine.vcpus is not None,
         samples_per_step=options.batch,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,

@@ -43,11 +43,13 @@ from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
+from tunekit.tune.budget import budget_for_more
 from tunekit.tune.space import foreseen_space
 from tunekit.units import count_text
 
 _BUILTIN_BUDGET_S = 240.0
 _DEFAULT_EPOCHS = 10
+_CONFIRM_ROUNDS = 5
 _CHANGEABLE = (
     "resume",
     "budget",
@@ -170,7 +172,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         epochs=options.epochs or _DEFAULT_EPOCHS,
         epochs_given=options.epochs is not None,
         planned_steps=options.planned_steps,
-        confirm_rounds=options.confirm,
+        confirm_rounds=options.confirm or _CONFIRM_ROUNDS,
         trial_limit_s=options.trial_limit,
         no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
@@ -224,13 +226,15 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["budget_s"] = options.budget
     if options.trials:
         updates["max_trials"] = options.trials
-    if options.confirm != defaults_of("search")["confirm"]:
+    if options.confirm:
         updates["confirm_rounds"] = options.confirm
     if options.ablate:
         updates["ablate"] = True
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
+    if options.budget is None and (options.confirm or options.ablate):
+        asked = asked.changed(budget_s=budget_for_more(run, asked))
     run = run.changed(options=asked, machine_findings=warnings_of(here, asked.gpu, asked.ignored))
     return _Prepared(run, options.resume, here)
 
@@ -246,7 +250,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
             f"--resume keeps the run's own options, so {flags} can't be changed; "
-            "only --budget, --trials, --confirm, --ablate and --ignore can"
+            "only --budget, --trials, --confirm, --ablate, --wait-quiet and --ignore can"
         )
 
 

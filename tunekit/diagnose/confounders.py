@@ -5,15 +5,13 @@ from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side, command_words
-from tunekit.recommend.noise import BUSY_FLOOR, rounds_to_tell
+from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.units import bytes_text, count_text, duration_text, percent_text
 
 _ROUNDS = 3
 """Fresh processes of each config that usually show a difference on a quiet machine."""
-_MOST_ROUNDS = 50
-"""Rounds that anybody would wait for."""
 _NEARLY = 0.02
 """RAM limits that differ by no more count as equal: kernels keep a little for themselves."""
 _NOISY = 0.05
@@ -45,7 +43,7 @@ def _undecided(pair: RunPair) -> Hits:
     factor = pair.deciding
     if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
-    lost = f"{1 - factor.low:.1%}"
+    lost = f"{max(0.0, 1 - factor.low):.1%}"
     is_open = factor.low < 1 - pair.tolerance
     yield Hit(
         f"fresh processes: {pair.each(*pair.deciding_counts)}",
@@ -73,8 +71,8 @@ def _what_would_tell(pair: RunPair) -> str:
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
     if needed is None:
         return f"the difference is within the noise floor of {floor}: search both on a quieter machine"
-    if needed > _MOST_ROUNDS:
-        return f"more than {_MOST_ROUNDS} rounds would be needed: search both on a quieter machine"
+    if needed > MOST_WORTHWHILE_ROUNDS:
+        return f"more than {MOST_WORTHWHILE_ROUNDS} rounds would be needed: search both on a quieter machine"
     return f"about {needed} rounds would tell: search both again with --confirm {needed}"
 
 

@@ -168,7 +168,11 @@ def _loader_storage(facts: LoopFacts) -> Hits:
     yield Hit(text, remedy, facts.cpu_share, _gain(facts))
 
 
-@check("loader-waits", WARNING, "making batches is waiting, not computing: for a lock, a network or a sleep")
+@check(
+    "loader-waits",
+    WARNING,
+    "making batches is waiting: for a lock, a network, a file system or a sleep",
+)
 def _loader_waits(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
     if text is None or facts.making is not Making.WAITING:

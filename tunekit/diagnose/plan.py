@@ -197,8 +197,8 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
         yield Hit(
             f"one CPU loads {rate_text(per_cpu.value)} samples/s: {known}",
             "make the loader faster, or measure there" if is_known else _MEASURE_THERE,
-            message=f"On {_count(idle)} the loader would leave the GPUs idle most of the time, so they are "
-            f"not chosen: {_names(idle)}",
+            message=f"On {_count(idle)} the loader {'would' if is_known else 'may'} leave the GPUs idle most "
+            f"of the time, so they are not chosen: {_names(idle)}",
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tunekit.recommend.noise import speedup
 from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import KnobGain, NoiseFloor
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import rates_by_round
@@ -40,13 +41,20 @@ def knob_gains(
         trials: fresh processes of the config and of it with one knob put back, interleaved.
         noise: the run's noise floor, for a single round.
     """
-    own = rates_by_round([one for one in trials if one.config == config])
+    own = [one for one in trials if one.config == config]
     gains = []
     for knob, put_back in knobs_put_back(config, before).items():
-        others = rates_by_round([one for one in trials if one.config == put_back])
-        rounds = sorted(own.keys() & others.keys())
-        factor = speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)
-        if factor is not None:
+        gained = factor(own, [one for one in trials if one.config == put_back], noise)
+        if gained is not None:
             old, new = getattr(before, knob), getattr(config, knob)
-            gains.append(KnobGain(knob=knob, before=old, after=new, factor=factor))
+            gains.append(KnobGain(knob=knob, before=old, after=new, factor=gained))
     return tuple(gains)
+
+
+def factor(
+    records: Sequence[TrialRecord], beside: Sequence[TrialRecord], noise: NoiseFloor | None
+) -> Interval | None:
+    """Return the rate of one config over another's in the rounds in which both ran; None without one."""
+    own, others = rates_by_round(records), rates_by_round(beside)
+    rounds = sorted(own.keys() & others.keys())
+    return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)

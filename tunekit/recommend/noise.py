@@ -23,6 +23,9 @@ LEAST_GAIN = 0.05
 BUSY_FLOOR = 0.10
 """Noise floor from which on a machine is too busy for its figures to be relied on."""
 
+MOST_WORTHWHILE_ROUNDS = 50
+"""Rounds that anybody would wait for."""
+
 _QUIET_FLOOR = 0.05
 _HIGH_WIDTH = 1.10
 _MEDIUM_WIDTH = 1.30

@@ -148,7 +148,7 @@ def settle(
         speedup=ratio,
     )
     smaller = next((one for one in reversed(earlier) if _is_confirmed(one, against)), None)
-    if smaller is not None and recommendation.tier is not Tier.AGGRESSIVE:
+    if smaller is not None:
         return smaller.changed(
             tier=recommendation.tier,
             same_as=smaller.same_as or smaller.tier,

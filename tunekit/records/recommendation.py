@@ -117,7 +117,7 @@ class Recommendation(Record):
     reason: str
     """Why this config and not another, in one sentence."""
     set_aside: SetAside | None = None
-    """The tier's pick, where the baseline's own config took its place."""
+    """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
 
     @property
     def buffered_bytes_per_sample(self) -> float | None:

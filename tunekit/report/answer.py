@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from tunekit.plain_text import printable
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.recommend.noise import BUSY_FLOOR, confidence, rounds_to_tell, verdict
+from tunekit.recommend.noise import (
+    BUSY_FLOOR,
+    MOST_WORTHWHILE_ROUNDS,
+    confidence,
+    rounds_to_tell,
+    verdict,
+)
 from tunekit.records.config import KNOBS
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
@@ -74,9 +80,9 @@ def badge_of(run: Run, best: Recommendation | None) -> Badge | None:
     if best is None:
         return None
     claim = _claim(run, best)
-    ratio = claim.set_aside.speedup if claim.set_aside else claim.speedup
-    if claim.is_baseline and claim.set_aside is None:
-        return Badge(_WORDS["no gain"], None) if _has_tried_others(run) else None
+    ratio = claim.speedup
+    if claim.is_baseline:
+        ratio = claim.set_aside.speedup if claim.set_aside else None
     if ratio is None:
         return None
     judged, noise = verdict(ratio, run.noise_floor), run.noise_floor
@@ -112,12 +118,13 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
         )
     if badge is not None and (aside := best.set_aside) is not None:
         rounds = count_text(len(aside.confirm_trials), "round")
-        found = f"the best config found measured {speedup_text(aside.speedup)} your own rate over {rounds}"
+        found = f"the best config found is {speedup_text(aside.speedup)} {_compared(run)}, over {rounds}"
         if badge.confidence is None:
             return f"{badge.text}: {found}. {_what_would_tell(run, aside)}. Until then keep your own: {rate}."
         return f"{badge.text}: {found}. Keep your own: {rate}."
-    if badge is not None:
-        return f"{badge.text}: no config that was measured is faster than your own. Keep it: {rate}."
+    if _has_tried_others(run):
+        why = f" ({printable(run.cut_short)})" if run.cut_short else ""
+        return f"No config was confirmed to be faster than your own{why}. Keep it: {rate}."
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
@@ -133,7 +140,7 @@ def _what_would_tell(run: Run, aside: SetAside) -> str:
             f"Machine is busy (noise floor {floor}): search again while it is quiet, or with --wait-quiet 10m"
         )
     needed = rounds_to_tell(aside.speedup, done, noise)
-    if needed is None:
+    if needed is None or needed > MOST_WORTHWHILE_ROUNDS:
         return "The difference is within the noise floor: a quieter machine would tell"
     return f"About {needed} confirming rounds would tell: --resume this run with --confirm {needed}"
 
@@ -152,18 +159,25 @@ def _faster_answer(run: Run, best: Recommendation) -> str:
 def _faster_text(run: Run, best: Recommendation) -> str:
     """Return how a config does beside the baseline, in the words of its verdict."""
     name, own = best.tier.value.capitalize(), baseline_column(run)
-    how = "measured"
-    what = f"{speedup_text(best.speedup)} as fast as your baseline"
+    what = f"{speedup_text(best.speedup)} {_compared(run)}"
     if run.options.objective is Objective.FINISH_TIME:
-        how = "predicted from measured parts"
         after, before = duration_text(best.finish_time_s), duration_text(own.finish_time_s)
         rates = f"{after} instead of {before}"
-        what = f"{what} in the planned training"
     else:
         rates = interval_text(best.rate_samples_per_s, " samples/s")
         if own.samples_per_s is not None:
             rates += f" instead of {rate_text(own.samples_per_s)}"
-    return f"{name} is {what}: {rates} ({how})"
+    return f"{name} is {what}: {rates} ({_speedup_basis(run)})"
+
+
+def _compared(run: Run) -> str:
+    planned = " in the planned training" if run.options.objective is Objective.FINISH_TIME else ""
+    return f"as fast as your baseline{planned}"
+
+
+def _speedup_basis(run: Run) -> str:
+    """Return where the search's speed-ups come from."""
+    return "measured" if run.options.objective is Objective.RATE else "predicted from measured parts"
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
@@ -208,7 +222,8 @@ def other_tiers_text(run: Run, best: Recommendation | None) -> str:
         for one in run.recommendations
         if best and one.config != best.config and not one.same_as and not one.is_baseline and one.speedup
     ]
-    return f"Other tiers: {'; '.join(others)} (measured)." if others else ""
+    basis = "measured" if run.options.objective is Objective.RATE else "predicted"
+    return f"Other tiers: {'; '.join(others)} ({basis})." if others else ""
 
 
 def missing_lines(run: Run) -> tuple[str, ...]:

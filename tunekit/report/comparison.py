@@ -169,9 +169,10 @@ def _machine_lines(one: ReferenceComparison, comparison: RunComparison) -> list[
     speedups = f" Speed-up over own baseline: {', '.join(beside)}." if beside else ""
     if one.baseline_verdict not in _CHANGES:
         return [f"Baselines: {one.baseline_verdict}, {ratio} {factor}.{speedups}"]
-    cause = "the code or the machine's load changed" + ("" if one.machine_explains else " too")
+    too = " too" if one.baseline_verdict == one.verdict else ""
+    cause = "the code or the machine's load changed" + ("" if one.machine_explains else " as well")
     cause += ", not the config" if one.machine_explains else ""
-    return [f"The baseline is {one.baseline_verdict} too, {ratio} {factor}: {cause}.{speedups}"]
+    return [f"The baseline is {one.baseline_verdict}{too}, {ratio} {factor}: {cause}.{speedups}"]
 
 
 def _relative_text(one: ReferenceComparison, compared: ComparedRun, reference: ComparedRun) -> str:

@@ -132,7 +132,7 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
 
 
 def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
-    """Return the fastest GPU of each memory size, the one that is here, and those that were named.
+    """Return all GPUs where they are few, else the fastest of each memory size.
 
     Where these are too many, the ones from a little below what the batch needs.
     """

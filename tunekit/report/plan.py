@@ -286,7 +286,8 @@ def _next_step(plan: Plan, folder: str) -> Commands:
         return Commands("Next, with a rate of a GPU", (f"tunekit plan --rate R {size} --gpu t4",))
     if asked.tier is not None:
         config = quoted(f"{folder}/{asked.tier}.yaml")
-        return Commands("Next, on the machine that you choose", (printable(f"tunekit run {config}"),))
+        here = printable(f"on {asked.measured_on}: tunekit run {config}")
+        return Commands("Next", (here, "on another GPU: tunekit search -- COMMAND"))
     return Commands("Next, on the machine that you choose", ("tunekit search -- COMMAND",))
 
 

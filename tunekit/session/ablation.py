@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tunekit.recommend.noise import mean_interval, noise_floor, speedup
+from tunekit.recommend.knob_gains import factor
+from tunekit.recommend.noise import mean_interval, noise_floor
 from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
@@ -12,7 +13,6 @@ from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Ablation, AblationStep, Contender, FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
-from tunekit.records.trials import rates_by_round
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import knob_space
 
@@ -37,15 +37,6 @@ def contender(
         factor=None if beside is None else factor(records, beside, noise),
         why_missing=None if measured else _why_missing(records),
     )
-
-
-def factor(
-    records: Sequence[TrialRecord], beside: Sequence[TrialRecord], noise: NoiseFloor | None
-) -> Interval | None:
-    """Return the rate of one config over another's in the rounds in which both ran; None without one."""
-    own, others = rates_by_round(records), rates_by_round(beside)
-    rounds = sorted(own.keys() & others.keys())
-    return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)
 
 
 def processes_noise(records: Sequence[TrialRecord]) -> NoiseFloor | None:

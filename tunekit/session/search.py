@@ -382,9 +382,11 @@ class Search(Session[Run]):
 
     def _ablate(self) -> None:
         """Run the answer's config beside itself with each knob put back, if that is asked for."""
+        if not self.found.options.ablate:
+            return
         found = assemble(self.found.changed(status=RunStatus.FINISHED), self._records)
         best = answer_of(found.recommendations)
-        if not self.found.options.ablate or best is None or best.is_baseline:
+        if best is None or best.is_baseline:
             return
         put_back = knobs_put_back(best.config, self._baseline_config)
         purposes = {best.config: "the answer, for what each knob is worth"}

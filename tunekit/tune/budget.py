@@ -38,6 +38,8 @@ _ABLATED = 5
 """Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
 ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
+_MORE = 1.25
+"""Of the time that rounds took so far, what is kept for more of them."""
 _SLACK = 0.05
 """Share of the budget by which the fewest rounds of confirmation may overrun it."""
 
@@ -83,6 +85,23 @@ def foreseen_text(options: SearchOptions) -> str:
         return f"at most {duration_text(options.budget_s)}, for {most or 'search trials'} and {rounds}"
     trials = f"at most {most}" if most else f"about {SEARCH_TRIALS} search trials"
     return f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed: {trials} and {rounds}"
+
+
+def budget_for_more(run: Run, options: SearchOptions) -> float:
+    """Return the seconds that a search needs to add what is asked for now to what it has: rounds, ablation.
+
+    Args:
+        run: as it was saved.
+        options: with the rounds that are wanted, and whether to ablate.
+    """
+    spent_s = sum(record.duration_s for record in run.trials)
+    picks = {one.set_aside.config if one.set_aside else one.config for one in run.recommendations}
+    configs = tuple(config for config in picks if config != run.baseline_config)
+    rounds = options.confirm_rounds - min((rounds_done(run.trials, one) for one in configs), default=0)
+    more_s = max(0, rounds) * rounds_s(run.trials, configs, 1)
+    if options.ablate:
+        more_s += MIN_ROUNDS * _ABLATED * typical_duration_s(run.trials, None)
+    return max(budget_s_of(run), spent_s + _MORE * more_s)
 
 
 def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:

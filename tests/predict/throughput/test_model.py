@@ -59,16 +59,6 @@ def test_worlds_made_by_the_equations_are_found_within_the_stated_deviations(wor
 
 
 @same_worlds
-@given(equation_worlds(), several_small, small_configs(), several_small)
-def test_ratios_are_those_of_the_rates_and_no_less_sure_than_both_apart(world, shown, own, others):
-    model = model_of(world, [world.home, *shown], epoch_samples=50_000)
-    apart, told = model.predict([own, *others]), model.ratios(own, others)
-    assert told.log_rate == pytest.approx(apart.log_rate[0] - apart.log_rate[1:], abs=1e-6)
-    assert np.all(told.deviation <= apart.deviation[0] + apart.deviation[1:] + 1e-3)
-    assert model.ratios(own, [own]).deviation == pytest.approx(0.0, abs=1e-3)
-
-
-@same_worlds
 @given(equation_worlds(), several_small, st.randoms(use_true_random=False))
 def test_trials_in_another_order_say_the_same(world, shown, chance):
     shuffled = list(shown)

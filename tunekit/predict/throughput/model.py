@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunekit.predict.throughput.boundary import Boundary, boundary_terms, fit_boundary
+from tunekit.predict.throughput.boundary import Boundary, fit_boundary
 from tunekit.predict.throughput.evidence import Evidence, Reading
 from tunekit.predict.throughput.fit import Fit, Prior, fit, slopes
 from tunekit.predict.throughput.observation import Columns, Floats, Observation
@@ -103,29 +103,6 @@ class ThroughputModel:
         left, left_variance = self._residual.predict(columns, self._weights(steepness))
         variance = np.maximum(((steepness @ self._fit.covariance) * steepness).sum(1), 0.0) + left_variance
         return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
-
-    def ratios(self, config: TrainConfig, others: Sequence[TrainConfig]) -> Prediction:
-        """Return the rate of a config over that of each other one, as logarithms.
-
-        What is unsure of both in the same way cancels, so that the deviation is mostly less than theirs.
-        """
-        columns = Columns.of([config, *others])
-        log_step, steepness = self._log_steps(columns)
-        weights = self._weights(steepness)
-        step_s = np.exp(log_step + self._residual.predict(columns, weights)[0])
-        log_rate = self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
-        unsure = steepness @ self._fit.covariance @ steepness.T + self._residual.covariance(columns, weights)
-        if self._epoch_samples is not None:
-            steady_s = self._epoch_samples / columns.batch_size * step_s
-            boundary_s, unsure_s = self._boundary.predict(columns)
-            epoch_s = steady_s + boundary_s
-            capped = np.minimum(unsure_s, boundary_s) / np.maximum(unsure_s, _LEAST_S) / epoch_s
-            terms = boundary_terms(columns) * capped[:, None]
-            unsure = unsure * np.outer(steady_s / epoch_s, steady_s / epoch_s)
-            unsure = unsure + terms @ self._boundary.covariance @ terms.T
-        own = np.diag(unsure)
-        variance = np.maximum(own[0] + own[1:] - 2 * unsure[0, 1:], 0.0)
-        return Prediction(log_rate[0] - log_rate[1:], np.sqrt(variance))
 
     def rough_log_rate(self, columns: Columns) -> Floats:
         """Return log rates by the equations alone, quickly: for choosing what to predict in full."""
