@@ -314,7 +314,8 @@ def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
 def test_the_next_command_trains_with_the_runs_config():
     of_run = imagenet(tier=Tier.BALANCED)
     assert screen(of_run, folder="reports/a run").endswith(
-        "\n  on a10g: tunekit run 'reports/a run/balanced.yaml'\n  on another GPU: tunekit search -- COMMAND\n"
+        "\n  on a10g: tunekit run 'reports/a run/balanced.yaml'\n"
+        "  on another GPU: tunekit search -- COMMAND\n"
     )
     assert screen(imagenet()).endswith("\n  tunekit search -- COMMAND\n")
 
