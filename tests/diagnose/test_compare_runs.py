@@ -286,7 +286,7 @@ def test_the_parts_of_the_time_close_to_the_rate():
         mean_s = sum(1000 / rate for rate in run.rates_samples_per_s) / len(run.rates_samples_per_s)
         assert run.time_s == pytest.approx(mean_s, rel=1e-9)
     before, after = ({part.name: part.seconds for part in run.time_parts} for run in found.runs)
-    assert after["waiting for data"] - before["waiting for data"] == pytest.approx(0.3)
+    assert after["data wait"] - before["data wait"] == pytest.approx(0.3)
     assert after["between epochs"] == pytest.approx(1000 * 2.5 / 50_000)
     assert found.clock == "host"
 
@@ -298,7 +298,7 @@ def test_the_devices_clock_tells_where_every_process_has_it():
     both = compared(searched(loop={"device_parts": seen}), slower(0.25, loop={"device_parts": seen}))
     assert both.clock == "device"
     # 50 batches of 512 samples took these seconds.
-    waited = next(part for part in both.runs[0].time_parts if part.name == "waiting for data")
+    waited = next(part for part in both.runs[0].time_parts if part.name == "data wait")
     assert waited.seconds == pytest.approx(1000 * 1.0 / (50 * 512))
     assert compared(searched(loop={"device_parts": seen}), searched()).clock == "host"
 

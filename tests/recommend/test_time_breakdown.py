@@ -19,7 +19,7 @@ def test_parts_of_the_hosts_time_are_all_of_it():
     one = loop(rate=3200.0, parts=parts)  # 100 batches of 128 samples in 4 s
     assert {name: mean_s([one], part) for name, part in HOST_PARTS.items()} == pytest.approx(
         {
-            "waiting for data": 1.0 / 12.8,
+            "data wait": 1.0 / 12.8,
             "transfer, forward, backward": 2.0 / 12.8,
             "optimizer": 0.5 / 12.8,
             "other": 0.5 / 12.8,
@@ -29,7 +29,7 @@ def test_parts_of_the_hosts_time_are_all_of_it():
 
 def test_parts_of_the_devices_time_are_for_the_batches_that_were_read():
     one = loop(device_parts=DEVICE)
-    assert mean_s([one], DEVICE_PARTS["waiting for data"]) == pytest.approx(1.0 / 6.4)
+    assert mean_s([one], DEVICE_PARTS["data wait"]) == pytest.approx(1.0 / 6.4)
     assert list(DEVICE_PARTS) == list(HOST_PARTS)
 
 

@@ -167,12 +167,10 @@ def test_the_part_that_grew_is_told():
     before = searched()
     shown = comparison_view(compared(before, waiting(before, 0.4)), 80)
     rows = {row[0]: row[1:] for row in shown.tables[-1].rows}
-    assert rows["waiting for data"] == ("0 ms", "400 ms", "+400 ms")
+    assert rows["data wait"] == ("0 ms", "400 ms", "+400 ms")
     assert rows["transfer, forward, backward"][2] == "0 ms"
     assert rows["total"][2] == "+400 ms"
-    assert shown.passage()[0] == (
-        "B: largest increase: waiting for data, +400 ms of +400 ms per 1,000 samples."
-    )
+    assert shown.passage()[0] == ("B: largest increase: data wait, +400 ms of +400 ms per 1,000 samples.")
     assert shown.passage()[1].startswith("By the host's clock: the GPU runs asynchronously")
 
 
@@ -181,8 +179,7 @@ def test_the_part_that_shrank_is_told_with_what_grew_meanwhile():
     fast = slower(0.1)
     (line, _) = comparison_view(compared(slow, fast), 80).passage()
     assert line == (
-        "B: largest decrease: waiting for data, -400 ms; the rest +102 ms, "
-        "in total -298 ms per 1,000 samples."
+        "B: largest decrease: data wait, -400 ms; the rest +102 ms, in total -298 ms per 1,000 samples."
     )
 
 

@@ -187,7 +187,7 @@ def test_a_script_that_fails_is_told_of_with_its_trial_on_disk(tmp_path: Path):
     ("kind", "remedy", "told"),
     [
         (OutcomeKind.TIMEOUT, "raise the limit with --trial-limit", ", now 40 s: --trial-limit 80"),
-        (OutcomeKind.TIMEOUT, "raise the limit with --window", ", now 2 s: --window 4"),
+        (OutcomeKind.TIMEOUT, "that limit follows --window: give --window 30", ""),
         (OutcomeKind.HANG, "raise the limit with --no-progress-limit", ", now 9 s: --no-progress-limit 18"),
     ],
 )

@@ -12,6 +12,7 @@ from tunekit.records.prediction import PredictionPath, StepTrace
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.binding_suggestions import binding_hint
+from tunekit.trial.watch import window_s_for
 from tunekit.units import count_text
 
 _MEASURE = "measure on the GPU itself instead: tunekit search -- COMMAND"
@@ -24,8 +25,6 @@ _TRACE_BYTES, _TRACE_VALUES = 64 << 20, 4_000_000
 """Of a trace file: the agent gives up at a million events, each with three figures."""
 _LATE = re.compile(r"trace: it took too long: more than (\d+) s")
 """How the agent tells that a stage met its deadline."""
-_WINDOWS_PER_DEADLINE = 4.0
-"""Times --window, that the agent gives a stage."""
 _BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
 
 
@@ -120,7 +119,7 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
     late = next(filter(None, map(_LATE.fullmatch, faults)), None)
     if late is not None:
         reason = (seen.why_ended if seen else None) or "the steps were too slow to be traced"
-        window_s = 2 * float(late[1]) / _WINDOWS_PER_DEADLINE
+        window_s = window_s_for(2 * float(late[1]))
         return Unpredictable(
             f"{reason} within {late[1]} s", f"that limit follows --window: give --window {window_s:g}"
         )

@@ -29,13 +29,13 @@ def _of_device(name: str) -> Seconds:
 _NAMES = {"transfer, forward, backward": "compute_s", "optimizer": "optimizer_s", "other": "other_s"}
 
 HOST_PARTS: Mapping[str, Seconds] = {
-    "waiting for data": _of_host("data_wait_s"),
+    "data wait": _of_host("data_wait_s"),
     **{label: _of_host(name) for label, name in _NAMES.items()},
 }
 """By the host's clock; together they are all of the steady window."""
 
 DEVICE_PARTS: Mapping[str, Seconds] = {
-    "waiting for data": _of_device("stall_s"),
+    "data wait": _of_device("stall_s"),
     **{label: _of_device(name) for label, name in _NAMES.items()},
 }
 """By the device's clock: the host only queues work for a GPU, and waits wherever the queue is full."""

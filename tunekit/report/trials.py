@@ -24,11 +24,11 @@ def trials_table(run: Run) -> TrialTable:
     A column that says nothing of any trial is left out.
     """
     cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
-    told = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    shown = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
     rows = [
         TrialRow(
-            tuple(each[place][0] for each in told.values()),
-            tuple(each[place][1] for each in told.values()),
+            tuple(each[place][0] for each in shown.values()),
+            tuple(each[place][1] for each in shown.values()),
             trial_state(record),
             _reason(record),
         )
@@ -37,8 +37,8 @@ def trials_table(run: Run) -> TrialTable:
     states = [row.state for row in rows]
     counts = [f"{states.count(state)} {state}" for state in TrialState if state in states]
     return TrialTable(
-        columns=tuple(told),
-        numeric=tuple(place for place, name in enumerate(told) if name not in _TEXTS),
+        columns=tuple(shown),
+        numeric=tuple(place for place, name in enumerate(shown) if name not in _TEXTS),
         rows=tuple(rows),
         summary=f"{count_text(len(rows), 'trial')}: {', '.join(counts) or 'none yet'}",
     )

@@ -148,7 +148,6 @@ def _error_of(failure: Failure, options: FitsOptions) -> TargetError:
     limits_s = {
         "--trial-limit": options.trial_limit_s,
         "--no-progress-limit": options.no_progress_limit_s,
-        "--window": options.window_s,
     }
     flag = next((flag for flag in limits_s if flag in (failure.remedy or "")), None)
     if failure.kind not in (OutcomeKind.TIMEOUT, OutcomeKind.HANG) or flag is None:

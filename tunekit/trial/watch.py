@@ -28,6 +28,8 @@ _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
 """A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
 if that is longer: the agent gives up at the loop's next turn, which may never come."""
+WINDOWS_PER_DEADLINE = 4.0
+"""Times --window, that the agent gives itself for each thing it looks at."""
 _KEEPER_LIMIT_S = 30.0
 """For the keeper to end the tree once it is let go, which takes it ten seconds at the most."""
 _QUIET_S = 3.0
@@ -212,10 +214,11 @@ class TrialWatch:
             self._hit_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             taken_s = _details_limit_s(evidence.done)
+            window_s = window_s_for(2 * taken_s / _DETAILS_DEADLINES)
             evidence.hit_limit(
                 OutcomeKind.TIMEOUT,
                 f"looking closer took over {taken_s:.0f} s ({evidence.phase})",
-                "raise the limit with --window",
+                f"that limit follows --window: give --window {window_s:g}",
             )
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             evidence.take_pulse(self._folder)
@@ -307,6 +310,11 @@ class TrialWatch:
             evidence.keeper_end = (
                 f"was killed (signal {-code})" if code < 0 else f"failed with exit status {code}"
             )
+
+
+def window_s_for(deadline_s: float) -> float:
+    """Return the --window in seconds with which the agent gives itself that long to look closer."""
+    return deadline_s / WINDOWS_PER_DEADLINE
 
 
 def _details_limit_s(done: DoneEvent) -> float:

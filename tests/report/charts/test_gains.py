@@ -43,7 +43,7 @@ def test_each_part_is_for_a_thousand_samples_whatever_the_batch():
     told = chart({}, {})
     assert figures(told, "baseline") == pytest.approx(
         {
-            "waiting for data": 0.5,
+            "data wait": 0.5,
             "transfer, forward, backward": 1.0,
             "optimizer": 0.375,
             "other": 0.125,
@@ -59,7 +59,7 @@ def test_the_device_tells_where_it_was_asked_on_both_sides():
     told = chart({"device_parts": ON_DEVICE}, {"device_parts": ON_DEVICE})
     assert "by the device's clock" in told.summary
     # 50 batches of 128 samples.
-    assert figures(told, "baseline")["waiting for data"] == pytest.approx(0.1)
+    assert figures(told, "baseline")["data wait"] == pytest.approx(0.1)
     assert figures(told, "baseline")["total"] == pytest.approx(2.0)
 
 

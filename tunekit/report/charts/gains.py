@@ -42,11 +42,13 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     ]
     totals = tuple(_total(name, each, parts) for name, each in known)
     clock = "the device's" if by_device else "the host's"
+    has_boundaries = any(loop.boundary_s is not None for _, each in known for loop in each)
+    boundaries = "epoch boundaries included" if has_boundaries else "without epoch boundaries, which are n/a"
     return Chart(
         id="time_breakdown",
         title=f"Time breakdown per {SAMPLES:,} samples (measured)",
         summary=(
-            f"Time for {SAMPLES:,} samples by {clock} clock, epoch boundaries included: "
+            f"Time for {SAMPLES:,} samples by {clock} clock, {boundaries}: "
             f"{', '.join(f'{one.x} {one.text}' for one in totals)}."
         ),
         x_title="config",

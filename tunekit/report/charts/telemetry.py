@@ -105,7 +105,7 @@ def _points(figure: _Figure, series: Mapping[str, Series]) -> list[tuple[float, 
     """Return a figure over time, of the GPUs that were used their mean."""
     if figure.series != _GPU:
         points = _column(series[figure.series], figure)
-        return _thinned(_told(points) if figure.series == "loop" else points, figure)
+        return _thinned(_changed(points) if figure.series == "loop" else points, figure)
     used = [one for name, one in series.items() if name.startswith(_GPU) and is_used(one)]
     each = [dict(_column(one, figure)) for one in used]
     times = sorted({t_s for one in each for t_s in one})
@@ -129,7 +129,7 @@ def _column(series: Series, figure: _Figure) -> list[tuple[float, float | None]]
     return []
 
 
-def _told(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
+def _changed(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
     """Return the points at which the loop told something new: between two it only seems to rest."""
     return [point for place, point in enumerate(points) if not place or point[1] != points[place - 1][1]]
 
@@ -158,7 +158,7 @@ def _mean_point(group: Sequence[tuple[float, float | None]]) -> tuple[float, flo
 
 
 def _table(panels: Sequence[Panel], windows: Mapping[str, tuple[float, float]]) -> Table:
-    """Return each figure's mean in the window and its most over the whole trial."""
+    """Return each figure's mean in the window and the highest that is drawn of the whole trial."""
     rows = []
     for panel in panels:
         by_name = {trace.name: trace for trace in panel.traces}
@@ -167,7 +167,7 @@ def _table(panels: Sequence[Panel], windows: Mapping[str, tuple[float, float]]) 
             for name, window in windows.items()
         ]
         rows.append((panel.title, *(text for pair in cells for text in pair)))
-    titles = [f"{name}, {what}" for name in windows for what in ("mean of the window", "most")]
+    titles = [f"{name}, {what}" for name in windows for what in ("mean of the window", "highest drawn")]
     return Table("Telemetry", ("", *titles), tuple(rows), tuple(range(1, len(titles) + 1)), Basis.MEASURED)
 
 
