@@ -95,8 +95,8 @@ def test_run_json_is_rebuilt_from_the_trial_records(finished: tuple[Path, str]) 
 def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     command = [sys.executable, "-m", "tunekit", "report", str(folder)]
-    drawn = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "conservative" in drawn.stdout
+    drawn = subprocess.run([*command, "--full"], capture_output=True, text=True, check=True)
+    assert "Tiers (measured)" in drawn.stdout
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["schema_version"] == 1
 
