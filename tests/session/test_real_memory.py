@@ -45,14 +45,15 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(tmp_path: 
         executor = ProcessExecutor(target, folder.trials_folder, limits, asked.window_s)
         finished = Search(started, folder, executor, machine, RecordingListener()).run()
 
-    baseline, halved = finished.trials[:2]
+    baseline, smaller = finished.trials[:2]
     assert baseline.failure is not None
     assert baseline.failure.kind is OutcomeKind.HOST_OOM
     assert baseline.config is not None
     assert baseline.config.batch_size == 64
-    assert halved.config is not None
-    assert halved.config.batch_size == 32
-    assert halved.measurement is not None
+    assert smaller.config is not None
+    # Half of it, unless the baseline had told of itself before it was ended: then what the search proposes.
+    assert smaller.config.batch_size < 64
+    assert smaller.measurement is not None
     assert {tier.tier for tier in finished.recommendations} == set(Tier)
     assert all(tier.speedup is None and tier.config.batch_size < 64 for tier in finished.recommendations)
     assert "baseline-failed" in {note.code for note in finished.findings}
