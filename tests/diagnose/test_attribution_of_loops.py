@@ -94,11 +94,43 @@ def test_one_half_is_no_closure(details: Details | None):
     assert closure(measured(details)) is None
 
 
-@pytest.mark.parametrize(("wait", "expected"), [(0.09, Bound.COMPUTE), (0.11, Bound.DATA), (0.9, Bound.DATA)])
-def test_a_clear_stall_is_databound(wait: float, expected: Bound):
+@pytest.mark.parametrize(("wait", "expected"), [(0.09, Bound.COMPUTE), (0.21, Bound.DATA), (0.9, Bound.DATA)])
+def test_a_stall_that_is_not_small_beside_compute_is_databound(wait: float, expected: Bound):
     assert bound(measured(device=CPU, parts=parts(wait=wait, optimizer=0.05))) is expected
     seen = measured(parts=parts(wait=0.8), device_parts=device_parts(stall=wait, optimizer=0.05))
     assert bound(seen) is expected
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (None, Bound.COMPUTE),
+        (floors(0.088, 0.012), Bound.COMPUTE),
+        (floors(0.088, 0.1), Bound.BALANCED),
+        (floors(0.01, 0.008), Bound.UNEXPLAINED),
+    ],
+)
+def test_of_a_stall_that_is_small_beside_compute_the_halves_decide(details: Details | None, expected: Bound):
+    assert bound(measured(details, device=CPU, parts=parts(wait=0.12))) is expected
+
+
+@pytest.mark.parametrize(
+    ("compute_s", "loader_s", "expected"),
+    [(0.01, 0.008, True), (0.04, 0.021, False), (0.04, 0.019, True), (0.1, 0.09, False), (0.2, 0.3, False)],
+)
+def test_halves_do_not_explain_a_loop_where_what_they_leave_is_longer_than_either(
+    compute_s: float, loader_s: float, expected: bool
+):
+    of = measured(floors(compute_s, loader_s), parts=parts(wait=0.8), device=CPU)
+    seen = closure(of)
+    assert seen is not None
+    assert seen.is_unexplained is expected
+    assert (bound(of) is Bound.UNEXPLAINED) is expected
+
+
+def test_a_rate_that_may_be_anything_leaves_the_halves_unrefuted():
+    of = measured(floors(0.01, 0.008), parts=parts(wait=0.8), device=CPU, rate_interval_relative=9.0)
+    assert bound(of) is Bound.DATA
 
 
 def test_a_wait_that_queued_work_hides_is_no_stall():
@@ -137,9 +169,9 @@ def test_gaps_between_kernels_are_the_hosts_whatever_ran_at_the_end_of_the_step(
 
 
 def test_the_largest_of_what_keeps_a_gpu_idle_holds_the_loop_back():
-    stalls = device_parts(stall=0.15, drained=1.0)
+    stalls = device_parts(stall=0.22, drained=1.0)
     assert bound(measured(kernels(busy=0.05), device_parts=stalls)) is Bound.HOST
-    assert bound(measured(kernels(busy=0.80), device_parts=stalls)) is Bound.DATA
+    assert bound(measured(kernels(busy=0.75), device_parts=stalls)) is Bound.DATA
     told = telemetry(None, gpu(utilization_percent=5.0))
     epochs = {"boundary_s": 4.0, "epoch_samples": 128 * 100}
     assert bound(measured(device_parts=stalls, **epochs), told) is Bound.HOST

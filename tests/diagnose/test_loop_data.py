@@ -53,6 +53,8 @@ ROWS = [
         {"host": host(cpus=2)},
     ),
     ("data-bound", waiting(floors(0.02, 0.1), loader_work=work(0.2, cpu=0.02)), {"host": host(cpus=2)}),
+    ("data-wait", computing(parts=parts(wait=0.12), loader_work=work(0.2)), {}),
+    ("data-wait", computing(details=floors(0.088, 0.1), parts=parts(wait=0.12)), {}),
     ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), {}),
     ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), bound_to("num_workers=--workers {}")),
     ("loader-cpu", waiting(loader_work=work(0.2), workers=8), {}),

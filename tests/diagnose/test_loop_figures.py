@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from build_loops import codes, floors, found, record, telemetry
+from build_loops import codes, floors, found, record, slow_together, telemetry
 from build_records import MIB, host
 from finding_texts import assert_texts
 
@@ -22,6 +22,7 @@ ROWS = [
     ("rate-drifts", record(rate_trend_relative=-0.05)),
     ("page-cache", reading(READS)),
     ("closure-broken", record(floors(0.05, 0.03))),
+    ("closure-broken", slow_together()),
 ]
 
 

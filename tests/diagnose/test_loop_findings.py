@@ -1,21 +1,47 @@
 """All that is found of a loop together: its order, its codes, and that no figures can break it."""
 
 import pytest
-from build_loops import CPU, any_loops, codes, findings, parts, record, work
-from build_records import discovery, host, hosts, profile, target, trial_record
+from build_loops import (
+    CPU,
+    any_loops,
+    codes,
+    device_parts,
+    findings,
+    floors,
+    found,
+    gpu,
+    kernels,
+    parts,
+    record,
+    slow_together,
+    sync,
+    telemetry,
+    work,
+)
+from build_records import GIB, device, discovery, host, hosts, profile, target, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunekit.diagnose.attribution import Bound, bound, closure
+from tunekit.diagnose.attribution import (
+    Bound,
+    bound,
+    boundary_share,
+    closure,
+    copies_alone_share,
+    idle_for_host,
+)
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.registry import CODES
+from tunekit.machine.profiles import load_profiles
+from tunekit.records.details import Details
 from tunekit.records.finding import Severity
-from tunekit.records.host import Host
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.trial import TrialRecord
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _OF_DATA = {
     "data-bound",
+    "data-wait",
     "loader-cpu",
     "loader-contended",
     "loader-storage",
@@ -24,7 +50,102 @@ _OF_DATA = {
     "batch-time-tail",
     "unpickling",
 }
-_OF_COMPUTE = {"compute-bound", "memory-bound", "host-bound", "sync-points", "gpu-throttled-in-trial"}
+_OF_COMPUTE = {"compute-bound", "memory-bound", "fp16-unscaled", "gpu-throttled-in-trial"}
+_OF_HOST = {"host-bound", "sync-points"}
+_OF_EPOCHS = {"costly-epochs", "first-batch-slow"}
+
+
+def share_of(code: str, facts: LoopFacts, value: float | None) -> float:
+    """Return the share of the time that a finding's remedy could take away at most."""
+    if code == "gpu-underused":
+        code = "data-bound" if facts.bound is Bound.DATA else "host-bound"
+    if code in _OF_DATA:
+        return facts.attribution.stall_share
+    if code in _OF_COMPUTE:
+        return facts.attribution.trains_share
+    if code in _OF_HOST:
+        return idle_for_host(facts.measurement, facts.telemetry) or 0.0
+    if code in _OF_EPOCHS:
+        return boundary_share(facts.loop)
+    if code == "copy-bound":
+        return copies_alone_share(facts.measurement)
+    assert code == "cpu-contended", f"{code} promises a gain: say of which share"
+    return value or 0.0
+
+
+def assert_within_shares(facts: LoopFacts) -> None:
+    """Hold each promise against what taking all of its measured share away would bring."""
+    for one in loop_findings(facts):
+        if one.gain is not None:
+            assert 1 - 1 / one.gain <= share_of(one.code, facts, one.value) + 1e-9, one
+
+
+@st.composite
+def plausible_loops(draw: st.DrawFn) -> TrialRecord:
+    """Loops with and without a GPU, whose parts add up to the step and whose halves may be anything."""
+    shares = st.floats(0, 0.95)
+    wait, stall, busy, copies = draw(st.tuples(shares, shares, shares, shares))
+    on_gpu, workers = draw(st.booleans()), draw(st.integers(0, 4))
+    seconds = st.none() | st.floats(0.001, 0.2)
+    details = Details(
+        floors=floors(draw(seconds), draw(seconds)).floors,
+        kernels=draw(st.sampled_from([None, kernels(busy=busy, copies_alone_s=copies * 0.5).kernels])),
+        syncs=draw(st.sampled_from([None, (sync(),)])),
+    )
+    hot = gpu(utilization_percent=100 * busy, sm_clock_mhz=700.0, throttle_reasons=("hw_thermal_slowdown",))
+    run_queue = draw(shares)
+    return record(
+        details,
+        knobs={"num_workers": workers},
+        telemetry=telemetry({"cpu_cores": draw(st.floats(0, 8))}, *([hot] if on_gpu else [])),
+        device=device() if on_gpu else CPU,
+        parts=parts(wait=wait, optimizer=0.3 * (1 - wait), fetch_cpu=0.9 * wait, run_queue=run_queue),
+        device_parts=device_parts(stall, draw(shares), 0.3 * (1 - stall)) if on_gpu else None,
+        loader_work=work(
+            draw(st.floats(0.001, 1)),
+            cpu=draw(shares),
+            queued=draw(shares),
+            workers=max(1, workers),
+            slow=draw(st.floats(1, 5)),
+            first_s=draw(st.floats(0, 60)),
+            p99_batch_s=draw(st.floats(0.1, 9)),
+        ),
+        boundary_s=draw(st.none() | st.floats(-1, 60)),
+        persistent_workers=draw(st.booleans()) and workers > 0,
+    )
+
+
+CARD = Accelerator(
+    index=0,
+    name="T4",
+    memory_bytes=15 * GIB,
+    driver="550.1",
+    profile_id="t4",
+    compute_capability="7.5",
+    state=GpuState(max_sm_clock_mhz=1590),
+)
+OLDER = (discovery(bf16_native=False), host(accelerators=(CARD,)), load_profiles()["t4"])
+"""A GPU that fp16 would make much faster, under a script without a gradient scaler."""
+
+
+@settings(max_examples=300)
+@given(plausible_loops())
+def test_no_gain_exceeds_what_taking_its_measured_share_away_would_bring(of: TrialRecord):
+    facts = LoopFacts(of, target(), *OLDER)
+    assert_within_shares(facts)
+    if facts.bound is Bound.DATA:
+        assert facts.attribution.stall_share >= 0.25 * (1 - facts.attribution.stall_share)
+
+
+def test_a_loop_far_slower_than_its_halves_has_no_bottleneck_and_is_promised_nothing():
+    (told,) = findings(slow_together())
+    assert (told.code, told.severity, told.gain) == ("closure-broken", Severity.WARNING, None)
+
+
+def test_a_wait_that_is_small_beside_compute_promises_its_share_and_is_not_the_bottleneck():
+    of = record(device=CPU, parts=parts(wait=0.12), loader_work=work(0.2))
+    assert {one.code for one in findings(of)} == {"data-wait", "loader-cpu", "compute-bound"}
+    assert found("data-wait", of).gain == found("loader-cpu", of).gain == pytest.approx(1 / (1 - 0.12))
 
 
 def test_what_gains_most_comes_first_then_what_is_worse():
@@ -50,7 +171,7 @@ def test_a_plain_loop_is_held_back_by_its_training_alone():
 
 @settings(max_examples=300)
 @given(any_loops(), hosts(), st.booleans())
-def test_no_figures_break_it_and_every_gain_is_within_the_closure(
+def test_no_figures_break_it_and_every_gain_is_within_its_share_and_the_closure(
     of: TrialRecord, machine: Host, known: bool
 ):
     facts = LoopFacts(of, target(), discovery() if known else None, machine, profile() if known else None)
@@ -68,11 +189,12 @@ def test_no_figures_break_it_and_every_gain_is_within_the_closure(
         assert one.gain >= 1
         if seen is not None and one.code in _OF_DATA:
             assert one.gain <= max(1.0, seen.step_s / seen.compute_s) * (1 + 1e-9)
-        if seen is not None and one.code in _OF_COMPUTE:
+        if seen is not None and one.code in _OF_COMPUTE | _OF_HOST:
             assert one.gain <= max(1.0, seen.step_s / seen.loader_s) * (1 + 1e-9)
     held_by = bound(of.measurement, of.telemetry)
     assert ("data-bound" in {one.code for one in found}) == (held_by is Bound.DATA)
     assert ("host-bound" in {one.code for one in found}) == (held_by is Bound.HOST)
+    assert_within_shares(facts)
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 64])

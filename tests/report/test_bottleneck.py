@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from any_records import runs
-from build_loops import CPU, device_parts, parts, record
+from build_loops import CPU, device_parts, parts, record, slow_together
 from build_records import cpu, interval, recommendation, run
 from hypothesis import given, settings
 
 from tunekit.diagnose.bottleneck import bottleneck
 from tunekit.recommend.recommendation import answer_of
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -208,6 +209,15 @@ def test_the_figures_shown_are_those_of_the_record(any_run: Run):
             "0.00 ms of 100 ms per batch (measured).",
         ),
         (
+            slow_together(),
+            "Inconclusive: loader alone 8.00 ms and training alone 10.0 ms do not explain 120 ms of both "
+            "together, 12% of step time is data wait, 14.4 ms of 120 ms per batch (measured).",
+        ),
+        (
+            record(device=CPU, parts=parts(wait=0.12)),
+            "Compute-bound: 12% of step time is data wait, 12.0 ms of 100 ms per batch (measured).",
+        ),
+        (
             record(device=CPU, has_loader=False),
             "No DataLoader: how much of its 100 ms per batch is making the batch is n/a.",
         ),
@@ -219,3 +229,11 @@ def test_the_figures_shown_are_those_of_the_record(any_run: Run):
 )
 def test_a_profile_says_its_bottleneck_in_one_sentence(of: TrialRecord, text: str):
     assert verdict_text(of) == text
+
+
+@pytest.mark.parametrize(("low", "is_firm"), [(130.0, True), (67.0, True), (65.0, False), (3.61, False)])
+def test_beside_a_rate_that_may_be_anything_no_verdict_stands(low: float, is_firm: bool):
+    rate = Interval(value=131.5, low=low, high=132.0)
+    told = verdict_text(record(device=CPU, parts=parts(wait=0.36)), rate)
+    words = "Data-bound: " if is_firm else "Inconclusive: the rate's range is too wide for a verdict, "
+    assert told == f"{words}36% of step time is data wait, 36.0 ms of 100 ms per batch (measured)."

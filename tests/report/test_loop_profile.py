@@ -149,6 +149,15 @@ def test_a_rate_without_an_interval_says_so():
     assert "of one process, its interval n/a; --rounds 5" in first
 
 
+def test_a_range_that_may_be_anything_is_no_verdict_and_says_what_would_settle_it():
+    record = looked_into(rate_interval_relative=0.97)
+    assert record.config is not None
+    alone = contender("as it is", record.config, (record,))
+    first, second = loop_profile_view(profiled(trials=(record,), contenders=(alone,))).answers
+    assert first.startswith("Inconclusive: the rate's range is too wide for a verdict, 36% of step time is")
+    assert second == "What would settle it: a quiet machine, a longer --window 30, and --rounds 5."
+
+
 def test_what_helps_most_is_a_prediction_that_says_so():
     assert loop_profile_view(profiled()).answers[1] == (
         "What would help most: give the loader more workers (at most 1.60x, predicted)."

@@ -16,6 +16,9 @@ HOST_CLOCK = "host clock"
 CLEAR_STALL_SHARE = 0.10
 """A stall below it is within what fresh processes of one config differ by on a shared machine."""
 
+_SMALL_STALL = 0.25
+"""Of the rest of the step: a stall that is less of it is felt, and still not what holds the loop back."""
+
 DRAINED_SHARE = 0.5
 """The device runs dry in most batches."""
 
@@ -115,6 +118,12 @@ class Attribution:
         """Exposed data stall, as a share of the step; 0 where there is no DataLoader to wait for."""
         return self.stall.share if self.stall is not None else 0.0
 
+    @property
+    def trains_share(self) -> float:
+        """Forward, backward and optimizer, as a share of the step; without a DataLoader its batches too."""
+        parts = (self.of(part) for part in (Part.COMPUTE, Part.BATCH_AND_COMPUTE, Part.OPTIMIZER))
+        return sum(one.share for one in parts if one)
+
 
 @dataclass(frozen=True)
 class Closure:
@@ -130,6 +139,12 @@ class Closure:
     """How far T may lie outside, as a share."""
     meaning: str | None
     """Why T lies outside, in words; None when it lies within."""
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether it is far slower than its halves: what both leave of its time is longer than either."""
+        left_s = self.step_s - self.compute_s - self.loader_s
+        return self.meaning is not None and left_s > max(self.compute_s, self.loader_s)
 
 
 class Bound(StrEnum):
@@ -149,6 +164,8 @@ class Bound(StrEnum):
     """The script makes its batches itself, which can't be told from computing."""
     UNCLEAR = "unclear"
     """The host waits for data beside a device whose own time nobody saw."""
+    UNEXPLAINED = "unexplained"
+    """Loader and training are each fast alone and slow together, so that neither is what to mend."""
 
 
 class Making(StrEnum):
@@ -251,7 +268,10 @@ def _slower_together(loop: LoopMeasurement) -> str:
     if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
         return f"CPU cores are short: making batches waited for one for {queue_share:.0%} of its time"
     if loop.num_workers:
-        return "loader and training slow each other down: they share CPU cores or memory bandwidth"
+        return (
+            "loader and training slow each other down: workers, intra-op threads and other programs share "
+            "the CPU cores"
+        )
     return (
         "each is slower after the other than by itself: caches and threads are cold by then, or another "
         "program ran"
@@ -285,20 +305,31 @@ def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound
     host_share = idle_share or 0.0
     if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share, host_share):
         return Bound.EPOCHS
+    seen = closure(measurement)
+    if seen is not None and seen.is_unexplained:
+        return Bound.UNEXPLAINED
     if host_share > max(_CLEAR_IDLE_SHARE, stall_share, copies_share):
         return Bound.HOST
     if copies_share > max(_COPIES_SHARE, stall_share):
         return Bound.COPIES
-    stalls = stall_share > CLEAR_STALL_SHARE
-    if not is_own_clock(measurement) and stalls:
-        return _bound_by_isolated_rates(measurement) or Bound.UNCLEAR
-    if stalls:
-        return Bound.DATA
+    if stall_share > CLEAR_STALL_SHARE:
+        return _bound_of_stalled(measurement, stall_share)
     if idle_share is None and _launches_all_the_time(measurement.loop):
         return Bound.HOST
     if not measurement.loop.has_loader:
         return Bound.NO_LOADER
     return Bound.BALANCED if _bound_by_isolated_rates(measurement) is Bound.BALANCED else Bound.COMPUTE
+
+
+def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
+    """Return what holds back a loop that clearly waits for data: the wait, unless compute is far longer."""
+    is_small, longer = stall_share < _SMALL_STALL * (1 - stall_share), _bound_by_isolated_rates(measurement)
+    if not is_own_clock(measurement):
+        held = longer or Bound.UNCLEAR
+    else:
+        held = (longer or Bound.COMPUTE) if is_small else Bound.DATA
+    # A loader that is waited for so little is hardly slower than the training.
+    return Bound.BALANCED if is_small and held is Bound.DATA else held
 
 
 def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | None) -> Making | None:

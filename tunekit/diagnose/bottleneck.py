@@ -16,7 +16,7 @@ _AGREES = {
     Limit.TURNS: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
 }
 """What may be measured where the model names a part."""
-_BEYOND = {Bound.EPOCHS, Bound.UNCLEAR}
+_BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED}
 """Of these the model says nothing."""
 _MISSED = 0.05
 """By which a limit may lie below the measured rate: fresh processes differ by as much."""

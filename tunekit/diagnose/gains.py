@@ -1,9 +1,12 @@
 """What mending a cause could bring at most, as a factor of the present rate; all predicted. Pure."""
 
+import math
+
 from tunekit.diagnose.attribution import (
     attribution,
     copies_alone_share,
     device_busy_s,
+    idle_for_host,
     is_own_clock,
     isolated_rates,
     ratio,
@@ -18,17 +21,29 @@ def without(measurement: Measurement, saved_s: float) -> float | None:
 
 
 def data_gain(measurement: Measurement) -> float | None:
-    """Return what data that costs no time would bring: T/Tc, or T/(T - stall) without isolated rates.
+    """Return what data that costs no time would bring: 1/(1 - wait), and no more than training alone allows.
 
     Returns:
-        None beside a device whose own stall nobody saw, and where nothing but stall was seen.
+        None beside a device whose own stall nobody saw, unless training was timed alone, and where nothing
+        but stall was seen.
     """
-    isolated = isolated_rates(measurement)
-    if isolated is not None and isolated.compute_step_s is not None:
-        return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, isolated.compute_step_s))
-    if not is_own_clock(measurement):
+    isolated, loop = isolated_rates(measurement), measurement.loop
+    compute_s = isolated.compute_step_s if isolated is not None else None
+    if compute_s is None and not is_own_clock(measurement):
         return None
-    return _of_rate(measurement.loop, ratio(1.0, 1.0 - attribution(measurement).stall_share))
+    waited_s = attribution(measurement).stall_share * loop.step_time_s
+    alone = None if compute_s is None else _of_rate(loop, ratio(loop.step_time_s, compute_s))
+    return _smaller(without(measurement, waited_s), alone)
+
+
+def training_gain(measurement: Measurement, times: float = math.inf) -> float | None:
+    """Return what training that is so many times as fast would bring: no more than the loader alone allows.
+
+    Returns:
+        None where nothing but training was seen, and the loader was not timed alone.
+    """
+    trains_s = attribution(measurement).trains_share * measurement.loop.step_time_s
+    return _smaller(without(measurement, trains_s * (1 - 1 / times)), loader_cap(measurement))
 
 
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
@@ -55,8 +70,8 @@ def loader_alone_s(measurement: Measurement) -> float | None:
     return work.batch_s / max(1, measurement.loop.num_workers)
 
 
-def compute_cap(measurement: Measurement) -> float | None:
-    """Return what training that costs no time would bring: T/Tl; None where the loader was not isolated."""
+def loader_cap(measurement: Measurement) -> float | None:
+    """Return how much faster the loader alone was than the loop: T/Tl; None where it was not isolated."""
     isolated = isolated_rates(measurement)
     if isolated is None or isolated.loader_step_s is None:
         return None
@@ -66,25 +81,24 @@ def compute_cap(measurement: Measurement) -> float | None:
 def launch_gain(measurement: Measurement) -> float | None:
     """Return what a device without gaps between its kernels would bring; None without a trace.
 
-    Tracing widens the gaps: counted is what an untraced step leaves beside the device's work.
+    Tracing widens the gaps: counted is what an untraced step leaves beside the device's work and data wait.
     """
-    busy_s = device_busy_s(measurement)
-    if busy_s is None:
+    if device_busy_s(measurement) is None:
         return None
-    idle_s = max(0.0, measurement.loop.step_time_s - busy_s)
-    return capped(without(measurement, idle_s), compute_cap(measurement))
+    idle_s = (idle_for_host(measurement) or 0.0) * measurement.loop.step_time_s
+    return capped(without(measurement, idle_s), loader_cap(measurement))
 
 
 def copy_gain(measurement: Measurement) -> float | None:
     """Return what copies that all run beside kernels would bring, as long as those cover them."""
     saved_s = copies_alone_share(measurement) * measurement.loop.step_time_s
-    return capped(without(measurement, saved_s), compute_cap(measurement))
+    return capped(without(measurement, saved_s), loader_cap(measurement))
 
 
 def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
-    """Return what an epoch that takes saved_s less would bring; None without an epoch length."""
+    """Return what an epoch that takes saved_s less would bring; None without a length or a timed boundary."""
     epoch_s = loop.epoch_time_s
-    if epoch_s is None:
+    if epoch_s is None or loop.boundary_s is None:
         return None
     factor = ratio(epoch_s, epoch_s - saved_s)
     return None if factor is None else max(1.0, factor)
@@ -93,6 +107,11 @@ def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
 def capped(gain: float | None, cap: float | None) -> float | None:
     """Return the smaller of two bounds that may be unknown; None where the gain itself is."""
     return gain if gain is None or cap is None else min(gain, cap)
+
+
+def _smaller(first: float | None, second: float | None) -> float | None:
+    """Return the smaller of two bounds of the same gain, the known one where the other is not."""
+    return min((one for one in (first, second) if one is not None), default=None)
 
 
 def _of_rate(loop: LoopMeasurement, steady: float | None) -> float | None:

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from tunekit.diagnose.attribution import (
     ALL_CPUS_SHARE,
+    CLEAR_STALL_SHARE,
     Attribution,
     Bound,
     Closure,
     Making,
-    Part,
     attribution,
     bound,
     closure,
@@ -123,10 +123,10 @@ class LoopFacts:
         return bound(self.measurement, self.telemetry)
 
     @property
-    def trains_share(self) -> float:
-        """Share of the step that is forward, backward and optimizer."""
-        parts = (self.attribution.of(part) for part in (Part.COMPUTE, Part.OPTIMIZER))
-        return sum(one.share for one in parts if one)
+    def waits_for_data(self) -> bool:
+        """Whether the loop feels its data wait, be that what holds it back or not."""
+        is_felt = self.attribution.stall_share > CLEAR_STALL_SHARE
+        return self.bound is Bound.DATA or (is_felt and self.bound in (Bound.COMPUTE, Bound.BALANCED))
 
     @property
     def gpus(self) -> tuple[GpuTelemetry, ...]:

@@ -11,7 +11,7 @@ from tunekit.diagnose.attribution import (
     ratio,
     storage_bytes_per_s,
 )
-from tunekit.diagnose.gains import boundary_gain, capped, compute_cap, data_gain, without, workers_gain
+from tunekit.diagnose.gains import boundary_gain, capped, data_gain, loader_cap, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
@@ -52,8 +52,19 @@ _FEW_PER_WORKER = 3
 
 @check("data-bound", WARNING, "training waits for its data")
 def _data_bound(facts: LoopFacts) -> Hits:
+    if facts.bound is Bound.DATA:
+        yield from _data_wait_hits(facts)
+
+
+@check("data-wait", WARNING, "training waits for its data for a small part of each step")
+def _data_wait(facts: LoopFacts) -> Hits:
+    if facts.waits_for_data and facts.bound is not Bound.DATA:
+        yield from _data_wait_hits(facts)
+
+
+def _data_wait_hits(facts: LoopFacts) -> Hits:
     loop, isolated, stall = facts.loop, facts.details.floors, facts.attribution.stall
-    if facts.bound is not Bound.DATA or stall is None:
+    if stall is None:
         return
     figures = [
         f"{stall.share:.0%} of step time is data wait: {rate_text(stall.batch_ms)} of "
@@ -123,7 +134,7 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
 def _making_text(facts: LoopFacts) -> str | None:
     """Return what making a batch takes; None where nobody timed it, or nobody waits for it."""
     work, batch_s, cpu_share = facts.work, facts.batch_s, facts.cpu_share
-    if facts.bound is not Bound.DATA or work is None or batch_s is None or cpu_share is None:
+    if not facts.waits_for_data or work is None or batch_s is None or cpu_share is None:
         return None
     who = "a worker" if facts.loop.num_workers else "the training process"
     queue_share = queued_share(work) or 0.0
@@ -204,7 +215,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
     is_felt = not facts.is_cuda or facts.bound is Bound.HOST
     if share is None or share < _STARVED_SHARE or not is_felt or waited_s is None:
         return
-    if facts.bound is Bound.DATA and facts.making is Making.WAITING_FOR_CPU:
+    if facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU:
         return
     own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
     yield Hit(
@@ -212,7 +223,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
         f"{_cores_text(facts)}",
         "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS,
         share,
-        capped(without(facts.measurement, waited_s / loop.steady_batches), compute_cap(facts.measurement)),
+        capped(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
         "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
     )
 
@@ -225,7 +236,7 @@ def _first_batch_slow(facts: LoopFacts) -> Hits:
     first_s = ratio(sum(worker.first_batch_s for worker in work.workers), len(work.workers))
     if first_s is None or first_s < _SLOW_FIRST * batch_s or first_s - batch_s < _SLOW_FIRST_S:
         return
-    boundary_s = first_s if loop.boundary_s is None else max(0.0, loop.boundary_s)
+    boundary_s = max(0.0, loop.boundary_s or 0.0)
     yield Hit(
         f"{duration_text(first_s)} for the first, {duration_text(batch_s)} for the others (mean of "
         f"{count_text(len(work.workers), 'worker')}, their own clocks)",
@@ -287,8 +298,8 @@ def _worker_imbalance(facts: LoopFacts) -> Hits:
         f"{count_text(len(means), 'worker')} (their own clocks)",
         "give the workers shards of equal cost, or shuffle what each of them reads",
         times,
-        capped(evened, data_gain(facts.measurement)) if facts.bound is Bound.DATA else None,
-        severity=WARNING if facts.bound is Bound.DATA else INFO,
+        capped(evened, data_gain(facts.measurement)) if facts.waits_for_data else None,
+        severity=WARNING if facts.waits_for_data else INFO,
     )
 
 
@@ -315,7 +326,7 @@ def _batch_time_tail(facts: LoopFacts) -> Hits:
         f"a longer queue hides them while RAM allows: {longer}; or find the samples that take so long",
         max(p99, slowest),
         data_gain(facts.measurement),
-        severity=WARNING if facts.bound is Bound.DATA else INFO,
+        severity=WARNING if facts.waits_for_data else INFO,
     )
 
 

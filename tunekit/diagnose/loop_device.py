@@ -8,7 +8,7 @@ from tunekit.diagnose.attribution import (
     nvml_busy_share,
     ratio,
 )
-from tunekit.diagnose.gains import capped, compute_cap, copy_gain, data_gain, launch_gain, without
+from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
 from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
 from tunekit.diagnose.loop import LoopFacts, TrialGpu
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
@@ -36,6 +36,7 @@ _WHY_IDLE = {
     Bound.HOST: ("it waits for the host", "see host-bound"),
     Bound.COPIES: ("it waits for copies", "see copy-bound"),
     Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
+    Bound.UNEXPLAINED: ("loader and training slow each other down", "see closure-broken"),
 }
 
 
@@ -97,14 +98,14 @@ def _compute_bound(facts: LoopFacts) -> Hits:
         return
     loop, shares, isolated = facts.loop, facts.attribution, facts.details.floors
     figures = [
-        f"{facts.trains_share:.0%} of step time is forward, backward and optimizer ({shares.source}), "
+        f"{shares.trains_share:.0%} of step time is forward, backward and optimizer ({shares.source}), "
         f"{shares.stall_share:.0%} data wait"
     ]
     if isolated is not None and isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         figures.append(
-            f"the loader alone makes {rate_text(alone)} samples/s, so faster training gains at most "
-            f"{rate_text(compute_cap(facts.measurement))}x"
+            f"the loader alone makes {rate_text(alone)} samples/s, faster training gains at most "
+            f"{rate_text(training_gain(facts.measurement))}x"
         )
     left = _unused(facts)
     yield Hit(
@@ -112,8 +113,8 @@ def _compute_bound(facts: LoopFacts) -> Hits:
         f"not used yet: {', '.join(left)}; `tunekit search` measures what they bring"
         if left
         else "what tunekit sets is in use already: a smaller model, or a faster or another device",
-        facts.trains_share,
-        message="loader and training take the same time: only both together make the loop faster"
+        shares.trains_share,
+        message="loader and training take about as long: only both together make the loop faster"
         if facts.bound is Bound.BALANCED
         else None,
     )
@@ -135,15 +136,14 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
         return
     half, whole = profile.fp16_tflops, profile.fp32_tflops
     times = ratio(half, whole) if half is not None and whole is not None else None
-    saved_s = facts.trains_share * facts.loop.step_time_s * (1 - 1 / times) if times and times > 1 else 0.0
     rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
     yield Hit(
-        f"profile {profile.id}: {rates}; {facts.trains_share:.0%} of step time is training "
+        f"profile {profile.id}: {rates}; {facts.attribution.trains_share:.0%} of step time is training "
         f"({facts.attribution.source})",
         'add to the script `with torch.autocast("cuda", torch.float16):` around forward and loss, and '
         '`scaler = torch.amp.GradScaler("cuda")` with scaler.scale(loss).backward(), '
         "scaler.step(optimizer), scaler.update(); then search again",
-        gain=capped(without(facts.measurement, saved_s), compute_cap(facts.measurement)) if saved_s else None,
+        gain=training_gain(facts.measurement, times) if times and times > 1 else None,
     )
 
 
@@ -290,7 +290,7 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
         f"{'; '.join([', '.join(reasons), *one.clock_and_heat])} (NVML)",
         "check its cooling and power, or use another machine: a long run will be slower still",
         gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
-        capped(max(1.0, slower), compute_cap(one.facts.measurement)) if slower is not None else None,
+        training_gain(one.facts.measurement, max(1.0, slower)) if slower is not None else None,
     )
 
 

@@ -13,6 +13,10 @@ _READS_BYTES_PER_S = 10 * MIB
 """Slower reads are served in time by any storage."""
 _FITS_SHARE = 0.5
 """Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
+_EACH_ITS_CPUS = (
+    "leave each its CPUs, with fewer workers, fewer intra-op threads (torch.set_num_threads) and no other "
+    "programs (`top` shows them), then measure again: --window 30"
+)
 
 
 @check("rate-drifts", WARNING, "the loop got faster or slower while it was measured")
@@ -63,7 +67,7 @@ def _page_cache(facts: LoopFacts) -> Hits:
 
 @check(
     "closure-broken",
-    INFO,
+    (WARNING, INFO),
     "loader and training alone do not add up to the loop: predicted gains are less sure",
 )
 def _closure_broken(facts: LoopFacts) -> Hits:
@@ -73,9 +77,15 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
-        "measure again on a quiet machine, longer: --window 30"
+        _EACH_ITS_CPUS
+        if seen.is_unexplained
+        else "measure again on a quiet machine, longer: --window 30"
         if not facts.loop.num_workers
         or facts.making is Making.WAITING_FOR_CPU
         or seen.step_s < max(seen.compute_s, seen.loader_s)
         else "fewer workers, or fewer threads in each, leave the training its CPUs",
+        message="the loop is far slower than loader and training alone: neither is its bottleneck"
+        if seen.is_unexplained
+        else None,
+        severity=WARNING if seen.is_unexplained else INFO,
     )

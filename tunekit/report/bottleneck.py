@@ -4,11 +4,13 @@ from tunekit.diagnose.attribution import (
     DRAINED_SHARE,
     Bound,
     attribution,
+    closure,
     copies_alone_share,
     drained_share,
     idle_for_host,
 )
 from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, lowest_samples_per_s
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -25,6 +27,7 @@ _WORDS = {
     Bound.EPOCHS: "bound by epoch boundaries",
     Bound.NO_LOADER: "no DataLoader",
     Bound.UNCLEAR: "unclear, for nothing saw the GPU's own time",
+    Bound.UNEXPLAINED: "inconclusive",
 }
 _PREDICTED = {
     Limit.LOADER: "loader-bound",
@@ -41,13 +44,25 @@ _CHEAPER = {
 _ON_SHARED_CORES = "less work per sample in either, or more CPU cores"
 _AS_FAST = 0.05
 """Tiers nearer than this, as a share, are as fast as each other."""
+_WIDE_RANGE = 2.0
+"""High end of a rate's range over its low one, from which on its parts may be anything too."""
 
 
 # --- of a profiled loop ----------------------------------------------------------------------
 
 
-def verdict_text(record: TrialRecord) -> str:
-    """Return the bottleneck of one measured loop as a sentence."""
+def is_inconclusive(rate: Interval | None) -> bool:
+    """Return whether a rate's range is too wide for a verdict on what holds it back."""
+    return rate is not None and rate.high >= _WIDE_RANGE * rate.low
+
+
+def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
+    """Return the bottleneck of one measured loop as a sentence.
+
+    Args:
+        record: the loop's trial.
+        rate: of the loop, with the range that is shown beside the sentence.
+    """
     seen = bottleneck([record])
     if seen is None:
         return "Bottleneck: n/a, the trial was given up before it was measured."
@@ -57,6 +72,8 @@ def verdict_text(record: TrialRecord) -> str:
         return f"No DataLoader: how much of its {step_s} per batch is making the batch is n/a."
     stall_s = step_text(step.stall.batch_ms / 1000)
     words, why = _WORDS[seen.bound], _why(seen)
+    if is_inconclusive(rate) and seen.bound is not Bound.UNEXPLAINED:
+        words, why = "inconclusive", "the rate's range is too wide for a verdict"
     return (
         f"{words[0].upper()}{words[1:]}: {f'{why}, ' if why else ''}{step.stall.share:.0%} of step time is "
         f"data wait, {stall_s} of {step_s} per batch (measured)."
@@ -65,7 +82,10 @@ def verdict_text(record: TrialRecord) -> str:
 
 def _why(seen: Bottleneck) -> str | None:
     """Return what else than data wait speaks for the verdict; None where nothing does."""
-    loop = seen.measurement.loop
+    loop, halves = seen.measurement.loop, closure(seen.measurement)
+    if seen.bound is Bound.UNEXPLAINED and halves is not None:
+        loader, training, both = (step_text(s) for s in (halves.loader_s, halves.compute_s, halves.step_s))
+        return f"loader alone {loader} and training alone {training} do not explain {both} of both together"
     if seen.bound is Bound.HOST:
         drained = drained_share(loop)
         if drained >= DRAINED_SHARE:

@@ -27,7 +27,7 @@ from tunekit.report.blocks import (
     found_blocks,
     note_of,
 )
-from tunekit.report.bottleneck import verdict_text
+from tunekit.report.bottleneck import is_inconclusive, verdict_text
 from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
     kernel_blocks,
@@ -99,8 +99,9 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
 def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
         return (_nothing(profile),)
-    first = f"{verdict_text(seen)} {_rate(profile, seen.measurement)}"
-    return tuple(line for line in (first, _compared(profile), _what_helps(profile)) if line)
+    rate = profile.contenders[0].rate_samples_per_s if profile.contenders else None
+    first = f"{verdict_text(seen, rate)} {_rate(rate, profile, seen.measurement)}"
+    return tuple(line for line in (first, _compared(profile), _what_helps(rate, profile)) if line)
 
 
 def _nothing(profile: LoopProfile) -> str:
@@ -114,15 +115,14 @@ def _nothing(profile: LoopProfile) -> str:
     return f"Nothing was measured: {trials} (status: {profile.status})."
 
 
-def _rate(profile: LoopProfile, measurement: Measurement) -> str:
-    contender = profile.contenders[0] if profile.contenders else None
-    rate = contender.rate_samples_per_s if contender else None
-    if contender is None or rate is None:
+def _rate(rate: Interval | None, profile: LoopProfile, measurement: Measurement) -> str:
+    if rate is None:
         return "Its rate is n/a."
     per_sample = measurement.loop.epoch_it_per_s / measurement.loop.rank_rate_samples_per_s
     by = per_sample / measurement.loop.world_size
     pace = Interval(value=rate.value * by, low=rate.low * by, high=rate.high * by)
-    processes = sum(one.number in contender.trials and one.measurement is not None for one in profile.trials)
+    trials = profile.contenders[0].trials
+    processes = sum(one.number in trials and one.measurement is not None for one in profile.trials)
     unknown = ", its interval n/a" if rate.low == rate.high else ""
     of = (
         f"of one process{unknown}; --rounds {_MORE_ROUNDS} shows how processes differ"
@@ -145,8 +145,8 @@ def _compared(profile: LoopProfile) -> str | None:
     return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
 
 
-def _what_helps(profile: LoopProfile) -> str | None:
-    """Return what helps most: as measured beside it, else as predicted from the findings."""
+def _what_helps(rate: Interval | None, profile: LoopProfile) -> str | None:
+    """Return what helps most: as measured beside it, else as predicted from the findings of a sure rate."""
     ablation, noise = profile.ablation, profile.noise_floor
     if ablation is not None:
         factors = [*(step.alone.factor for step in ablation.steps), ablation.together]
@@ -162,6 +162,9 @@ def _what_helps(profile: LoopProfile) -> str | None:
             return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
     if _compared(profile) is not None:
         return None
+    if is_inconclusive(rate):
+        rounds = max(_MORE_ROUNDS, 2 * profile.options.rounds)
+        return f"What would settle it: a quiet machine, a longer --window 30, and --rounds {rounds}."
     gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
     most = max(gains, key=lambda one: one.gain or 0.0, default=None)
     if most is not None:
