@@ -23,7 +23,7 @@ from finding_texts import assert_texts
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
-from tunekit.records.host import Accelerator, GpuState
+from tunekit.records.host import GpuState
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -51,15 +51,7 @@ def capped(**figures: Any) -> TrialRecord:
 OLDER = {"profile": load_profiles()["t4"], "discovery": discovery(bf16_native=False)}
 """A GPU with fp16 and without bf16, under a script without a gradient scaler."""
 
-CARD = Accelerator(
-    index=0,
-    name="NVIDIA A10G",
-    memory_bytes=22 * GIB,
-    driver="550.1",
-    profile_id="a10g",
-    compute_capability="8.6",
-    state=GpuState(max_sm_clock_mhz=1500),
-)
+CARD = host().accelerators[0].changed(state=GpuState(max_sm_clock_mhz=1500))
 HOT = {
     "throttle_reasons": ("sw_power_cap", "hw_thermal_slowdown"),
     "sm_clock_mhz": 1000,

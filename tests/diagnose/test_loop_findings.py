@@ -18,7 +18,7 @@ from build_loops import (
     telemetry,
     work,
 )
-from build_records import GIB, device, discovery, host, hosts, profile, target, trial_record
+from build_records import device, discovery, host, hosts, profile, target, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ from tunekit.diagnose.registry import CODES
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.details import Details
 from tunekit.records.finding import Severity
-from tunekit.records.host import Accelerator, GpuState, Host
+from tunekit.records.host import GpuState, Host
 from tunekit.records.trial import TrialRecord
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -115,15 +115,7 @@ def plausible_loops(draw: st.DrawFn) -> TrialRecord:
     )
 
 
-CARD = Accelerator(
-    index=0,
-    name="T4",
-    memory_bytes=15 * GIB,
-    driver="550.1",
-    profile_id="t4",
-    compute_capability="7.5",
-    state=GpuState(max_sm_clock_mhz=1590),
-)
+CARD = host().accelerators[0].changed(state=GpuState(max_sm_clock_mhz=1500))
 OLDER = (discovery(bf16_native=False), host(accelerators=(CARD,)), load_profiles()["t4"])
 """A GPU that fp16 would make much faster, under a script without a gradient scaler."""
 

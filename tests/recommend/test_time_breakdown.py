@@ -6,6 +6,7 @@ from build_records import baseline_record, config, confirm_records, loop, recomm
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
     HOST_PARTS,
+    boundary_s,
     have_device_parts,
     mean_s,
 )
@@ -31,6 +32,14 @@ def test_parts_of_the_devices_time_are_for_the_batches_that_were_read():
     one = loop(device_parts=DEVICE)
     assert mean_s([one], DEVICE_PARTS["data wait"]) == pytest.approx(1.0 / 6.4)
     assert list(DEVICE_PARTS) == list(HOST_PARTS)
+
+
+def test_the_boundaries_of_epochs_are_for_as_many_samples_and_may_come_out_below_nothing():
+    assert boundary_s(loop(epoch_samples=6400, boundary_s=3.2)) == pytest.approx(0.5)
+    assert boundary_s(loop(epoch_samples=6400, boundary_s=3.2, world_size=2)) == pytest.approx(0.25)
+    assert boundary_s(loop(epoch_samples=6400, boundary_s=-0.64)) == pytest.approx(-0.1)
+    assert boundary_s(loop(epoch_samples=6400, boundary_s=None)) == 0
+    assert boundary_s(loop(epoch_samples=None, boundary_s=3.2)) == 0
 
 
 def test_ranks_share_the_samples():

@@ -11,8 +11,8 @@ from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
     HOST_PARTS,
-    SAMPLES,
     Seconds,
+    boundary_s,
     have_device_parts,
     mean_s,
 )
@@ -142,11 +142,5 @@ def _time_parts(loops: Sequence[LoopMeasurement], parts: Mapping[str, Seconds]) 
     """Return where the time for 1,000 samples goes: the steady window's parts, and what epochs' ends cost."""
     shown = [TimePart(name=name, seconds=mean_s(loops, seconds)) for name, seconds in parts.items()]
     if any(loop.boundary_s is not None and loop.epoch_samples is not None for loop in loops):
-        shown.append(TimePart(name=BETWEEN_EPOCHS, seconds=mean_s(loops, _between_epochs_s)))
+        shown.append(TimePart(name=BETWEEN_EPOCHS, seconds=mean_s(loops, boundary_s)))
     return tuple(shown)
-
-
-def _between_epochs_s(loop: LoopMeasurement) -> float:
-    if loop.epoch_samples_total is None:
-        return 0.0
-    return SAMPLES * (loop.boundary_s or 0.0) / loop.epoch_samples_total

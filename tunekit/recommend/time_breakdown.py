@@ -41,6 +41,16 @@ DEVICE_PARTS: Mapping[str, Seconds] = {
 """By the device's clock: the host only queues work for a GPU, and waits wherever the queue is full."""
 
 
+def boundary_s(loop: LoopMeasurement) -> float:
+    """Return what the boundaries of epochs add to a thousand samples; 0 where that is not known.
+
+    Where boundaries vary it may come out below 0.
+    """
+    if loop.epoch_samples_total is None:
+        return 0.0
+    return SAMPLES * (loop.boundary_s or 0.0) / loop.epoch_samples_total
+
+
 def have_device_parts(loops: Iterable[LoopMeasurement]) -> bool:
     """Return whether the device's clock is known of all of them."""
     return all(loop.device_parts is not None and loop.device_parts.batches for loop in loops)

@@ -125,6 +125,22 @@ class Recommendation(Record):
         samples = self.config.queue_batches * self.config.batch_size
         return self.buffer_bytes / samples if samples else None
 
+    @property
+    def ram_bytes(self) -> int:
+        """RAM of the process tree, measured, with the loader's full queues, predicted."""
+        return self.base_ram_bytes + self.buffer_bytes
+
+    @property
+    def vram_free_share(self) -> float | None:
+        """Share of the device's memory that torch leaves unreserved, measured; None where it has none."""
+        if self.peak_reserved_bytes is None or self.device_memory_bytes is None:
+            return None
+        return max(0.0, 1 - self.peak_reserved_bytes / self.device_memory_bytes)
+
+    def ram_free_share(self, limit_bytes: int) -> float:
+        """Return the share of a RAM limit that the config leaves free."""
+        return max(0.0, 1 - self.ram_bytes / limit_bytes)
+
 
 class MissingTier(Record):
     """A tier that no measured config satisfies."""

@@ -256,12 +256,11 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     if best is None:
         return ""
     vram = ""
-    if best.peak_reserved_bytes is not None and best.device_memory_bytes is not None:
-        share = 1 - best.peak_reserved_bytes / best.device_memory_bytes
+    if (share := best.vram_free_share) is not None:
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
         vram = f"{share_text(share)} of VRAM ({of} reserved, measured), "
     limit_bytes = run.rank_host.ram_limit_bytes
-    share = max(0.0, 1 - (best.base_ram_bytes + best.buffer_bytes) / limit_bytes)
+    share = best.ram_free_share(limit_bytes)
     buffer = f" (loader's buffer {tier_column(best, run).buffer}, predicted)" if best.buffer_bytes else ""
     return f"Headroom: {vram}{share_text(share)} of {bytes_text(limit_bytes)} RAM{buffer}."
 

@@ -3,16 +3,16 @@
 Pure.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import NamedTuple
 
+from tunekit.diagnose.bottleneck import bottleneck
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
-from tunekit.recommend.time_breakdown import DEVICE_PARTS, HOST_PARTS, have_device_parts, mean_s
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import LoopMeasurement, Telemetry
+from tunekit.records.measurement import Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run
 from tunekit.report.blocks import Table, Tile, Tiles
@@ -22,7 +22,6 @@ from tunekit.units import bytes_text, duration_text, rate_text, share_text
 
 _LEAST_GAIN = 1.005
 """A smaller factor reads as 1.00x."""
-_WAITING = next(iter(HOST_PARTS))
 
 
 def before_and_after(run: Run, best: Recommendation | None) -> tuple[tuple[str, str], ...]:
@@ -74,12 +73,12 @@ def _is_planned(run: Run) -> bool:
 
 
 def _headroom_tile(run: Run, best: Recommendation) -> Tile:
-    if best.peak_reserved_bytes is not None and best.device_memory_bytes:
-        share = max(0.0, 1 - best.peak_reserved_bytes / best.device_memory_bytes)
+    if (share := best.vram_free_share) is not None:
         return Tile("VRAM free", share_text(share), note=f"of {bytes_text(best.device_memory_bytes)}")
     limit_bytes = run.rank_host.ram_limit_bytes
-    share = max(0.0, 1 - (best.base_ram_bytes + best.buffer_bytes) / limit_bytes)
-    return Tile("RAM free", share_text(share), note=f"of {bytes_text(limit_bytes)}, predicted")
+    buffer = f", predicted buffer {bytes_text(best.buffer_bytes)}" if best.buffer_bytes else ""
+    free = share_text(best.ram_free_share(limit_bytes))
+    return Tile("RAM free", free, note=f"of {bytes_text(limit_bytes)}{buffer}")
 
 
 _Share = Callable[[Run, Recommendation | None], float | None]
@@ -110,18 +109,8 @@ def _busy(each: Iterable[Telemetry]) -> Iterable[float]:
 
 
 def _data_wait(run: Run, tier: Recommendation | None) -> float | None:
-    """Return the share of a step that waits for data, by the clock that the time breakdown goes by."""
-    known = [_loops(run, one) for one in (None, tier)]
-    loops = _loops(run, tier)
-    if not any(loop.has_loader for loop in loops):
-        return None
-    parts = DEVICE_PARTS if have_device_parts([loop for each in known for loop in each]) else HOST_PARTS
-    whole_s = sum(mean_s(loops, seconds) for seconds in parts.values())
-    return mean_s(loops, parts[_WAITING]) / whole_s if whole_s else None
-
-
-def _loops(run: Run, tier: Recommendation | None) -> Sequence[LoopMeasurement]:
-    return [one.loop for one in run.history.evidence(tier)]
+    seen = bottleneck([one.record for one in run.history.evidence(tier)])
+    return seen.wait_share if seen is not None else None
 
 
 # --- what there is to gain -------------------------------------------------------------------
@@ -170,7 +159,7 @@ def _faster_tiers(run: Run, best: Recommendation | None) -> Iterable[_Opportunit
             continue
         seen.add(tier.config)
         name = tier.tier.value
-        takes = f"{bytes_text(tier.base_ram_bytes + tier.buffer_bytes)} of RAM"
+        takes = f"{bytes_text(tier.ram_bytes)} of RAM"
         if tier.peak_reserved_bytes is not None:
             takes = f"{bytes_text(tier.peak_reserved_bytes)} of VRAM"
         recommended = ", recommended" if tier is best else ""

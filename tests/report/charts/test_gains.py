@@ -69,6 +69,8 @@ def test_a_bar_is_as_long_as_its_rate_says_whatever_the_epochs_boundary():
     assert figures(told, "baseline")["total"] == pytest.approx(2.5)
     assert figures(told, "balanced")["epoch boundary"] == 0.0
     assert "epoch boundary" not in figures(chart({}, {}), "baseline")
+    below = figures(chart({"epoch_samples": 6400, "boundary_s": -3.2}, {}), "baseline")
+    assert below["total"] == pytest.approx(2.0)
 
 
 def test_one_side_without_the_devices_clock_keeps_both_on_the_hosts():

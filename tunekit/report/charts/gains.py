@@ -7,6 +7,7 @@ from tunekit.recommend.time_breakdown import (
     HOST_PARTS,
     SAMPLES,
     Seconds,
+    boundary_s,
     have_device_parts,
     mean_s,
 )
@@ -33,7 +34,7 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
         loops.append((best.tier.value, [one.loop for one in run.history.evidence(best)]))
     known = [(name, each) for name, each in loops if each]
     by_device = have_device_parts([loop for _, each in known for loop in each])
-    parts: Mapping[str, Seconds] = {**(DEVICE_PARTS if by_device else HOST_PARTS), _BOUNDARY: _boundary_s}
+    parts: Mapping[str, Seconds] = {**(DEVICE_PARTS if by_device else HOST_PARTS), _BOUNDARY: boundary_s}
     drawn = {label: _points(known, seconds) for label, seconds in parts.items()}
     series = [
         Series(label, Basis.MEASURED, points, "bars")
@@ -59,19 +60,12 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     )
 
 
-def _boundary_s(loop: LoopMeasurement) -> float:
-    """Return what the boundary of an epoch adds to a thousand of its samples."""
-    if loop.boundary_s is None or loop.epoch_samples_total is None:
-        return 0.0
-    return max(0.0, SAMPLES * loop.boundary_s / loop.epoch_samples_total)
-
-
 def _points(known: Sequence[tuple[str, Sequence[LoopMeasurement]]], seconds: Seconds) -> tuple[Point, ...]:
     return tuple(_point(name, each, seconds) for name, each in known)
 
 
 def _point(name: str, loops: Sequence[LoopMeasurement], seconds: Seconds) -> Point:
-    taken_s = mean_s(loops, seconds)
+    taken_s = max(0.0, mean_s(loops, seconds))  # boundaries that vary may add up to less than nothing
     return Point(x=name, y=taken_s, text=duration_text(taken_s))
 
 
