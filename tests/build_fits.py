@@ -22,7 +22,7 @@ from tunekit.records.prediction import (
     Purpose,
     StepTrace,
 )
-from tunekit.records.profile import Confidence, Instance, Profile
+from tunekit.records.profile import FactConfidence, Instance, Profile
 from tunekit.records.run import FitsOptions, FitsRun, GpuFacts, RunStatus
 from tunekit.records.trial import TrialRecord
 
@@ -135,7 +135,7 @@ def machine(name: str = "g5.xlarge", gpus: int = 1, vcpus: int | None = 4, **val
         region=None,
         as_of="2026-05",
         source="a table",
-        confidence=Confidence.HIGH,
+        confidence=FactConfidence.HIGH,
         **({"usd_per_h": 1.0} | values),
     )
 

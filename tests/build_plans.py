@@ -10,7 +10,7 @@ from tunekit.plan.plan import make_plan
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
+from tunekit.records.profile import FactConfidence, Instance, Profile, SpotPrice
 
 TODAY = date(2026, 3, 1)
 
@@ -44,7 +44,7 @@ def instance(**overrides: Any) -> Instance:
         "region": "us-east-1",
         "as_of": "2026-02-28",
         "source": "a price list",
-        "confidence": Confidence.HIGH,
+        "confidence": FactConfidence.HIGH,
     }
     return Instance(**(values | overrides))
 

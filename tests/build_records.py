@@ -12,7 +12,7 @@ from tunekit.records.details import LargestSamples
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
-from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
+from tunekit.records.profile import FactConfidence, FactGroup, Profile, ProfileFacts
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, OptimizerSeen, RootSeen, Target
@@ -240,7 +240,7 @@ def host(**overrides: Any) -> Host:
     return Host(**(values | overrides))
 
 
-TOLD = FactGroup(source="test", confidence=Confidence.HIGH)
+TOLD = FactGroup(source="test", confidence=FactConfidence.HIGH)
 
 
 def profile(id: str = "a10g", **overrides: Any) -> Profile:  # noqa: A002 - the field's own name

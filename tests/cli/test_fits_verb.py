@@ -19,7 +19,7 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.prediction import PredictionPath
-from tunekit.records.run import FitsRun, RunStatus, Verdict
+from tunekit.records.run import BatchFit, FitsRun, RunStatus
 from tunekit.session.folder import RunFolder, load_fits_run
 
 TRAIN = ("--", sys.executable, "train.py")
@@ -184,7 +184,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
         assert 64 < one.largest.low < one.largest.high
         assert one.batch_size == min(one.largest.low, samples)
         assert one.rate is not None
-    assert {one.verdict for one in whole.asked} == {Verdict.YES}
+    assert {one.verdict for one in whole.asked} == {BatchFit.YES}
     assert all((one.rate is not None) == (samples >= 64) for one in whole.asked)
     assert whole.prediction.loader_measured is not None
     assert "result                         config" in done.stderr

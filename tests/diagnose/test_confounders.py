@@ -202,7 +202,7 @@ def test_an_edited_script_with_another_flag_is_still_compared():
     before = searched(target=target(command=("python", "train.py"), script_sha256="a" * 64), **CLOSE)
     edited = target(command=("python", "train.py", "--fused"), script_sha256="b" * 64)
     pair = RunPair(side("A", before), side("B", searched(**(CLOSE | BESIDE), target=edited)), 0.05)
-    assert (pair.why_not, pair.basis) == (None, "rate")
+    assert (pair.why_not, pair.compared_by) == (None, "rate")
     assert {one.code for one in findings_of(pair)} == {"other-script", "other-command"}
 
 
@@ -210,7 +210,7 @@ def test_another_script_can_not_be_compared():
     before = searched(target=target(command=("python", "train.py"), script_sha256="a" * 64))
     other = target(command=("python", "other.py"), script="b/other.py", script_sha256="b" * 64)
     pair = RunPair(side("A", before), side("B", slower(0.5, target=other)), 0.05)
-    assert (pair.basis, pair.deciding) == (None, None)
+    assert (pair.compared_by, pair.deciding) == (None, None)
     first, *others = worst_first(findings_of(pair))
     assert (first.code, first.severity) == ("not-comparable", "warning")
     assert first.message == "they train different scripts (train.py in A, other.py in B)"

@@ -6,7 +6,7 @@ import yaml
 from machine.shipped import FILES, FOLDER, PROFILES, read
 
 from tunekit.machine.profiles import match_device
-from tunekit.records.profile import Confidence, Profile
+from tunekit.records.profile import FactConfidence, Profile
 from tunekit.units import MIB
 
 IDS = {
@@ -101,7 +101,7 @@ def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
         facts.software: (profile.compile_supported, profile.torch_builds),
     }
     for group, figures in claims.items():
-        if group.confidence is Confidence.NONE:
+        if group.confidence is FactConfidence.NONE:
             assert set(figures) == {None}
 
 

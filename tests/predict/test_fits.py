@@ -15,7 +15,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import Details
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
-from tunekit.records.run import Verdict
+from tunekit.records.run import BatchFit
 
 FP32, TF32, BF16, FP16 = Precision.FP32, Precision.TF32, Precision.BF16, Precision.FP16
 ALL = ("fp32", "tf32", "bf16", "fp16")
@@ -53,10 +53,10 @@ def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, 
     one = predicted(fits, a10g).fit_of("a10g", BF16)
     assert one is not None
     asked = fits.asked(a10g, one, outside(), batch)
-    assert (asked.verdict is Verdict.YES) == (batch <= one.largest.low)
-    assert (asked.verdict is Verdict.NO) == (batch > one.largest.high)
-    assert (asked.rate is None) == (asked.verdict is Verdict.NO)
-    if asked.verdict is Verdict.YES:
+    assert (asked.verdict is BatchFit.YES) == (batch <= one.largest.low)
+    assert (asked.verdict is BatchFit.NO) == (batch > one.largest.high)
+    assert (asked.rate is None) == (asked.verdict is BatchFit.NO)
+    if asked.verdict is BatchFit.YES:
         assert asked.reserved_bytes <= asked.least_bytes
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_pa
     fits = Fits((traced_trial(tmp_path, epoch_samples=300),), tmp_path, cpus=8)
     one = predicted(fits, A10G).fits[0]
     possible, impossible = (fits.asked(A10G, one, outside(), size) for size in (300, 301))
-    assert (possible.verdict, impossible.verdict) == (Verdict.YES, Verdict.YES)
+    assert (possible.verdict, impossible.verdict) == (BatchFit.YES, BatchFit.YES)
     assert possible.rate == one.rate
     assert impossible.rate is None
     at = fits.at(A10G, FP32, 301, outside())

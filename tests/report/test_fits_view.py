@@ -13,7 +13,7 @@ from read_report import drawn as drawn_blocks
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
 from tunekit.records.prediction import PeakShown, PredictedFit, PredictionPath, Purpose
-from tunekit.records.run import FitsOptions, FitsRun, RequestedBatch, RunStatus, Verdict
+from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RequestedBatch, RunStatus
 from tunekit.report.blocks import Table
 from tunekit.report.fits import fits_answer, fits_report, legend_text, memory_bar
 from tunekit.units import GIB
@@ -91,7 +91,7 @@ def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
             profile_id=one.profile_id,
             precision=one.precision,
             batch_size=batch_size,
-            verdict=Verdict.YES if batch_size <= one.largest.low else Verdict.NO,
+            verdict=BatchFit.YES if batch_size <= one.largest.low else BatchFit.NO,
             reserved_bytes=GIB,
             least_bytes=one.capacity_bytes - GIB,
             most_bytes=one.capacity_bytes,
@@ -283,7 +283,7 @@ def test_one_precision_has_one_column():
     assert [row[2] for row in titles.rows] == ["20 (to 24)*", "30 (to 36) "]
 
 
-def asked(verdict: Verdict, reserved: float, **more: Any) -> RequestedBatch:
+def asked(verdict: BatchFit, reserved: float, **more: Any) -> RequestedBatch:
     values: dict[str, Any] = {"profile_id": "t4", "precision": Precision.FP32}
     return RequestedBatch(
         **(values | more),
@@ -298,7 +298,7 @@ def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
     run = fits_run(
         five(),
         options=FitsOptions(batch_size=256),
-        asked=(asked(Verdict.NO, 25.0), asked(Verdict.YES, 11.0, precision=FP16)),
+        asked=(asked(BatchFit.NO, 25.0), asked(BatchFit.YES, 11.0, precision=FP16)),
     )
     table = table_of(run, 80)
     assert table.columns[-2:] == ("256, fp32", "256, bf16")

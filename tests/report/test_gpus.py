@@ -9,7 +9,7 @@ from read_report import drawn
 
 from tunekit.machine.profiles import ProfileFile, load_profile_files
 from tunekit.records.host import Accelerator
-from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
+from tunekit.records.profile import FactConfidence, Instance, Profile, SpotPrice
 from tunekit.report.blocks import Table
 from tunekit.report.gpus import gpu_list, gpu_sheet
 
@@ -81,7 +81,7 @@ def offer(provider: str, name: str, usd_per_h: float | None, **overrides: Any) -
         "region": None,
         "as_of": "2025-11-30",
         "source": "a table",
-        "confidence": Confidence.HIGH,
+        "confidence": FactConfidence.HIGH,
     }
     return Instance(**(values | overrides))
 
@@ -99,7 +99,7 @@ def offers() -> tuple[Instance, ...]:
             None,
             as_of="2026",
             source="a page",
-            confidence=Confidence.LOW,
+            confidence=FactConfidence.LOW,
             notes="Only a part of the price is known.",
         ),
         offer(
@@ -109,7 +109,7 @@ def offers() -> tuple[Instance, ...]:
             compute_units_per_h=1,
             as_of="2026-03",
             source="a post",
-            confidence=Confidence.MEDIUM,
+            confidence=FactConfidence.MEDIUM,
         ),
     )
 

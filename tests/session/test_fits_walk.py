@@ -16,7 +16,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import Detail
 from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
-from tunekit.records.run import FitsOptions, FitsRun, RunStatus, Verdict
+from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder, load_fits_run
@@ -95,7 +95,7 @@ def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: P
     ]
     assert {one.batch_size for one in run.asked} == {run.batch_size} == {16}
     for own in run.asked:
-        assert own.verdict is Verdict.YES
+        assert own.verdict is BatchFit.YES
         assert own.rate is not None
         assert 0 < own.rate.low < own.rate.value < own.rate.high
 
@@ -146,7 +146,7 @@ def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path
     assert [(one.profile_id, one.precision) for one in run.asked] == [
         (one.profile_id, one.precision) for one in run.prediction.fits
     ]
-    assert run.asked[0].verdict is Verdict.NO
+    assert run.asked[0].verdict is BatchFit.NO
     assert run.asked[0].reserved_bytes > run.asked[0].most_bytes
     assert run.asked[0].rate is None
     assert {one.batch_size for one in run.asked} == {1000}

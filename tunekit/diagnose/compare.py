@@ -64,7 +64,7 @@ def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> Referenc
         rate_ratio=geometric_mean(other.rates) / geometric_mean(reference.rates),
         factor=pair.factor,
         machine_differences=pair.machine_differences,
-        compared_by=pair.basis,
+        compared_by=pair.compared_by,
         why_not=pair.why_not,
         verdict=verdict,
         baseline_factor=pair.baseline_factor,

@@ -29,7 +29,7 @@ _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same trai
     "too few fresh processes to tell whether the runs differ, so no regression is reported",
 )
 def _too_few_processes(pair: RunPair) -> Hits:
-    if pair.basis is not None and pair.deciding is None and not pair.is_same_run:
+    if pair.compared_by is not None and pair.deciding is None and not pair.is_same_run:
         rounds = max(_ROUNDS, min(pair.deciding_counts) + 2)
         yield Hit(pair.each(*pair.deciding_counts), f"search both again with --confirm {rounds}")
 

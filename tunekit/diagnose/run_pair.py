@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from tunekit.recommend.memory import peak_reserved_bytes
 from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
-from tunekit.records.comparison import Basis, Difference
+from tunekit.records.comparison import ComparedBy, Difference
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -143,7 +143,7 @@ class RunPair:
         return None
 
     @property
-    def basis(self) -> Basis | None:
+    def compared_by(self) -> ComparedBy | None:
         """What is compared; None where nothing can be."""
         if self.why_not is not None:
             return None
@@ -152,12 +152,12 @@ class RunPair:
     @property
     def deciding(self) -> Interval | None:
         """The factor that decides; None where nothing can be compared, or with too few processes to say."""
-        return {"rate": self.factor, "speed-up": self.relative_factor, None: None}[self.basis]
+        return {"rate": self.factor, "speed-up": self.relative_factor, None: None}[self.compared_by]
 
     @property
     def deciding_counts(self) -> tuple[int, int]:
         """How many processes, or rounds, of each run the deciding factor is of."""
-        if self.basis == "speed-up":
+        if self.compared_by == "speed-up":
             return len(self.reference.speedups_by_round), len(self.other.speedups_by_round)
         return len(self.reference.rates), len(self.other.rates)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UnreadableError, UsageError
-from tunekit.records.profile import PRECISIONS, Confidence, FactGroup, Profile, ProfileFacts
+from tunekit.records.profile import PRECISIONS, FactConfidence, FactGroup, Profile, ProfileFacts
 from tunekit.units import MIB
 from tunekit.untrusted import parse_yaml, read_text
 
@@ -335,9 +335,11 @@ def profile_from_device(
     """
     capability = _capability(compute_capability)
     unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
-    from_driver = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
-    unclaimed = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
-    derived = FactGroup(source="the compute capability that the driver tells", confidence=Confidence.MEDIUM)
+    from_driver = FactGroup(source="the driver of this machine", confidence=FactConfidence.HIGH)
+    unclaimed = FactGroup(source="none; no figure is claimed", confidence=FactConfidence.NONE)
+    derived = FactGroup(
+        source="the compute capability that the driver tells", confidence=FactConfidence.MEDIUM
+    )
     known = {
         "id": device_slug(device_name),
         "device_names": (device_name,),

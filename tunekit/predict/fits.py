@@ -35,7 +35,7 @@ from tunekit.records.prediction import (
     Purpose,
 )
 from tunekit.records.profile import Profile
-from tunekit.records.run import RequestedBatch, Verdict
+from tunekit.records.run import BatchFit, RequestedBatch
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -242,12 +242,12 @@ class Fits:
         peak = self._peak(fit.precision, outside, batch_size, headrooms)
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
-        verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
+        verdict = BatchFit.NO if batch_size > fit.largest.high else BatchFit.TIGHT
         return RequestedBatch(
             profile_id=fit.profile_id,
             precision=fit.precision,
             batch_size=batch_size,
-            verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
+            verdict=BatchFit.YES if batch_size <= fit.largest.low else verdict,
             reserved_bytes=peak.reserved_bytes,
             least_bytes=headroom.least_bytes,
             most_bytes=headroom.most_bytes,

@@ -25,7 +25,7 @@ class RamVerdict(StrEnum):
     OOM = "OOM"
 
 
-Limit = Literal["safe share of RAM", "RAM", "/dev/shm"]
+RamLimit = Literal["safe share of RAM", "RAM", "/dev/shm"]
 """What may stand against a loader."""
 
 
@@ -36,7 +36,7 @@ class LoaderRam:
     buffer_bytes: int
     """Of the batches that the workers keep ready."""
     verdict: RamVerdict
-    limit: Limit | None
+    limit: RamLimit | None
     """Which limit stands against it; None if it is safe."""
     why: str | None
     """The same in words, with its figure."""

@@ -22,7 +22,7 @@ from tunekit.records.run import Objective
 Difference = Literal["faster", "slower", "no difference", "inconclusive"]
 """What one run beside another may be called."""
 
-Basis = Literal["rate", "speed-up"]
+ComparedBy = Literal["rate", "speed-up"]
 """What of two runs is compared: samples/s, or on unlike machines the speed-up over the run's own baseline."""
 
 
@@ -92,7 +92,7 @@ class ReferenceComparison(Record):
     """The same with its 99% range (Welch's t on log rates); None with too few processes to tell."""
     machine_differences: tuple[str, ...]
     """What of the two machines and their software differs, such as "CPU model"."""
-    compared_by: Basis | None
+    compared_by: ComparedBy | None
     """Which factor decides: `factor`, or on unlike machines `relative_factor`; None where nothing can."""
     why_not: str | None
     """Why the two can't be compared; None where they can."""

@@ -14,7 +14,7 @@ _SEEN = r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
 """A day, a month or a year."""
 
 
-class Confidence(StrEnum):
+class FactConfidence(StrEnum):
     """How far a group of facts can be trusted."""
 
     HIGH = "high"
@@ -29,7 +29,7 @@ class FactGroup(Record):
     """Where a group of a profile's figures comes from."""
 
     source: str
-    confidence: Confidence
+    confidence: FactConfidence
 
 
 class ProfileFacts(Record):
@@ -81,7 +81,7 @@ class Instance(Record):
     as_of: str = Field(pattern=_SEEN)
     """Day, month or year in which the price was seen."""
     source: str
-    confidence: Confidence
+    confidence: FactConfidence
     notes: str | None = None
 
 

@@ -310,7 +310,7 @@ class FitsOptions(Record):
     no_progress_limit_s: PositiveFloat = 90.0
 
 
-class Verdict(StrEnum):
+class BatchFit(StrEnum):
     """Whether a batch size fits a GPU."""
 
     YES = "yes"
@@ -328,7 +328,7 @@ class RequestedBatch(Record):
     precision: Precision
     batch_size: PositiveInt | None = None
     """None where an earlier tunekit predicted it: FitsOptions.batch_size."""
-    verdict: Verdict
+    verdict: BatchFit
     reserved_bytes: NonNegativeInt
     """By torch, without the margin."""
     least_bytes: NonNegativeInt

@@ -17,7 +17,7 @@ from tunekit.records.prediction import (
     PredictionPath,
     Purpose,
 )
-from tunekit.records.run import FitsRun, GpuFacts, RequestedBatch, RunStatus, Verdict
+from tunekit.records.run import BatchFit, FitsRun, GpuFacts, RequestedBatch, RunStatus
 from tunekit.report.blocks import (
     Block,
     Column,
@@ -321,7 +321,7 @@ def _verdict_of(is_half: bool) -> Callable[[_Row], str]:
         one = next((one for one in row.asked if (one.precision in _HALVES) == is_half), None)
         if one is None:
             return _ABSENT
-        room = one.most_bytes if one.verdict is Verdict.NO else one.least_bytes
+        room = one.most_bytes if one.verdict is BatchFit.NO else one.least_bytes
         return f"{one.verdict} {one.reserved_bytes / GIB:.1f}/{room / GIB:.1f}"
 
     return text
@@ -333,7 +333,7 @@ def _asked_rate_title(run: FitsRun) -> str:
 
 def _asked_rate(row: _Row, are_known: bool) -> str:
     one = next((one for one in row.asked if one.precision is row.shown.precision), None)
-    return _marked_rate(None if one is None or one.verdict is Verdict.NO else one, are_known)
+    return _marked_rate(None if one is None or one.verdict is BatchFit.NO else one, are_known)
 
 
 def _rate(row: _Row, are_known: bool) -> str:
