@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 from any_records import runs
-from build_loops import CPU, any_loops, device_parts, floors, parts, record
-from build_records import interval
+from build_loops import CPU, any_loops, device_parts, floors, parts, record, slow_together
+from build_records import interval, recommendation, run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.diagnose.attribution import Bound, bound
-from tunekit.diagnose.bottleneck import bottleneck, lowest_samples_per_s
-from tunekit.records.recommendation import Limit, PredictedLimits
+from tunekit.diagnose.bottleneck import bottleneck, bottleneck_of, lowest_samples_per_s
+from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, TrialRole
 
 
 def waits(share: float, details: Any = None, **overrides: Any) -> TrialRecord:
@@ -78,6 +78,32 @@ def test_a_trial_that_looked_at_the_halves_speaks_before_those_that_did_not():
     seen = bottleneck([waits(0.3), halves, waits(0.4)])
     assert seen is not None
     assert (seen.measurement, seen.bound) == (halves.measurement, Bound.BALANCED)
+
+
+def test_of_a_run_the_trial_that_looked_at_the_halves_speaks_for_the_baseline_and_for_its_findings():
+    own = slow_together().changed(number=0, role=TrialRole.BASELINE, is_baseline_config=True)
+    fresh = [
+        waits(0.4).changed(number=number, role=TrialRole.CONFIRM, round=number, is_baseline_config=True)
+        for number in (1, 2)
+    ]
+    seen = bottleneck_of(run(trials=(own, *fresh)), None)
+    assert seen is not None
+    assert (seen.measurement, seen.bound) == (own.measurement, Bound.UNEXPLAINED)
+    unlooked = own.changed(measurement=waits(0.02).measurement)
+    seen = bottleneck_of(run(trials=(unlooked, *fresh)), None)
+    assert seen is not None
+    assert (seen.bound, seen.wait_share) == (Bound.DATA, pytest.approx(0.4))
+
+
+def test_of_a_tier_the_trial_that_found_it_speaks_where_it_looked_at_the_halves():
+    tier = recommendation(search_trial=1, confirm_trials=(2,))
+    found, fresh = waits(0.02, floors(0.1, 0.097)).changed(number=1), waits(0.4).changed(number=2)
+    limits = ModelSummary(
+        limits=(predicted(Limit.LOADER, tier=tier.tier),), missed_relative=None, checked_configs=None
+    )
+    seen = bottleneck_of(run(trials=(found, fresh), model=limits), tier)
+    assert seen is not None
+    assert (seen.bound, seen.predicted) == (Bound.BALANCED, limits.limits[0])
 
 
 def test_what_was_not_measured_has_no_bottleneck():

@@ -23,6 +23,7 @@ ROWS = [
     ("page-cache", reading(READS)),
     ("closure-broken", record(floors(0.05, 0.03))),
     ("closure-broken", slow_together()),
+    ("closure-broken", slow_together(num_workers=0)),
 ]
 
 

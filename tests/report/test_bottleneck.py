@@ -9,7 +9,7 @@ from build_loops import CPU, device_parts, parts, record, slow_together
 from build_records import cpu, interval, recommendation, run
 from hypothesis import given, settings
 
-from tunekit.diagnose.bottleneck import bottleneck
+from tunekit.diagnose.bottleneck import bottleneck_of
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation, Tier
@@ -167,14 +167,7 @@ def test_the_figures_shown_are_those_of_the_record(any_run: Run):
     best = answer_of(any_run.recommendations)
     wanted: list[Recommendation | None] = [None] if best is None or not best.is_baseline else []
     wanted += [best] if best is not None else []
-    of = {one.tier: one for one in any_run.model.limits} if any_run.model else {}
-    seen = [
-        bottleneck(
-            [known.record for known in any_run.history.evidence(one)], of.get(one.tier if one else None)
-        )
-        for one in wanted
-    ]
-    shown = [one for one in seen if one is not None]
+    shown = [seen for one in wanted if (seen := bottleneck_of(any_run, one)) is not None]
     assert len(told) == len(shown) + bool(shown and any_run.model)
     for line, one in zip(told, shown, strict=False):
         if one.predicted is None or one.is_model_refuted:

@@ -258,7 +258,7 @@ def closure(measurement: Measurement) -> Closure | None:
     elif step_s < max(compute_s, loader_s) * (1 - slack):
         slower = "the training" if compute_s >= loader_s else "the loader"
         meaning = (
-            f"{slower} alone was slower than the whole loop: its figure is too high, so gains are too low"
+            f"{slower} alone was slower than the whole loop, so its figure is too high and gains are too low"
         )
     return Closure(step_s, compute_s, loader_s, slack, meaning)
 
@@ -266,14 +266,14 @@ def closure(measurement: Measurement) -> Closure | None:
 def _slower_together(loop: LoopMeasurement) -> str:
     queue_share = queued_share(loop.loader_work) if loop.loader_work is not None else None
     if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
-        return f"CPU cores are short: making batches waited for one for {queue_share:.0%} of its time"
+        return f"CPU cores are short, making batches waited for one for {queue_share:.0%} of its time"
     if loop.num_workers:
         return (
-            "loader and training slow each other down: workers, intra-op threads and other programs share "
+            "loader and training slow each other down, as workers, intra-op threads and other programs share "
             "the CPU cores"
         )
     return (
-        "each is slower after the other than by itself: caches and threads are cold by then, or another "
+        "each is slower after the other than by itself, as caches and threads are cold by then, or another "
         "program ran"
     )
 

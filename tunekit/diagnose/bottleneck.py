@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunekit.diagnose.attribution import Bound, attribution, bound
+from tunekit.diagnose.attribution import Bound, attribution, bound, closure
 from tunekit.records.measurement import Measurement, Telemetry
-from tunekit.records.recommendation import Limit, PredictedLimits
+from tunekit.records.recommendation import Limit, PredictedLimits, Recommendation
+from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
 _AGREES = {
@@ -50,23 +51,44 @@ class Bottleneck:
         return names_another or is_too_low(of)
 
 
+def bottleneck_of(run: Run, tier: Recommendation | None) -> Bottleneck | None:
+    """Return the bottleneck of a tier's config, or of the baseline's for None; None if it was not measured.
+
+    By its fresh processes, and by the trial that came first, where that looked at the halves of the loop
+    alone: it is the one that findings are of.
+    """
+    first = run.baseline
+    if tier is not None:
+        first = next((one for one in run.trials if one.number == tier.search_trial), None)
+    records = [one.record for one in run.history.evidence(tier)]
+    if first is not None and _has_halves(first):
+        records.append(first)
+    limits = run.model.limits if run.model else ()
+    name = tier.tier if tier is not None else None
+    return bottleneck(records, next((one for one in limits if one.tier is name), None))
+
+
 def bottleneck(records: Sequence[TrialRecord], predicted: PredictedLimits | None = None) -> Bottleneck | None:
     """Return the bottleneck of one config; None where it was not measured.
 
     Args:
-        records: of trials of the config. Those that looked at the halves of the loop alone say most, and
+        records: of trials of the config. Those that looked at both halves of the loop alone say most, and
             of them the one whose data wait is in the middle.
         predicted: what the model says of the config.
     """
     measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
     ranked = sorted(measured, key=_stall_share)
-    detailed = [one for one in ranked if one.measurement is not None and one.measurement.details] or ranked
-    if not detailed:
+    telling = list(filter(_has_halves, ranked)) or ranked
+    if not telling:
         return None
-    middle = detailed[len(detailed) // 2]
+    middle = telling[len(telling) // 2]
     assert middle.measurement is not None
     verdict = bound(middle.measurement, middle.telemetry)
     return Bottleneck(middle.measurement, middle.telemetry, verdict, predicted)
+
+
+def _has_halves(record: TrialRecord) -> bool:
+    return record.measurement is not None and closure(record.measurement) is not None
 
 
 def _stall_share(record: TrialRecord) -> float:

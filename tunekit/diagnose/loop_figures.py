@@ -13,9 +13,9 @@ _READS_BYTES_PER_S = 10 * MIB
 """Slower reads are served in time by any storage."""
 _FITS_SHARE = 0.5
 """Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
-_EACH_ITS_CPUS = (
-    "leave each its CPUs, with fewer workers, fewer intra-op threads (torch.set_num_threads) and no other "
-    "programs (`top` shows them), then measure again: --window 30"
+_LEAVE_CPUS = (
+    "fewer intra-op threads (torch.set_num_threads) and no other programs (`top` shows them) leave it its "
+    "CPUs; then measure again: --window 30"
 )
 
 
@@ -77,7 +77,7 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
-        _EACH_ITS_CPUS
+        f"{'fewer workers, ' if facts.loop.num_workers else ''}{_LEAVE_CPUS}"
         if seen.is_unexplained
         else "measure again on a quiet machine, longer: --window 30"
         if not facts.loop.num_workers

@@ -9,9 +9,9 @@ from tunekit.diagnose.attribution import (
     drained_share,
     idle_for_host,
 )
-from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, lowest_samples_per_s
+from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of, lowest_samples_per_s
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation, Tier
+from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Basis, Passage
@@ -108,7 +108,7 @@ def _why(seen: Bottleneck) -> str | None:
 def bottleneck_text(run: Run, best: Recommendation | None) -> str:
     """Return the bottleneck before and after in a line, by what was measured; empty without that."""
     shown = [None] if best is None or best.is_baseline else [None, best]
-    known = [bottleneck([one.record for one in run.history.evidence(each)]) for each in shown]
+    known = [bottleneck_of(run, each) for each in shown]
     by_bound = {one.bound: one for one in known if one}  # of two that are alike, the later
     texts = [
         f"{_WORDS[bound].partition(',')[0]}, {_wait_text(one, 'data wait')}"
@@ -122,26 +122,20 @@ def bottleneck_passage(run: Run, best: Recommendation | None) -> Passage:
 
     Measured parts come first, then the model's limits; where those contradict the parts, that is said.
     """
-    limits = {one.tier: one for one in run.model.limits} if run.model else {}
     shown: list[Recommendation | None] = [None]
     if best is not None:
         shown = [best] if best.is_baseline else [None, best]
     lines = []
     for one in shown:
-        tier = one.tier if one is not None else None
-        seen = bottleneck([known.record for known in run.history.evidence(one)], limits.get(tier))
+        seen = bottleneck_of(run, one)
         if seen is None:
             continue
-        lines.append(f"{_name(tier)}: {_config_text(seen)}")
+        lines.append(f"{one.tier.value if one is not None else 'baseline'}: {_config_text(seen)}")
         if one is not None and _is_fastest(one, run):
             lines[-1] += _beyond_text(seen)
     if lines and run.model is not None:
         lines.append(_model_error_text(run.model))
     return Passage("Bottleneck", tuple(lines), Basis.MEASURED)
-
-
-def _name(tier: Tier | None) -> str:
-    return tier.value if tier is not None else "baseline"
 
 
 def _wait_text(seen: Bottleneck, words: str) -> str:

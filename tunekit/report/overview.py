@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import NamedTuple
 
-from tunekit.diagnose.bottleneck import bottleneck
+from tunekit.diagnose.bottleneck import bottleneck_of
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.config import TrainConfig
@@ -109,7 +109,7 @@ def _busy(each: Iterable[Telemetry]) -> Iterable[float]:
 
 
 def _data_wait(run: Run, tier: Recommendation | None) -> float | None:
-    seen = bottleneck([one.record for one in run.history.evidence(tier)])
+    seen = bottleneck_of(run, tier)
     return seen.wait_share if seen is not None else None
 
 
