@@ -102,7 +102,7 @@ def test_a_tile_that_nobody_knows_is_left_out():
     trials = (baseline_record(0, 500.0, config(), device=cpu()), trial_record(1, 1000.0, fast, device=cpu()))
     shown = by_label(searched(trials=trials, recommendations=(lone,)), lone)
     assert list(shown) == ["it/s", "RAM free", "data wait"]
-    assert shown["RAM free"].note == "of 32.0 GiB, predicted buffer 2.0 MiB"
+    assert shown["RAM free"].note == "of 32.0 GiB, buffer predicted"
     unbuffered = lone.changed(buffer_bytes=0)
     measured = by_label(searched(trials=trials, recommendations=(unbuffered,)), unbuffered)
     assert measured["RAM free"].note == "of 32.0 GiB"

@@ -76,7 +76,7 @@ def _headroom_tile(run: Run, best: Recommendation) -> Tile:
     if (share := best.vram_free_share) is not None:
         return Tile("VRAM free", share_text(share), note=f"of {bytes_text(best.device_memory_bytes)}")
     limit_bytes = run.rank_host.ram_limit_bytes
-    buffer = f", predicted buffer {bytes_text(best.buffer_bytes)}" if best.buffer_bytes else ""
+    buffer = ", buffer predicted" if best.buffer_bytes else ""
     free = share_text(best.ram_free_share(limit_bytes))
     return Tile("RAM free", free, note=f"of {bytes_text(limit_bytes)}{buffer}")
 
