@@ -112,6 +112,12 @@ def test_what_holds_a_device_up_is_told():
     assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_device")
 
 
+@pytest.mark.parametrize(("loader_s", "is_told"), [(0.0101, True), (0.0099, False)])
+def test_a_bound_of_faster_training_that_nobody_comes_near_is_left_out(loader_s: float, is_told: bool):
+    evidence = found("compute-bound", record(floors(0.1, loader_s), device_parts=device_parts())).evidence
+    assert ("faster training gains at most" in (evidence or "")) is is_told
+
+
 LITTLE_TENSOR = {"dram_activity_percent": 75, "tensor_activity_percent": 5}
 
 

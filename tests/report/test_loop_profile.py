@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import BATCH, DETAILS, looked_into, profiled
+from build_loops import floors, measured
 from build_records import failure, loop, target, trial_record
 from read_report import Read
 from read_report import drawn as drawn_blocks
@@ -13,9 +14,10 @@ from tunekit.records.attribution import LeafSeen
 from tunekit.records.details import Details
 from tunekit.records.interval import Interval
 from tunekit.records.run import AblationStep, LoopProfile, ProfileOptions, RunStatus
+from tunekit.report.blocks import Passage
 from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.loop_time import step_text
+from tunekit.report.loop_time import step_blocks, step_text
 from tunekit.session.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -197,6 +199,22 @@ def test_a_missing_half_says_why():
     seen = record.measurement.model_copy(update={"details": floors})
     shown = drawn(profiled(trials=(record.model_copy(update={"measurement": seen}),)))
     assert "Loader alone and training alone: n/a, the loader is an iterator" in shown
+
+
+@pytest.mark.parametrize(
+    ("of", "judged"),
+    [
+        (floors(0.01, 0.008), "slow each other down"),
+        (floors(0.06, 0.038), "slower than the sum by less than the noise of 5%"),
+        (floors(0.06, 0.05), "between the longer and the sum"),
+        (floors(0.102, 0.05), "faster than the longer by less than the noise of 5%"),
+        (floors(0.12, 0.05), "the training alone was slower"),
+    ],
+)
+def test_the_halves_are_set_beside_the_loop(of: Details, judged: str):
+    _, told = step_blocks(measured(of))
+    assert isinstance(told, Passage)
+    assert judged in told.lines[0]
 
 
 def test_a_leaf_is_written_as_its_formula():

@@ -22,6 +22,8 @@ _LITTLE_TENSOR_PERCENT = 25.0
 _LITTLE_SM_PERCENT = 50.0
 _ROOM_SHARE = 0.45
 """Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
+_FAR_GAIN = 10.0
+"""A bound that nobody comes near says nothing."""
 _RARE_PER_BATCH = 0.1
 """A wait in every tenth batch or less often lets the host get ahead in between."""
 _SHOWN_SYNCS = 3
@@ -103,10 +105,10 @@ def _compute_bound(facts: LoopFacts) -> Hits:
     ]
     if isolated is not None and isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
-        figures.append(
-            f"the loader alone makes {rate_text(alone)} samples/s, faster training gains at most "
-            f"{rate_text(training_gain(facts.measurement))}x"
-        )
+        most = training_gain(facts.measurement)
+        is_near = most is not None and most < _FAR_GAIN
+        gains = f", faster training gains at most {rate_text(most)}x" if is_near else ""
+        figures.append(f"the loader alone makes {rate_text(alone)} samples/s{gains}")
     left = _unused(facts)
     yield Hit(
         "; ".join(figures),

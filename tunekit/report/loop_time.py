@@ -63,11 +63,13 @@ def _closure_line(measurement: Measurement) -> str:
         rates = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
         known = f"{rates[0]} (measured); the other half" if rates else "Loader alone and training alone"
         return printable(f"{known}: n/a, {why}")
-    judged = f"outside of the longer and the sum by less than the noise of {found.slack:.0%}"
+    within, judged = f"by less than the noise of {found.slack:.0%}", "between the longer and the sum"
     if found.meaning is not None:
         judged = found.meaning
-    elif max(found.compute_s, found.loader_s) <= found.step_s <= found.compute_s + found.loader_s:
-        judged = "between the longer and the sum"
+    elif found.step_s > found.compute_s + found.loader_s:
+        judged = f"slower than the sum {within}"
+    elif found.step_s < max(found.compute_s, found.loader_s):
+        judged = f"faster than the longer {within}"
     return (
         f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
         f"both {step_text(found.step_s)}: {judged} (measured)"
