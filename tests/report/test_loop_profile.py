@@ -39,8 +39,8 @@ other                   0.50 ms           1%  host clock
   copy to the device    5.00 ms          11%  torch.profiler, 4 batches
   device idle           22.0 ms          47%  torch.profiler, 4 batches
 step                    47.0 ms               100 batches
-Loader alone 41.0 ms, training alone 30.0 ms, both 47.0 ms: between the longer
-  and the sum (measured)
+Loader alone 41.0 ms, training alone 30.0 ms, both 47.0 ms (measured): between
+  the longer and the sum
 
 warning waits-for-loader: the loop waits for its loader
   seen: data wait 17.0 ms of 47.0 ms per step

@@ -269,12 +269,12 @@ def _slower_together(loop: LoopMeasurement) -> str:
         return f"CPU cores are short, making batches waited for one for {queue_share:.0%} of its time"
     if loop.num_workers:
         return (
-            "loader and training slow each other down, as workers, intra-op threads and other programs share "
-            "the CPU cores"
+            "loader and training slow each other down, likely because workers, intra-op threads and other "
+            "programs share the CPU cores"
         )
     return (
-        "each is slower after the other than by itself, as caches and threads are cold by then, or another "
-        "program ran"
+        "each is slower after the other than by itself, likely because caches and threads are cold by then, "
+        "or another program ran"
     )
 
 

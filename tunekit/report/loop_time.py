@@ -72,7 +72,7 @@ def _closure_line(measurement: Measurement) -> str:
         judged = f"faster than the longer {within}"
     return (
         f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)}: {judged} (measured)"
+        f"both {step_text(found.step_s)} (measured): {judged}"
     )
 
 
