@@ -217,6 +217,7 @@ class GuardedMode:
 def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]]:
     """Return the trials that guard each mode: of the baseline's config with only the mode changed."""
     baseline_config = _baseline_config(records)
+    applied: dict[Mode, TrainConfig] = {}
     found: dict[Mode, list[TrialRecord]] = {}
     for record in records:
         if (
@@ -227,7 +228,9 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
         ):
             continue
         mode = Mode.of(record.config)
-        if mode != Mode.of(baseline_config) and record.config == mode.applied_to(baseline_config):
+        if mode not in applied:  # building a config checks it, which takes long for thousands of trials
+            applied[mode] = mode.applied_to(baseline_config)
+        if mode != Mode.of(baseline_config) and record.config == applied[mode]:
             found.setdefault(mode, []).append(record)
     return found
 

@@ -113,12 +113,11 @@ class Trials:
 
         Its fresh processes, else the trial that found it.
         """
-        known = measured(self.records)
         if tier is None:
-            baselines = [one for one in known if one.record.is_baseline_config]
+            baselines = measured(one for one in self.records if one.is_baseline_config)
             return [one for one in baselines if one.record.round is not None] or baselines[:1]
-        confirming = [one for one in known if one.record.number in tier.confirm_trials]
-        return confirming or [one for one in known if one.record.number == tier.search_trial]
+        confirming = measured(one for one in self.records if one.number in tier.confirm_trials)
+        return confirming or measured(one for one in self.records if one.number == tier.search_trial)
 
     def _is_too_much(self, config: TrainConfig) -> bool:
         """Return whether a config needs no less device memory than one that ran out of it when confirmed.

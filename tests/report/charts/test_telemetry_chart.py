@@ -109,6 +109,27 @@ def test_the_table_has_the_mean_of_each_window():
     assert rows["CPU, cores"] == ("1.50", "1.50", "3.00", "3.00")
 
 
+def test_the_table_has_the_highest_of_all_that_was_sampled_however_few_points_are_drawn():
+    seconds = 20_000
+    rows = [(float(t_s), 50.0, 2.0 * GIB) for t_s in range(seconds)]
+    rows[7_003] = (7_003.0, 100.0, 6.0 * GIB)
+    spiked = Series("gpu0", ("t_s", "utilization_percent", "tree_bytes"), tuple(rows))
+    drawn = chart({0: sampled(seconds, own=spiked)})
+    (busy,) = values(drawn, "GPU busy, %").values()
+    assert max(value for value in busy if value is not None) < 51
+    table = {row[0]: row[1:] for row in drawn.table.rows}
+    assert drawn.table.columns == ("", "baseline, mean of the window", "baseline, highest sampled")
+    assert table["GPU busy, %"] == ("50.0", "100")
+    assert table["GPU memory, GiB"] == ("2.00", "6.00")
+
+
+def test_the_mean_of_a_counter_is_its_growth_over_the_window_however_unevenly_the_loop_told():
+    rows = ((0.0, 0.0, 0.0), (10.0, 1.0, 8.0), (11.0, 1.0, 16.0), (20.0, 1.0, 26.0))
+    told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
+    table = {row[0]: row[1:] for row in chart({0: (sampled(21)[0], told)}).table.rows}
+    assert table["batches/s"] == ("1.80", "8.00")
+
+
 def test_a_trial_that_was_never_steady_has_no_window():
     whole = Series("loop", ("t_s", "phase", "batches"), ((0.0, 0.0, 0.0), (9.0, 0.0, 4.0)), PHASES)
     assert chart({0: (sampled()[0], whole)}).windows == ()

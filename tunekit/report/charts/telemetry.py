@@ -45,6 +45,9 @@ _FIGURES = (
     _Figure("batches/s", "loop", ("batches",), is_counter=True),
 )
 
+_Points = Sequence[tuple[float, float | None]]
+"""A figure at moments of a trial, in seconds since it started; None where there was no answer."""
+
 Saved = Callable[[int], Sequence[Series]]
 """Returns what was sampled of a trial, by its number; nothing where nothing is left of it."""
 
@@ -68,16 +71,21 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Time
         return None
     stretches = {name: measured_window(series["loop"]) for name, series in sampled.items()}
     steady = [Window(name, start, end) for name, (start, end, is_steady) in stretches.items() if is_steady]
-    panels = tuple(panel for figure in _FIGURES if _has_figures(panel := _panel(figure, sampled)))
+    drawn: dict[_Figure, Panel] = {}
+    measured: dict[_Figure, Mapping[str, _Points]] = {}
+    for figure in _FIGURES:
+        known = {name: _points(figure, series) for name, series in sampled.items()}
+        if _has_figures(panel := _panel(figure, known)):
+            drawn[figure], measured[figure] = panel, known
     trials = ", ".join(f"{name} by trial {number}" for name, number in numbers.items())
     return Timeline(
         id="telemetry",
         title="GPU, CPU and storage over a trial's time (measured)",
         summary=f"Seconds since each trial's start: {trials}. Shaded: the windows that were measured.",
         names=tuple(sampled),
-        panels=panels,
+        panels=tuple(drawn.values()),
         windows=tuple(steady),
-        table=_table(panels, {name: (start, end) for name, (start, end, _) in stretches.items()}),
+        table=_table(measured, {name: (start, end) for name, (start, end, _) in stretches.items()}),
     )
 
 
@@ -86,10 +94,10 @@ def _is_whole(series: Series | None) -> bool:
     return series is not None and len(series.known("t_s")) == len(series.rows) > 1
 
 
-def _panel(figure: _Figure, sampled: Mapping[str, Mapping[str, Series]]) -> Panel:
+def _panel(figure: _Figure, known: Mapping[str, _Points]) -> Panel:
     traces = []
-    for name, series in sampled.items():
-        points = _points(figure, series)
+    for name, each in known.items():
+        points = _thinned(each, figure)
         if any(value is not None for _, value in points):
             times, values = zip(*points, strict=True)
             traces.append(Trace(name, times, values))
@@ -101,11 +109,13 @@ def _has_figures(panel: Panel) -> bool:
     return any(any(trace.values) for trace in panel.traces)
 
 
-def _points(figure: _Figure, series: Mapping[str, Series]) -> list[tuple[float, float | None]]:
-    """Return a figure over time, of the GPUs that were used their mean."""
+def _points(figure: _Figure, series: Mapping[str, Series]) -> _Points:
+    """Return all that was sampled of a figure, a counter as it stood; of the GPUs that were used their mean."""
     if figure.series != _GPU:
         points = _column(series[figure.series], figure)
-        return _thinned(_changed(points) if figure.series == "loop" else points, figure)
+        if figure.is_counter:
+            points = [point for point in points if point[1] is not None]
+        return _changed(points) if figure.series == "loop" else points
     used = [one for name, one in series.items() if name.startswith(_GPU) and is_used(one)]
     each = [dict(_column(one, figure)) for one in used]
     times = sorted({t_s for one in each for t_s in one})
@@ -113,10 +123,10 @@ def _points(figure: _Figure, series: Mapping[str, Series]) -> list[tuple[float, 
     for t_s in times:
         known = [value for one in each if (value := one.get(t_s)) is not None]
         means.append((t_s, fmean(known) if known else None))
-    return _thinned(means, figure)
+    return means
 
 
-def _column(series: Series, figure: _Figure) -> list[tuple[float, float | None]]:
+def _column(series: Series, figure: _Figure) -> _Points:
     """Return the first of the figure's columns that anything is known of."""
     for name in figure.columns:
         if series.known(name):
@@ -129,50 +139,55 @@ def _column(series: Series, figure: _Figure) -> list[tuple[float, float | None]]
     return []
 
 
-def _changed(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
+def _changed(points: _Points) -> _Points:
     """Return the points at which the loop told something new: between two it only seems to rest."""
     return [point for place, point in enumerate(points) if not place or point[1] != points[place - 1][1]]
 
 
-def _thinned(
-    points: Sequence[tuple[float, float | None]], figure: _Figure
-) -> list[tuple[float, float | None]]:
+def _thinned(points: _Points, figure: _Figure) -> _Points:
     """Return at most MOST_POINTS: of each stretch of the time the mean, or how fast a counter grew in it."""
+    stride = -(-len(points) // MOST_POINTS) or 1
     if figure.is_counter:
-        points = [point for point in points if point[1] is not None]
-    stride = -(-len(points) // MOST_POINTS)
-    if not figure.is_counter:
-        groups = [points[start : start + stride] for start in range(0, len(points), stride or 1)]
-        return [_mean_point(group) for group in groups]
-    ends = [*points[:: stride or 1], *points[-1:]]
+        return _growth([*points[::stride], *points[-1:]])
+    return [_mean_point(points[start : start + stride]) for start in range(0, len(points), stride)]
+
+
+def _growth(counted: _Points) -> _Points:
+    """Return how fast a counter grew between each two of its points."""
     return [
         ((first_s + last_s) / 2, max(0.0, (last or 0.0) - (first or 0.0)) / (last_s - first_s))
-        for (first_s, first), (last_s, last) in pairwise(ends)
+        for (first_s, first), (last_s, last) in pairwise(counted)
         if last_s > first_s
     ]
 
 
-def _mean_point(group: Sequence[tuple[float, float | None]]) -> tuple[float, float | None]:
+def _mean_point(group: _Points) -> tuple[float, float | None]:
     known = [value for _, value in group if value is not None]
     return fmean(t_s for t_s, _ in group), fmean(known) if known else None
 
 
-def _table(panels: Sequence[Panel], windows: Mapping[str, tuple[float, float]]) -> Table:
-    """Return each figure's mean in the window and the highest that is drawn of the whole trial."""
-    rows = []
-    for panel in panels:
-        by_name = {trace.name: trace for trace in panel.traces}
-        cells = [
-            _cells(by_name[name], *window) if name in by_name else (UNKNOWN, UNKNOWN)
-            for name, window in windows.items()
-        ]
-        rows.append((panel.title, *(text for pair in cells for text in pair)))
-    titles = [f"{name}, {what}" for name in windows for what in ("mean of the window", "highest drawn")]
+def _table(
+    measured: Mapping[_Figure, Mapping[str, _Points]], windows: Mapping[str, tuple[float, float]]
+) -> Table:
+    """Return each figure's mean in the window and the highest of the whole trial, by all that was sampled."""
+    rows = [
+        (
+            figure.title,
+            *(text for name, window in windows.items() for text in _cells(figure, known[name], *window)),
+        )
+        for figure, known in measured.items()
+    ]
+    titles = [f"{name}, {what}" for name in windows for what in ("mean of the window", "highest sampled")]
     return Table("Telemetry", ("", *titles), tuple(rows), tuple(range(1, len(titles) + 1)), Basis.MEASURED)
 
 
-def _cells(trace: Trace, start_s: float, end_s: float) -> tuple[str, str]:
-    known = [(t_s, v) for t_s, v in zip(trace.times_s, trace.values, strict=True) if v is not None]
-    inside = [value for t_s, value in known if start_s <= t_s <= end_s]
-    mean = rate_text(fmean(inside)) if inside else UNKNOWN
-    return mean, rate_text(max(value for _, value in known))
+def _cells(figure: _Figure, points: _Points, start_s: float, end_s: float) -> tuple[str, str]:
+    inside = [point for point in points if start_s <= point[0] <= end_s]
+    # Of a counter one stretch from end to end: its points need not stand evenly.
+    in_window = _growth([*inside[:1], *inside[-1:]]) if figure.is_counter else inside
+    mean, highest = _known(in_window), _known(_growth(points) if figure.is_counter else points)
+    return rate_text(fmean(mean)) if mean else UNKNOWN, rate_text(max(highest, default=None))
+
+
+def _known(points: _Points) -> list[float]:
+    return [value for _, value in points if value is not None]
