@@ -19,6 +19,7 @@ from tunekit.units import (
     rate_text,
     share_text,
     short_rate_text,
+    typed_duration_text,
     usd_text,
 )
 
@@ -234,3 +235,11 @@ def test_a_whole_number_that_no_float_holds_is_unknown():
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.05, "5%"), (0.025, "2.5%"), (0.0005, "0.05%")])
 def test_shares_are_percents(share: float, text: str) -> None:
     assert percent_text(share) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(240.0, "4m"), (5400.0, "90m"), (90.0, "90s"), (2.5, "2.5s"), (1e6 + 1, "1000001s")]
+)
+def test_a_duration_is_typed_as_a_flag_takes_it(seconds: float, text: str):
+    assert typed_duration_text(seconds) == text
+    assert parse_duration_s(text) == seconds

@@ -67,6 +67,13 @@ def duration_text(duration_s: float | None) -> str:
     return f"{whole_s // 3600}h {whole_s % 3600 // 60:02d}m"
 
 
+def typed_duration_text(duration_s: float) -> str:
+    """Return a duration as a flag takes it, such as "15m" or "90.5s"; `parse_duration_s` reads it again."""
+    if duration_s % 60 == 0:
+        return f"{duration_s / 60:.0f}m"
+    return f"{duration_s:.3f}".rstrip("0").rstrip(".") + "s"
+
+
 def rate_text(per_s: float | None) -> str:
     """Return a rate with three or four significant digits, such as "1,234" or "0.57"; "n/a" for None."""
     rate = _finite(per_s) or 0.0

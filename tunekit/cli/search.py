@@ -36,7 +36,7 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
-from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions
+from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions, usual_options
 from tunekit.records.target import Target
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
@@ -47,9 +47,6 @@ from tunekit.tune.budget import budget_for_more
 from tunekit.tune.space import foreseen_space
 from tunekit.units import count_text
 
-_BUILTIN_BUDGET_S = 240.0
-_DEFAULT_EPOCHS = 10
-_CONFIRM_ROUNDS = 5
 _CHANGEABLE = (
     "resume",
     "budget",
@@ -158,9 +155,10 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         )
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
     _refuse_two_batch_limits(options.max_batch, fixed, ranges)
+    usual = usual_options(builtin)
     return SearchOptions(
         gpu=options.gpu,
-        budget_s=options.budget or (_BUILTIN_BUDGET_S if builtin else None),
+        budget_s=options.budget or usual.budget_s,
         max_trials=options.trials,
         fixed=fixed,
         ranges=ranges,
@@ -169,14 +167,15 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         base_batch=options.base_batch,
         global_batch=options.global_batch,
         objective=objective,
-        epochs=options.epochs or _DEFAULT_EPOCHS,
+        epochs=options.epochs or usual.epochs,
         epochs_given=options.epochs is not None,
         planned_steps=options.planned_steps,
-        confirm_rounds=options.confirm or _CONFIRM_ROUNDS,
+        confirm_rounds=options.confirm or usual.confirm_rounds,
         trial_limit_s=options.trial_limit,
         no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
         ablate=options.ablate,
+        wait_quiet_s=options.wait_quiet,
         ignored=tuple(options.ignore),
     )
 
@@ -230,6 +229,8 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["confirm_rounds"] = options.confirm
     if options.ablate:
         updates["ablate"] = True
+    if options.wait_quiet:
+        updates["wait_quiet_s"] = options.wait_quiet
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)

@@ -21,7 +21,7 @@ from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
-from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
+from tunekit.records.run import FixedKnob, RunStatus, TargetRecord, usual_options
 from tunekit.records.target import Target
 from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
@@ -34,9 +34,6 @@ from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
-
-_WINDOW_S = 5.0
-_BUILTIN_WINDOW_S = 3.0
 
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
@@ -126,7 +123,7 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
 def window_s(options: argparse.Namespace, builtin: bool) -> float:
     """Return the steady seconds that a trial measures; the built-in workload has a shorter window."""
     asked: float | None = options.window
-    return asked or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
+    return asked or usual_options(builtin).window_s
 
 
 def quiet_wait(options: argparse.Namespace) -> QuietWait | None:

@@ -81,6 +81,8 @@ class SearchOptions(Record):
     """Steady time that a trial aims to measure."""
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
+    wait_quiet_s: PositiveFloat | None = None
+    """That the search may wait for other programs to leave the CPUs alone; None where it does not wait."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
@@ -89,6 +91,11 @@ class SearchOptions(Record):
         """Whether the user said which batch sizes to have."""
         fixed, bounded = ({one.knob for one in those} for those in (self.fixed, self.ranges))
         return "batch_size" in fixed | bounded or self.global_batch is not None
+
+
+def usual_options(is_builtin: bool) -> SearchOptions:
+    """Return what a search has where the user asks for nothing: the built-in workload's is a short one."""
+    return SearchOptions(budget_s=240.0, window_s=3.0) if is_builtin else SearchOptions()
 
 
 class KnobSpace(Record):

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
@@ -12,12 +12,12 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
-from tunekit.records.run import FixedKnob, Objective, Run
+from tunekit.records.run import FixedKnob, Run, usual_options
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial import binding_syntax
-from tunekit.units import bytes_text, count_text, digits_text, rate_text
+from tunekit.units import bytes_text, count_text, digits_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -246,19 +246,36 @@ def _command(target: Target) -> str:
 
 
 def search_again(run: Run) -> str:
-    """Return the command of the same search."""
-    asked = run.options
-    flags = []
-    for one in asked.ranges:
-        flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
-    if asked.max_batch is not None:
-        flags += ["--max-batch", str(asked.max_batch)]
-    if asked.global_batch is not None:
-        flags += ["--global-batch", str(asked.global_batch)]
-    if asked.objective is not Objective.RATE:
-        flags += ["--objective", asked.objective.value]
-    if asked.planned_steps is not None:
-        flags += ["--planned-steps", str(asked.planned_steps)]
+    """Return the command of the same search, with all that the user gave that changes what is searched."""
+    asked, usual = run.options, usual_options(run.target.builtin is not None)
+    words = [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
+    for flag, name, text_of in _SEARCH_FLAGS:
+        if (value := getattr(asked, name)) not in (None, getattr(usual, name)):
+            words += [flag, text_of(value)]
     if asked.epochs_given:
-        flags += ["--epochs", str(asked.epochs)]
-    return command_text("search", run.target, asked.gpu, flags, asked.fixed)
+        words += ["--epochs", str(asked.epochs)]
+    if asked.ablate:
+        words.append("--ablate")
+    return command_text("search", run.target, asked.gpu, words, asked.fixed)
+
+
+def _number_text(number: float) -> str:
+    return f"{number:.12g}"
+
+
+_SEARCH_FLAGS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("--max-batch", "max_batch", str),
+    ("--global-batch", "global_batch", str),
+    ("--lr", "base_lr", _number_text),
+    ("--base-batch", "base_batch", str),
+    ("--objective", "objective", str),
+    ("--planned-steps", "planned_steps", str),
+    ("--budget", "budget_s", typed_duration_text),
+    ("--trials", "max_trials", str),
+    ("--confirm", "confirm_rounds", str),
+    ("--wait-quiet", "wait_quiet_s", typed_duration_text),
+    ("--window", "window_s", _number_text),
+    ("--trial-limit", "trial_limit_s", typed_duration_text),
+    ("--no-progress-limit", "no_progress_limit_s", typed_duration_text),
+)
+"""Flags of a search with one value: the option that holds it, and how it is typed."""

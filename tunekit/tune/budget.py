@@ -24,7 +24,7 @@ from tunekit.tune.confirm import (
     rounds_s,
     typical_duration_s,
 )
-from tunekit.units import count_text, duration_text
+from tunekit.units import count_text, duration_text, typed_duration_text
 
 SEARCH_TRIALS = 12
 """That a search should have time for: by then the model has mostly found what there is."""
@@ -142,14 +142,9 @@ def short_text(
     enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
     held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}{fastest}"
     return (
-        f"--budget {_budget_text(budget_s)} has room for {held}; "
-        f"about {SEARCH_TRIALS} and {options.confirm_rounds} take --budget {_budget_text(enough_s)}"
+        f"--budget {typed_duration_text(budget_s)} has room for {held}; "
+        f"about {SEARCH_TRIALS} and {options.confirm_rounds} take --budget {typed_duration_text(enough_s)}"
     )
-
-
-def _budget_text(seconds: float) -> str:
-    """Return a budget as `--budget` takes it."""
-    return f"{seconds / 60:.0f}m" if seconds % 60 == 0 else f"{seconds:g}s"
 
 
 @dataclass(frozen=True)

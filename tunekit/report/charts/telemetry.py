@@ -110,7 +110,7 @@ def _has_figures(panel: Panel) -> bool:
 
 
 def _points(figure: _Figure, series: Mapping[str, Series]) -> _Points:
-    """Return all that was sampled of a figure, a counter as it stood; of the GPUs that were used their mean."""
+    """Return all that was sampled of a figure, a counter as it stood; the mean of the GPUs that were used."""
     if figure.series != _GPU:
         points = _column(series[figure.series], figure)
         if figure.is_counter:
