@@ -3,13 +3,36 @@
 import csv
 from pathlib import Path
 
-from build_records import GIB, baseline_record, config, discovery, recommendation, run
+from build_records import (
+    GIB,
+    baseline_record,
+    config,
+    confirm_records,
+    discovery,
+    interval,
+    recommendation,
+    run,
+    trial_record,
+)
 
 from tunekit.export.files import scaling_csv, write_exports
-from tunekit.export.yaml_config import tier_yaml
+from tunekit.export.tuned import read_tuned
+from tunekit.export.yaml_config import MAX_COLUMNS, tier_yaml
 from tunekit.recommend.learning_rate import BaseLearningRate
 from tunekit.recommend.scaling import scaling_rows
-from tunekit.records.recommendation import LearningRate, LearningRateRule, Tier
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import (
+    LearningRate,
+    LearningRateRule,
+    NoiseFloor,
+    Recommendation,
+    SetAside,
+    Tier,
+)
+from tunekit.records.run import Run
+
+FAST = config(batch_size=256, num_workers=4)
+UNCLEAR = Interval(value=1.08, low=0.98, high=1.19)
 
 
 def test_each_tier_and_the_table_of_all_have_a_file(tmp_path: Path):
@@ -20,6 +43,50 @@ def test_each_tier_and_the_table_of_all_have_a_file(tmp_path: Path):
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     texts = [path.read_text(encoding="utf-8") for path in paths]
     assert texts == [*(tier_yaml(saved, tier) for tier in tiers), scaling_csv(saved)]
+
+
+def left_open(*tiers: Recommendation, ratio: Interval = UNCLEAR) -> Run:
+    """A run that keeps the baseline's config in place of one whose gain is left open."""
+    aside = SetAside(config=FAST, search_trial=1, confirm_trials=(100, 101), speedup=ratio)
+    own = recommendation(Tier.BALANCED, config(), is_baseline=True, speedup=interval(1.0), set_aside=aside)
+    trials = (
+        baseline_record(of=config()),
+        trial_record(1, 540.0, FAST),
+        *confirm_records([540.0, 550.0], FAST),
+    )
+    noise = NoiseFloor(relative=0.02, pairs=4, processes=5)
+    return run(recommendations=(own, *tiers), trials=trials, noise_floor=noise)
+
+
+def test_a_config_whose_gain_is_left_open_has_a_file_that_reads_back(tmp_path: Path):
+    saved = left_open()
+    names = [path.name for path in write_exports(saved, tmp_path)]
+    assert names == ["balanced.yaml", "candidate.yaml", "scaling.csv"]
+    text = (tmp_path / "candidate.yaml").read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= MAX_COLUMNS
+    assert text.startswith(
+        "# tunekit candidate: not confirmed to be faster than the baseline's own config\n"
+        "# measured on a10g\n"
+        "# machine: "
+    )
+    assert "# found by trial 1\n# speed-up: 1.08x (0.98x to 1.19x) " in text
+    assert (
+        ", over 2 rounds\n# lr: 0.1 at global batch 128 (the baseline's optimizer) scaled to batch 256"
+        in text
+    )
+    read = read_tuned(tmp_path / "candidate.yaml", saved)
+    assert (read.config, read.lr) == (FAST, 0.2)
+
+
+def test_a_config_that_a_tier_has_needs_no_file_of_its_own(tmp_path: Path):
+    saved = left_open(recommendation(Tier.AGGRESSIVE, FAST, speedup=UNCLEAR))
+    names = [path.name for path in write_exports(saved, tmp_path)]
+    assert names == ["balanced.yaml", "aggressive.yaml", "scaling.csv"]
+
+
+def test_a_gain_that_is_excluded_leaves_no_candidate(tmp_path: Path):
+    saved = left_open(ratio=Interval(value=1.01, low=0.99, high=1.03))
+    assert "candidate.yaml" not in [path.name for path in write_exports(saved, tmp_path)]
 
 
 def test_what_has_nothing_to_tell_writes_nothing(tmp_path: Path):

@@ -5,7 +5,8 @@ import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tunekit.export.yaml_config import predicted_yaml, recommended_rule, tier_yaml
+from tunekit.export.yaml_config import candidate_yaml, predicted_yaml, recommended_rule, tier_yaml
+from tunekit.recommend.candidate import candidate_of
 from tunekit.records.codec import write_text
 from tunekit.records.run import Run
 
@@ -50,6 +51,14 @@ def tier_files(run: Run) -> dict[str, str]:
     return {f"{one.tier.value}.yaml": tier_yaml(run, one) for one in run.recommendations}
 
 
+def candidate_files(run: Run) -> dict[str, str]:
+    """Return `candidate.yaml`, of a config whose gain is left open; nothing where a tier's file holds it."""
+    candidate = candidate_of(run)
+    if candidate is None or not candidate.has_own_file:
+        return {}
+    return {f"{candidate.name}.yaml": candidate_yaml(run, candidate)}
+
+
 def predicted_files(run: Run) -> dict[str, str]:
     """Return `<gpu>.predicted.yaml`; nothing where there is none."""
     text = predicted_yaml(run)
@@ -61,7 +70,12 @@ def scaling_files(run: Run) -> dict[str, str]:
     return {"scaling.csv": scaling_csv(run)}
 
 
-EXPORTS: tuple[Callable[[Run], Mapping[str, str]], ...] = (tier_files, predicted_files, scaling_files)
+EXPORTS: tuple[Callable[[Run], Mapping[str, str]], ...] = (
+    tier_files,
+    candidate_files,
+    predicted_files,
+    scaling_files,
+)
 """Each returns its files' texts by their names in the run's folder; none where it has nothing to tell."""
 
 

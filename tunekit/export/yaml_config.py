@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
+from tunekit.recommend.candidate import Candidate
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.memory import batches_text
 from tunekit.recommend.noise import verdict
@@ -23,7 +24,7 @@ from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.units import bytes_text, duration_text, rate_text
+from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 MAX_COLUMNS = 100
 _MARK = "# "
@@ -52,7 +53,29 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any]:
+def candidate_yaml(run: Run, candidate: Candidate) -> str:
+    """Return the file of a config whose gain is left open: what is known of it, then the knobs."""
+    lines = comment("tunekit candidate: not confirmed to be faster than the baseline's own config")
+    lines += comment(f"measured on {run.measured_on}")
+    lines += comment(f"machine: {_machine_text(run)}")
+    compared = planned_training(run.options, run.trials).compared_text
+    ratio = candidate.speedup
+    told = f"{candidate.factor:.2f}x {compared}, in one process; not confirmed by fresh ones"
+    if ratio is not None:
+        rounds = count_text(candidate.rounds, "round")
+        told = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) {compared}, over {rounds}"
+    lines += comment(f"found by trial {candidate.trial}")
+    lines += comment(f"speed-up: {told}")
+    if candidate.learning_rate is not None:
+        lines += comment(f"lr: {_lr_text(run, candidate)}")
+    dumped = yaml.safe_dump(nested(knob_values(candidate, run.target)), sort_keys=False)
+    lines += ["", *dumped.splitlines()]
+    if candidate.learning_rate is None:
+        lines += comment(_why_no_lr(run, candidate))
+    return "\n".join(lines) + "\n"
+
+
+def knob_values(recommendation: Recommendation | Candidate, target: Target) -> dict[str, Any]:
     """Return the dotted keys of the file with their values, in order.
 
     Knobs that the user bound to a file stand under the user's own keys; precision is in Lightning's
@@ -211,7 +234,7 @@ def _largest_text(seen: LargestSamples) -> str:
     return f"{batches_text(seen)}; {trained}; the buffer counts such batches{vram}"
 
 
-def _lr_text(run: Run, recommendation: Recommendation) -> str:
+def _lr_text(run: Run, recommendation: Recommendation | Candidate) -> str:
     rate = recommendation.learning_rate
     if rate is None:
         return "n/a"
@@ -229,7 +252,7 @@ def _lr_text(run: Run, recommendation: Recommendation) -> str:
     )
 
 
-def _why_no_lr(run: Run, recommendation: Recommendation) -> str:
+def _why_no_lr(run: Run, recommendation: Recommendation | Candidate) -> str:
     config, discovery = run.baseline_config, run.discovery
     if config is not None and global_batch(config) == global_batch(recommendation.config):
         return "lr is left out: keep yours, the global batch is the baseline's"

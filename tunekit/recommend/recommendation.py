@@ -7,18 +7,18 @@ from tunekit.predict.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
-from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
-from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
+from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
+from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, run_noise, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, SetAside, Tier
-from tunekit.records.run import SearchOptions
+from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
-from tunekit.records.trials import Measured, measured
+from tunekit.records.trials import Measured, Trials, measured
 
 _ANSWERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
 
@@ -51,6 +51,20 @@ class Comparison:
     def baseline_config(self) -> TrainConfig | None:
         """The knob values that the user has now."""
         return self.baseline.config if self.baseline else None
+
+
+def comparison_of(run: Run, trials: Trials) -> Comparison:
+    """Return the baseline's side of every comparison of a run."""
+    return Comparison(
+        host=run.rank_host,
+        options=run.options,
+        noise=run_noise(trials),
+        discovery=trials.discovery,
+        baseline=trials.baseline,
+        baseline_confirm=trials.baseline_confirm,
+        script_scales_lr=run.script_scales_lr,
+        planned=planned_training(run.options, trials.records),
+    )
 
 
 def recommend(

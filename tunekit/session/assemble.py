@@ -7,10 +7,9 @@ from tunekit.diagnose.run import run_findings
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
 from tunekit.recommend.numerics import excluded_modes, guarded_modes
-from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import Comparison, answer_of, recommend, settle
+from tunekit.recommend.recommendation import answer_of, comparison_of, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
-from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, run_noise, violations
+from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, violations
 from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
@@ -61,20 +60,6 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         findings=run_findings(run, guarded_modes(trials.records, picks), loop),
         knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
-    )
-
-
-def comparison_of(run: Run, trials: Trials) -> Comparison:
-    """Return the baseline's side of every comparison of a run."""
-    return Comparison(
-        host=run.rank_host,
-        options=run.options,
-        noise=run_noise(trials),
-        discovery=trials.discovery,
-        baseline=trials.baseline,
-        baseline_confirm=trials.baseline_confirm,
-        script_scales_lr=run.script_scales_lr,
-        planned=planned_training(run.options, trials.records),
     )
 
 

@@ -12,14 +12,14 @@ from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.recommendation import answer_of, speedup_over_baseline
+from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
 from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
-from tunekit.session.assemble import assemble, comparison_of
+from tunekit.session.assemble import assemble
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import (
     Machine,

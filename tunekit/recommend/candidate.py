@@ -1,0 +1,88 @@
+"""What a search found and did not recommend: the config whose gain it leaves open. Pure."""
+
+from typing import NamedTuple
+
+from tunekit.recommend.learning_rate import global_batch, recommended
+from tunekit.recommend.noise import mean_of_known, verdict
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
+from tunekit.recommend.tiers import best_of
+from tunekit.records.config import TrainConfig
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import LearningRate
+from tunekit.records.run import Run
+
+_NAME = "candidate"
+
+
+class Candidate(NamedTuple):
+    """The fastest config beside the baseline's own, which the answer keeps."""
+
+    name: str
+    """Of its YAML file: a tier's where one recommends it."""
+    config: TrainConfig
+    trial: int
+    """The one that found it."""
+    factor: float
+    """How many times as fast as the baseline it is, in what the search looked for."""
+    speedup: Interval | None
+    """The same with its range, over interleaved rounds; None where one process alone tells."""
+    rounds: int
+    learning_rate: LearningRate | None
+    float32_matmul_precision: str | None
+
+    @property
+    def has_own_file(self) -> bool:
+        """Whether no tier's YAML file holds the config."""
+        return self.name == _NAME
+
+
+def candidate_of(run: Run) -> Candidate | None:
+    """Return the config that the answer leaves open, in a run whose answer is to keep the baseline's own.
+
+    None where another config is recommended or its gain is confirmed, where the rounds of this one exclude
+    a gain, and where no other was measured.
+    """
+    best = answer_of(run.recommendations)
+    if best is None or not best.is_baseline:
+        return None
+    others = [(one.speedup, one) for one in run.recommendations if not one.is_baseline and one.speedup]
+    if any(verdict(speedup, run.noise_floor) == "faster" for speedup, _ in others):
+        return None
+    if (aside := best.set_aside) is not None:
+        is_open = verdict(aside.speedup, run.noise_floor) == "inconclusive"
+        rounds = len(aside.confirm_trials)
+        return _candidate(run, aside.config, aside.search_trial, aside.speedup, rounds) if is_open else None
+    if others:
+        speedup, one = max(others, key=lambda pair: pair[0].value)
+        return _candidate(run, one.config, one.search_trial, speedup, len(one.confirm_trials))
+    planned = planned_training(run.options, run.trials)
+    found = best_of([one for one in run.history.candidates if not one.is_baseline_config], planned)
+    own = [planned.objective_samples_per_s(one.config, one.loop) for one in run.history.evidence(None)]
+    baseline = mean_of_known(own)
+    if found is None or baseline is None:
+        return None
+    again = [one for one in run.history.confirm_of(found.config) if one.measurement]
+    ratio = speedup_over_baseline(again, comparison_of(run, run.history))
+    factor = planned.objective_samples_per_s(found.config, found.loop) / baseline.value
+    return _candidate(run, found.config, found.record.number, ratio, len(again), factor)
+
+
+def _candidate(
+    run: Run, config: TrainConfig, trial: int, speedup: Interval | None, rounds: int, factor: float = 0.0
+) -> Candidate:
+    tier = next((one.tier.value for one in run.recommendations if one.config == config), _NAME)
+    batch = global_batch(config, run.world_size)
+    found = next((one.measurement for one in run.trials if one.number == trial), None)
+    return Candidate(
+        name=tier,
+        config=config,
+        trial=trial,
+        factor=speedup.value if speedup else factor,
+        speedup=speedup,
+        rounds=rounds,
+        learning_rate=None
+        if run.script_scales_lr
+        else recommended(run.discovery, run.options, run.baseline_config, batch),
+        float32_matmul_precision=found.loop.float32_matmul_precision if found else None,
+    )
