@@ -326,6 +326,8 @@ class TrialTable:
     rows: tuple[TrialRow, ...]
     summary: str
     """How many came to what."""
+    same: str = ""
+    """Knobs that are the same in all of them, with their values, which have no columns."""
 
 
 Block = (

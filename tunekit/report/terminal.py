@@ -30,6 +30,8 @@ SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Sever
 
 _LEAST_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
+_GAP = 2
+"""Blanks between the columns of a table."""
 
 
 def draw(console: Console, blocks: Sequence[Block]) -> None:
@@ -38,7 +40,7 @@ def draw(console: Console, blocks: Sequence[Block]) -> None:
     Charts, and what only a page can show, are left out.
     """
     above: Block | None = None
-    shown = (one for one in blocks if not isinstance(one, Chart | HeatMap | TrialTable | Section))
+    shown = (one for one in blocks if not isinstance(one, Chart | HeatMap | Section))
     for block in filter(has_content, shown):
         if _is_apart(block, above):
             console.print()
@@ -83,7 +85,10 @@ def _draw(console: Console, block: Block) -> None:
             for line in block.lines:
                 hang(console, line, first, f"{first}  ", "dim" if block.is_quiet else "")
         case Table():
-            _draw_table(console, block)
+            say(console, block.title, "bold")
+            _draw_rows(console, block.columns, block.rows, block.numeric)
+        case TrialTable():
+            _draw_trials(console, block)
         case FoundBlock():
             say(console, block.heading, SEVERITY_STYLES[block.severity])
             for detail in block.details:
@@ -127,20 +132,40 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
         console.print(shown_text(whole.rstrip(), style), soft_wrap=True)
 
 
-def _draw_table(console: Console, table: Table) -> None:
-    """Print a table with every cell whole: a terminal too narrow for it wraps its lines.
+def _draw_trials(console: Console, trials: TrialTable) -> None:
+    """Print every trial; what a line has no room for goes on in a table below, each trial by its number."""
+    say(console, "Trials (measured)", "bold")
+    same = f". In all of them: {trials.same}" if trials.same else ""
+    hang(console, f"{trials.summary}{same}.")
+    cells = [trials.columns, *(row.cells for row in trials.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    parts: list[list[int]] = [[0]]
+    for place, width in enumerate(widths[1:], start=1):
+        if len(parts[-1]) > 1 and sum(_GAP + widths[one] for one in parts[-1]) + width > console.width:
+            parts.append([0])
+        parts[-1].append(place)
+    for number, part in enumerate(parts):
+        if number:
+            console.print()
+        titles, *rows = (tuple(row[place] for place in part) for row in cells)
+        numeric = [place for place, column in enumerate(part) if column in trials.numeric]
+        _draw_rows(console, titles, rows, numeric)
+
+
+def _draw_rows(
+    console: Console, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: Sequence[int]
+) -> None:
+    """Print rows with every cell whole: a terminal too narrow for them wraps their lines.
 
     Columns without titles have no line of titles.
     """
-    say(console, table.title, "bold")
-    has_titles = any(table.columns)
-    cells_of = (table.columns, *table.rows) if has_titles else table.rows
-    rows = [tuple(printable(cell) for cell in row) for row in cells_of]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, row in enumerate(rows):
+    has_titles = any(titles)
+    lines = [tuple(map(printable, row)) for row in ((titles, *rows) if has_titles else rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
         cells = [
-            cell.rjust(width) if index in table.numeric else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if index in numeric else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         style = "bold" if has_titles and number == 0 else ""
-        console.print(shown_text("  ".join(cells).rstrip(), style), soft_wrap=True)
+        console.print(shown_text((" " * _GAP).join(cells).rstrip(), style), soft_wrap=True)

@@ -1,17 +1,19 @@
 """Every trial of a run as a row that can be sorted, and what the machine did meanwhile. Pure."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from statistics import fmean
 
 from tunekit.plain_text import printable
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KNOB, TABLE
+from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, fitted_table
-from tunekit.report.text import UNKNOWN, role_text, value_text
+from tunekit.report.text import UNKNOWN, interval_text, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
 _Cell = tuple[str, float | str | None]
@@ -21,10 +23,12 @@ _Cell = tuple[str, float | str | None]
 def trials_table(run: Run) -> TrialTable:
     """Return every trial of a run with its config, its figures (measured) and its outcome.
 
-    A column that says nothing of any trial is left out.
+    A column that says nothing of any trial is left out; what a knob is in all of them is said once.
     """
     cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
-    shown = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    told = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    same = {name: text for name in _KNOBS if name in told and (text := _only(told[name])) is not None}
+    shown = {name: each for name, each in told.items() if name not in same}
     rows = [
         TrialRow(
             tuple(each[place][0] for each in shown.values()),
@@ -41,7 +45,14 @@ def trials_table(run: Run) -> TrialTable:
         numeric=tuple(place for place, name in enumerate(shown) if name not in _TEXTS),
         rows=tuple(rows),
         summary=f"{count_text(len(rows), 'trial')}: {', '.join(counts) or 'none yet'}",
+        same=", ".join(f"{name} {text}" for name, text in same.items()),
     )
+
+
+def _only(cells: Sequence[_Cell]) -> str | None:
+    """Return what all trials have of which anything is known; None where they differ, or are just one."""
+    known = [text for text, _ in cells if text != UNKNOWN]
+    return known[0] if len(known) > 1 and len(set(known)) == 1 else None
 
 
 def trial_state(record: TrialRecord) -> TrialState:
@@ -62,8 +73,16 @@ def _same(text: str) -> _Cell:
     return text, text
 
 
-def _of_config(cell: Callable[[TrainConfig], _Cell]) -> Callable[[TrialRecord], _Cell]:
-    return lambda record: (UNKNOWN, None) if record.config is None else cell(record.config)
+def _of_knob(knob: str) -> Callable[[TrialRecord], _Cell]:
+    def cell(record: TrialRecord) -> _Cell:
+        if record.config is None:
+            return UNKNOWN, None
+        value = getattr(record.config, knob)
+        if value is None or KNOB[knob].least is None:
+            return value_text(value), None if value is None else value_text(value)
+        return f"{value:,}", value
+
+    return cell
 
 
 def _measured(
@@ -76,11 +95,16 @@ def _measured(
     return cell
 
 
-def _other_knobs(config: TrainConfig) -> _Cell:
-    words = [word for word in config.switched_on if word != "compile"]
-    steps = config.accumulate_grad_batches
-    others = ", ".join([*words, *([f"{steps} accumulated"] if steps > 1 else [])])
-    return others or "-", others
+def _rate(record: TrialRecord) -> _Cell:
+    """Return a trial's rate with the range that its own process shows."""
+    if record.measurement is None:
+        return UNKNOWN, None
+    loop = record.measurement.loop
+    rate, half = loop.rate_samples_per_s, loop.rate_interval_relative or 0.0
+    low, high = rate * max(0.0, 1 - half), rate * (1 + half)
+    if not math.isfinite(high):
+        return rate_text(rate), rate
+    return interval_text(Interval(value=rate, low=low, high=high)), rate
 
 
 def _data_wait(measurement: Measurement) -> float | None:
@@ -94,16 +118,19 @@ def trial_outcome(record: TrialRecord) -> str:
     return record.failure.kind.value if record.failure and state is TrialState.FAILED else state.value
 
 
+_SHORT = {
+    "batch_size": "batch",
+    "num_workers": "workers",
+    "prefetch_factor": "prefetch",
+    "accumulate_grad_batches": "accumulate",
+}
+_KNOBS = {_SHORT.get(knob.name, knob.shown): knob for knob in TABLE}
+"""Every knob by the title of its column."""
 _CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
     "trial": lambda record: (str(record.number), record.number),
     "for": lambda record: _same(role_text(record)),
-    "batch": _of_config(lambda config: (f"{config.batch_size:,}", config.batch_size)),
-    "workers": _of_config(lambda config: (str(config.num_workers), config.num_workers)),
-    "prefetch": _of_config(lambda config: (value_text(config.prefetch_factor), config.prefetch_factor)),
-    "precision": _of_config(lambda config: _same(config.precision.value)),
-    "compile": _of_config(lambda config: _same(value_text(config.compile))),
-    "other knobs": _of_config(_other_knobs),
-    "samples/s": _measured(rate_text, lambda one: one.loop.rate_samples_per_s),
+    **{name: _of_knob(knob.name) for name, knob in _KNOBS.items()},
+    "samples/s (range)": _rate,
     "data wait": _measured(share_text, _data_wait),
     "VRAM reserved": _measured(bytes_text, lambda one: one.loop.peak_reserved_bytes),
     "RAM peak": _measured(bytes_text, lambda one: one.memory.peak_pss_bytes),
@@ -111,7 +138,7 @@ _CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
     "outcome": lambda record: (trial_outcome(record), trial_state(record).value),
 }
 """What stands in each column."""
-_TEXTS = ("for", "precision", "compile", "other knobs", "outcome")
+_TEXTS = ("for", "outcome", *(name for name, knob in _KNOBS.items() if knob.least is None))
 """Columns that hold no figures."""
 _NOTHING = (UNKNOWN, "-")
 """What a cell says of a trial that has no such figure."""

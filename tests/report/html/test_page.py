@@ -278,11 +278,11 @@ def test_numbers_are_ranked_as_numbers_and_equal_ones_alike():
         for number, (batch, rate) in enumerate(((1024, 90.0), (64, 1000.0), (64, 200.0)))
     ]
     assert ranks("batch", *records) == [1, 0, 0]
-    assert ranks("samples/s", *records) == [0, 2, 1]
+    assert ranks("samples/s (range)", *records) == [0, 2, 1]
 
 
 def test_a_trial_without_the_figure_has_no_rank():
-    assert ranks("samples/s", trial_record(0, 90.0), trial_record(1, None)) == [0, None]
+    assert ranks("samples/s (range)", trial_record(0, 90.0), trial_record(1, None)) == [0, None]
 
 
 def test_words_are_ranked_by_letters_and_the_dash_of_no_prefetch_has_none():

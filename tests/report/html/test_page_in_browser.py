@@ -207,7 +207,7 @@ def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Brow
 
 
 def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: Page, shown: ReadRun):
-    place = shown.trials.columns.index("samples/s")
+    place = shown.trials.columns.index("samples/s (range)")
     keys = {row.cells[place]: row.keys[place] for row in shown.trials.rows}
     known = sorted({key for key in keys.values() if isinstance(key, float)})
     unknown = sum(row.keys[place] is None for row in shown.trials.rows)
@@ -218,7 +218,7 @@ def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: P
     tab.keyboard.press("Enter")
     down = [keys[text] for text in column(tab, place)]
     assert header.get_attribute("aria-sort") == "descending"
-    assert tab.locator("#trial-status").inner_text() == "Sorted by samples/s, descending"
+    assert tab.locator("#trial-status").inner_text() == "Sorted by samples/s (range), descending"
     assert unknown > 0 and up[-unknown:] == down[-unknown:] == [None] * unknown
     assert [*dict.fromkeys(up[:-unknown])] == known
     assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
