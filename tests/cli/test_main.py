@@ -792,6 +792,12 @@ def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytes
     assert (finished / "scaling.csv").exists()
 
 
+def test_a_resumed_run_keeps_what_it_was_to_wait_for_quiet(finished: Path):
+    assert load_run(finished).options.wait_quiet_s is None
+    assert main(["search", "--resume", str(finished), "--wait-quiet", "90s"]) == 0
+    assert load_run(finished).options.wait_quiet_s == 90.0
+
+
 def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--resume", str(finished)]) == 0
     shown = capsys.readouterr().out

@@ -40,17 +40,17 @@ WALKED = """\
 | conservative = balanced = aggressive | batch 512, workers 4 x prefetch 2, fp32, persistent | 980 | \
 1.96x (1.86 to 2.06) | 5.0 GiB | 3.9 MiB Safe |
 
-- **Change** `batch_size: 128 -> 512`, `num_workers: 2 -> 4`, `lr: 0.1 -> 0.4 (linear rule for 4x the \
-batch, with warm-up)`
-- Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB RAM (loader's buffer \
-3.9 MiB Safe, predicted).
+- **Change** `batch_size: 128 -> 512`, `num_workers: 2 -> 4`, `lr: 0.1 -> 0.4 (predicted: linear \
+rule for 4x the batch, with warm-up)`
+- Headroom: 77% of VRAM (measured: 5.0 GiB of 22.0 GiB reserved), 97% of 32.0 GiB RAM (predicted: loader's \
+buffer 3.9 MiB Safe).
 - Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 
 ```sh
-# set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+# set lr to 0.4 (predicted) in your script, or bind it (--bind), then:
 tunekit run FOLDER/balanced.yaml --keep-lr
 # the same search again
-tunekit search -- python train.py
+tunekit search --budget 15m -- python train.py
 ```
 
 - **Bottleneck**

@@ -1,22 +1,25 @@
 """The view on a terminal: whole at 80 columns, and text as text."""
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build_records import config, options, recommendation, run, trial_record
+from build_records import config, interval, options, recommendation, run, trial_record
 from build_reports import full_run
 from build_searched import walked
 from read_report import drawn as drawn_blocks
 from rich.console import Console
 
 from tunekit.records.finding import Finding
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Tier
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import MissingTier, NoiseFloor, SetAside, Tier
 from tunekit.records.run import Objective, Run
 from tunekit.records.target import Target
 from tunekit.report.run import in_full, on_one_screen
 from tunekit.report.terminal import hang
+from tunekit.report.trials import trials_table
 
 FOLDER = Path("reports/train-2026-01-02")
 WRITTEN = tuple(
@@ -26,8 +29,8 @@ WRITTEN = tuple(
 AT_80 = """
 Confirmed (high confidence): Balanced is 1.96x (1.86 to 2.06) as fast as your
 baseline: 980 samples/s (955 to 1,005) instead of 500 (measured).
-Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB
-RAM (loader's buffer 3.9 MiB Safe, predicted).
+Headroom: 77% of VRAM (measured: 5.0 GiB of 22.0 GiB reserved), 97% of 32.0 GiB
+RAM (predicted: loader's buffer 3.9 MiB Safe).
 Price: on a machine that is billed by the hour, every epoch costs 51% of what it
 costs now (49% to 54%; predicted from the speed-up).
 Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
@@ -35,7 +38,7 @@ Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 Change
   batch_size: 128 -> 512
   num_workers: 2 -> 4
-  lr: 0.1 -> 0.4 (linear rule for 4x the batch, with warm-up)
+  lr: 0.1 -> 0.4 (predicted: linear rule for 4x the batch, with warm-up)
 
 Tiers (measured)
                           baseline  conservative = balanced = aggressive
@@ -64,6 +67,35 @@ balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734
   training work per sample, or another GPU
 model error 20.6% (leave-one-out, n=5)
 
+Trials (measured)
+11 trials: 11 measured. In all of them: prefetch 2, pinned off, persistent on,
+  compile off, precision fp32, channels_last off, accumulate 1.
+trial  for                   batch  workers     samples/s (range)  data wait
+    0  baseline                128        2      500 (495 to 505)         0%
+    1  search                  512        4  1,000 (990 to 1,010)         0%
+    2  search                   98        2      702 (695 to 709)         0%
+    3  search                   99        2      703 (696 to 710)         0%
+    4  search                  100        2      704 (697 to 711)         0%
+   50  confirm 1 (baseline)    128        2      500 (495 to 505)         0%
+   51  confirm 2 (baseline)    128        2      505 (500 to 510)         0%
+   52  confirm 3 (baseline)    128        2      495 (490 to 500)         0%
+   70  confirm 1               512        4      980 (970 to 990)         0%
+   71  confirm 2               512        4      970 (960 to 980)         0%
+   72  confirm 3               512        4    990 (980 to 1,000)         0%
+
+trial  VRAM reserved  RAM peak    took  outcome
+    0        5.0 GiB   1.0 GiB  20.0 s  measured
+    1        5.0 GiB   1.0 GiB  20.0 s  measured
+    2        5.0 GiB   1.0 GiB  20.0 s  measured
+    3        5.0 GiB   1.0 GiB  20.0 s  measured
+    4        5.0 GiB   1.0 GiB  20.0 s  measured
+   50        5.0 GiB   1.0 GiB  20.0 s  measured
+   51        5.0 GiB   1.0 GiB  20.0 s  measured
+   52        5.0 GiB   1.0 GiB  20.0 s  measured
+   70        5.0 GiB   1.0 GiB  20.0 s  measured
+   71        5.0 GiB   1.0 GiB  20.0 s  measured
+   72        5.0 GiB   1.0 GiB  20.0 s  measured
+
 Multi-GPU scaling, balanced (predicted; * the rule of your optimizer)
 GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
    1    512        4     3.9 MiB       1.0 GiB          0.4      0.2
@@ -72,7 +104,7 @@ GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
    8  4,096       32    31.2 MiB       8.0 GiB          3.2   0.5657
 
 Next
-  set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+  set lr to 0.4 (predicted) in your script, or bind it (--bind), then:
   tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
 """
 
@@ -85,30 +117,73 @@ def test_a_run_at_80_columns():
     assert drawn(walked(), 80) == AT_80
 
 
+def without_trials(text: str) -> str:
+    above, trials, rest = text.partition("Trials (measured)\n")
+    assert trials
+    return above + rest[rest.index("Multi-GPU") :]
+
+
 def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
     wide, narrow = drawn(walked(), 120), AT_80
-    assert wide.split() == narrow.split()
-    assert len(wide.splitlines()) < len(narrow.splitlines())
+    assert without_trials(wide).split() == without_trials(narrow).split()
+    assert len(without_trials(wide).splitlines()) < len(without_trials(narrow).splitlines())
     (table,) = (part for part in narrow.split("\n\n") if part.startswith("Tiers (measured)"))
     assert table in wide
+
+
+def trial_lines(shown: Run, width: int) -> list[list[str]]:
+    """The titles and rows of each part of the table of trials."""
+    _, _, text = drawn(shown, width).partition("Trials (measured)\n")
+    parts = [
+        [line for line in part.splitlines() if re.match(r"trial  | *\d+  ", line)]
+        for part in text.split("\n\n")
+    ]
+    return [part for part in parts if part and part[0].startswith("trial  ")]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 250])
+def test_every_trial_stands_with_all_its_cells_at_any_width(width: int):
+    table = trials_table(full_run())
+    parts = trial_lines(full_run(), width)
+    assert len(table.columns) == 11 and {"device_oom", "measured"} <= {row.cells[-1] for row in table.rows}
+    assert (len(parts) == 1) is (width == 250)
+    assert max(len(line) for part in parts for line in part) <= width
+    titles, *rows = list(zip(*parts, strict=True))
+    for cells, lines in zip(
+        (table.columns, *(row.cells for row in table.rows)), (titles, *rows), strict=True
+    ):
+        number, first, *others = ("  ".join(lines)).split(maxsplit=2)[0], *lines
+        assert all(line.split()[0] == number for line in (first, *others))
+        assert all(cell in "  ".join(lines) for cell in cells)
+
+
+def test_a_knob_that_never_varies_is_said_once_above_the_trials():
+    text = drawn(walked(), 250)
+    told = (
+        "prefetch 2, pinned off, persistent on, compile off, precision fp32, channels_last off, accumulate 1"
+    )
+    assert text.count(f"In all of them: {told}.") == 1
+    ((titles, *_),) = trial_lines(walked(), 250)
+    assert "batch" in titles and "workers" in titles
+    assert not any(name in titles for name in ("prefetch", "pinned", "compile", "precision"))
 
 
 ONE_SCREEN = """
 Confirmed (high confidence): Balanced is 1.96x (1.86 to 2.06) as fast as your
 baseline: 980 samples/s (955 to 1,005) instead of 500 (measured).
 Bottleneck: compute-bound, 0% data wait (measured).
-Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB
-RAM (loader's buffer 3.9 MiB Safe, predicted).
+Headroom: 77% of VRAM (measured: 5.0 GiB of 22.0 GiB reserved), 97% of 32.0 GiB
+RAM (predicted: loader's buffer 3.9 MiB Safe).
 Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 Written to reports/train-2026-01-02/: 4 files.
 
 Change
   batch_size: 128 -> 512
   num_workers: 2 -> 4
-  lr: 0.1 -> 0.4 (linear rule for 4x the batch, with warm-up)
+  lr: 0.1 -> 0.4 (predicted: linear rule for 4x the batch, with warm-up)
 
 Next
-  set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+  set lr to 0.4 (predicted) in your script, or bind it (--bind), then:
   tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
   all figures: tunekit report reports/train-2026-01-02 --full
 """
@@ -131,7 +206,25 @@ def everything() -> Run:
     )
 
 
-@pytest.mark.parametrize("of", [walked, everything], ids=["usual", "everything"])
+def left_open(wait_quiet_s: float | None = None) -> Run:
+    """A run with all that a screen can show, whose answer is to keep the baseline's config for now."""
+    changed = config(
+        batch_size=512, num_workers=4, prefetch_factor=8, pin_memory=True, compile=True, precision="bf16"
+    )
+    ratio = Interval(value=1.83, low=0.24, high=13.73)
+    aside = SetAside(config=changed, search_trial=1, confirm_trials=(2, 3), speedup=ratio)
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0), set_aside=aside)
+    noise = NoiseFloor(relative=0.17, pairs=4, processes=5)
+    return full_run(
+        recommendations=(own,), noise_floor=noise, options=options(gpu="a10g", wait_quiet_s=300.0)
+    )
+
+
+@pytest.mark.parametrize(
+    "of",
+    [walked, everything, left_open, lambda: left_open(300.0)],
+    ids=["usual", "everything", "left open", "left open in spite of waiting"],
+)
 def test_one_screen_has_24_lines_and_the_command_for_the_rest(of: Callable[[], Run]):
     shown = drawn_blocks(on_one_screen(of(), FOLDER, WRITTEN), 80)
     assert len(shown.splitlines()) <= 24
@@ -153,7 +246,7 @@ def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
     tables = [part for part in AT_80.split("\n\n") if part.startswith(("Tiers", "Multi-GPU scaling"))]
     assert len(tables) == 2
     assert all(line in text for table in tables for line in table.splitlines()[1:])
-    sentences = AT_80[AT_80.index("baseline: compute-bound") : AT_80.index("Multi-GPU")]
+    sentences = AT_80[AT_80.index("baseline: compute-bound") : AT_80.index("Trials")]
     assert " ".join(sentences.split()) in " ".join(text.split())
 
 

@@ -20,7 +20,7 @@ from build_records import (
     target,
     trial_record,
 )
-from read_report import view
+from read_report import ReadRun, view
 
 from tunekit.plain_text import printable
 from tunekit.recommend.recommendation import answer_of
@@ -50,6 +50,10 @@ from tunekit.report.text import (
 from tunekit.trial.binding_syntax import parse_binding
 
 fast = config(batch_size=256, num_workers=4, compile=True)
+WIDE = Interval(value=1.83, low=0.24, high=13.73)
+MANY = Interval(value=1.40, low=0.97, high=2.02)
+SOME = Interval(value=1.08, low=0.98, high=1.19)
+NEAR = Interval(value=1.07, low=0.98, high=1.17)
 NOISE = NoiseFloor(relative=0.02, pairs=4, processes=5)
 
 
@@ -93,33 +97,107 @@ def test_a_speed_up_on_a_busy_machine_does_not_look_like_one_on_a_quiet_machine(
     assert view(finished(noise_floor=noise)).answer.startswith(begins)
 
 
-def kept(ratio: Interval, rounds: int = 5, floor: float = 0.02) -> str:
-    """The answer where the baseline took the place of a pick with that speed-up."""
+def left_open_run(ratio: Interval, rounds: int = 5, floor: float = 0.02, **overrides: Any) -> Run:
+    """A run in which the baseline took the place of a pick with that speed-up."""
     aside = SetAside(config=fast, search_trial=1, confirm_trials=tuple(range(2, 2 + rounds)), speedup=ratio)
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0), set_aside=aside)
-    return view(finished(own, noise_floor=NoiseFloor(relative=floor, pairs=4, processes=5))).answer
+    return finished(own, noise_floor=NoiseFloor(relative=floor, pairs=4, processes=5), **overrides)
+
+
+def left_open(ratio: Interval, floor: float = 0.02, **asked: Any) -> ReadRun:
+    return view(left_open_run(ratio, floor=floor, options=options(**asked)), "reports/x")
+
+
+def kept(ratio: Interval, **more: Any) -> str:
+    return left_open(ratio, **more).answer
 
 
 def test_a_gain_that_is_excluded_is_none():
     assert kept(Interval(value=1.01, low=1.006, high=1.014)) == (
         "No gain (high confidence): the best config found is 1.01x (1.01 to 1.01) as fast as your baseline, "
-        "over 5 rounds. Keep your own: 1,000 samples/s (970 to 1,030)."
+        "over 5 rounds (measured). Keep your own: 1,000 samples/s (970 to 1,030) (measured)."
     )
 
 
 @pytest.mark.parametrize(
-    ("floor", "ratio", "tells"),
+    ("floor", "ratio", "waited_s", "tells", "step"),
     [
-        (0.17, Interval(value=1.83, low=0.24, high=13.73), "Machine is busy (noise floor 17.0%)"),
-        (0.02, Interval(value=1.08, low=0.98, high=1.19), "About 8 confirming rounds would tell"),
-        (0.09, Interval(value=1.07, low=0.98, high=1.17), "The difference is within the noise floor"),
+        (
+            0.17,
+            WIDE,
+            None,
+            "Machine is busy",
+            "tunekit search --budget 15m --wait-quiet 10m -- python train.py",
+        ),
+        (
+            0.17,
+            WIDE,
+            60.0,
+            "busy in spite of --wait-quiet 1m",
+            "--wait-quiet 1m --window 20 -- python train.py",
+        ),
+        (
+            0.17,
+            MANY,
+            60.0,
+            "--wait-quiet 1m: about 6 confirming",
+            "tunekit search --resume reports/x --confirm 6",
+        ),
+        (0.02, SOME, None, "About 8 confirming rounds", "tunekit search --resume reports/x --confirm 8"),
+        (0.02, SOME, 60.0, "About 8 confirming rounds", "tunekit search --resume reports/x --confirm 8"),
+        (0.09, NEAR, None, "The difference is within the noise floor", "--window 20 -- python train.py"),
     ],
 )
-def test_a_gain_that_is_left_open_says_what_would_tell(floor: float, ratio: Interval, tells: str):
-    answer = kept(ratio, floor=floor)
-    assert answer.startswith(f"Inconclusive: the best config found is {speedup_text(ratio)} as fast as your")
-    assert tells in answer
-    assert "Until then keep your own" in answer
+def test_a_gain_that_is_left_open_says_what_would_tell(
+    floor: float, ratio: Interval, waited_s: float | None, tells: str, step: str
+):
+    shown = left_open(ratio, floor=floor, wait_quiet_s=waited_s)
+    found = f"the best config found is {speedup_text(ratio)} as fast as your baseline, over 5 rounds"
+    assert shown.answer.startswith(f"Inconclusive: {found} (measured; noise floor {floor:.1%}). ")
+    assert tells in shown.answer
+    assert shown.answer.endswith("Until then keep your own: 1,000 samples/s (970 to 1,030) (measured).")
+    settles, own = shown.next_steps
+    assert settles.startswith("to settle it: tunekit search ") and settles.endswith(step)
+    assert own == "train as before: python train.py"
+
+
+@pytest.mark.parametrize("waited_s", [None, 60.0])
+@pytest.mark.parametrize("floor", [0.02, 0.09, 0.17])
+@pytest.mark.parametrize("ratio", [WIDE, MANY, SOME, NEAR], ids=["wide", "many", "some", "near"])
+def test_nobody_is_told_to_wait_who_has_waited(ratio: Interval, floor: float, waited_s: float | None):
+    shown = left_open(ratio, floor=floor, wait_quiet_s=waited_s)
+    texts = (shown.answer, *shown.next_steps)
+    if waited_s is not None:
+        assert not any("with --wait-quiet" in text or "--wait-quiet 10m" in text for text in texts)
+
+
+def test_a_config_that_is_left_open_is_named_with_its_learning_rate_and_its_file():
+    (line,) = [one for one in left_open(SOME).lines if one.startswith("Best config found")]
+    assert line == (
+        "Best config found (trial 1, not confirmed): batch_size: 128 -> 256, num_workers: 2 -> 4, "
+        "compile: off -> on, lr: 0.1 -> 0.2 (predicted: linear rule for 2x the batch, with warm-up); in "
+        "reports/x/candidate.yaml"
+    )
+    assert not any(
+        "not confirmed" in one for one in left_open(Interval(value=1.0, low=0.99, high=1.01)).lines
+    )
+
+
+def test_a_search_that_is_not_over_names_no_file_yet():
+    (line,) = [
+        one
+        for one in view(left_open_run(SOME, status=RunStatus.INTERRUPTED), "reports/x").lines
+        if "not confirmed" in one
+    ]
+    assert "candidate.yaml" not in line
+
+
+def test_the_file_of_a_config_that_is_left_open_is_that_of_the_tier_that_has_it():
+    aside = SetAside(config=fast, search_trial=1, confirm_trials=(2, 3), speedup=SOME)
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0), set_aside=aside)
+    greedy = recommendation(Tier.AGGRESSIVE, fast, speedup=SOME)
+    lines = view(finished(own, greedy), "reports/x").lines
+    assert any(one.endswith("; in reports/x/aggressive.yaml") for one in lines)
 
 
 def test_a_gain_of_aggressive_alone_is_not_hidden_by_the_tier_that_keeps_the_baseline():
@@ -180,11 +258,43 @@ def test_a_planned_run_is_shown_whatever_is_looked_for():
 
 def test_a_baseline_that_nothing_beats_is_kept():
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
-    shown = view(finished(own))
-    assert shown.answer.startswith("No config was confirmed to be faster than your own. Keep it: ")
-    cut = view(finished(own, cut_short="--budget 2m has room for 1 search trial")).answer
-    assert "than your own (--budget 2m has room for 1 search trial). Keep it" in cut
+    tried = {"trials": (baseline_record(of=config()), trial_record(1, 520.0, fast))}
+    shown = view(finished(own, **tried), "reports/x")
+    assert shown.answer == (
+        "No config was confirmed to be faster than your own: the best config found is 1.04x as fast as your "
+        "baseline, in one process (measured; noise floor 2.0%). Fresh processes of both would tell. Until "
+        "then keep your own: 1,000 samples/s (970 to 1,030) (measured)."
+    )
+    assert shown.next_steps[0] == (
+        "to settle it: tunekit profile --against reports/x/candidate.yaml --rounds 5 -- python train.py"
+    )
+    cut = view(finished(own, cut_short="--budget 2m has room for 1 search trial", **tried)).answer
+    assert "than your own (--budget 2m has room for 1 search trial): the best config" in cut
     assert shown.changes == ()
+
+
+def test_a_config_that_was_slower_is_named_and_leaves_nothing_to_settle():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    shown = view(finished(own, trials=(baseline_record(of=config()), trial_record(1, 400.0, fast))))
+    assert "the best config found is 0.80x as fast as your baseline, in one process" in shown.answer
+    assert "would tell" not in shown.answer
+    assert shown.next_steps == ("train as before: python train.py",)
+
+
+def test_rounds_that_were_run_are_what_the_best_config_is_judged_by():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    again = [
+        record.changed(is_baseline_config=True)
+        for record in confirm_records([500.0, 510.0, 490.0], config(), first_number=50)
+    ]
+    trials = (
+        baseline_record(of=config()),
+        trial_record(1, 600.0, fast),
+        *confirm_records([510.0, 480.0, 560.0], fast),
+        *again,
+    )
+    answer = view(finished(own, trials=trials)).answer
+    assert "the best config found is 1.03x (0.81 to 1.31) as fast as your baseline, over 3 rounds" in answer
 
 
 def test_a_budget_without_another_config_says_so():
@@ -267,7 +377,7 @@ def test_only_what_differs_from_the_baseline_is_a_change():
         "batch_size: 128 -> 256",
         "num_workers: 2 -> 4",
         "compile: off -> on",
-        "lr: 2x for SGD, 1.41x for Adam (2x the batch)",
+        "lr: 2x for SGD, 1.41x for Adam (predicted for 2x the batch)",
     )
 
 
@@ -281,9 +391,9 @@ def test_where_the_batch_changes_the_learning_rate_is_among_the_changes():
         return recommendation(of=fast, learning_rate=lr)
 
     linear = lr_change(recommendations=(scaled(LearningRateRule.LINEAR, 0.2),))
-    assert linear == "lr: 0.1 -> 0.2 (linear rule for 2x the batch, with warm-up)"
+    assert linear == "lr: 0.1 -> 0.2 (predicted: linear rule for 2x the batch, with warm-up)"
     sqrt = lr_change(recommendations=(scaled(LearningRateRule.SQRT, 0.1414),))
-    assert sqrt == "lr: 0.1 -> 0.1414 (sqrt rule for 2x the batch)"
+    assert sqrt == "lr: 0.1 -> 0.1414 (predicted: sqrt rule for 2x the batch)"
     assert lr_change(script_scales_lr=True) == "lr: leave it, your script scales it with the batch"
 
 
@@ -305,7 +415,7 @@ def test_another_global_batch_names_the_learning_rate_unless_it_is_bound():
     larger = recommendation(of=config(batch_size=4 * config().batch_size))
     steps = view(finished(larger)).next_steps
     assert steps == (
-        "choose an lr in your script for the new batch, or bind it (--bind), then:",
+        "choose an lr in your script, or bind it (--bind), then:",
         "tunekit run FOLDER/balanced.yaml --keep-lr",
     )
     bound = target(bindings=(parse_binding("lr=--lr {}"),))
@@ -319,7 +429,8 @@ def test_a_script_that_scales_its_own_learning_rate_is_just_run():
 
 
 def test_without_anything_better_the_next_step_is_the_users_own_command():
-    (step,) = view(finished(recommendation(is_baseline=True))).next_steps
+    own = recommendation(of=config(), is_baseline=True)
+    (step,) = view(finished(own, trials=(baseline_record(of=config()),))).next_steps
     assert step == "train as before: python train.py"
 
 
@@ -340,8 +451,9 @@ def test_another_device_asks_to_search_again_there():
     bound = target(bindings=(parse_binding("num_workers=--workers {}"),), samples_per_step=8)
     shown = view(finished(measured_on="cpu", profile=profile(), options=asked, target=bound))
     assert shown.next_steps[0] == (
-        "on a machine with NVIDIA A10G: tunekit search --range num_workers=0..4 --max-batch 64 --gpu a10g "
-        "--fix compile=false --bind 'num_workers=--workers {}' --samples-per-step 8 -- python train.py"
+        "on a machine with NVIDIA A10G: tunekit search --range num_workers=0..4 --max-batch 64 --budget 15m "
+        "--gpu a10g --fix compile=false --bind 'num_workers=--workers {}' --samples-per-step 8 "
+        "-- python train.py"
     )
 
 
@@ -533,7 +645,7 @@ def test_a_trial_without_memory_says_in_words_how_it_grew():
 def test_the_largest_samples_are_one_line_and_count_in_the_memory_of_a_tier():
     seen = largest_seen()
     lived = recommendation(of=fast).model_copy(update={"largest": seen})
-    told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); "
+    told = "largest samples (measured): batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); "
     assert view(finished(lived)).largest == (
         f"{told}every tier trained on such a batch; buffers count such batches"
     )

@@ -100,8 +100,8 @@ def batches_text(seen: LargestSamples) -> str:
 def largest_samples_line(recommendations: Sequence[Recommendation]) -> str:
     """Return what the largest samples mean for the tiers in one line; nothing where sizes do not vary.
 
-    Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); every tier
-    trained on such a batch; buffers count such batches, VRAM includes it".
+    Such as "largest samples (measured): batches up to 3.1x the usual bytes (4,096 of 50,000 samples read);
+    every tier trained on such a batch; buffers count such batches, VRAM includes it".
     """
     seen = [one.largest for one in recommendations if one.largest is not None]
     if not seen:
@@ -111,4 +111,4 @@ def largest_samples_line(recommendations: Sequence[Recommendation]) -> str:
     on_device = any(one.peak_reserved_bytes is not None for one in seen)
     counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
     who = "every tier" if len(trained) == len(recommendations) else ", ".join(trained) or "no tier"
-    return f"largest samples: {batches_text(widest)}; {who} trained on such a batch; {counted}"
+    return f"largest samples (measured): {batches_text(widest)}; {who} trained on such a batch; {counted}"

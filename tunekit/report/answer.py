@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
+from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import (
     BUSY_FLOOR,
@@ -12,20 +13,23 @@ from tunekit.recommend.noise import (
     rounds_to_tell,
     verdict,
 )
-from tunekit.records.config import KNOBS
+from tunekit.records.config import KNOBS, TrainConfig
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
     Confidence,
+    LearningRate,
     LearningRateRule,
     Recommendation,
-    SetAside,
     Verdict,
 )
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Passage
 from tunekit.report.text import (
+    UNKNOWN,
     change_text,
+    command_text,
     factor_text,
     interval_text,
     is_too_wide,
@@ -36,7 +40,22 @@ from tunekit.report.text import (
     target_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
-from tunekit.units import bytes_text, count_text, duration_text, percent_text, rate_text, share_text
+from tunekit.units import (
+    bytes_text,
+    count_text,
+    duration_text,
+    percent_text,
+    rate_text,
+    share_text,
+    typed_duration_text,
+)
+
+_ROUNDS = 5
+"""That a config and the baseline are compared over where one process each has told."""
+_WAIT_QUIET_S = 600.0
+"""That is worth waiting for a machine to be quiet."""
+_LONGER = 4
+"""Times a window that told too little."""
 
 _WORDS: dict[Verdict, str] = {
     "faster": "Confirmed",
@@ -109,22 +128,26 @@ def _has_tried_others(run: Run) -> bool:
 
 
 def _kept_answer(run: Run, best: Recommendation) -> str:
-    rate, badge = interval_text(best.rate_samples_per_s, " samples/s"), badge_of(run, best)
-    other = _claim(run, best)
+    rate = f"{interval_text(best.rate_samples_per_s, ' samples/s')} (measured)"
+    badge, other = badge_of(run, best), _claim(run, best)
     if other is not best and badge is not None:
         return (
             f"{badge.text} for {other.tier.value.capitalize()} alone: {_faster_text(run, other)}. Within the "
-            f"limits of {best.tier.value.capitalize()} keep your own config, {rate} (measured)."
+            f"limits of {best.tier.value.capitalize()} keep your own config, {rate}."
         )
+    candidate, settled = candidate_of(run), _settled_by(run, best)
+    why = f" ({printable(run.cut_short)})" if run.cut_short else ""
+    unconfirmed = f"No config was confirmed to be faster than your own{why}"
+    if candidate is not None:
+        found = _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
+        until = f"{settled.text}. Until then keep" if settled else "Keep"
+        basis = f"{_speedup_basis(run)}; {_floor_text(run)}"
+        return f"{badge.text if badge else unconfirmed}: {found} ({basis}). {until} your own: {rate}."
     if badge is not None and (aside := best.set_aside) is not None:
-        rounds = count_text(len(aside.confirm_trials), "round")
-        found = f"the best config found is {speedup_text(aside.speedup)} {_compared(run)}, over {rounds}"
-        if badge.confidence is None:
-            return f"{badge.text}: {found}. {_what_would_tell(run, aside)}. Until then keep your own: {rate}."
-        return f"{badge.text}: {found}. Keep your own: {rate}."
+        found = _found_text(run, aside.speedup, len(aside.confirm_trials))
+        return f"{badge.text}: {found} ({_speedup_basis(run)}). Keep your own: {rate}."
     if _has_tried_others(run):
-        why = f" ({printable(run.cut_short)})" if run.cut_short else ""
-        return f"No config was confirmed to be faster than your own{why}. Keep it: {rate}."
+        return f"{unconfirmed}. Keep it: {rate}."
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
@@ -132,17 +155,59 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
     return f"No other config was measured in this budget: {short}. Your own: {rate}."
 
 
-def _what_would_tell(run: Run, aside: SetAside) -> str:
-    noise, done = run.noise_floor, len(aside.confirm_trials)
-    if noise is not None and noise.relative >= BUSY_FLOOR:
-        floor = share_text(noise.relative, ".1f")
-        return (
-            f"Machine is busy (noise floor {floor}): search again while it is quiet, or with --wait-quiet 10m"
-        )
-    needed = rounds_to_tell(aside.speedup, done, noise)
-    if needed is None or needed > MOST_WORTHWHILE_ROUNDS:
-        return "The difference is within the noise floor: a quieter machine would tell"
-    return f"About {needed} confirming rounds would tell: --resume this run with --confirm {needed}"
+def _found_text(run: Run, ratio: Interval | float, rounds: int) -> str:
+    """Return how fast the best config beside the baseline's is: over rounds, or a factor of one process."""
+    if isinstance(ratio, float):
+        return f"the best config found is {factor_text(ratio)} {_compared(run)}, in one process"
+    rounds_text = count_text(rounds, "round")
+    return f"the best config found is {speedup_text(ratio)} {_compared(run)}, over {rounds_text}"
+
+
+def _floor_text(run: Run) -> str:
+    return f"noise floor {share_text(run.noise_floor.relative, '.1f') if run.noise_floor else UNKNOWN}"
+
+
+class _Settled(NamedTuple):
+    """What would tell a gain that is left open from none."""
+
+    text: str
+    command: str
+
+
+def _settled_by(run: Run, best: Recommendation, folder: str = "") -> _Settled | None:
+    """Return what would tell; None where nothing is left open."""
+    ratio, rounds = best.speedup, len(best.confirm_trials)
+    if best.is_baseline:
+        candidate = candidate_of(run)
+        if candidate is None or candidate.factor <= 1:
+            return None
+        ratio, rounds = candidate.speedup, candidate.rounds
+        if ratio is None:
+            flags = ("--against", f"{folder}/{candidate.name}.yaml", "--rounds", str(_ROUNDS))
+            beside = command_text("profile", run.target, run.options.gpu, flags)
+            return _Settled("Fresh processes of both would tell", beside)
+    if ratio is None or verdict(ratio, run.noise_floor) != "inconclusive":
+        return None
+    return _settled_after(run, ratio, rounds, folder)
+
+
+def _settled_after(run: Run, ratio: Interval, rounds: int, folder: str) -> _Settled:
+    """Return what would tell after rounds that leave it open."""
+    asked, noise = run.options, run.noise_floor
+    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
+    if is_busy and asked.wait_quiet_s is None:
+        quiet = search_again(run.changed(options=asked.changed(wait_quiet_s=_WAIT_QUIET_S)))
+        return _Settled("Machine is busy: search again while it is quiet, or with --wait-quiet", quiet)
+    waited = f"Machine was busy in spite of --wait-quiet {typed_duration_text(asked.wait_quiet_s or 0.0)}"
+    needed = rounds_to_tell(ratio, rounds, noise)
+    if needed is not None and needed <= MOST_WORTHWHILE_ROUNDS:
+        more = f"about {needed} confirming rounds would tell"
+        resume = f"tunekit search --resume {quoted(folder)} --confirm {needed}{missing_command(run.target)}"
+        return _Settled(f"{waited}: {more}" if is_busy else more.capitalize(), resume)
+    longer = search_again(run.changed(options=asked.changed(window_s=_LONGER * asked.window_s)))
+    why = waited if is_busy else "The difference is within the noise floor"
+    other = "another machine of the same kind" if is_busy else "a quieter machine"
+    return _Settled(f"{why}: a longer --window or {other} would tell", longer)
 
 
 def _faster_answer(run: Run, best: Recommendation) -> str:
@@ -153,7 +218,9 @@ def _faster_answer(run: Run, best: Recommendation) -> str:
         if run.baseline is not None and run.baseline.measurement is not None:
             why = "too few rounds to compare with your baseline (--confirm 3)"
         return f"{name}: {rates} (measured); speed-up n/a: {why}."
-    return f"{badge.text}: {_faster_text(run, best)}."
+    settled = _settled_by(run, best)
+    tells = f" {settled.text}." if settled else ""
+    return f"{badge.text}: {_faster_text(run, best)}.{tells}"
 
 
 def _faster_text(run: Run, best: Recommendation) -> str:
@@ -182,36 +249,49 @@ def _speedup_basis(run: Run) -> str:
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
     """Return what to change, "knob: before -> after"; the learning rate too where the batch changes."""
-    if best is None or run.baseline_config is None:
+    return () if best is None else _changes_to(run, best.config, best.learning_rate)
+
+
+def candidate_text(run: Run, folder: str = "") -> str:
+    """Return the config whose gain the answer leaves open, and its file; empty without one."""
+    candidate = candidate_of(run)
+    if candidate is None:
+        return ""
+    changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate))
+    file = quoted(f"{folder}/{candidate.name}.yaml".removeprefix("/"))
+    where = f"; in {file}" if run.status is RunStatus.FINISHED else ""  # files are written at the end
+    return printable(f"Best config found (trial {candidate.trial}, not confirmed): {changes}{where}")
+
+
+def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple[str, ...]:
+    if run.baseline_config is None:
         return ()
-    before, after = run.baseline_config.model_dump(), best.config.model_dump()
+    before, after = run.baseline_config.model_dump(), config.model_dump()
     changes = [change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]]
-    return (*changes, *_lr_change(run, best))
+    times = global_batch(config) / global_batch(run.baseline_config)
+    return tuple(changes) if times == 1 else (*changes, _lr_change(run, times, lr))
 
 
-def _lr_change(run: Run, best: Recommendation) -> tuple[str, ...]:
-    assert run.baseline_config is not None
-    times = global_batch(best.config) / global_batch(run.baseline_config)
-    if times == 1:
-        return ()
+def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
+    """Return what to do about the learning rate for so many times the batch."""
     if run.script_scales_lr:
-        return ("lr: leave it, your script scales it with the batch",)
+        return "lr: leave it, your script scales it with the batch"
     batches = f"{times:.3g}x the batch"
-    if (lr := best.learning_rate) is not None:
+    if lr is not None:
         warm_up = ", with warm-up" if lr.rule is LearningRateRule.LINEAR and times > 1 else ""
-        return (f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({lr.rule} rule for {batches}{warm_up})",)
+        rule = f"predicted: {lr.rule} rule for {batches}{warm_up}"
+        return f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({rule})"
     linear, sqrt = (f"{one:.3g}x" for one in (times, math.sqrt(times)))
-    return (f"lr: {linear} for SGD, {sqrt} for Adam ({batches})",)
+    return f"lr: {linear} for SGD, {sqrt} for Adam (predicted for {batches})"
 
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
     """Return what the figures rest on, in one sentence."""
-    floor = share_text(run.noise_floor.relative, ".1f") if run.noise_floor else "n/a"
     rounds = count_text(len(best.confirm_trials) if best else 0, "confirming round")
     trials = count_text(len(run.trials), "trial")
     return (
         f"Measured on {printable(run.measured_on)}: {trials} in {duration_text(run.search_time_s)}, "
-        f"{rounds}, noise floor {floor}."
+        f"{rounds}, {_floor_text(run)}."
     )
 
 
@@ -255,14 +335,14 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     """Return what of the memory the recommended config leaves free; empty without one."""
     if best is None:
         return ""
-    vram = ""
+    free = []
     if (share := best.vram_free_share) is not None:
-        of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
-        vram = f"{share_text(share)} of VRAM ({of} reserved, measured), "
+        of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)} reserved"
+        free.append(f"{share_text(share)} of VRAM (measured: {of})")
     limit_bytes = run.rank_host.ram_limit_bytes
-    share = best.ram_free_share(limit_bytes)
-    buffer = f" (loader's buffer {tier_column(best, run).buffer}, predicted)" if best.buffer_bytes else ""
-    return f"Headroom: {vram}{share_text(share)} of {bytes_text(limit_bytes)} RAM{buffer}."
+    basis = f"predicted: loader's buffer {tier_column(best, run).buffer}" if best.buffer_bytes else "measured"
+    free.append(f"{share_text(best.ram_free_share(limit_bytes))} of {bytes_text(limit_bytes)} RAM ({basis})")
+    return f"Headroom: {', '.join(free)}."
 
 
 def price_text(run: Run, best: Recommendation | None) -> str:
@@ -289,6 +369,8 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
+    elif (settled := _settled_by(run, best, folder)) is not None:
+        steps.append(f"to settle it: {settled.command}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")
     if best.is_baseline:
@@ -297,8 +379,10 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     same_batch = baseline is None or global_batch(best.config) == global_batch(baseline)
     if same_batch or run.target.is_bound("lr") or run.script_scales_lr:
         return (*steps, f"{command}{words}")
-    lr = f"set lr to {best.learning_rate.value:.4g}" if best.learning_rate else "choose an lr"
-    by_hand = f"{lr} in your script for the new batch, or bind it (--bind), then:"
+    lr = "choose an lr"
+    if best.learning_rate is not None:
+        lr = f"set lr to {lr_text(best.learning_rate.value)} (predicted)"
+    by_hand = f"{lr} in your script, or bind it (--bind), then:"
     return (*steps, by_hand, f"{command} --keep-lr{words}")
 
 

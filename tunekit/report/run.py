@@ -71,6 +71,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     steps = (*answer.next_steps(run, best, str(folder)), _rest_text(run, folder))
     return (
         Lead(answer.answer_text(run, best)),
+        Line(answer.candidate_text(run, str(folder))),
         Line(answer.other_tiers_text(run, best)),
         Line(bottleneck_text(run, best)),
         Line(answer.headroom_text(run, best)),
@@ -113,6 +114,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
     first, *others = answer.missing_lines(run) or ("",)
     return (
         Lead(answer.answer_text(run, best)),
+        Line(answer.candidate_text(run, str(folder))),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
         *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), *_on_samples(run))),
         Changes(answer.change_lines(run, best)),
@@ -122,6 +124,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
         bottleneck_passage(run, best),
         answer.prediction_passage(run),
         telemetry_table(run, best),
+        trials_table(run),
         scaling_table(run, best),
         *found_blocks(run.findings),
         *_failures(run),
@@ -152,19 +155,7 @@ def on_page(
         return [_drawn_or_said(charts.pop(name)) for name in names if name in charts]
 
     blocks: list[Block] = [
-        _lead(run, best),
-        Facts(before_and_after(run, best)),
-        Changes(answer.change_lines(run, best)),
-        Commands(_next_title(best), answer.next_steps(run, best, folder)),
-        *_config_of(best, configs),
-        tiles(run, best),
-        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
-        Line(answer.how_measured(run, best), is_quiet=True),
-        Section("opportunities", "Opportunities, largest gain first", "Gains"),
-        opportunities_table(run, best),
-        Section("tiers", "Tiers and your baseline", "Tiers"),
-        tiers_table(run),
-        Passage("Tiers that are missing", answer.missing_lines(run)),
+        *_answer_blocks(run, best, folder, configs),
         Section("time", "Where the time goes", "Time"),
         *of("time_breakdown"),
         bottleneck_passage(run, best),
@@ -184,6 +175,36 @@ def on_page(
         scaling_table(run, best),
         Section("plan", "Where to train, and for how much", "Plan"),
         *_plan_blocks(plan),
+        *_blocks_of_record(run),
+    ]
+    return Report(_title(run), tuple(blocks))
+
+
+def _answer_blocks(
+    run: Run, best: Recommendation | None, folder: str, configs: Sequence[tuple[str, str]]
+) -> tuple[Block, ...]:
+    """Return what a page begins with: the answer, what there is to gain, and the tiers."""
+    return (
+        _lead(run, best),
+        Facts(before_and_after(run, best)),
+        Changes(answer.change_lines(run, best)),
+        Commands(_next_title(best), answer.next_steps(run, best, folder)),
+        *_config_of(best, configs),
+        tiles(run, best),
+        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
+        Line(answer.how_measured(run, best), is_quiet=True),
+        Line(answer.candidate_text(run, folder)),
+        Section("opportunities", "Opportunities, largest gain first", "Gains"),
+        opportunities_table(run, best),
+        Section("tiers", "Tiers and your baseline", "Tiers"),
+        tiers_table(run),
+        Passage("Tiers that are missing", answer.missing_lines(run)),
+    )
+
+
+def _blocks_of_record(run: Run) -> tuple[Block, ...]:
+    """Return what a page ends with: what was found and failed, where and how it was measured."""
+    return (
         Section("findings", "Findings", "Findings"),
         *found_blocks(run.findings),
         Section("failures", "Failures", "Failures"),
@@ -192,8 +213,7 @@ def on_page(
         environment_table(run),
         Passage("Method", method_lines(run)),
         Commands("The same search again", (search_again(run),)),
-    ]
-    return Report(_title(run), tuple(blocks))
+    )
 
 
 def in_comment(
@@ -212,6 +232,7 @@ def in_comment(
         _lead(run, best),
         replace(tiers, rows=(*rows, *rest)),
         Changes(answer.change_lines(run, best)),
+        Line(answer.candidate_text(run, folder)),
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best)),
         Line("; ".join(answer.missing_lines(run))),

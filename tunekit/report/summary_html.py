@@ -43,7 +43,12 @@ def summary_html(run: Run) -> str:
     """Return the answer, what to change, the tiers and the findings; every text is escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=shown_value)
     best = answer_of(run.recommendations)
-    lines = (answer.headroom_text(run, best), answer.price_text(run, best), *answer.missing_lines(run))
+    lines = (
+        answer.candidate_text(run),
+        answer.headroom_text(run, best),
+        answer.price_text(run, best),
+        *answer.missing_lines(run),
+    )
     return environment.from_string(_TEMPLATE).render(
         answer=answer.answer_text(run, best),
         lines=[line for line in lines if line],
