@@ -25,7 +25,7 @@ from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
 from tunekit.records.target import Target
 from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
-from tunekit.session.quiet import QuietWait
+from tunekit.session.session import QuietWait
 from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
 from tunekit.trial.executor import ProcessExecutor

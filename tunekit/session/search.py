@@ -28,8 +28,7 @@ from tunekit.session.predicted import (
     trace_details,
     with_starting_config,
 )
-from tunekit.session.quiet import QuietWait
-from tunekit.session.session import SearchListener, Session, baseline_error, target_error
+from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
