@@ -17,7 +17,8 @@ from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
 
-_OWN_FLAGS = ("-h", "--help", *VERSION_FLAGS)
+_HELP_FLAGS = ("-h", "--help")
+_OWN_FLAGS = (*_HELP_FLAGS, *VERSION_FLAGS)
 """Those that stand before a verb."""
 _HELP = "help"
 """`tunekit help VERB` is `tunekit VERB --help`."""
@@ -99,7 +100,10 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
     A resumed run goes on with its own flags, and the built-in workload is not the project's.
     """
     verb = VERBS.get(tunekit_args[0]) if tunekit_args else None
-    if verb is None or not verb.reads_settings or not command or _RESUME in map(flag_of, tunekit_args):
+    flags = {flag_of(word) for word in tunekit_args}
+    if verb is None or not verb.reads_settings or flags & {_RESUME, *_HELP_FLAGS}:
+        return {}
+    if verb.trains_builtin and not command:
         return {}
     settings = _module("settings").load_settings(Path.cwd())
     return settings.defaults() if settings is not None else {}
