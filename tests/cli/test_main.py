@@ -674,6 +674,60 @@ def test_two_limits_of_the_batch_size_are_refused(
     assert not (project / "reports").exists()
 
 
+@pytest.mark.parametrize(
+    ("in_file", "flags", "fixed", "ranges", "most", "told"),
+    [
+        ("max-batch = 64", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, "max-batch 64"),
+        ("max-batch = '0.5k'", ["--range", "batch_size=8..32"], [], [(8, 32)], None, "max-batch 500"),
+        ("max-batch = 64", ["--max-batch", "32"], [], [], 32, None),
+        ("fix = ['batch_size=32']", ["--max-batch", "64"], [], [], 64, "fix batch_size=32"),
+        ("range = ['batch_size=8..16']", ["--max-batch", "64"], [], [], 64, "range batch_size=8..16"),
+        (
+            "fix = ['batch_size=32']",
+            ["--range", "batch_size=8..16"],
+            [],
+            [(8, 16)],
+            None,
+            "fix batch_size=32",
+        ),
+        ("fix = ['batch_size=32']", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, None),
+        (
+            "fix = ['batch_size=8']",
+            ["--fix", "compile=0"],
+            [("batch_size", 8), ("compile", False)],
+            [],
+            None,
+            None,
+        ),
+    ],
+)
+def test_the_command_line_wins_over_a_limit_in_the_settings_and_says_so(
+    in_file: str,
+    flags: list[str],
+    fixed: list[tuple[str, object]],
+    ranges: list[tuple[int, int]],
+    most: int | None,
+    told: str | None,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    (project / "tunekit.toml").write_text(f"{in_file}\n")
+    assert main(["search", "--dry-run", "--json", *flags, "--", sys.executable, "train.py"]) == 0
+    captured = capsys.readouterr()
+    asked = Run.model_validate_json(captured.out).options
+    assert [(one.knob, one.value) for one in asked.fixed] == fixed
+    assert [(one.low, one.high) for one in asked.ranges] == ranges
+    assert asked.max_batch == most
+    words = f"tunekit: {' '.join(flags)} takes the place of {told} in the settings file\n"
+    assert (words in captured.err) if told else ("takes the place" not in captured.err)
+
+
+def test_two_limits_in_the_settings_are_refused(project: Path, capsys: pytest.CaptureFixture[str]):
+    (project / "tunekit.toml").write_text("max-batch = 64\nfix = ['batch_size=32']\n")
+    assert main(["search", "--dry-run", "--", sys.executable, "train.py"]) == 2
+    assert "--max-batch 64 and --fix batch_size=32 both limit" in capsys.readouterr().err
+
+
 # --- --dry-run -------------------------------------------------------------------------------
 
 
