@@ -5,14 +5,16 @@ import shlex
 import signal
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
+from tunekit.cli import strays
 from tunekit.cli.parser import VERBS, VERSION_FLAGS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
-from tunekit.errors import TunekitError, UsageError
+from tunekit.errors import TargetError, TunekitError, UsageError
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
@@ -57,7 +59,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
-        code: int = _module(options.verb).run_verb(options, command)
+        code = _run(options, command, arguments)
     except TunekitError as error:
         _complain(error, arguments)
         return error.exit_code
@@ -69,6 +71,24 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _run(options: Namespace, command: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run the verb, with a hint where the training command gets a flag that is probably tunekit's."""
+    hint = strays.unmentioned(options.verb, command)
+    _say(hint)
+    try:
+        code: int = _module(options.verb).run_verb(options, command)
+    except TargetError as error:
+        _complain(error, arguments)
+        _say(None if hint else strays.refused(options.verb, command, error.lines))
+        return error.exit_code
+    return code
+
+
+def _say(hint: str | None) -> None:
+    if hint is not None:
+        say_error(f"tunekit: {printable(hint)}")
 
 
 def _module(name: str) -> ModuleType:

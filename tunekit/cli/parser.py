@@ -147,6 +147,13 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     return parser
 
 
+def flags_of(verb: str) -> tuple[str, ...]:
+    """Return the long flags that belong to a verb alone; a training command may have a --help of its own."""
+    parser = argparse.ArgumentParser(add_help=False)
+    VERBS[verb].flags(parser)
+    return tuple(flag for flag in parser._option_string_actions if flag.startswith("--"))
+
+
 def defaults_of(verb: str) -> dict[str, object]:
     """Return what every flag of a verb has when it is not given, by its name in the namespace."""
     parser = argparse.ArgumentParser(add_help=False)
