@@ -40,12 +40,14 @@ from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions
 from tunekit.records.target import Target
+from tunekit.records.trial import TrialRole
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
+from tunekit.tune.confirm import why_no_more_rounds
 from tunekit.tune.space import foreseen_space
 from tunekit.units import count_text
 
@@ -96,6 +98,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
         try:
             finished = search.run()
+            if options.resume and options.confirm and _rounds_of(finished) == _rounds_of(run):
+                screen.said(why_no_more_rounds(finished.trials, options.confirm))
         except (KeyboardInterrupt, TunekitError) as error:
             if isinstance(error, KeyboardInterrupt):
                 screen.interrupted(folder.path)
@@ -112,6 +116,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
+
+
+def _rounds_of(run: Run) -> int:
+    return sum(record.role is TrialRole.CONFIRM for record in run.trials)
 
 
 def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
