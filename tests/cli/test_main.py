@@ -849,6 +849,15 @@ def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytes
     assert (finished / "scaling.csv").exists()
 
 
+def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = load_run(finished).trials
+    assert main(["search", "--resume", str(finished), "--confirm", "5"]) == 0
+    assert load_run(finished).trials == before
+    assert "--confirm 5 ran nothing: 5 rounds ran before; --confirm 8 adds 3" in capsys.readouterr().out
+
+
 def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--resume", str(finished)]) == 0
     shown = capsys.readouterr().out

@@ -36,7 +36,6 @@ from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
     MIN_ROUNDS,
-    confirmed_before,
     details_to_confirm,
     expected_duration_s,
     least_rounds,
@@ -86,6 +85,10 @@ class Search(Session[Run]):
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
+        rounds = {record.round for record in Trials(records).baseline_confirm}
+        has_ended = bool(records) and run.status is RunStatus.FINISHED
+        self._confirms_near = has_ended and len(rounds) < run.options.confirm_rounds
+        """Whether a search that came to its end is asked for more rounds than it had."""
         self._ran_out_of_time = False
         self._foretold = False
         """Whether it was said at the start what the budget has no room for."""
@@ -266,7 +269,7 @@ class Search(Session[Run]):
 
     @property
     def _time(self) -> TimeLeft:
-        return TimeLeft(self.found, self._left_s)
+        return TimeLeft(self.found, self._left_s, self._confirms_near)
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
@@ -341,8 +344,7 @@ class Search(Session[Run]):
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
             self._guard_losses()
-            # Where the choice is the baseline by now, more rounds are for what was confirmed beside it.
-            chosen = self._time.to_confirm or confirmed_before(self._records)
+            chosen = self._time.to_confirm
             if not chosen and not baseline_runs:
                 return  # nothing ran that could be run again
             done = {config: rounds_done(self._records, config) for config in chosen}

@@ -42,6 +42,8 @@ ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _MORE = 1.25
 """Of the time that rounds took so far, what is kept for more of them."""
+_NEAR = 0.10
+"""By how much a single trial's rate may fall short of the baseline's by chance alone."""
 _SLACK = 0.05
 """Share of the budget by which the fewest rounds of confirmation may overrun it."""
 
@@ -104,13 +106,14 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
         run: as it was saved.
         options: with the rounds that are wanted, and whether to ablate.
     """
-    spent_s = sum(record.duration_s for record in run.trials)
+    spent_s, trial_s = sum(record.duration_s for record in run.trials), typical_duration_s(run.trials, None)
     picks = {one.set_aside.config if one.set_aside else one.config for one in run.recommendations}
-    configs = tuple(one for one in picks if one != run.baseline_config) or confirmed_before(run.trials)
+    configs = tuple(one for one in picks if one is not None and one != run.baseline_config)
     rounds = options.confirm_rounds - min((rounds_done(run.trials, one) for one in configs), default=0)
-    more_s = max(0, rounds) * rounds_s(run.trials, configs, 1)
+    # Where the choice was the baseline, another config is confirmed beside it.
+    more_s = max(0, rounds) * (rounds_s(run.trials, configs, 1) if configs else 2 * trial_s)
     if options.ablate:
-        more_s += MIN_ROUNDS * _ABLATED * typical_duration_s(run.trials, None)
+        more_s += MIN_ROUNDS * _ABLATED * trial_s
     return max(budget_s_of(run), spent_s + _MORE * more_s)
 
 
@@ -175,10 +178,12 @@ class TimeLeft:
     Args:
         run: options, host, budget and all trials so far.
         left_s: of the budget.
+        confirms_near: whether a config that came near the baseline is to be confirmed where none was faster.
     """
 
     run: Run
     left_s: float
+    confirms_near: bool = False
 
     @property
     def records(self) -> tuple[TrialRecord, ...]:
@@ -222,8 +227,23 @@ class TimeLeft:
             for record in self._trials.candidates
             if record.is_baseline_config or (record.config and self.holds_rounds(record.config))
         ]
-        picks = pick_tiers(self._trials, self.run.rank_host, self.run.options, fitting)
-        return picks if finalists(list(picks.values())) else self._all_picks
+        picks = self._picks_among(fitting)
+        if not finalists(list(picks.values())):
+            picks = self._all_picks
+        return picks if finalists(list(picks.values())) else picks | self._near
+
+    @property
+    def _near(self) -> dict[Tier, TrialRecord]:
+        """The choice beside the baseline: of what was confirmed already, else of what came near it."""
+        baseline, before = self._trials.baseline, confirmed_before(self.records)
+        others = [record for record in self._trials.candidates if record.config in before]
+        if not before and self.confirms_near and baseline is not None:
+            noise = run_noise(self._trials)
+            least = (1 - max(_NEAR, noise.relative if noise else 0.0)) * (baseline.rate_samples_per_s or 0.0)
+            rest = [record for record in self._trials.candidates if not record.is_baseline_config]
+            others = [record for record in rest if (record.rate_samples_per_s or 0.0) >= least]
+        picks = self._picks_among(others)
+        return next(({tier: picks[tier]} for tier in ANSWERS if tier in picks), {})
 
     @property
     def to_confirm(self) -> tuple[TrainConfig, ...]:
@@ -345,7 +365,10 @@ class TimeLeft:
 
     @cached_property
     def _all_picks(self) -> dict[Tier, TrialRecord]:
-        return pick_tiers(self._trials, self.run.rank_host, self.run.options)
+        return self._picks_among(self._trials.candidates)
+
+    def _picks_among(self, records: Sequence[TrialRecord]) -> dict[Tier, TrialRecord]:
+        return pick_tiers(self._trials, self.run.rank_host, self.run.options, records)
 
     @property
     def _least(self) -> int:
