@@ -399,7 +399,7 @@ class Search(Session[Run]):
         return None if best is None or best.is_baseline else best
 
     def _ablate(self) -> None:
-        """Run the answer's config beside it with each knob put back, if that is asked for."""
+        """Run the answer's config beside itself with each knob put back, if that is asked for."""
         best = self._tuned_answer
         if best is None:
             return

@@ -108,7 +108,7 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
     """
     spent_s, trial_s = sum(record.duration_s for record in run.trials), typical_duration_s(run.trials, None)
     picks = {one.set_aside.config if one.set_aside else one.config for one in run.recommendations}
-    configs = tuple(one for one in picks if one is not None and one != run.baseline_config)
+    configs = tuple(config for config in picks if config != run.baseline_config)
     rounds = options.confirm_rounds - min((rounds_done(run.trials, one) for one in configs), default=0)
     # Where the choice was the baseline, another config is confirmed beside it.
     more_s = max(0, rounds) * (rounds_s(run.trials, configs, 1) if configs else 2 * trial_s)
