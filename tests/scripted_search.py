@@ -34,8 +34,8 @@ from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine
-from tunekit.session.quiet import QuietWait
 from tunekit.session.search import Search
+from tunekit.session.session import QuietWait
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.knob_access import SearchContext

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 _MOST = 3
 """Names that a hint offers."""
-_LEAST_LIKENESS = 0.7
-"""By difflib's ratio. Lower, --bugdet is near to --out: the dashes count."""
+_LEAST_LIKENESS = 0.65
+"""By difflib's ratio, dashes left out."""
 _LEAST_LETTERS = 2
 """Of a name that is cut short."""
 
@@ -18,5 +18,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """
     names = list(known)
     begun = [one for one in names if one.startswith(name)] if len(name.lstrip("-")) >= _LEAST_LETTERS else []
-    near = begun or difflib.get_close_matches(name, names, n=_MOST, cutoff=_LEAST_LIKENESS)
+    plain = {one.lstrip("-"): one for one in names}  # or the dashes make --windwo like --bind
+    alike = difflib.get_close_matches(name.lstrip("-"), plain, n=_MOST, cutoff=_LEAST_LIKENESS)
+    near = begun or [plain[one] for one in alike]
     return f"did you mean {' or '.join(near[:_MOST])}?" if near else otherwise

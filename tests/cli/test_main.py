@@ -23,6 +23,7 @@ from tunekit.cli import report, report_files
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import VERBS, build_parser
 from tunekit.errors import TargetError, TunekitError
+from tunekit.export.files import write_exports
 from tunekit.machine.detect import detect_host
 from tunekit.records import codec
 from tunekit.records.codec import to_json
@@ -31,7 +32,9 @@ from tunekit.records.host import Host
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
+from tunekit.report.answer import answer_text, badge_of
 from tunekit.session.folder import RunFolder, load_run
+from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
 from tunekit.workloads import images_store
 
@@ -117,7 +120,7 @@ SURFACE = {
         "--dry-run",
         "--replace",
     },
-    "run": {"-h", "--help", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
+    "run": {"-h", "--help", "--bind", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
     "plan": {
         "-h",
         "--help",
@@ -671,6 +674,60 @@ def test_two_limits_of_the_batch_size_are_refused(
     assert not (project / "reports").exists()
 
 
+@pytest.mark.parametrize(
+    ("in_file", "flags", "fixed", "ranges", "most", "told"),
+    [
+        ("max-batch = 64", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, "max-batch 64"),
+        ("max-batch = '0.5k'", ["--range", "batch_size=8..32"], [], [(8, 32)], None, "max-batch 500"),
+        ("max-batch = 64", ["--max-batch", "32"], [], [], 32, None),
+        ("fix = ['batch_size=32']", ["--max-batch", "64"], [], [], 64, "fix batch_size=32"),
+        ("range = ['batch_size=8..16']", ["--max-batch", "64"], [], [], 64, "range batch_size=8..16"),
+        (
+            "fix = ['batch_size=32']",
+            ["--range", "batch_size=8..16"],
+            [],
+            [(8, 16)],
+            None,
+            "fix batch_size=32",
+        ),
+        ("fix = ['batch_size=32']", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, None),
+        (
+            "fix = ['batch_size=8']",
+            ["--fix", "compile=0"],
+            [("batch_size", 8), ("compile", False)],
+            [],
+            None,
+            None,
+        ),
+    ],
+)
+def test_the_command_line_wins_over_a_limit_in_the_settings_and_says_so(
+    in_file: str,
+    flags: list[str],
+    fixed: list[tuple[str, object]],
+    ranges: list[tuple[int, int]],
+    most: int | None,
+    told: str | None,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    (project / "tunekit.toml").write_text(f"{in_file}\n")
+    assert main(["search", "--dry-run", "--json", *flags, "--", sys.executable, "train.py"]) == 0
+    captured = capsys.readouterr()
+    asked = Run.model_validate_json(captured.out).options
+    assert [(one.knob, one.value) for one in asked.fixed] == fixed
+    assert [(one.low, one.high) for one in asked.ranges] == ranges
+    assert asked.max_batch == most
+    words = f"tunekit: {' '.join(flags)} takes the place of {told} in the settings file\n"
+    assert (words in captured.err) if told else ("takes the place" not in captured.err)
+
+
+def test_two_limits_in_the_settings_are_refused(project: Path, capsys: pytest.CaptureFixture[str]):
+    (project / "tunekit.toml").write_text("max-batch = 64\nfix = ['batch_size=32']\n")
+    assert main(["search", "--dry-run", "--", sys.executable, "train.py"]) == 2
+    assert "--max-batch 64 and --fix batch_size=32 both limit" in capsys.readouterr().err
+
+
 # --- --dry-run -------------------------------------------------------------------------------
 
 
@@ -796,6 +853,15 @@ def test_a_resumed_run_keeps_what_it_was_to_wait_for_quiet(finished: Path):
     assert load_run(finished).options.wait_quiet_s is None
     assert main(["search", "--resume", str(finished), "--wait-quiet", "90s"]) == 0
     assert load_run(finished).options.wait_quiet_s == 90.0
+
+
+def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = load_run(finished).trials
+    assert main(["search", "--resume", str(finished), "--confirm", "5"]) == 0
+    assert load_run(finished).trials == before
+    assert "--confirm 5 ran nothing: 5 rounds ran before; --confirm 8 adds 3" in capsys.readouterr().out
 
 
 def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -1008,6 +1074,104 @@ def test_an_interrupted_search_says_why_it_leaves_no_report(
     assert start_in(project / "run") == INTERRUPTED
     assert "report.html can't be written" in capsys.readouterr().out
     assert load_run(project / "run").status is RunStatus.INTERRUPTED
+
+
+# --- run -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def larger_batch(finished: Path) -> Path:
+    """A config beside the run that takes twice the batch and another learning rate."""
+    own = load_run(finished).baseline_config
+    assert own is not None
+    path = finished / "mine.yaml"
+    path.write_text(f"batch_size: {2 * own.batch_size}\nlr: 0.2\n")
+    return path
+
+
+def dry_run_of(config: Path, *flags: str) -> int:
+    """The exit code of `run` for the project's train.py, which must not run."""
+    return main(["run", str(config), "--dry-run", *flags, "--", sys.executable, "train.py"])
+
+
+@pytest.mark.parametrize("table", [("tunekit.toml", "[bind]"), ("pyproject.toml", "[tool.tunekit.bind]")])
+def test_a_config_is_applied_with_the_bindings_of_the_settings_as_a_search_has_them(
+    table: tuple[str, str], larger_batch: Path, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert dry_run_of(larger_batch) == 2
+    assert "lr has no binding (recommended: 0.2); add --bind" in capsys.readouterr().err
+    name, heading = table
+    (project / name).write_text(f"{heading}\nlr = '--lr {{}}'\nbatch_size = '--bs {{}}'\n")
+    assert dry_run_of(larger_batch) == 0
+    assert capsys.readouterr().out.split()[1:] == ["train.py", "--bs", "256", "--lr", "0.2"]
+
+
+def test_the_settings_bind_also_the_command_that_was_searched(
+    larger_batch: Path, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    (project / "tunekit.toml").write_text("[bind]\nlr = '--lr {}'\n")
+    assert main(["run", str(larger_batch), "--dry-run"]) == 0
+    assert capsys.readouterr().out.split()[1:] == ["train.py", "--lr", "0.2"]
+
+
+def test_a_binding_of_the_command_line_wins_over_the_settings_and_the_search(
+    larger_batch: Path, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    run_file = larger_batch.parent / "run.json"
+    bound = load_run(larger_batch.parent)
+    searched_with = bound.target.changed(bindings=(parse_binding("lr=--of-the-search {}"),))
+    run_file.write_text(to_json(bound.changed(target=searched_with)))
+    (project / "tunekit.toml").write_text("[bind]\nlr = '--of-the-file {}'\n")
+    assert dry_run_of(larger_batch) == 0
+    assert capsys.readouterr().out.split()[2:] == ["--of-the-search", "0.2"]
+    assert dry_run_of(larger_batch, "--bind", "lr=--of-the-line {}") == 0
+    assert capsys.readouterr().out.split()[2:] == ["--of-the-line", "0.2"]
+
+
+def test_a_binding_that_nothing_can_use_is_refused_as_by_a_search(
+    larger_batch: Path, capsys: pytest.CaptureFixture[str]
+):
+    told = []
+    for words in (["run", str(larger_batch)], ["search"]):
+        assert main([*words, "--bind", "lr=nowhere.yaml:lr", "--", sys.executable, "train.py"]) == 4
+        told.append(capsys.readouterr().err)
+    assert told[0] == told[1]
+    assert "nowhere.yaml" in told[0]
+
+
+def test_what_the_search_found_is_said_with_its_verdict(finished: Path, capsys: pytest.CaptureFixture[str]):
+    saved = load_run(finished)
+    write_exports(saved, finished)
+    for one in saved.recommendations:
+        assert dry_run_of(finished / f"{one.tier.value}.yaml", "--keep-lr") == 0
+        said = capsys.readouterr().err
+        assert f"tunekit: {answer_text(saved, one)}\n" in said
+        badge = badge_of(saved, one)
+        assert badge is not None and badge.text in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ("run", "a folder"),
+        ("run/balnced.yaml", "not there"),
+        ("a.yaml", "not there"),
+        ("reports", "not there"),
+    ],
+)
+def test_a_config_that_is_none_names_one_that_is_there(
+    asked: str, what: str, finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_exports(load_run(finished), finished)
+    assert main(["run", asked]) == 2
+    assert capsys.readouterr().err == (
+        f"tunekit: {asked} is {what}; name a config that a search wrote, such as run/balanced.yaml\n"
+    )
+
+
+def test_without_any_run_a_config_is_to_be_searched_first(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "reports/train-2026-01-31/balanced.yaml"]) == 2
+    assert "is not there; search first, which writes one: tunekit search -- " in capsys.readouterr().err
 
 
 # --- init ----------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from real_trials import ZOO
 
+from tunekit.records.codec import to_json
+from tunekit.session.folder import load_run
+
 pytestmark = pytest.mark.real
 
 SCRIPT = str(ZOO / "trains_for_real.py")
@@ -121,6 +124,20 @@ def test_another_global_batch_without_a_learning_rate_is_refused(tuned: Path) ->
     status, output, _ = run(config(tuned, "batch_size: 64\n"), "--keep-lr")
     assert status == 0
     assert all("of 64 lr 0.05" in line for line in losses(output))
+
+
+def test_the_settings_bind_what_the_search_did_not(tuned: Path) -> None:
+    saved = load_run(tuned)
+    (tuned / "run.json").write_text(to_json(saved.changed(target=saved.target.changed(bindings=()))))
+    asked = config(tuned, "batch_size: 64\nlr: 0.1\n")
+    assert run(asked)[0] == 2
+    (tuned.parent / "tunekit.toml").write_text("[bind]\nlr = '--lr {}'\n")
+    status, output, errors = run(asked)
+    assert status == 0, errors
+    assert losses(output) and all("of 64 lr 0.1" in line for line in losses(output))
+    status, output, errors = run(asked, "--bind", "lr=--lr={}")
+    assert status == 0, errors
+    assert losses(output) and all("of 64 lr 0.1" in line for line in losses(output))
 
 
 def test_a_config_of_another_device_is_refused_without_force(tuned: Path) -> None:

@@ -18,7 +18,13 @@ from tunekit.records.trial import TrialRole
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
 from tunekit.tune.budget import budget_for_more
-from tunekit.tune.confirm import MOST_ROUNDS, second_stage
+from tunekit.tune.confirm import (
+    MOST_ROUNDS,
+    confirmed_before,
+    rounds_done,
+    second_stage,
+    why_no_more_rounds,
+)
 
 QUIET = NoiseFloor(relative=0.02, pairs=4, processes=5)
 PICK = config(batch_size=256)
@@ -144,3 +150,69 @@ def answer_rounds(whole: Run) -> tuple[int, ...]:
     best = answer_of(whole.recommendations)
     assert best is not None
     return best.confirm_trials
+
+
+# --- more rounds where the answer is the user's own config ---------------------------------------
+
+
+def others_at(first_rate: float, rate: float) -> dict[str, Any]:
+    """A script whose other configs look slower than its own 100 samples/s when they are first tried."""
+
+    def noise(knobs: TrainConfig, spec: TrialSpec) -> float:
+        return (1 + 0.01 * math.sin(7 * spec.number)) * (
+            first_rate / rate if spec.role is TrialRole.SEARCH else 1.0
+        )
+
+    return {"rate": lambda knobs: 100.0 if knobs == config() else rate, "noise": noise}
+
+
+def asked_again(folder: Path, rounds: int, scripted: dict[str, Any]) -> tuple[Run, ScriptedExecutor]:
+    saved = load_run(folder)
+    asked = saved.options.changed(confirm_rounds=rounds)
+    asked = asked.changed(budget_s=budget_for_more(saved, asked))
+    return search_in(folder, asked, executor_options=scripted, status=saved.status)
+
+
+@pytest.mark.parametrize(("rate", "is_kept"), [(120.0, False), (100.5, True)])
+def test_more_rounds_of_a_search_that_found_nothing_faster_are_for_what_came_near(
+    rate: float, is_kept: bool, tmp_path: Path
+):
+    scripted = others_at(92.0, rate)
+    before, _ = search_in(
+        tmp_path / "run", options(max_trials=6, confirm_rounds=3), executor_options=scripted
+    )
+    assert not confirmed_before(before.trials)
+    after, executor = asked_again(tmp_path / "run", 4, scripted)
+    (config_beside,) = confirmed_before(after.trials)
+    again = [spec.config for spec in executor.specs]
+    assert sorted(again, key=str) == sorted([None, config_beside] * 4, key=str)
+    best = answer_of(after.recommendations)
+    assert best is not None and best.is_baseline == is_kept
+    judged = best.set_aside if is_kept else best
+    assert judged is not None and judged.config == config_beside
+    assert len(judged.confirm_trials) == 4
+    more, executor = asked_again(tmp_path / "run", 5, scripted)
+    assert confirmed_before(more.trials) == (config_beside,)
+    assert len(executor.specs) == 2
+    assert asked_again(tmp_path / "run", 5, scripted)[1].specs == []
+
+
+def test_a_search_that_found_nothing_faster_is_resumed_without_a_trial(tmp_path: Path):
+    scripted = others_at(92.0, 120.0)
+    search_in(tmp_path / "run", options(max_trials=6, confirm_rounds=3), executor_options=scripted)
+    assert asked_again(tmp_path / "run", 3, scripted)[1].specs == []
+
+
+def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_path: Path):
+    scripted = others_at(60.0, 60.0)
+    search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
+    after, executor = asked_again(tmp_path / "run", 8, scripted)
+    assert executor.specs == []
+    assert "no config was fast enough" in why_no_more_rounds(after.trials, 8)
+
+
+def test_rounds_that_are_there_already_are_not_run_again_and_why_is_known(tmp_path: Path):
+    whole, _ = search_in(tmp_path / "run", ASKED)
+    wanted = rounds_done(whole.trials, confirmed_before(whole.trials)[0])
+    assert f"--confirm {wanted + 3} adds 3" in why_no_more_rounds(whole.trials, wanted)
+    assert "give a longer --budget" in why_no_more_rounds(whole.trials, wanted + 1)

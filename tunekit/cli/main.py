@@ -5,19 +5,22 @@ import shlex
 import signal
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
+from tunekit.cli import strays
 from tunekit.cli.parser import VERBS, VERSION_FLAGS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
-from tunekit.errors import TunekitError, UsageError
+from tunekit.errors import TargetError, TunekitError, UsageError
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
 
-_OWN_FLAGS = ("-h", "--help", *VERSION_FLAGS)
+_HELP_FLAGS = ("-h", "--help")
+_OWN_FLAGS = (*_HELP_FLAGS, *VERSION_FLAGS)
 """Those that stand before a verb."""
 _HELP = "help"
 """`tunekit help VERB` is `tunekit VERB --help`."""
@@ -56,7 +59,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
-        code: int = _module(options.verb).run_verb(options, command)
+        code = _run(options, command, arguments)
     except TunekitError as error:
         _complain(error, arguments)
         return error.exit_code
@@ -68,6 +71,24 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _run(options: Namespace, command: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run the verb, with a hint where the training command gets a flag that is probably tunekit's."""
+    hint = strays.unmentioned(options.verb, command)
+    _say(hint)
+    try:
+        code: int = _module(options.verb).run_verb(options, command)
+    except TargetError as error:
+        _complain(error, arguments)
+        _say(None if hint else strays.refused(options.verb, command, error.lines))
+        return error.exit_code
+    return code
+
+
+def _say(hint: str | None) -> None:
+    if hint is not None:
+        say_error(f"tunekit: {printable(hint)}")
 
 
 def _module(name: str) -> ModuleType:
@@ -99,7 +120,10 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
     A resumed run goes on with its own flags, and the built-in workload is not the project's.
     """
     verb = VERBS.get(tunekit_args[0]) if tunekit_args else None
-    if verb is None or not verb.reads_settings or not command or _RESUME in map(flag_of, tunekit_args):
+    flags = {flag_of(word) for word in tunekit_args}
+    if verb is None or not verb.reads_settings or flags & {_RESUME, *_HELP_FLAGS}:
+        return {}
+    if verb.trains_builtin and not command:
         return {}
     settings = _module("settings").load_settings(Path.cwd())
     return settings.defaults() if settings is not None else {}

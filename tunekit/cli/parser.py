@@ -56,6 +56,8 @@ class Verb:
     """What stands before the `--` of a training command; None where the verb takes none."""
     reads_settings: bool = False
     """Whether flags of the project's settings file hold for it."""
+    trains_builtin: bool = True
+    """Whether it trains the built-in workload without a command, which is not the project's."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -140,8 +142,16 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
         )
         verb.flags(one)
         if verb.reads_settings:
-            one.set_defaults(**(project_defaults or {}))
+            # A flag may have to know what comes from the file: the command line wins.
+            one.set_defaults(**(project_defaults or {}), project=project_defaults or {})
     return parser
+
+
+def flags_of(verb: str) -> tuple[str, ...]:
+    """Return the long flags that belong to a verb alone; a training command may have a --help of its own."""
+    parser = argparse.ArgumentParser(add_help=False)
+    VERBS[verb].flags(parser)
+    return tuple(flag for flag in parser._option_string_actions if flag.startswith("--"))
 
 
 def defaults_of(verb: str) -> dict[str, object]:
@@ -207,14 +217,7 @@ def _target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse.
     group = parser.add_argument_group("the training command")
     if with_gpu:
         _option(group, "--gpu", _NAME, "GPU to tune for; auto is this machine's own", default="auto")
-    _option(
-        group,
-        "--bind",
-        _Value("KNOB=HOW"),
-        "how a knob, or lr, reaches the script: 'batch_size=--bs {}', "
-        "'batch_size=config.yaml:data.batch_size', batch_size=env:BS, batch_size=fixed or =inject",
-        repeatable=True,
-    )
+    _bind(group)
     _option(
         group,
         "--samples-per-step",
@@ -237,6 +240,17 @@ def _target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse.
         default="90s",
     )
     return group
+
+
+def _bind(to: Flags) -> None:
+    _option(
+        to,
+        "--bind",
+        _Value("KNOB=HOW"),
+        "how a knob, or lr, reaches the script: 'batch_size=--bs {}', "
+        "'batch_size=config.yaml:data.batch_size', batch_size=env:BS, batch_size=fixed or =inject",
+        repeatable=True,
+    )
 
 
 def _fix(to: Flags, meaning: str) -> None:
@@ -417,6 +431,7 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
+    _bind(parser)
     _switch(parser, "--keep-lr", "keep the script's learning rate although the global batch changes")
     _switch(parser, "--force", "apply the config although it was measured on another device")
     _switch(parser, "--dry-run", "print the knobs and the command; start nothing")
@@ -603,10 +618,13 @@ VERBS = {
         description=(
             "Start the training command with the knobs of a config that a search wrote. The command replaces "
             "this process: standard input, signals and exit status are its own, and checkpoints go where the "
-            "script puts them. Without a command it starts the one that was searched."
+            "script puts them. Without a command it starts the one that was searched. Bindings are the "
+            "search's; --bind and the project's settings add to them."
         ),
         epilog="example:\n  tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py",
         before_command="run CONFIG.yaml",
+        reads_settings=True,
+        trains_builtin=False,
     ),
     "plan": Verb(
         _plan,

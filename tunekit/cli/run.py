@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.trials import REPORTS, bound_target
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
@@ -22,13 +23,19 @@ from tunekit.recommend.compatibility import (
     recommendation_of,
     refuse_unscaled_fp16,
 )
-from tunekit.records.recommendation import Recommendation
+from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
+from tunekit.report.answer import answer_text, how_measured
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, load_run
+from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
+
+_TIERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+"""Whose config is named as an example, the answer's first."""
+_SEARCH_FIRST = "search first, which writes one: tunekit search -- python train.py"
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -41,7 +48,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run_folder = options.config.parent
     run = _run_of(options.config)
     tuned = read_tuned(options.config, run)
-    target = _target(run, command)
+    target = _target(run, command, options)
     baseline, discovery = run.baseline_config, run.discovery
     if baseline is None or discovery is None or not discovery.complete:
         raise UsageError(f"the search in {run_folder} has no complete baseline; search again")
@@ -49,7 +56,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         _refuse_other_device(run, target)
     lr = learning_rate_to_bind(run, tuned.config, tuned.lr, target, keep=options.keep_lr)
     refuse_unscaled_fp16(run, tuned.config, target)
-    promise = recommendation_of(run, tuned.config)
+    promise = recommendation_of(run, tuned.config, options.config.stem)
     name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{os.getpid()}"
     kept = contextlib.nullcontext(str(run_folder / "applied"))
     with tempfile.TemporaryDirectory() if options.dry_run else kept as parent:
@@ -77,8 +84,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _run_of(config: Path) -> Run:
     """Return the run that a config came from, which lies beside it."""
     if config.is_dir() or not config.exists():
-        what = "a folder; name a config in it" if config.is_dir() else "not there; check the path"
-        raise UsageError(f"{config} is {what}, such as reports/train-2026-01-31/balanced.yaml")
+        what = "a folder" if config.is_dir() else "not there"
+        example = _example_near(config)
+        remedy = f"name a config that a search wrote, such as {example}" if example else _SEARCH_FIRST
+        raise UsageError(f"{config} is {what}; {remedy}")
     if not (config.parent / RUN_FILE).exists():
         raise UsageError(
             f"there is no run.json beside {config}; `tunekit run` needs the run that the config "
@@ -87,18 +96,36 @@ def _run_of(config: Path) -> Run:
     return load_run(config.parent)
 
 
-def _target(run: Run, command: Sequence[str]) -> Target:
-    """Return the command to train with: the one given, else the one that was searched."""
+def _example_near(config: Path) -> Path | None:
+    """Return a config that is there: of the run that was meant, else of the newest near it or here."""
+    places = [config, config.parent, *_runs_in(config.parent), *_runs_in(Path(REPORTS))]
+    written = (place / f"{tier}.yaml" for place in places for tier in _TIERS if (place / RUN_FILE).exists())
+    return next((path for path in written if path.exists()), None)
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Return the folders of runs, the newest first."""
+    runs = [path.parent for path in folder.glob(f"*/{RUN_FILE}")]
+    return sorted(runs, key=lambda run: (run / RUN_FILE).stat().st_mtime, reverse=True)
+
+
+def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Target:
+    """Return the command to train with: the one given, else the one that was searched.
+
+    It is bound as the search bound it. What the search did not bind the settings file may, and `--bind` wins.
+    """
     folder = Path.cwd() if command else Path(run.target.working_dir)
     if not command and folder != Path.cwd():
         raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
     target = resolve_target(tuple(command) or run.target.command, folder)
     if target.script_sha256 != run.target.script_sha256:
         _tell("the script has changed since the search; what was measured may not hold")
-    bindings = bindings_here(run.target, target)
+    in_file = options.project.get("bind", ())
+    own = [parse_binding(text) for text in options.bind]
+    of_project = () if run.target.builtin else own[: len(in_file)]
+    target = bound_target(target, (*of_project, *bindings_here(run.target, target), *own[len(in_file) :]))
     same_defaults = target.script_sha256 == run.target.script_sha256
-    unset = run.target.unset_knobs if same_defaults else ()
-    return target.changed(bindings=bindings, unset_knobs=unset)
+    return target.changed(unset_knobs=run.target.unset_knobs if same_defaults else ())
 
 
 def _environment(run: Run) -> dict[str, str]:
@@ -121,7 +148,7 @@ def _refuse_other_device(run: Run, target: Target) -> None:
 
 
 def _say(run: Run, changed: Mapping[str, object], promise: Recommendation | None) -> None:
-    """Tell on standard error what is set; standard output is the script's."""
+    """Tell on standard error what is set and what the search found; standard output is the script's."""
     what = (
         ", ".join(f"{knob} {value}" for knob, value in changed.items())
         or "nothing: the config is the script's own"
@@ -129,9 +156,9 @@ def _say(run: Run, changed: Mapping[str, object], promise: Recommendation | None
     _tell(f"setting {what}")
     if promise is None:
         _tell("this exact config was not measured, so its rate is not checked")
-    elif promise.speedup is not None and not promise.is_baseline:
-        low, value, high = promise.speedup.low, promise.speedup.value, promise.speedup.high
-        _tell(f"measured on {run.measured_on}: {value:.2f}x ({low:.2f} to {high:.2f}) the script's own rate")
+    else:
+        _tell(answer_text(run, promise))
+        _tell(how_measured(run, promise))
 
 
 def _tell(text: str) -> None:

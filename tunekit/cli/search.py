@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tunekit.cli.machine import host_here, warnings_of
 from tunekit.cli.numbers import digits
 from tunekit.cli.parser import defaults_of
+from tunekit.cli.pipes import say_error
 from tunekit.cli.report_files import (
     append_summary,
     drawn_run,
@@ -33,17 +34,20 @@ from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedErro
 from tunekit.export.files import write_exports
 from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
+from tunekit.plain_text import printable
 from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions, usual_options
 from tunekit.records.target import Target
+from tunekit.records.trial import TrialRole
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
+from tunekit.tune.confirm import why_no_more_rounds
 from tunekit.tune.space import foreseen_space
 from tunekit.units import count_text
 
@@ -91,6 +95,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
         try:
             finished = search.run()
+            if options.resume and options.confirm and _rounds_of(finished) == _rounds_of(run):
+                screen.said(why_no_more_rounds(finished.trials, options.confirm))
         except (KeyboardInterrupt, TunekitError) as error:
             if isinstance(error, KeyboardInterrupt):
                 screen.interrupted(folder.path)
@@ -107,6 +113,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
+
+
+def _rounds_of(run: Run) -> int:
+    return sum(record.role is TrialRole.CONFIRM for record in run.trials)
 
 
 def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -153,6 +163,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         raise UsageError(
             "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
+    _drop_what_the_line_replaces(options)
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
     _refuse_two_batch_limits(options.max_batch, fixed, ranges)
     usual = usual_options(builtin)
@@ -178,6 +189,35 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         wait_quiet_s=options.wait_quiet,
         ignored=tuple(options.ignore),
     )
+
+
+def _drop_what_the_line_replaces(options: argparse.Namespace) -> None:
+    """Drop what the settings file says of a knob's values where the command line says something else."""
+    of_file, of_line = {}, {}
+    for name in ("fix", "range"):
+        values, count = getattr(options, name), len(options.project.get(name, ()))
+        of_file[name], of_line[name] = values[:count], values[count:]
+    given = {_knob_of(text): f"--{name} {text}" for name, texts in of_line.items() for text in texts}
+    most, most_in_file = options.max_batch, digits(str(options.project.get("max_batch")))
+    if most is not None and str(most) != most_in_file:
+        given.setdefault("batch_size", f"--max-batch {most}")
+    elif most is not None and "batch_size" in given:
+        options.max_batch = None
+        _say_replaced(given["batch_size"], f"max-batch {most}")
+    for name, texts in of_file.items():
+        gone = [text for text in texts if _knob_of(text) in given]
+        setattr(options, name, [text for text in texts if text not in gone] + of_line[name])
+        for text in gone:
+            _say_replaced(given[_knob_of(text)], f"{name} {text}")
+
+
+def _knob_of(text: str) -> str:
+    return text.partition("=")[0]
+
+
+def _say_replaced(given: str, in_file: str) -> None:
+    if given != f"--{in_file}":
+        say_error(f"tunekit: {printable(f'{given} takes the place of {in_file} in the settings file')}")
 
 
 def _refuse_two_batch_limits(

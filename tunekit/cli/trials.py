@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.run import FixedKnob, RunStatus, TargetRecord, usual_options
-from tunekit.records.target import Target
+from tunekit.records.target import Binding, Target
 from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
-from tunekit.session.quiet import QuietWait
+from tunekit.session.session import QuietWait
 from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
 from tunekit.trial.executor import ProcessExecutor
@@ -34,6 +34,9 @@ from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
+
+REPORTS = "reports"
+"""Where new folders are made."""
 
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
@@ -55,15 +58,26 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
             f"the command starts `{launcher.words}`, and the training that runs there can't be measured from "
             f"here; {launcher.remedy}"
         )
-    # A later binding replaces an earlier one of the same knob.
-    bindings = {binding.knob: binding for binding in map(parse_binding, options.bind)}
-    target = target.changed(bindings=tuple(bindings.values()), samples_per_step=options.samples_per_step)
-    check_bindings(target)
+    target = target.changed(samples_per_step=options.samples_per_step)
+    target = bound_target(target, map(parse_binding, options.bind))
     present = present_values(target)
     unset = tuple(
         one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present
     )
     return target.changed(unset_knobs=unset)
+
+
+def bound_target(target: Target, bindings: Iterable[Binding]) -> Target:
+    """Return a target with bindings, of which a later one replaces an earlier one of the same knob.
+
+    Raises:
+        TargetError: a bound file is missing or can't be read.
+        UsageError: a binding names a key that is not there, or two are for one place.
+    """
+    by_knob = {binding.knob: binding for binding in bindings}
+    target = target.changed(bindings=tuple(by_knob.values()))
+    check_bindings(target)
+    return target
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Target:
@@ -108,7 +122,7 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
     """
     if asked is None:
         stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
-        base = Path("reports") / f"{stem}-{datetime.now():%Y-%m-%d}"
+        base = Path(REPORTS) / f"{stem}-{datetime.now():%Y-%m-%d}"
         folder, number = base, 2
         while folder.exists():
             folder, number = base.with_name(f"{base.name}-{number}"), number + 1

@@ -39,7 +39,7 @@ def learning_rate_to_bind(
     seen = run.discovery.learning_rate if run.discovery else None
     hint = binding_hint("lr", run.discovery, seen, target)
     raise UsageError(
-        f"{change} and lr has no binding{advice}; search with {hint}, or keep the script's own with --keep-lr"
+        f"{change} and lr has no binding{advice}; add {hint}, or keep the script's own with --keep-lr"
     )
 
 
@@ -74,9 +74,16 @@ def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
     )
 
 
-def recommendation_of(run: Run, config: TrainConfig) -> Recommendation | None:
-    """Return the recommendation whose config this is, None for one that was edited."""
-    return next((one for one in run.recommendations if one.config == config), None)
+def recommendation_of(run: Run, config: TrainConfig, name: str = "") -> Recommendation | None:
+    """Return the recommendation whose config this is, None for one that was edited.
+
+    Args:
+        run: that recommends it.
+        config: to look for.
+        name: of the tier that is meant, where several have this config.
+    """
+    alike = [one for one in run.recommendations if one.config == config]
+    return next((one for one in alike if one.tier.value == name), alike[0] if alike else None)
 
 
 def expected_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[float, float] | None:

@@ -32,6 +32,10 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     chosen = pick_tiers(trials, host, run.options)
     if run.status is RunStatus.FINISHED:
         chosen |= pick_tiers(trials, host, run.options, trials.confirmed)
+        if all(record.is_baseline_config for record in chosen.values()):
+            # What was confirmed all the same is judged by its rounds.
+            beside = [record for record in trials.confirmed if not record.is_baseline_config]
+            chosen |= pick_tiers(trials, host, run.options, beside)
     settled: list[Recommendation] = []
     missing: list[MissingTier] = []
     for tier in Tier:

@@ -22,8 +22,7 @@ from tunekit.session.ablation import (
     processes_noise,
 )
 from tunekit.session.folder import RunFolder
-from tunekit.session.quiet import QuietWait
-from tunekit.session.session import Session, TrialListener, baseline_error
+from tunekit.session.session import QuietWait, Session, TrialListener, baseline_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert

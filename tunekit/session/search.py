@@ -16,6 +16,7 @@ from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_o
 from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
+from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
@@ -28,8 +29,7 @@ from tunekit.session.predicted import (
     trace_details,
     with_starting_config,
 )
-from tunekit.session.quiet import QuietWait
-from tunekit.session.session import SearchListener, Session, baseline_error, target_error
+from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
@@ -45,7 +45,6 @@ from tunekit.tune.confirm import (
     rounds_due,
     rounds_s,
     second_stage,
-    typical_duration_s,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
 from tunekit.tune.space import build_space, is_batch_variant, nearest
@@ -86,7 +85,14 @@ class Search(Session[Run]):
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
+        rounds = {record.round for record in Trials(records).baseline_confirm}
+        has_ended = bool(records) and run.status is RunStatus.FINISHED
+        self._confirms_near = has_ended and len(rounds) < run.options.confirm_rounds
+        """Whether a search that came to its end is asked for more rounds than it had."""
         self._ran_out_of_time = False
+        self._foretold = False
+        """Whether it was said at the start what the budget has no room for."""
+        self._ablation_left_out = ""
 
     def _derived(self, run: Run) -> Run:
         return assemble(run.changed(search_time_s=self._spent_s), run.trials)
@@ -263,18 +269,20 @@ class Search(Session[Run]):
 
     @property
     def _time(self) -> TimeLeft:
-        return TimeLeft(self.found, self._left_s)
+        return TimeLeft(self.found, self._left_s, self._confirms_near)
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
         self._change(budget_s=budget_s_of(self.found))
         if (said := self._time.said_at_start) is not None:
             self._listener.said(said)
+            self._foretold = self.found.options.budget_s is not None
 
     def _say_what_was_cut(self) -> None:
-        """Say what the budget had no room for, if it was too little to trust."""
-        if (cut_short := self._time.cut_short(self._ran_out_of_time)) is not None:
-            self._change(cut_short=cut_short)
+        """Keep what the budget had no room for, if it was too little to trust; say what was not foretold."""
+        cut_short = self._time.cut_short(self._ran_out_of_time, self._ablation_left_out)
+        self._change(cut_short=cut_short)
+        if cut_short is not None and (not self._foretold or self._time.missed or self._ablation_left_out):
             self._listener.said(cut_short)
 
     # --- tiers -----------------------------------------------------------------------------
@@ -342,7 +350,7 @@ class Search(Session[Run]):
             done = {config: rounds_done(self._records, config) for config in chosen}
             wanted = self.found.options.confirm_rounds
             fitting = self._time.rounds_within_budget(chosen)
-            self._ran_out_of_time |= fitting < least_rounds(wanted)
+            self._ran_out_of_time |= fitting < least_rounds(wanted) - min(done.values(), default=0)
             if number and not fitting:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
@@ -373,29 +381,36 @@ class Search(Session[Run]):
         speedups = {config: speedup_over_baseline(records, against) for config, records in confirm.items()}
         done = {config: rounds_done(self._records, config) for config in confirm}
         due = second_stage({config: one for config, one in speedups.items() if one}, done, against.noise)
-        while due and rounds_s(self._records, tuple(due), max(due.values())) > self._left_s:
+        left_s = self._left_s - (self._time.ablation_s if self._tuned_answer else 0.0)
+        while due and rounds_s(self._records, tuple(due), max(due.values())) > left_s:
             del due[max(due, key=lambda config: due[config])]
         if not due:
             return None
         first = next_round(self._records)
         return SecondStage(configs=tuple(due), first_round=first, rounds=max(due.values()))
 
-    def _ablate(self) -> None:
-        """Run the answer's config beside itself with each knob put back, if that is asked for."""
+    @property
+    def _tuned_answer(self) -> Recommendation | None:
+        """What an ablation that is asked for is of: the answer by the rounds so far, unless the baseline."""
         if not self.found.options.ablate:
-            return
+            return None
         found = assemble(self.found.changed(status=RunStatus.FINISHED), self._records)
         best = answer_of(found.recommendations)
-        if best is None or best.is_baseline:
+        return None if best is None or best.is_baseline else best
+
+    def _ablate(self) -> None:
+        """Run the answer's config beside itself with each knob put back, if that is asked for."""
+        best = self._tuned_answer
+        if best is None:
             return
         put_back = knobs_put_back(best.config, self._baseline_config)
         purposes = {best.config: "the answer, for what each knob is worth"}
         purposes |= {config: f"the answer without its {knob}" for knob, config in put_back.items()}
-        round_s = sum(typical_duration_s(self._records, config) for config in purposes)
+        round_s = self._time.ablation_round_s(best.config)
         done = next_round(self._records, TrialRole.ABLATION)
         rounds = min(MIN_ROUNDS - done, int(max(0.0, self._left_s) // round_s) if round_s else 0)
-        if done + rounds < 1:
-            self._listener.said("no time was left to measure what each knob is worth: give a longer --budget")
+        if done + rounds < MIN_ROUNDS:
+            self._ablation_left_out = f"--ablate got {done + rounds} of {count_text(MIN_ROUNDS, 'round')}"
         for number in range(done, done + rounds):
             failed = {record.config for record in self._trials.ablating if record.failure is not None}
             for config in round_order(tuple(purposes), False, number):

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol
 
 from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
+from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import TrainConfig
@@ -20,13 +21,15 @@ from tunekit.records.profile import Profile
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import AnyRun, RunFolder
-from tunekit.session.quiet import QuietWait
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_infeasible
 from tunekit.tune.knob_access import SearchContext
+from tunekit.units import duration_text, percent_text
 
 _SHOWN_LINES = 10
+_BUSY_SHARE = 0.10
+"""Share of the CPUs' time from which on other programs disturb a trial."""
 
 
 class TrialListener(Protocol):
@@ -55,6 +58,53 @@ class SearchListener(TrialListener, Protocol):
     def space_known(self, run: Run) -> None:
         """The baseline is measured and the space is built."""
         ...
+
+
+class QuietWait:
+    """What a session may wait for quiet, over all of its trials.
+
+    Args:
+        most_s: seconds that it may wait in all.
+        busy: returns the share of the CPUs' time that other programs use, after looking for a moment.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        most_s: float,
+        busy: Callable[[], float] = busy_share,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._left_s = most_s
+        self._busy = busy
+        self._clock = clock
+
+    def wait(self, say: Callable[[str], None]) -> float:
+        """Wait until the machine is quiet, or what may be waited is used up; return the seconds it took.
+
+        Args:
+            say: hears that it waits, and what came of it.
+        """
+        if self._left_s <= 0:
+            return 0.0
+        began_at, share = self._clock(), self._busy()
+        if share >= _BUSY_SHARE:
+            share = self._busy()  # the last trial's processes may just have ended
+        if share >= _BUSY_SHARE:
+            most = duration_text(self._left_s)
+            say(
+                f"machine is busy: other programs use {percent_text(share)} of its CPUs; waiting up to {most}"
+            )
+            while share >= _BUSY_SHARE and self._clock() - began_at < self._left_s:
+                share = self._busy()
+            waited = duration_text(self._clock() - began_at)
+            say(
+                f"machine is quiet after {waited}"
+                if share < _BUSY_SHARE
+                else f"machine is still busy ({percent_text(share)}) after {waited}: going on"
+            )
+            self._left_s -= self._clock() - began_at  # to look and find it quiet costs none of it
+        return self._clock() - began_at
 
 
 class Session(ABC, Generic[AnyRun]):

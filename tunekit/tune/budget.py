@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import modes_due
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise
@@ -17,9 +18,11 @@ from tunekit.tune.acquisition import Criteria, least_gain
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
     MIN_ROUNDS,
+    confirmed_before,
     expected_duration_s,
     finalists,
     least_rounds,
+    next_round,
     rounds_done,
     rounds_s,
     typical_duration_s,
@@ -32,7 +35,6 @@ FEW_TRIALS = 6
 """Search trials below which the budget was too short to tell."""
 USUAL_BUDGET_S = 900.0
 """What a search has at the least where the user gave no budget."""
-_COMPILED_TRIALS = 6
 _FINALISTS = 2
 _ABLATED = 5
 """Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
@@ -40,21 +42,31 @@ ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _MORE = 1.25
 """Of the time that rounds took so far, what is kept for more of them."""
+_NEAR = 0.10
+"""By how much a single trial's rate may fall short of the baseline's by chance alone."""
 _SLACK = 0.05
 """Share of the budget by which the fewest rounds of confirmation may overrun it."""
+
+
+def search_trials(options: SearchOptions) -> int:
+    """Return how many search trials there should be time for, which --trials may lower."""
+    most = options.max_trials
+    return SEARCH_TRIALS if most is None else min(SEARCH_TRIALS, most - 1)  # the baseline is one of them
 
 
 def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options: SearchOptions) -> float:
     """Return the seconds that a whole search needs, in whole minutes.
 
-    That is what it takes to know the target, SEARCH_TRIALS search trials (half of them compiled where compile
-    is searched), the runs that guard the losses, and all confirming rounds of the baseline and two finalists.
+    That is what it takes to know the target, its search trials (half of them compiled where compile is
+    searched), the runs that guard the losses, all confirming rounds of the baseline and two finalists, and
+    those of an ablation that is asked for.
     """
     compiles = any(entry.knob == "compile" and entry.is_searched for entry in space)
     eager_s, compiled_s = _lengths_s(records)
     extra_s = compiled_s - eager_s if compiles else 0.0
     known_s = sum(one.duration_s for one in records if one.role in (TrialRole.BASELINE, TrialRole.TRACE))
-    search_s = SEARCH_TRIALS * eager_s + _COMPILED_TRIALS * extra_s
+    trials = search_trials(options)
+    search_s = trials * eager_s + (trials + 1) // 2 * extra_s
     round_s = typical_duration_s(records, None) + _FINALISTS * eager_s + extra_s
     guards_s = 2 * eager_s + extra_s
     ablation_s = MIN_ROUNDS * _ABLATED * eager_s if options.ablate else 0.0
@@ -94,13 +106,14 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
         run: as it was saved.
         options: with the rounds that are wanted, and whether to ablate.
     """
-    spent_s = sum(record.duration_s for record in run.trials)
+    spent_s, trial_s = sum(record.duration_s for record in run.trials), typical_duration_s(run.trials, None)
     picks = {one.set_aside.config if one.set_aside else one.config for one in run.recommendations}
     configs = tuple(config for config in picks if config != run.baseline_config)
     rounds = options.confirm_rounds - min((rounds_done(run.trials, one) for one in configs), default=0)
-    more_s = max(0, rounds) * rounds_s(run.trials, configs, 1)
+    # Where the choice was the baseline, another config is confirmed beside it.
+    more_s = max(0, rounds) * (rounds_s(run.trials, configs, 1) if configs else 2 * trial_s)
     if options.ablate:
-        more_s += MIN_ROUNDS * _ABLATED * typical_duration_s(run.trials, None)
+        more_s += MIN_ROUNDS * _ABLATED * trial_s
     return max(budget_s_of(run), spent_s + _MORE * more_s)
 
 
@@ -114,9 +127,11 @@ def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
 def _chosen_text(budget_s: float, trial_s: float, options: SearchOptions) -> str:
     """Return why a budget that was set after the baseline is as long as it is."""
     rounds = count_text(options.confirm_rounds, "confirming round")
+    trials = count_text(search_trials(options), "search trial")
+    about = "about " if search_trials(options) == SEARCH_TRIALS else ""
     return (
-        f"budget {duration_text(budget_s)}: room for about {SEARCH_TRIALS} search trials of "
-        f"{duration_text(trial_s)} and {rounds}; --budget TIME gives another"
+        f"budget {duration_text(budget_s)}: room for {about}{trials} of {duration_text(trial_s)} and "
+        f"{rounds}; --budget TIME gives another"
     )
 
 
@@ -126,7 +141,8 @@ def short_text(
     rounds: int,
     needed: float,
     options: SearchOptions,
-    missed: tuple[int, float] | None = None,
+    left_out: str = "",
+    about: str = "",
 ) -> str:
     """Return what a budget has room for, and which would do, in one sentence.
 
@@ -136,15 +152,19 @@ def short_text(
         rounds: of confirmation, the same.
         needed: seconds of a whole search.
         options: what the user asked.
-        missed: a trial that it had no room to confirm, and its rate over the best that it had.
+        left_out: what it had no room for, in words.
+        about: before the figures, where they are foreseen.
     """
-    fastest = f" (trial {missed[0]}, {missed[1]:.2f}x as fast, was not confirmed)" if missed else ""
     enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
-    held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}{fastest}"
-    return (
-        f"--budget {typed_duration_text(budget_s)} has room for {held}; "
-        f"about {SEARCH_TRIALS} and {options.confirm_rounds} take --budget {typed_duration_text(enough_s)}"
-    )
+    held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}"
+    room = f"room for {about}{held}" if trials else "no room for a search trial"
+    room += f" ({left_out})" if left_out else ""
+    more = f"{search_trials(options)} and {options.confirm_rounds}"
+    if not trials:
+        more = f"{count_text(search_trials(options), 'search trial')} and {options.confirm_rounds} rounds"
+    more += " with --ablate" if options.ablate else ""
+    given, enough = typed_duration_text(budget_s), typed_duration_text(enough_s)
+    return f"--budget {given} has {room}; {more} take --budget {enough}"
 
 
 @dataclass(frozen=True)
@@ -154,10 +174,12 @@ class TimeLeft:
     Args:
         run: options, host, budget and all trials so far.
         left_s: of the budget.
+        confirms_near: whether a config that came near the baseline is to be confirmed where none was faster.
     """
 
     run: Run
     left_s: float
+    confirms_near: bool = False
 
     @property
     def records(self) -> tuple[TrialRecord, ...]:
@@ -168,7 +190,8 @@ class TimeLeft:
     def criteria(self) -> Criteria:
         """What the next trial must promise, and may cost."""
         # Beside what is chosen; what is known to take longer than that must leave room for its own rounds.
-        alone_s = self.left_s - rounds_s(self.records, (), self._least) - self._guards_s
+        kept_s = self._guards_s + self._ablation_kept_s
+        alone_s = self.left_s - rounds_s(self.records, (), self._least) - kept_s
         return Criteria(
             most_s=self.for_a_trial_s,
             most_again_s=alone_s / (1 + self._least),
@@ -186,7 +209,7 @@ class TimeLeft:
         trial_s, _ = _lengths_s(self.records)
         searched = len(self._trials.searched)
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
-        most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
+        most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
         if most_s < trial_s and not searched:
             fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
             most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
@@ -200,8 +223,23 @@ class TimeLeft:
             for record in self._trials.candidates
             if record.is_baseline_config or (record.config and self.holds_rounds(record.config))
         ]
-        picks = pick_tiers(self._trials, self.run.rank_host, self.run.options, fitting)
-        return picks if finalists(list(picks.values())) else self._all_picks
+        picks = self._picks_among(fitting)
+        if not finalists(list(picks.values())):
+            picks = self._all_picks
+        return picks if finalists(list(picks.values())) else picks | self._near
+
+    @property
+    def _near(self) -> dict[Tier, TrialRecord]:
+        """The choice beside the baseline: of what was confirmed already, else of what came near it."""
+        baseline, before = self._trials.baseline, confirmed_before(self.records)
+        others = [record for record in self._trials.candidates if record.config in before]
+        if not before and self.confirms_near and baseline is not None:
+            noise = run_noise(self._trials)
+            least = (1 - max(_NEAR, noise.relative if noise else 0.0)) * (baseline.rate_samples_per_s or 0.0)
+            rest = [record for record in self._trials.candidates if not record.is_baseline_config]
+            others = [record for record in rest if (record.rate_samples_per_s or 0.0) >= least]
+        picks = self._picks_among(others)
+        return next(({tier: picks[tier]} for tier in ANSWERS if tier in picks), {})
 
     @property
     def to_confirm(self) -> tuple[TrainConfig, ...]:
@@ -220,35 +258,51 @@ class TimeLeft:
         trial_s, _ = _lengths_s(first)
         if asked.budget_s is None:
             return _chosen_text(self._budget_s, trial_s, asked)
-        round_s = rounds_s(first, (), 1) + trial_s
-        trials = max(0, int((self.left_s - self._least * round_s) // trial_s))
-        if self._trials.searched or trials >= min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+        trials, rounds = self._foreseen(trial_s, rounds_s(first, (), 1) + trial_s)
+        most, few = search_trials(asked), min(FEW_TRIALS, search_trials(asked))
+        if self._trials.searched or not most or (trials >= few and rounds >= self._least):
             return None
-        rounds = min(self._least, max(0, int((self.left_s - trials * trial_s) // round_s)))
-        return short_text(self._budget_s, trials, rounds, needed_s(first, self.run.space, asked), asked)
+        needed = needed_s(first, self.run.space, asked)
+        return short_text(self._budget_s, trials, rounds, needed, asked, about="about ")
 
-    def cut_short(self, ran_out: bool) -> str | None:
-        """Return what the budget had no room for, if that was too little to trust; None otherwise."""
-        asked, missed, searched = self.run.options, self._missed, len(self._trials.searched)
+    def _foreseen(self, trial_s: float, round_s: float) -> tuple[int, int]:
+        """Return how many search trials and confirming rounds there is time for, before the first."""
+        left_s = self.left_s - self._ablation_kept_s
+        most = search_trials(self.run.options)
+        trials = min(most, max(0, int((left_s - self._least * round_s) // trial_s)))
+        if most and not trials and self.for_a_trial_s >= trial_s:
+            trials = 1  # the very first, for which fewer rounds do
+        left_s = self.left_s + self._slack_s - trials * trial_s
+        return trials, min(self._least, max(0, int(left_s // round_s)))
+
+    def cut_short(self, ran_out: bool, ablation_left_out: str = "") -> str | None:
+        """Return what the budget had no room for, if that was too little to trust; None otherwise.
+
+        Args:
+            ran_out: the search ended for want of time.
+            ablation_left_out: what an ablation that was asked for lacks, in words.
+        """
+        asked, searched = self.run.options, len(self._trials.searched)
         again = {record.config for record in self._trials.confirming if record.config}
         rounds = max((rounds_done(self.records, config) for config in again), default=0)
-        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
-        is_too_little = searched < few or rounds < self._least
-        if not missed and not (ran_out and is_too_little):
+        is_too_little = searched < min(FEW_TRIALS, search_trials(asked)) or rounds < self._least
+        left_out = "; ".join(filter(None, (self.missed, ablation_left_out)))
+        if not left_out and not (ran_out and is_too_little):
             return None
         needed = needed_s(self.records, self.run.space, asked)
-        return short_text(self._budget_s, searched, rounds, needed, asked, missed)
+        return short_text(self._budget_s, searched, rounds, needed, asked, left_out)
 
     @property
-    def _missed(self) -> tuple[int, float] | None:
-        """The number of a faster trial that was not confirmed, and its rate over the best that was."""
+    def missed(self) -> str:
+        """A faster trial that was not confirmed, with its rate over the best that was; empty without one."""
         confirmed = self._trials.confirmed
         chosen = self._all_picks.get(Tier.AGGRESSIVE)
         best = best_of(confirmed, planned_training(self.run.options, self.records))
         if chosen is None or best is None or any(one.number == chosen.number for one in confirmed):
-            return None
+            return ""
         ratio = (chosen.rate_samples_per_s or 0.0) / best.loop.rate_samples_per_s
-        return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
+        is_faster = ratio > 1 + BALANCED_TOLERANCE
+        return f"trial {chosen.number}, {ratio:.2f}x as fast, was not confirmed" if is_faster else ""
 
     def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
         """Return whether the fewest rounds of these configs that are still to run fit the time left.
@@ -261,14 +315,45 @@ class TimeLeft:
         return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
 
     def rounds_within_budget(self, configs: tuple[TrainConfig, ...]) -> int:
-        """Return how many rounds of these configs fit the time left, the fewest with a little beyond it."""
+        """Return how many rounds of these configs fit the time left, the fewest with a little beyond it.
+
+        What is more than the fewest leaves an ablation its time.
+        """
         round_s = rounds_s(self.records, configs, 1)
         if not round_s:
             return self.run.options.confirm_rounds
+        done = min((rounds_done(self.records, config) for config in configs), default=0)
         fitting, with_slack = (
-            int(max(0.0, s) // round_s) for s in (self.left_s, self.left_s + self._slack_s)
+            int(max(0.0, s) // round_s) for s in (self.left_s - self.ablation_s, self.left_s + self._slack_s)
         )
-        return max(fitting, min(self._least, with_slack))
+        return max(fitting, min(max(0, self._least - done), with_slack))
+
+    def ablation_round_s(self, config: TrainConfig) -> float:
+        """Return the seconds of a round of a config and of it with each of its knobs put back."""
+        beside = knobs_put_back(config, self._baseline_config).values()
+        return sum(typical_duration_s(self.records, one) for one in (config, *beside))
+
+    @cached_property
+    def ablation_s(self) -> float:
+        """The seconds that an ablation of what would be the answer still takes; 0 where none is asked for."""
+        if not self.run.options.ablate:
+            return 0.0
+        answer = next((self.picks[tier] for tier in ANSWERS if tier in self.picks), None)
+        if answer is None or answer.config is None or answer.is_baseline_config:
+            round_s = _ABLATED * typical_duration_s(self.records, None)
+        else:
+            round_s = self.ablation_round_s(answer.config)
+        return max(0, MIN_ROUNDS - next_round(self.records, TrialRole.ABLATION)) * round_s
+
+    @property
+    def _ablation_kept_s(self) -> float:
+        """What of that is kept back from search trials: a round until there were a few of them."""
+        share = 1.0 if len(self._trials.searched) >= FEW_TRIALS else 1 / MIN_ROUNDS
+        return share * self.ablation_s
+
+    @property
+    def _baseline_config(self) -> TrainConfig:
+        return next(record.config for record in self.records if record.config is not None)
 
     @cached_property
     def _trials(self) -> Trials:
@@ -276,7 +361,10 @@ class TimeLeft:
 
     @cached_property
     def _all_picks(self) -> dict[Tier, TrialRecord]:
-        return pick_tiers(self._trials, self.run.rank_host, self.run.options)
+        return self._picks_among(self._trials.candidates)
+
+    def _picks_among(self, records: Sequence[TrialRecord]) -> dict[Tier, TrialRecord]:
+        return pick_tiers(self._trials, self.run.rank_host, self.run.options, records)
 
     @property
     def _least(self) -> int:
@@ -294,8 +382,8 @@ class TimeLeft:
     @cached_property
     def _guards_s(self) -> float:
         """The seconds of the runs for losses that the choice of this moment calls for."""
-        baseline = next(record.config for record in self.records if record.config is not None)
-        configs = (mode.applied_to(baseline) for mode in modes_due(self.records, self.picks.values()))
+        own = self._baseline_config
+        configs = (mode.applied_to(own) for mode in modes_due(self.records, self.picks.values()))
         return sum(expected_duration_s(self.records, config) for config in configs)
 
     def _reserve_s(self, rounds: int, trial_s: float) -> float:

@@ -8,6 +8,7 @@ from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.units import count_text
 
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
@@ -39,6 +40,33 @@ def least_rounds(wanted: int) -> int:
 def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
     """Return the rounds in which a config was run again."""
     return len({r.round for r in records if r.role is TrialRole.CONFIRM and r.config == config})
+
+
+def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
+    """Return the configs beside the baseline's that earlier rounds measured, in their order."""
+    again = [r for r in records if r.role is TrialRole.CONFIRM and r.measurement and not r.is_baseline_config]
+    unfit = {r.config for r in records if r.role is TrialRole.CONFIRM and r.failure}
+    return tuple(dict.fromkeys(r.config for r in again if r.config and r.config not in unfit))
+
+
+def why_no_more_rounds(records: Sequence[TrialRecord], wanted: int) -> str:
+    """Return why a search that was asked for confirming rounds ran none, and what to do.
+
+    Args:
+        records: of the search.
+        wanted: rounds that each finalist should have.
+    """
+    configs = confirmed_before(records)
+    done = min((rounds_done(records, config) for config in configs), default=0)
+    if not configs:
+        return (
+            f"--confirm {wanted} ran nothing: no config was fast enough to be confirmed beside your own; a "
+            "longer --budget may find one"
+        )
+    if done >= wanted:
+        more = f"--confirm {done + MIN_ROUNDS} adds {MIN_ROUNDS}"
+        return f"--confirm {wanted} ran nothing: {count_text(done, 'round')} ran before; {more}"
+    return f"--confirm {wanted} ran nothing: the budget has no room for a round; give a longer --budget"
 
 
 def second_stage(

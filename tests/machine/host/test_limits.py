@@ -394,3 +394,29 @@ def test_without_cgroups_the_machine_counts_the_kernels_kills(tree: Tree) -> Non
     assert limits.oom_kills(tree.root) is None
     tree.write("proc/vmstat", "pgfault 12\noom_kill 7\n")
     assert limits.oom_kills(tree.root) == 7
+
+
+# --- how busy the CPUs are, on this very machine ---------------------------------------------
+
+SPIN = "print(flush=True)\nwhile True: pass"
+
+
+@pytest.fixture
+def hog() -> Iterator[None]:
+    """One CPU for this test, and a process on it that does nothing but compute, already running."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    spinning = subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE)
+    try:
+        assert spinning.stdout is not None
+        spinning.stdout.readline()
+        yield
+    finally:
+        spinning.kill()
+        spinning.communicate()
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.usefixtures("hog")
+def test_what_other_programs_compute_is_seen() -> None:
+    assert limits.busy_share() > 0.5

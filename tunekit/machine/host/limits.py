@@ -1,4 +1,4 @@
-"""What this process may really use: CPUs, memory and /dev/shm, as affinity and cgroups allow.
+"""What this process may really use, as affinity and cgroups allow: CPUs, memory, /dev/shm; how busy they are.
 
 Every reader of /proc, /sys and /dev takes the `root` that these lie under, so that a copied tree can be read.
 """
@@ -9,6 +9,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+
+import psutil
 
 from tunekit.machine.host.mounts import mounts_of
 
@@ -24,6 +26,9 @@ _MEMORY_FILES = {
 """By version of cgroups: where a limit on memory stands, what is used, and what of that is reclaimable."""
 
 _DEFAULT_PERIOD_US = 100_000
+
+_SAMPLE_S = 1.0
+"""How long a look at the load takes."""
 
 
 class _MemoryGroup(NamedTuple):
@@ -138,6 +143,20 @@ def load_average(root: Path = ROOT) -> float | None:
         return float(fields[0])
     except (IndexError, ValueError):
         return None
+
+
+def busy_share(sample_s: float = _SAMPLE_S) -> float:
+    """Return the share of its CPUs' time that programs used, over a sample that this waits for.
+
+    Between trials tunekit itself does nothing, so all of it is other programs'.
+
+    Args:
+        sample_s: how long to look, in seconds.
+    """
+    shares: list[float] = psutil.cpu_percent(interval=sample_s, percpu=True)
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(shares))
+    own = [shares[cpu] for cpu in allowed if cpu < len(shares)] or shares
+    return sum(own) / len(own) / 100
 
 
 def cpu_governor(root: Path = ROOT) -> str | None:
