@@ -47,6 +47,24 @@ def test_an_optional_column_goes_where_it_has_no_figure() -> None:
     assert fitted_table("", (*COLUMNS, units), ["one", ""], 80).columns[-1] == "shouted"
 
 
+def test_a_column_goes_below_the_one_before_it_before_any_goes_for_good() -> None:
+    below = (*COLUMNS[:2], Column[str]("long", lambda word: word * 2 if "e" in word else "", is_below=True))
+    assert fitted_table("", below, ITEMS, 80).columns == ("word", "letters", "long")
+    stacked = fitted_table("", below, ITEMS, 32)
+    assert stacked.columns == ("word", "letters, long")
+    assert stacked.rows == (
+        ("one", "3"),
+        ("", "oneone"),
+        ("three", "5"),
+        ("", "threethree"),
+        ("seventeen", "9"),
+        ("", "seventeenseventeen"),
+    )
+    assert stacked.numeric == (1,)
+    assert fitted_table("", below, ["onto", "red"], 19).rows == (("onto", "4"), ("red", "3"), ("", "redred"))
+    assert fitted_table("", below, ITEMS, 20).columns == ("word",)
+
+
 def test_no_items_are_a_table_without_rows() -> None:
     assert fitted_table("", COLUMNS, [], 80).rows == ()
 

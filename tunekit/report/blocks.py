@@ -428,6 +428,8 @@ class Column(Generic[Item]):
     """When the table is too wide the highest goes first, together with those of the same number; 0 stays."""
     is_optional: bool = False
     """Whether it goes where it has no figure of any item."""
+    is_below: bool = False
+    """Whether it stands below the column before it, in a line of its own, where the table is too wide."""
 
 
 def fitted_table(
@@ -437,24 +439,58 @@ def fitted_table(
     width: int = sys.maxsize,
     basis: Basis | None = None,
 ) -> Table:
-    """Return the items, a row each, in as many columns as fit into a width; those that stay may exceed it."""
+    """Return the items, a row each, in as many columns as fit into a width; those that stay may exceed it.
+
+    Where the width is too small, columns go below others before any goes for good.
+    """
     cells = [(column, [column.cell(item) for item in items]) for column in columns]
-    kept = [
-        (column, texts)
+    stacks = [
+        [(column, texts)]
         for column, texts in cells
         if not column.is_optional or any(text.strip() not in ("", UNKNOWN) for text in texts)
     ]
-    while _width(kept) > width and (first := max(column.drop for column, _ in kept)):
-        kept = [one for one in kept if one[0].drop != first]
+    if _width(stacks) > width:
+        stacks = _stacked(stacks)
+    while _width(stacks) > width and (first := max(stack[0][0].drop for stack in stacks)):
+        stacks = [stack for stack in stacks if stack[0][0].drop != first]
     return Table(
         title,
-        tuple(column.title for column, _ in kept),
-        tuple(zip(*(texts for _, texts in kept), strict=True)),
-        tuple(place for place, (column, _) in enumerate(kept) if column.is_numeric),
+        tuple(map(_title, stacks)),
+        tuple(line for place in range(len(items)) for line in _lines(stacks, place)),
+        tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
         basis,
     )
 
 
-def _width(kept: Sequence[tuple[Column[Item], Sequence[str]]]) -> int:
-    widths = [max(map(len, (column.title, *texts))) for column, texts in kept]
+_Stack = list[tuple[Column[Item], list[str]]]
+"""Columns that stand below each other, with the text of every item."""
+
+
+def _stacked(stacks: Iterable[_Stack[Item]]) -> list[_Stack[Item]]:
+    """Return the columns with those below others that may be."""
+    together: list[_Stack[Item]] = []
+    for stack in stacks:
+        if together and stack[0][0].is_below:
+            together[-1].extend(stack)
+        else:
+            together.append([*stack])
+    return together
+
+
+def _title(stack: _Stack[Item]) -> str:
+    return ", ".join(column.title for column, _ in stack)
+
+
+def _lines(stacks: Sequence[_Stack[Item]], place: int) -> Iterable[tuple[str, ...]]:
+    """Yield an item's first line, and those below it that are not empty."""
+    for level in range(max(map(len, stacks), default=0)):
+        cells = tuple(stack[level][1][place] if level < len(stack) else "" for stack in stacks)
+        if level == 0 or any(cells):
+            yield cells
+
+
+def _width(stacks: Sequence[_Stack[Item]]) -> int:
+    widths = [
+        max(map(len, (_title(stack), *(text for _, texts in stack for text in texts)))) for stack in stacks
+    ]
     return sum(widths) + _GAP * (len(widths) - 1)
