@@ -92,17 +92,21 @@ def test_a_size_in_letters_that_mean_none_is_told_how_to_write_it(text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "per_s", "is_iterations"),
+    ("text", "per_s", "unit", "is_iterations"),
     [
-        ("282", 282.0, False),
-        ("2.8e2samples/s", 280.0, False),
-        ("1.1it/s", 1.1, True),
-        (" 4 it/s", 4.0, True),
-        ("0.25s/it", 4.0, True),
+        ("282", 282.0, None, False),
+        ("2.8e2samples/s", 280.0, "samples/s", False),
+        ("1.1it/s", 1.1, "it/s", True),
+        (" 4 it/s", 4.0, "it/s", True),
+        ("0.25s/it", 4.0, "s/it", True),
     ],
 )
-def test_a_rate_is_read_as_progress_bars_write_it(text: str, per_s: float, is_iterations: bool) -> None:
-    assert rate(text) == (text.strip(), per_s, is_iterations)
+def test_a_rate_is_read_as_progress_bars_write_it(
+    text: str, per_s: float, unit: str | None, is_iterations: bool
+) -> None:
+    read = rate(text)
+    assert read == (text.strip(), per_s, unit)
+    assert read.is_iterations is is_iterations
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "nan", "1e300", "fast", "0s/it", "it/s", "5 it", "1.2.3", ""])

@@ -55,7 +55,7 @@ def test_a_rate_may_be_iterations_of_a_batch(capsys: pytest.CaptureFixture[str])
     words = ["plan", "--rate", "1.5it/s", "--batch", "120", *RATE[3:]]
     asked = planned(capsys, *words).request
     assert asked.rate_samples_per_s.value == pytest.approx(180.0)
-    assert (asked.samples_per_step, asked.source) == (120, "--rate 1.5it/s x 120 samples")
+    assert (asked.samples_per_step, asked.source) == (120, "--rate 1.5it/s --batch 120")
     slow = planned(capsys, "plan", "--rate", "2s/it", "--batch", "360", *RATE[3:]).request
     assert slow.rate_samples_per_s.value == pytest.approx(180.0)
 
@@ -235,6 +235,11 @@ def test_without_gpu_one_that_only_torch_sees_counts(
         (
             [*RATE[:1], "--rate", "2it/s", *RATE[3:]],
             "--rate 2it/s needs the samples of an iteration; add --batch",
+        ),
+        (
+            [*RATE, "--batch", "256"],
+            "--rate 180 with --batch 256 may be iterations or samples; write its unit: --rate 180it/s or "
+            "--rate 180samples/s",
         ),
         (["plan", "here", "--batch", "8"], "--batch belongs to --rate"),
         ([*RATE, "--tier", "balanced"], "--tier balanced belongs to a run"),

@@ -57,14 +57,19 @@ class Rate(NamedTuple):
 
     text: str
     per_s: float
-    is_iterations: bool
-    """Whether it counts iterations, and not samples."""
+    unit: str | None
+    """As it was typed; None where it was not, and samples/s are meant."""
+
+    @property
+    def is_iterations(self) -> bool:
+        """Whether it counts iterations, and not samples."""
+        return self.unit in ("it/s", "s/it")
 
 
 def rate(text: str) -> Rate:
-    """Return a rate of samples/s, which need not be named, or of it/s or s/it as progress bars write it."""
+    """Return a rate of samples/s, or of it/s or s/it as progress bars write it; the unit may be left out."""
     match = re.fullmatch(r"([0-9.eE+-]+)\s*(samples/s|it/s|s/it)?", text.strip())
-    unit = (match and match[2]) or "samples/s"
+    unit = match[2] if match else None
     try:
         value = float(match[1]) if match else 0.0
         per_s = 1 / value if unit == "s/it" else value
@@ -75,7 +80,7 @@ def rate(text: str) -> Rate:
             f"must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most {MAX_RATE:,.0f}, "
             f"got {text!r}"
         )
-    return Rate(text.strip(), per_s, unit != "samples/s")
+    return Rate(text.strip(), per_s, unit)
 
 
 def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], float]:

@@ -74,6 +74,12 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
             )
         if options.rate.is_iterations and options.batch is None:
             raise UsageError(f"--rate {options.rate.text} needs the samples of an iteration; add --batch N")
+        if options.rate.unit is None and options.batch is not None:
+            text = options.rate.text
+            raise UsageError(
+                f"--rate {text} with --batch {options.batch} may be iterations or samples; write its unit: "
+                f"--rate {text}it/s or --rate {text}samples/s"
+            )
         if options.tier is not None:
             raise UsageError(f"--tier {options.tier} belongs to a run, not to --rate; drop one")
         return
@@ -126,7 +132,7 @@ def _request_of_rate(
     _refuse_more_than_there_was(asked.peak_reserved_bytes, measured)
     machine = usual_instance(measured) if measured is not None else None
     return asked.request(
-        source=f"--rate {rate.text}" + (f" x {options.batch:,} samples" if rate.is_iterations else ""),
+        source=f"--rate {rate.text}" + (f" --batch {options.batch}" if rate.is_iterations else ""),
         rate_samples_per_s=Interval(value=per_s, low=per_s, high=per_s),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,

@@ -192,12 +192,13 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
     idle = [row for row in facts.rows if row.is_mostly_idle]
     per_cpu = facts.request.loader_per_cpu
     if idle and per_cpu is not None:
-        is_known = facts.request.loader_samples_per_s_per_cpu is not None
-        known = "measured" if is_known else "the rate that it kept up with; it may load more"
+        is_measured = facts.request.loader_samples_per_s_per_cpu is not None
+        known = "measured" if is_measured else "the rate that it kept up with; it may load more"
+        is_sure = not any(row.loader_is_assumed for row in idle)
         yield Hit(
             f"one CPU loads {rate_text(per_cpu.value)} samples/s: {known}",
-            "make the loader faster, or measure there" if is_known else _MEASURE_THERE,
-            message=f"On {_count(idle)} the loader {'would' if is_known else 'may'} leave the GPUs idle most "
+            "make the loader faster, or measure there" if is_sure else _MEASURE_THERE,
+            message=f"On {_count(idle)} the loader {'would' if is_sure else 'may'} leave the GPUs idle most "
             f"of the time, so they are not chosen: {_names(idle)}",
         )
 

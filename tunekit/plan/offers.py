@@ -33,9 +33,16 @@ class _Rate(NamedTuple):
     how: RateSource | None
     basis: str
     scaling: str | None = None
-    loader: Interval | None = None
-    """What the loader makes on its CPUs."""
+    loader: "_Loader | None" = None
     gpu_busy: float | None = None
+
+
+class _Loader(NamedTuple):
+    """What the loader makes on a machine's CPUs."""
+
+    rate: Interval
+    is_assumed: bool
+    """Whether nobody measured it, or how many CPUs there are is unknown."""
 
 
 class _Spot(NamedTuple):
@@ -127,8 +134,9 @@ def _row(
         fits=fits,
         may_not_fit=has_less_memory and fits is None,
         obstacle=_obstacle(request, profile, fits),
-        loader_samples_per_s=rate.loader,
+        loader_samples_per_s=rate.loader.rate if rate.loader else None,
         gpu_busy=rate.gpu_busy,
+        loader_is_assumed=rate.loader is not None and rate.loader.is_assumed,
     )
     return _priced(row, instance, request.assumptions, today) if instance else row
 
@@ -179,12 +187,12 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
         if not is_same_gpu:
             basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
     loader = _loader(request, profile, gpus, vcpus)
-    fed = rate if loader is None else _fed(rate, loader, request.loader_samples_per_s_per_cpu is not None)
+    fed = rate if loader is None else _fed(rate, loader)
     return _Rate(fed, RateSource.PREDICTED, basis, scaling, loader, min(1.0, fed.value / rate.value))
 
 
-def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None) -> Interval | None:
-    """Return what the loader makes on a machine.
+def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None) -> _Loader | None:
+    """Return what the loader makes on a machine; None where nothing is known of it.
 
     Where its CPUs are unknown, on those of the GPU's usual machine, else on as many for each GPU as measured.
     """
@@ -193,13 +201,16 @@ def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None
     if usual is not None and usual.vcpus is not None:
         each = usual.vcpus / usual.gpus
     cpus = vcpus or (each and each * gpus)
-    return per_cpu.times(cpus) if per_cpu is not None and cpus else None
+    if per_cpu is None or not cpus:
+        return None
+    is_assumed = request.loader_samples_per_s_per_cpu is None or (vcpus is None and usual is None)
+    return _Loader(per_cpu.times(cpus), is_assumed)
 
 
-def _fed(rate: Interval, loader: Interval, is_known: bool) -> Interval:
-    """Return a rate as far as the loader feeds it; where only the least that it makes is known, up to all."""
-    fed = rate.at_most(loader)
-    return fed if is_known else fed.changed(high=rate.high)
+def _fed(rate: Interval, loader: _Loader) -> Interval:
+    """Return a rate as far as the loader feeds it; up to all of it where that is only assumed."""
+    fed = rate.at_most(loader.rate)
+    return fed.changed(high=rate.high) if loader.is_assumed else fed
 
 
 def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:

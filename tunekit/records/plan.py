@@ -171,6 +171,8 @@ class PlanRow(Record):
     """What the loader makes on its CPUs; where these are unknown, on those of the GPU's usual machine."""
     gpu_busy: PositiveFloat | None = Field(default=None, le=1)
     """Share of the time that its GPUs are expected to train, and not to wait for the loader."""
+    loader_is_assumed: bool = False
+    """Whether its loader is only what there is to go by: that it fed the measured rate, or as many CPUs."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -194,6 +196,14 @@ class PlanRow(Record):
     def is_loader_bound(self) -> bool:
         """Whether its loader is expected to feed less than its GPUs could train."""
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only the ends of its rate are known: the GPUs alone, and the loader as far as it was seen.
+
+        Its expected figure is then the one that the loader was seen to feed.
+        """
+        return self.is_loader_bound and self.loader_is_assumed
 
     @property
     def is_without_session(self) -> bool:
