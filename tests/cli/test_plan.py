@@ -74,9 +74,7 @@ def test_a_saved_run_is_planned(saved: Path, capsys: pytest.CaptureFixture[str])
     assert main(["plan", str(saved), "--full"]) == 0
     shown = capsys.readouterr().out
     assert f"tunekit run {saved}/balanced.yaml" in shown
-    assert "90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x a10g" in " ".join(
-        shown.split()
-    )
+    assert "90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) in" in " ".join(shown.split())
     assert "5.0 GiB of memory" in shown
 
 
@@ -99,8 +97,8 @@ def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys:
     page, comment = tmp_path / "plan.html", tmp_path / "plan.md"
     assert main([*RATE, "--html", str(page), "--markdown", str(comment)]) == 0
     assert "90 epochs of 1,281,167 samples, from 180 samples/s" in " ".join(capsys.readouterr().out.split())
-    assert "from 180 samples/s measured on 1x a10g" in page.read_text()
-    assert "from 180 samples/s measured on 1x a10g" in comment.read_text()
+    assert "from 180 samples/s in fp32" in page.read_text()
+    assert "from 180 samples/s in fp32" in comment.read_text()
     assert main([*RATE, "--html", "-"]) == 0
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
 
@@ -193,8 +191,12 @@ def test_a_students_plan_on_colab_fits_80_columns(
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert "sessions of up to 12h 00m; a checkpoint every 26m 20s" in " ".join(shown.split())
     assert main([*RATE, *words, "--full"]) == 0
-    header = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("machine  "))
-    assert header.split() == ["machine", "GPUs", "training", "on", "demand", "units", "sessions"]
+    full = capsys.readouterr().out
+    assert max(len(line) for line in full.splitlines()) <= 80
+    titles = full[full.index("Machines by") :].splitlines()[1:4]
+    assert {"GPUs", "training", "range", "on", "demand", "units", "sessions"} <= set(
+        " ".join(titles).replace(",", "").split()
+    )
 
 
 def test_without_gpu_the_one_that_is_here_counts(

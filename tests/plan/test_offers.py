@@ -154,6 +154,30 @@ def test_unknown_cpus_are_those_of_the_gpus_usual_machine():
     assert row_on(plan, "unknown").loader_samples_per_s == exactly(360.0)
 
 
+@pytest.mark.parametrize(
+    ("per_cpu", "vcpus", "is_bounded", "rate"),
+    [
+        (None, 2, True, (90.0, 90.0, 402.48)),
+        (None, None, True, (180.0, 180.0, 402.48)),
+        (60.0, None, True, (240.0, 240.0, 402.48)),
+        (60.0, 2, False, (120.0, 120.0, 120.0)),
+        (None, 20, False, (322.0036, 360.0, 402.48)),
+    ],
+)
+def test_a_loader_that_is_only_assumed_leaves_the_rate_a_range_up_to_the_gpus_own(
+    per_cpu: float | None, vcpus: int | None, is_bounded: bool, rate: tuple[float, float, float]
+):
+    """Four CPUs fed 180 samples/s; the GPU alone makes 360, within 11.8%."""
+    fast = twice_as_fast(achievable_bf16_fraction=0.8, instances=(instance(name="2x", vcpus=vcpus),))
+    loader = None if per_cpu is None else exactly(per_cpu)
+    asked = plan_request(measured_vcpus_per_gpu=4, loader_samples_per_s_per_cpu=loader)
+    row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), fast, request=asked), "2x")
+    assert row.is_bounded is is_bounded
+    assert row.rate_samples_per_s is not None
+    shown = row.rate_samples_per_s
+    assert (shown.low, shown.value, shown.high) == pytest.approx(rate, abs=0.01)
+
+
 def test_spot_takes_longer_and_costs_what_the_zone_asks():
     """M = 4 h, C = 30 s: sqrt(2 x 30 x 14,400) - 30 = 899.5 s of work between two checkpoints."""
     row = row_on(plan_of(a10g(instance(spot=spot_price(0.2, 0.8)))), "g5.xlarge")

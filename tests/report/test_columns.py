@@ -52,6 +52,7 @@ def test_a_column_goes_below_the_one_before_it_before_any_goes_for_good() -> Non
     assert fitted_table("", below, ITEMS, 80).columns == ("word", "letters", "long")
     stacked = fitted_table("", below, ITEMS, 32)
     assert stacked.columns == ("word", "letters, long")
+    assert fitted_table("", below, ["e"], 14).columns == ("word", "letters\nlong")
     assert stacked.rows == (
         ("one", "3"),
         ("", "oneone"),

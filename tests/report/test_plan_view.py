@@ -14,26 +14,27 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions
 from tunekit.records.profile import Instance, Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.blocks import Table
+from tunekit.report.blocks import WIDE, Table
 from tunekit.report.plan import plan_answer, plan_report
 
 ANSWER_AT_80 = """
-Measured on 1x a10g: 178 h (173 h to 183 h), 1.98 h an epoch, $179 ($174 to
-$185) on aws g5.xlarge.
-90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x
-a10g in bf16 (a test).
+Measured on 1x a10g: 178 h (173 to 183 h), 1.98 h an epoch, $179 ($174 to $185)
+on aws g5.xlarge.
+90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) in bf16 (a
+test).
 
 What to choose (~ predicted, * stale price)
-                    machine          GPUs             epoch  training   dollars
-measured            aws g5.xlarge    1x a10g         1.98 h     178 h     $179
-cheapest, balanced  colab Twice      1x a10g-twice   1.01 h   ~91.3 h  ~$63.91
-fastest             aws g5.12xlarge  4x a10g        33m 09s   ~49.7 h    ~$282*
-cheapest, balanced: 8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m
-  20s (0.44 epochs); its loader has to feed 360 samples/s
-fastest: its loader has to feed 644 samples/s
+          machine, GPUs       epoch  training, range    dollars, range  units
+cheapest  colab Twice       ~1.01 h          ~91.3 h          ~$63.91    ~639
+          1x a10g-twice                79.3 to 105 h  $55.50 to $73.66
+fastest   aws g5.12xlarge  ~33m 09s          ~49.7 h            ~$282*
+          4x a10g                     43.2 to 57.3 h      $245 to $325
+cheapest: 8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m 20s (0.44
+  epochs); its loader has to feed 312 to 415 samples/s
+fastest: its loader has to feed 559 to 742 samples/s
 """
 
-MORE_AT_80 = """
+MORE_AT_80 = """\
 4 machines, 1 warning, 2 notes, and what was assumed: --full, or --html FILE
 
 Next, on the machine that you choose
@@ -41,20 +42,32 @@ Next, on the machine that you choose
 """
 
 REST_AT_80 = """\
-Cheapest: least expected dollars of 4 machines with a price; balanced: least
-dollars x hours for at most 2 times the cheapest's dollars; fastest: least
+Cheapest: least expected dollars of 4 machines with a price; fastest: least
 expected hours of 4 machines.
 
 Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine              GPUs           training  on demand      spot  units
-(as measured)        1x a10g           178 h       n/a       n/a
-colab Twice          1x a10g-twice   ~91.3 h   ~$63.91       n/a    ~639
-lambda gpu_1x_twice  1x a10g-twice   ~89.0 h     ~$133       n/a
-aws g5.xlarge        1x a10g           178 h      $179   ~$75.11*
-aws g5.12xlarge      4x a10g         ~49.7 h     ~$282*      n/a
+machine                      training         on demand     units
+GPUs                            range             range  sessions
+price of                    samples/s              spot
+                                                  range
+(as measured)                   178 h              n/a
+1x a10g                  173 to 183 h
+                                  180              n/a
+colab Twice                   ~91.3 h          ~$63.91       ~639
+1x a10g-twice           79.3 to 105 h  $55.50 to $73.66        ~8
+2026-02-28                       ~360              n/a
+lambda gpu_1x_twice           ~89.0 h            ~$133
+1x a10g-twice           77.3 to 103 h      $116 to $154
+2026-02-28                       ~360              n/a
+aws g5.xlarge                   178 h             $179
+1x a10g                  173 to 183 h      $174 to $185
+2026-02-28, spot 2024             180          ~$75.11*
+                                       $56.49 to $99.97
+aws g5.12xlarge               ~49.7 h            ~$282*
+4x a10g                43.2 to 57.3 h      $245 to $325
+2025-04-01                       ~644              n/a
 prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda
   2026-02-28
-ranges and details: on a wider terminal, or with --json
 
 Assumed, not measured
   on more GPUs each has 80% to 100% of its rate (--scaling), with the same batch
@@ -86,13 +99,24 @@ Next, on the machine that you choose
 """
 
 AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine              GPUs           training             range  on demand             range      spot  units  sessions
-(as measured)        1x a10g           178 h    173 h to 183 h       n/a                         n/a
-colab Twice          1x a10g-twice   ~91.3 h   79.3 h to 105 h   ~$63.91   $55.50 to $73.66      n/a    ~639        ~8
-lambda gpu_1x_twice  1x a10g-twice   ~89.0 h   77.3 h to 103 h     ~$133       $116 to $154      n/a
-aws g5.xlarge        1x a10g           178 h    173 h to 183 h      $179       $174 to $185  ~$75.11*
-aws g5.12xlarge      4x a10g         ~49.7 h  43.2 h to 57.3 h     ~$282*      $245 to $325      n/a
-"""  # noqa: E501
+machine, GPUs, price of  training, range, samples/s  on demand, range, spot, range  units, sessions
+(as measured)                                 178 h                           n/a
+1x a10g                                173 to 183 h
+                                                180                           n/a
+colab Twice                                 ~91.3 h                       ~$63.91              ~639
+1x a10g-twice                         79.3 to 105 h               $55.50 to $73.66               ~8
+2026-02-28                                     ~360                           n/a
+lambda gpu_1x_twice                         ~89.0 h                         ~$133
+1x a10g-twice                         77.3 to 103 h                   $116 to $154
+2026-02-28                                     ~360                           n/a
+aws g5.xlarge                                 178 h                          $179
+1x a10g                                173 to 183 h                   $174 to $185
+2026-02-28, spot 2024                           180                       ~$75.11*
+                                                                  $56.49 to $99.97
+aws g5.12xlarge                             ~49.7 h                         ~$282*
+4x a10g                              43.2 to 57.3 h                   $245 to $325
+2025-04-01                                     ~644                           n/a
+"""
 
 
 def view_plan(plan: Plan, width: int = 80) -> Read:
@@ -107,12 +131,12 @@ def drawn(plan: Plan, width: int) -> str:
     return drawn_blocks(plan_report(plan, width).blocks, width)
 
 
-def choices(plan: Plan, width: int = 200) -> Table:
+def choices(plan: Plan, width: int = WIDE) -> Table:
     (table,) = (one for one in view_plan(plan, width).tables if one.title.startswith("What to choose"))
     return table
 
 
-def machines(plan: Plan, width: int = 80) -> Table:
+def machines(plan: Plan, width: int = WIDE) -> Table:
     (table,) = (one for one in view_plan(plan, width).tables if one.title.startswith("Machines by"))
     return table
 
@@ -149,10 +173,22 @@ def test_a_whole_plan_at_80_columns():
     assert drawn(imagenet(), 80) == ANSWER_AT_80 + REST_AT_80
 
 
-def test_the_same_plan_at_120_columns_has_the_ranges():
-    wide = drawn(imagenet(), 120)
-    assert AT_120 in wide
-    assert "on a wider terminal" not in wide
+def test_at_120_columns_fewer_lines_are_needed():
+    assert AT_120 in drawn(imagenet(), 120)
+
+
+def test_every_column_is_in_the_whole_plan_however_narrow_it_is():
+    wide = machines(imagenet())
+    assert wide.columns == (
+        *("machine", "GPUs", "price of", "training", "range", "samples/s"),
+        *("on demand", "range", "spot", "range", "units", "sessions"),
+    )
+    for width in (20, 60, 80, 120):
+        narrow = machines(imagenet(), width)
+        titles = [title for stack in narrow.columns for title in stack.replace(", ", "\n").split("\n")]
+        assert titles == list(wide.columns)
+        figures = [{cell.strip() for row in table.rows for cell in row if cell} for table in (wide, narrow)]
+        assert figures[0] == figures[1]
 
 
 @pytest.mark.parametrize(
@@ -189,19 +225,17 @@ def cells(table: Table, column: str) -> list[str]:
     return [row[table.columns.index(column)].strip() for row in table.rows]
 
 
-def test_a_narrow_terminal_keeps_machine_hours_and_both_prices():
-    assert machines(imagenet(), width=20).columns == ("machine", "GPUs", "training", "on demand", "spot")
-    assert choices(imagenet(), width=20).columns == ("", "machine", "training", "dollars")
-
-
-def test_a_range_of_hours_never_stands_without_the_one_of_dollars():
-    for width in range(60, 160):
-        for table in view_plan(imagenet(), width).tables:
-            assert table.columns.count("range") in (0, 2)
+def test_no_figure_of_a_choice_stands_without_its_range():
+    for width in (20, 60, 80, 100, 120, 160):
+        table = choices(imagenet(), width)
+        titles = "\n".join(table.columns).replace(", ", "\n").split("\n")
+        assert titles.count("range") == 2
+        shown = {cell.strip() for row in table.rows for cell in row}
+        assert {"79.3 to 105 h", "43.2 to 57.3 h", "$55.50 to $73.66", "$245 to $325"} <= shown
 
 
 def test_every_figure_says_whether_it_is_predicted():
-    table = machines(imagenet(), width=200)
+    table = machines(imagenet())
     assert cells(table, "training") == ["178 h", "~91.3 h", "~89.0 h", "178 h", "~49.7 h"]
     assert cells(table, "samples/s") == ["180", "~360", "~360", "180", "~644"]
     assert cells(table, "on demand") == ["n/a", "~$63.91", "~$133", "$179", "~$282*"]
@@ -209,14 +243,50 @@ def test_every_figure_says_whether_it_is_predicted():
     assert "(~ predicted, * price older than 90 days)" in table.title
 
 
-def test_what_was_measured_stands_first_with_its_dollars():
+def test_what_was_measured_stands_first_with_its_dollars_and_then_the_choices():
+    assert view_plan(imagenet()).answers[0].endswith("$179 ($174 to $185) on aws g5.xlarge.")
     table = choices(imagenet())
-    assert cells(table, "") == ["measured", "cheapest, balanced", "fastest"]
-    assert cells(table, "machine") == ["aws g5.xlarge", "colab Twice", "aws g5.12xlarge"]
-    assert cells(table, "epoch") == ["1.98 h", "1.01 h", "33m 09s"]
-    assert cells(table, "training") == ["178 h", "~91.3 h", "~49.7 h"]
-    assert cells(table, "dollars") == ["$179", "~$63.91", "~$282*"]
+    assert cells(table, "") == ["cheapest", "fastest"]
+    assert cells(table, "machine") == ["colab Twice", "aws g5.12xlarge"]
+    assert cells(table, "epoch") == ["~1.01 h", "~33m 09s"]
+    assert cells(table, "training") == ["~91.3 h", "~49.7 h"]
+    assert cells(table, "dollars") == ["~$63.91", "~$282*"]
     assert table.title == "What to choose (~ predicted, * stale price)"
+
+
+def test_a_balanced_choice_of_its_own_is_shown():
+    machines_of = [
+        instance(name=name, usd_per_h=usd, gpus=gpus)
+        for name, usd, gpus in (("one", 1.0, 1), ("four", 5.0, 4), ("eight", 30.0, 8))
+    ]
+    plan = plan_of(profile(instances=machines_of))
+    assert cells(choices(plan), "") == ["cheapest", "balanced", "fastest"]
+    assert cells(choices(plan), "machine") == ["aws one", "aws four", "aws eight"]
+    assert "balanced: least dollars x hours" in view_plan(plan).quiet[1]
+    assert "balanced" not in view_plan(imagenet()).quiet[1]
+
+
+def test_the_answer_and_its_choice_have_the_same_hours_where_sessions_cost_some():
+    colab = instance(provider="colab", name="A10G", usd_per_h=0.5, compute_units_per_h=5.0)
+    plan = plan_of(profile(instances=(colab,)))
+    assert cells(choices(plan), "training") == ["183 h"]
+    assert view_plan(plan).answers[0] == (
+        "Measured on 1x a10g: 183 h, 2.03 h an epoch, $91.35 on colab A10G in sessions."
+    )
+
+
+def test_where_the_loader_is_not_known_a_range_stands_for_the_figure():
+    """Two CPUs fed 180 samples/s; of those of the faster GPU nobody knows how many there are."""
+    fast = twice_as_fast(achievable_bf16_fraction=0.8, instances=(instance(name="2x", vcpus=None),))
+    known = profile(achievable_bf16_fraction=0.8, instances=(instance(),))
+    plan = plan_of(known, fast, request=plan_request(measured_vcpus_per_gpu=2))
+    row = machines(plan).rows[cells(machines(plan), "machine").index("aws 2x")]
+    shown = dict(zip(machines(plan).columns, row, strict=True))
+    assert (shown["training"], shown["samples/s"]) == ("79.6 to 178 h", "180 to 402")
+    assert shown["on demand"].strip() == "$80.06 to $179"
+    told = "a range alone: how fast the loader is there is not known"
+    assert told in view_plan(plan).passage()[-2]
+    assert not any(told in line for line in view_plan(imagenet()).passage())
 
 
 @pytest.mark.parametrize(
@@ -224,7 +294,7 @@ def test_what_was_measured_stands_first_with_its_dollars():
     [
         (instance(), "$179 on aws g5.xlarge."),
         (instance(as_of="2025-01-01"), "$179 on aws g5.xlarge, a stale price."),
-        (instance(vcpus=3), "; $239 ($179 to $239), predicted, on aws g5.xlarge, which has fewer CPUs."),
+        (instance(vcpus=3), "; $179 to $239, predicted, on aws g5.xlarge, which has fewer CPUs."),
         (instance(gpus=2), "; no price is known."),
     ],
 )
@@ -242,9 +312,8 @@ def test_marks_that_are_not_in_the_table_are_not_explained():
     assert choices(plan).title == "What to choose"
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_days_of_the_prices_stand_below_by_provider(width: int):
-    assert view_plan(imagenet(), width).passage()[2] == (
+def test_the_days_of_the_prices_stand_below_by_provider():
+    assert view_plan(imagenet()).passage()[2] == (
         "prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda 2026-02-28"
     )
 
@@ -256,16 +325,16 @@ def test_a_price_that_only_spot_has_is_dated_too():
 
 
 def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
-    table = machines(imagenet(), width=120)
+    table = machines(imagenet())
     assert cells(table, "units") == ["", "~639", "", "", ""]
     assert cells(table, "sessions") == ["", "~8", "", "", ""]
 
 
 def test_a_choice_says_what_its_loader_has_to_feed_where_that_is_more_than_measured():
     fast = profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x"),))
-    assert remarks(plan_of(*fast))[0].endswith(": its loader has to feed 360 samples/s")
+    assert remarks(plan_of(*fast))[0].endswith(": its loader has to feed 264 to 490 samples/s")
     short = plan_of(*fast, request=plan_request(measured_vcpus_per_gpu=3))
-    assert remarks(short)[0].endswith(": loader-bound, GPUs at least 67% busy")
+    assert remarks(short)[0].endswith(": its loader is not known: GPUs 67% busy or more")
     per_cpu = Interval(value=60.0, low=50.0, high=75.0)
     known = plan_request(measured_vcpus_per_gpu=3, loader_samples_per_s_per_cpu=per_cpu)
     assert remarks(plan_of(*fast, request=known))[0].endswith(": loader-bound, GPUs 67% busy")
@@ -280,14 +349,14 @@ def test_a_choice_says_what_its_loader_has_to_feed_where_that_is_more_than_measu
             3,
             "32 (28 to 37) sessions of up to 3h 00m; a checkpoint every 12m 55s (1,090 steps, 0.22 epochs); ",
         ),
-        (300, "cheapest, fastest: its loader has to feed 360 samples/s"),
+        (300, "cheapest, fastest: its loader has to feed 312 to 415 samples/s"),
     ],
 )
 def test_a_choice_on_colab_has_sessions_and_checkpoints(longest_h: int, said: str):
     assumed = PlanAssumptions(max_session_s=longest_h * 3600.0)
     plan = imagenet(providers=("colab",), assumptions=assumed, samples_per_step=256)
     assert said in remarks(plan)[0]
-    assert cells(choices(plan), "units")[1].startswith("~6")
+    assert cells(choices(plan), "units")[0].startswith("~6")
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(1, "(632 steps, 0.13 epochs)"), (4, "(566 steps, 0.45 epochs)")])
@@ -300,15 +369,15 @@ def test_with_more_gpus_a_step_has_more_samples(gpus: int, said: str):
 
 
 def test_a_machine_that_is_best_at_all_is_named_once():
-    assert cells(choices(plan_of(profile(instances=(instance(),)))), "") == ["measured, cheapest, fastest"]
+    assert cells(choices(plan_of(profile(instances=(instance(),)))), "") == ["cheapest, fastest"]
 
 
 def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
     plan = plan_of(profile(instances=(instance(spot=spot_price()),)), request=plan_request(may_use_spot=True))
     table = choices(plan)
-    assert cells(table, "") == ["measured, fastest", "cheapest, balanced"]
-    assert cells(table, "training") == ["178 h", "~194 h"]
-    assert cells(table, "dollars") == ["$179", "~$77.57 spot"]
+    assert cells(table, "") == ["cheapest", "fastest"]
+    assert cells(table, "training") == ["~194 h", "178 h"]
+    assert cells(table, "dollars") == ["~$77.57 spot", "$179"]
 
 
 def test_the_next_command_trains_with_the_runs_config():
@@ -373,7 +442,9 @@ def test_gpus_that_current_torch_does_not_run_on_are_not_in_the_table():
 def test_a_plan_without_a_choice_says_why(gpu: Profile, asked: dict[str, Any], said: str):
     plan = plan_of(*({"a10g": profile()} | {gpu.id: gpu}).values(), request=plan_request(**asked))
     where, why = view_plan(plan).answers
-    assert where == "Measured on 1x a10g: 178 h, 1.98 h an epoch; no price is known."
+    blocked = "on colab g5.xlarge it is longer than a session, and the script writes no checkpoints"
+    unpriced = blocked if "assumptions" in asked else "no price is known"
+    assert where == f"Measured on 1x a10g: 178 h, 1.98 h an epoch; {unpriced}."
     assert said in why
 
 
@@ -450,9 +521,8 @@ def test_a_given_memory_need_is_an_assumption_with_its_flag():
 def test_a_gpu_that_may_not_hold_it_is_marked():
     small = twice_as_fast(memory_bytes=16 * 1024**3, torch_memory_bytes=None, instances=(instance(),))
     unknown = plan_of(profile(), small)
-    assert (
-        cells(machines(unknown), "GPUs") == cells(choices(unknown), "GPUs") == ["1x a10g", "1x a10g-twice?"]
-    )
+    assert cells(machines(unknown), "GPUs") == ["1x a10g", "1x a10g-twice?"]
+    assert cells(choices(unknown), "GPUs") == ["1x a10g-twice?"]
     assert "? may not fit its memory" in machines(unknown).title
     assert "? may not fit its memory" in choices(unknown).title
     assert "its memory may be too small; " in remarks(unknown)[0]
@@ -472,5 +542,5 @@ def test_with_spot_the_title_says_what_the_machines_stand_by():
 def test_a_spot_price_has_a_day_of_its_own():
     machine = instance(spot=spot_price(0.2, 0.2, "2024"))
     plan = plan_of(profile(instances=(machine,)), request=plan_request(may_use_spot=True))
-    assert cells(machines(plan, width=200), "price of") == ["", "2026-02-28, spot 2024"]
-    assert [text.endswith("*spot") for text in cells(choices(plan), "dollars")] == [False, True]
+    assert cells(machines(plan), "price of") == ["", "2026-02-28, spot 2024"]
+    assert [text.endswith("*spot") for text in cells(choices(plan), "dollars")] == [True, False]

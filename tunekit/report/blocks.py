@@ -84,6 +84,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
+    """Titles, in several lines where one row is."""
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[int, ...] = ()
     basis: Basis | None = None
@@ -455,7 +456,7 @@ def fitted_table(
         stacks = [stack for stack in stacks if stack[0][0].drop != first]
     return Table(
         title,
-        tuple(map(_title, stacks)),
+        _titles(stacks, width),
         tuple(line for place in range(len(items)) for line in _lines(stacks, place)),
         tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
         basis,
@@ -477,8 +478,13 @@ def _stacked(stacks: Iterable[_Stack[Item]]) -> list[_Stack[Item]]:
     return together
 
 
-def _title(stack: _Stack[Item]) -> str:
-    return ", ".join(column.title for column, _ in stack)
+def _titles(stacks: Sequence[_Stack[Item]], width: int) -> tuple[str, ...]:
+    """Return the titles of stacks in one line where there is room, else below each other as the figures."""
+    titles = [", ".join(column.title for column, _ in stack) for stack in stacks]
+    widths = [max(len(title), _stack_width(stack)) for title, stack in zip(titles, stacks, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) <= width:
+        return tuple(titles)
+    return tuple("\n".join(column.title for column, _ in stack) for stack in stacks)
 
 
 def _lines(stacks: Sequence[_Stack[Item]], place: int) -> Iterable[tuple[str, ...]]:
@@ -490,7 +496,8 @@ def _lines(stacks: Sequence[_Stack[Item]], place: int) -> Iterable[tuple[str, ..
 
 
 def _width(stacks: Sequence[_Stack[Item]]) -> int:
-    widths = [
-        max(map(len, (_title(stack), *(text for _, texts in stack for text in texts)))) for stack in stacks
-    ]
-    return sum(widths) + _GAP * (len(widths) - 1)
+    return sum(map(_stack_width, stacks)) + _GAP * (len(stacks) - 1)
+
+
+def _stack_width(stack: _Stack[Item]) -> int:
+    return max(len(text) for column, texts in stack for text in (column.title, *texts))

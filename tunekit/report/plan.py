@@ -1,14 +1,16 @@
 """A plan in words: what to choose on one screen; all machines and what was assumed in full. Pure."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRow, RateSource
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
+    WIDE,
     Block,
     Column,
     Commands,
@@ -16,7 +18,6 @@ from tunekit.report.blocks import (
     Line,
     Passage,
     Report,
-    Table,
     fitted_table,
     note_of,
 )
@@ -45,7 +46,7 @@ _PREVENTING = {
 _Text = Callable[[float | None], str]
 """How a figure is written."""
 
-_RANGE = "range"
+_HOURS = " h"
 _PREDICTED = "~"
 _STALE = "*"
 _MAY_NOT_FIT = "?"
@@ -55,16 +56,10 @@ _DOES_NOT_FIT = "!"
 class _Option(NamedTuple):
     """A machine to choose, at one of its prices."""
 
-    names: tuple[str, ...]
-    """What it is best at; that it was measured."""
+    name: str
+    """What it is best at."""
     row: PlanRow
     on_spot: bool = False
-
-    @property
-    def name(self) -> str:
-        """The same in words; what is cheapest and fastest is balanced too."""
-        is_all = {ChoiceKind.CHEAPEST, ChoiceKind.FASTEST} <= {*self.names}
-        return ", ".join(name for name in self.names if not (is_all and name == ChoiceKind.BALANCED))
 
     @property
     def hours(self) -> Interval | None:
@@ -77,9 +72,17 @@ class _Option(NamedTuple):
         return self.row.usd_spot if self.on_spot else self.row.usd_on_demand
 
     @property
-    def mark(self) -> str:
-        """Before a figure that is predicted; interruptions always are."""
-        return _PREDICTED if self.on_spot or self.row.how is RateSource.PREDICTED else ""
+    def is_predicted(self) -> bool:
+        """Whether its figures are predictions; interruptions always are."""
+        return self.on_spot or self.row.how is RateSource.PREDICTED
+
+    def figure(self, interval: Interval | None, text: _Text) -> str:
+        """Return an expected figure with its mark."""
+        return _figure(self.row, interval, text, self.is_predicted)
+
+    def ends(self, interval: Interval | None, text: _Text) -> str:
+        """Return its range, where that doesn't stand for the figure."""
+        return "" if self.row.is_bounded else _ends(interval, text)
 
 
 def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
@@ -89,15 +92,16 @@ def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
 
 
 def plan_blocks(plan: Plan, width: int = 80) -> tuple[Block, ...]:
-    """Return the same without the next command; narrow tables leave ranges and details out."""
+    """Return the same without the next command."""
     rows = tuple(row for row in plan.rows if row.how is not None and row.obstacle != NO_TORCH_BUILD)
-    machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows if len(rows) > 1 else (), width)
+    room = width if width < WIDE else sys.maxsize
+    machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows if len(rows) > 1 else (), room)
     preventing = _preventing(plan)
     return (
         *_answer(plan, width),
         Line(_reasons(plan), is_quiet=True),
         machines,
-        Passage("", _below(plan, machines), is_quiet=True),
+        Passage("", _below(plan, rows), is_quiet=True),
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
         Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
         *(note_of(one) for one in plan.findings if one is not preventing),
@@ -114,7 +118,7 @@ def plan_answer(plan: Plan, width: int = 80, folder: str = "") -> tuple[Block, .
     """
     return (
         *_answer(plan, width),
-        Line(_more(plan), is_quiet=True, is_apart=True),
+        Line(_more(plan), is_quiet=True),
         _next_step(plan, folder),
     )
 
@@ -130,34 +134,53 @@ def _answer(plan: Plan, width: int) -> tuple[Block, ...]:
         Lead(printable(_measured_text(plan))),
         Lead("" if plan.choices else _without_choice(preventing)),
         Line(_basis(plan), is_quiet=True),
-        fitted_table(_options_title(options), _option_columns(plan), options if plan.choices else (), width),
+        fitted_table(_options_title(options), _option_columns(plan), options, width),
         Passage("", tuple(text for one in options if (text := _remark(plan, one)))),
     )
 
 
 def _options(plan: Plan) -> tuple[_Option, ...]:
-    """Return what was measured, then every machine that was chosen, once at each of its prices."""
-    offer = plan.measured_offer
-    is_measured = offer is not None and offer.how is RateSource.MEASURED
-    measured = plan.rows.index(offer) if offer is not None and is_measured else 0
-    together: dict[tuple[int, bool], list[str]] = {(measured, False): ["measured"]}
-    for choice in plan.choices:
+    """Return every machine that was chosen, once at each of its prices."""
+    together: dict[tuple[int, bool], list[str]] = {}
+    for choice in _choices(plan):
         together.setdefault((choice.row, choice.on_spot), []).append(str(choice.kind))
-    return tuple(_Option(tuple(names), plan.rows[row], on_spot) for (row, on_spot), names in together.items())
+    return tuple(
+        _Option(", ".join(names), plan.rows[row], on_spot) for (row, on_spot), names in together.items()
+    )
+
+
+def _choices(plan: Plan) -> list[Choice]:
+    """Return the choices, without a balanced one that is the cheapest or the fastest."""
+    ends = [(one.row, one.on_spot) for one in plan.choices if one.kind is not ChoiceKind.BALANCED]
+    return [
+        one
+        for one in plan.choices
+        if one.kind is not ChoiceKind.BALANCED or (one.row, one.on_spot) not in ends
+    ]
 
 
 def _measured_text(plan: Plan) -> str:
     """Return what was measured, with what it costs where somebody offers that GPU."""
     own, offer = plan.rows[0], plan.measured_offer
-    hours = f"{_range_text(own.hours, hours_text)}, {_epoch(plan, own.hours)} an epoch"
-    text = f"Measured on {_gpus_text(own)}: {hours}"
+    is_offered = offer is not None and offer.how is RateSource.MEASURED
+    hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
+    text = f"Measured on {_gpus_text(own)}: {_range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
     if offer is None:
-        return f"{text}; no price is known."
+        return f"{text}; {_without_offer(plan)}."
     stale = ", a stale price" if offer.is_stale else ""
-    if offer.how is RateSource.MEASURED:
-        return f"{text}, {_range_text(offer.usd_on_demand, usd_text)} on {_name(offer)}{stale}."
-    usd = f"{_range_text(offer.usd_on_demand, usd_text)}, predicted"
-    return f"{text}; {usd}, on {_name(offer)}, which has fewer CPUs{stale}."
+    if is_offered:
+        parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
+        return f"{text}, {_range_text(offer.usd_on_demand, usd_text)} on {_name(offer)}{parts}{stale}."
+    usd = _ends(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
+    return f"{text}; {usd}, predicted, on {_name(offer)}, which has fewer CPUs{stale}."
+
+
+def _without_offer(plan: Plan) -> str:
+    """Return why the measured GPU has no dollars: nobody offers it, or what is in the way there."""
+    own, *offers = plan.rows
+    same = [row for row in offers if (row.profile_id, row.gpus) == (own.profile_id, own.gpus)]
+    blocked = next((row for row in same if row.obstacle and row.instance), None)
+    return "no price is known" if blocked is None else f"on {_name(blocked)} {blocked.obstacle}"
 
 
 def _preventing(plan: Plan) -> Finding | None:
@@ -176,18 +199,22 @@ def _basis(plan: Plan) -> str:
     asked = plan.request
     rate = _range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     return printable(
-        f"{asked.epochs:,} epochs of {asked.samples_per_epoch:,} samples, from {rate} measured on "
-        f"{asked.measured_gpus}x {asked.measured_on} in {asked.precision} ({asked.source})."
+        f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, from {rate} in "
+        f"{asked.precision} ({asked.source})."
     )
 
 
 def _epoch(plan: Plan, hours: Interval | None) -> str:
-    return hours_text(None if hours is None else hours.value / plan.request.epochs)
+    return _middle(_of_epoch(plan, hours), hours_text)
+
+
+def _of_epoch(plan: Plan, hours: Interval | None) -> Interval | None:
+    return None if hours is None else hours.times(1 / plan.request.epochs)
 
 
 def _options_title(options: Sequence[_Option]) -> str:
     marks = {
-        f"{_PREDICTED} predicted": any(one.mark for one in options),
+        f"{_PREDICTED} predicted": any(one.is_predicted for one in options),
         f"{_STALE} stale price": any(_is_stale(one) for one in options),
         f"{_MAY_NOT_FIT} may not fit its memory": any(one.row.may_not_fit for one in options),
     }
@@ -201,7 +228,7 @@ def _is_stale(option: _Option) -> bool:
 
 
 def _usd_text(option: _Option) -> str:
-    text = _starred(_middle(option.usd, usd_text, option.mark), _is_stale(option))
+    text = _starred(option.figure(option.usd, usd_text), _is_stale(option))
     return f"{text}spot" if option.on_spot else text
 
 
@@ -209,14 +236,14 @@ def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
     return (
         Column("", lambda one: one.name, is_numeric=False),
         Column("machine", lambda one: _name(one.row), is_numeric=False),
-        Column("GPUs", lambda one: _marked_gpus(one.row), is_numeric=False, drop=1),
-        Column("epoch", lambda one: _epoch(plan, one.hours), drop=2),
-        Column("training", lambda one: _middle(one.hours, hours_text, one.mark)),
-        Column(_RANGE, lambda one: _ends(one.hours, hours_text), drop=3, is_optional=True),
+        Column("GPUs", lambda one: _marked_gpus(one.row), is_numeric=False, is_below=True),
+        Column("epoch", lambda one: one.figure(_of_epoch(plan, one.hours), hours_text), drop=1),
+        Column("training", lambda one: one.figure(one.hours, hours_text)),
+        Column("range", lambda one: one.ends(one.hours, hours_text), is_optional=True, is_below=True),
         Column("dollars", _usd_text),
-        Column(_RANGE, lambda one: _ends(one.usd, usd_text), drop=3, is_optional=True),
+        Column("range", lambda one: one.ends(one.usd, usd_text), is_optional=True, is_below=True),
         Column(
-            "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=4, is_optional=True
+            "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=2, is_optional=True
         ),
     )
 
@@ -236,10 +263,13 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
     if rate is not None and row.is_loader_bound:
-        least = "" if asked.loader_samples_per_s_per_cpu is not None else "at least "
-        parts.append(f"loader-bound, GPUs {least}{row.gpu_busy:.0%} busy")
+        parts.append(
+            f"its loader is not known: GPUs {row.gpu_busy:.0%} busy or more"
+            if row.loader_is_assumed
+            else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
+        )
     elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
-        parts.append(f"its loader has to feed {rate_text(rate.value)} samples/s")
+        parts.append(f"its loader has to feed {_ends(rate, rate_text) or rate_text(rate.value)} samples/s")
     return printable(f"{option.name}: {'; '.join(parts)}") if parts else ""
 
 
@@ -261,7 +291,7 @@ def _checkpoint_text(plan: Plan, row: PlanRow, interval_s: float) -> str:
 def _reasons(plan: Plan) -> str:
     if not plan.choices:
         return ""
-    reasons = "; ".join(f"{choice.kind}: {choice.reason}" for choice in plan.choices)
+    reasons = "; ".join(f"{choice.kind}: {choice.reason}" for choice in _choices(plan))
     return reasons[0].upper() + reasons[1:] + "."
 
 
@@ -309,16 +339,18 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
     return f"Machines by {by}" + (f" ({legend})" if legend else "")
 
 
-def _below(plan: Plan, machines: Table) -> tuple[str, ...]:
+def _below(plan: Plan, rows: Sequence[PlanRow]) -> tuple[str, ...]:
     lines = []
+    if any(row.is_bounded for row in rows):
+        lines.append(
+            "a range alone: how fast the loader is there is not known; at the low end it keeps up with the "
+            "GPUs, at the high end it feeds no more than it was seen to"
+        )
     if prices := _price_dates(plan.rows):
         lines.append(f"prices seen: {prices}")
     unknown = sum(row.how is None for row in plan.rows)
     if unknown and plan.choices:
         lines.append(f"left out: {count_text(unknown, 'machine')} without a known rate")
-    has_ranges = any(row.hours and row.hours.low < row.hours.high for row in plan.rows)
-    if machines.rows and has_ranges and _RANGE not in machines.columns:
-        lines.append("ranges and details: on a wider terminal, or with --json")
     return tuple(lines)
 
 
@@ -345,8 +377,19 @@ def _dates(seen: Iterable[str | None]) -> str:
     return " or ".join(sorted({date for date in seen if date}))
 
 
+def _figure(row: PlanRow, interval: Interval | None, text: _Text, is_predicted: bool) -> str:
+    """Return a row's expected figure with its mark; its range alone where only that is known."""
+    if row.is_bounded and (ends := _ends(interval, text)):
+        return ends
+    return (_PREDICTED if is_predicted and interval is not None else "") + _middle(interval, text)
+
+
 def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
-    return _middle(interval, text, _PREDICTED if row.how is RateSource.PREDICTED else "")
+    return _figure(row, interval, text, row.how is RateSource.PREDICTED)
+
+
+def _range(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+    return "" if row.is_bounded else _ends(interval, text)
 
 
 def _limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
@@ -368,39 +411,33 @@ def _marked_gpus(row: PlanRow) -> str:
     return _gpus_text(row) + (_DOES_NOT_FIT if row.fits is False else _MAY_NOT_FIT if row.may_not_fit else "")
 
 
-def _fits_text(row: PlanRow) -> str:
-    if row.is_measured_machine:
-        return ""
-    return UNKNOWN if row.fits is None else ("yes" if row.fits else "no")
-
-
 _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("machine", _name, is_numeric=False),
-    Column("GPUs", _marked_gpus, is_numeric=False),
-    Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), drop=5),
+    Column("GPUs", _marked_gpus, is_numeric=False, is_below=True),
+    Column("price of", _price_date, is_numeric=False, is_optional=True, is_below=True),
     Column("training", lambda row: _marked(row, row.hours, hours_text)),
-    Column(_RANGE, lambda row: _ends(row.hours, hours_text), drop=3, is_optional=True),
+    Column("range", lambda row: _range(row, row.hours, hours_text), is_optional=True, is_below=True),
+    Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), is_below=True),
     Column(
         "on demand",
         lambda row: _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale),
         is_optional=True,
     ),
-    Column(_RANGE, lambda row: _ends(row.usd_on_demand, usd_text), drop=3, is_optional=True),
+    Column("range", lambda row: _range(row, row.usd_on_demand, usd_text), is_optional=True, is_below=True),
     Column(
         "spot",
-        lambda row: _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale),
+        lambda row: _starred(_figure(row, row.usd_spot, usd_text, is_predicted=True), row.is_spot_stale),
         is_optional=True,
+        is_below=True,
     ),
-    Column("spot range", lambda row: _ends(row.usd_spot, usd_text), drop=6, is_optional=True),
-    Column("units", lambda row: _limited(row, row.compute_units, rate_text), drop=1, is_optional=True),
-    Column("sessions", lambda row: _limited(row, row.sessions, _count_text), drop=2, is_optional=True),
-    Column("price of", _price_date, is_numeric=False, drop=4, is_optional=True),
-    Column("fits", _fits_text, is_numeric=False, drop=7, is_optional=True),
+    Column("range", lambda row: _range(row, row.usd_spot, usd_text), is_optional=True, is_below=True),
+    Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
+    Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
 )
 
 
-def _middle(interval: Interval | None, text: _Text, mark: str = "") -> str:
-    return UNKNOWN if interval is None else mark + text(interval.value)
+def _middle(interval: Interval | None, text: _Text) -> str:
+    return UNKNOWN if interval is None else text(interval.value)
 
 
 def _ends(interval: Interval | None, text: _Text) -> str:
@@ -408,7 +445,9 @@ def _ends(interval: Interval | None, text: _Text) -> str:
     if interval is None:
         return ""
     low, high = text(interval.low), text(interval.high)
-    return "" if low == high else f"{low} to {high}"
+    if high.endswith(_HOURS):
+        low = low.removesuffix(_HOURS)
+    return "" if low == high.removesuffix(_HOURS) else f"{low} to {high}"
 
 
 def _range_text(interval: Interval | None, text: _Text, unit: str = "") -> str:
@@ -446,7 +485,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
 
 
 def _of_loader(plan: Plan) -> list[str]:
-    """Return what was assumed of how much a CPU loads."""
+    """Return what was assumed of how much a CPU loads, and of how many there are."""
     asked = plan.request
     per_cpu = asked.loader_per_cpu
     if per_cpu is None or all(row.loader_samples_per_s is None for row in plan.rows):

@@ -1,6 +1,7 @@
 """Draws blocks on a terminal of any width."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -159,13 +160,13 @@ def _draw_rows(
 
     Columns without titles have no line of titles.
     """
-    has_titles = any(titles)
-    lines = [tuple(map(printable, row)) for row in ((titles, *rows) if has_titles else rows)]
+    heads = tuple(zip_longest(*(title.split("\n") for title in titles), fillvalue="")) if any(titles) else ()
+    lines = [tuple(map(printable, row)) for row in (*heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, line in enumerate(lines):
         cells = [
             cell.rjust(width) if index in numeric else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
-        style = "bold" if has_titles and number == 0 else ""
+        style = "bold" if number < len(heads) else ""
         console.print(shown_text((" " * _GAP).join(cells).rstrip(), style), soft_wrap=True)
