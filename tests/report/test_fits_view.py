@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from build_fits import fit, fits_run, outside, predicted
-from build_records import interval, target
+from build_records import baseline_record, cpu, interval, target
 from hypothesis import given
 from hypothesis import strategies as st
 from read_report import Read
@@ -21,28 +21,44 @@ from tunekit.units import GIB
 BF16, FP16 = Precision.BF16, Precision.FP16
 
 AT_80 = """
-Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, 3 of 3 in bf16 or
+Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, all 3 in bf16 or
 fp16 (predicted).
 
 What fits which GPU (predicted), by memory
-GPU         batch, fp32      batch, bf16  samples/s at 128        samples/s
-small      nothing fits               -                 -                -
-k80           0 (to 12)               -                 -                -
-t4         135 (to 192)    262 (to 370)*     840 to 1,560   1,120 to 2,080
-a10g       219 (to 294)    425 (to 569)               n/a      70.0 to 130?
-h100-sxm  862 (to 1081)  1669 (to 2089)    1,000 to 3,000   1,000 to 3,000
+GPU        GiB    batch, fp32     128, fp32      batch, bf16      128, bf16
+small      2.0   nothing fits    no 1.0/2.0                -              -
+k80       11.2      0 (to 12)   no 1.0/11.2                -              -
+t4        14.6   135 (to 192)  yes 1.0/13.6    262 (to 370)*  yes 1.0/13.6*
+a10g      22.1   219 (to 294)  yes 1.0/21.1    425 (to 569)   yes 1.0/21.1
+h100-sxm  79.2  862 (to 1081)  yes 1.0/78.2  1669 (to 2089)   yes 1.0/78.2
 batch: the largest that fits with 10% margin (in the best case), per GPU
+128: whether it fits, GiB reserved without margin / available at worst
 * fp16: the GPU has no bf16
-samples/s at 128: per GPU, the lower of compute and loader at the script's own
-  batch, in 16 bit where known
-samples/s: the same at the largest batch with margin; ?: compute only, the
-  loader there is unknown
-on a wider terminal: the GPU's GiB, the bottleneck
+
+Samples/s at batch 128 (predicted)
+GPU        compute, fp32    compute, bf16          loader             machine
+small                  -                -               -  g5.xlarge, 4 vCPUs
+k80                    -                -               -  g5.xlarge, 4 vCPUs
+t4          840 to 1,560    840 to 1,560*  1,000 to 3,000  g5.xlarge, 4 vCPUs
+a10g                 n/a             n/a              n/a  g5.xlarge, 4 vCPUs
+h100-sxm  5,600 to 10.4k  5,600 to 10.4k   1,000 to 3,000  g5.xlarge, 4 vCPUs
+* fp16: the GPU has no bf16
+compute, loader: samples/s of each GPU at the script's own batch of 128; the
+  lower one holds; n/a: not known there
+machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU
+
+Samples/s at the largest batch (predicted)
+GPU       batch, fp32         compute          loader
+small               -               -               -
+k80                 -               -               -
+t4                135     70.0 to 130  1,000 to 3,000
+a10g              219     70.0 to 130             n/a
+h100-sxm          862  5,600 to 10.4k  1,000 to 3,000
 
 Peak memory of the largest batch with margin (predicted)
-t4        262 fp16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCCCC.........
-a10g      425 bf16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCC............
-h100-sxm  1669 bf16  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC................
+t4        135 fp32  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCCCC..........
+a10g      219 fp32  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCC............
+h100-sxm  862 fp32  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC.................
 P parameters and buffers, O optimizer state, A activations, W workspaces (at
   most), C CUDA context (at most), . free or cached
 
@@ -86,6 +102,7 @@ def five() -> tuple[PredictedFit, ...]:
 def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
     """What is told of a batch on each of the five: the t4 is slower than at its largest."""
     rates = {"t4": interval(1200.0, 0.3), "h100-sxm": interval(2000.0, 0.5)}
+    compute = {"t4": interval(1200.0, 0.3), "h100-sxm": interval(8000.0, 0.3)}
     return tuple(
         RequestedBatch(
             profile_id=one.profile_id,
@@ -96,6 +113,7 @@ def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
             least_bytes=one.capacity_bytes - GIB,
             most_bytes=one.capacity_bytes,
             rate=rates.get(one.profile_id),
+            compute=compute.get(one.profile_id),
             loader=interval(2000.0, 0.5) if one.profile_id in rates else None,
         )
         for one in five()
@@ -103,21 +121,21 @@ def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
 
 
 AT_80_OF_THE_ANSWER = """
-Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, 3 of 3 in bf16 or
+Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, all 3 in bf16 or
 fp16 (predicted).
 
 What fits which GPU (predicted), by memory
-GPU        GiB    batch, fp32      batch, bf16  samples/s at 128
-small      2.0   nothing fits               -                 -
-k80       11.2      0 (to 12)               -                 -
-t4        14.6   135 (to 192)    262 (to 370)*     840 to 1,560
-a10g      22.1   219 (to 294)    425 (to 569)               n/a
-h100-sxm  79.2  862 (to 1081)  1669 (to 2089)    1,000 to 3,000
+GPU        GiB    batch, fp32      batch, bf16   compute, fp32          loader
+small      2.0   nothing fits                -               -               -
+k80       11.2      0 (to 12)                -               -               -
+t4        14.6   135 (to 192)    262 (to 370)*    840 to 1,560  1,000 to 3,000
+a10g      22.1   219 (to 294)    425 (to 569)              n/a             n/a
+h100-sxm  79.2  862 (to 1081)  1669 (to 2089)   5,600 to 10.4k  1,000 to 3,000
 batch: the largest that fits with 10% margin (in the best case), per GPU
 * fp16: the GPU has no bf16
-samples/s at 128: per GPU, the lower of compute and loader at the script's own
-  batch, in 16 bit where known; ?: compute only, the loader there is unknown
-all 5 GPUs, memory and method: tunekit report 'reports/my fits' --full
+compute, loader: samples/s of each GPU at the script's own batch of 128; the
+  lower one holds; n/a: not known there
+memory and method: tunekit report 'reports/my fits' --full
 
 Next, on a machine with that GPU
   tunekit search --gpu NAME -- python train.py
@@ -181,97 +199,137 @@ def test_the_gpu_that_is_here_stands_for_its_size_in_the_answer():
     assert "gpu-40-slow (here)" in [row[0] for row in table.rows]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
-def test_a_row_is_never_wider_than_the_terminal_while_columns_can_go(width: int):
-    table = table_of(fits_run(five()), width)
-    whole = max(len(line) for line in drawn(fits_run(five()), 200).splitlines())
-    assert table.columns[0] == "GPU"
-    assert [row[0] for row in table.rows] == ["small", "k80", "t4", "a10g", "h100-sxm"]
-    if width >= 60:
-        lines = drawn(fits_run(five()), width).split("How it was predicted")[0].splitlines()
-        assert max(map(len, lines)) <= width < whole + 1 or width == 200
+def tables(run: FitsRun, width: int = 200) -> dict[str, Table]:
+    return {table.title.removesuffix(" (predicted)"): table for table in fits_view(run, width).tables}
 
 
-def test_columns_go_by_need():
-    run = fits_run(five(), asked=at_own())
-    titles = {width: table_of(run, width).columns for width in (50, 60, 80, 100, 120, 200)}
-    assert titles[50] == ("GPU", "batch, fp32", "batch, bf16")
-    assert titles[60] == ("GPU", "batch, fp32", "batch, bf16", "samples/s at 128")
-    assert titles[80][-2:] == ("samples/s at 128", "samples/s")
-    assert {"GiB", "bottleneck"} <= set(titles[100])
-    assert "machine" not in titles[120]
-    assert {"peak memory", "machine", "vCPUs"} <= set(titles[200])
-
-
-def test_what_is_told_of_an_asked_batch_goes_last():
-    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
-    assert table_of(run, 80).columns == ("GPU", "128, fp32", "128, bf16", "samples/s at 128")
-    shown = " ".join(drawn(run, 80).split())
-    assert "batch: the largest" not in shown
-    assert "on a wider terminal: the largest batch, the GPU's GiB, the bottleneck" in shown
-    assert "samples/s at 128: per GPU, the lower of compute and loader at that batch" in shown
-    wide = table_of(run, 120).columns
-    assert {"batch, fp32", "batch, bf16", "samples/s"} <= set(wide)
-
-
-def cell(run: FitsRun, gpu: str, title: str) -> str:
-    table = table_of(run)
+def cells(table: Table, gpu: str) -> dict[str, str]:
     (row,) = (row for row in table.rows if row[0] == gpu)
-    return row[table.columns.index(title)]
+    return dict(zip(table.columns, (cell.strip() for cell in row), strict=True))
 
 
-def test_the_rate_at_the_own_batch_stands_beside_the_one_at_the_batch_to_trust_in_one_precision():
+def test_every_figure_is_in_the_whole_report_however_narrow_it_is():
+    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
+    wide = tables(run)
+    assert [table.columns for table in wide.values()] == [
+        ("GPU", "GiB", "batch, fp32", "128, fp32", "batch, bf16", "128, bf16"),
+        ("GPU", "compute, fp32", "compute, bf16", "loader", "machine"),
+        ("GPU", "batch, fp32", "compute", "loader"),
+        ("", "", ""),
+    ]
+    for width in (20, 60, 80, 120):
+        for title, table in list(tables(run, width).items())[:3]:
+            shown = [{cell.strip() for row in one.rows for cell in row} for one in (wide[title], table)]
+            assert shown[0] - {""} == shown[1] - {""}
+    lines = drawn(run, 80).split("Next")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_answer_keeps_the_scripts_precision_longest():
     run = fits_run(five(), asked=at_own())
-    assert cell(run, "t4", "samples/s at 128") == "840 to 1,560 "
-    assert cell(run, "t4", "samples/s") == "1,120 to 2,080 "
-    told = "samples/s at 128: per GPU, the lower of compute and loader at the script's own batch"
-    assert told in drawn(run, 200)
+    titles = {}
+    for width in (60, 70, 80):
+        (table,) = (block for block in fits_answer(run, width) if isinstance(block, Table))
+        titles[width] = table.columns
+    assert titles[60] == ("GPU", "batch, fp32", "compute, fp32", "loader")
+    assert titles[80] == ("GPU", "GiB", "batch, fp32", "batch, bf16", "compute, fp32", "loader")
+    assert "GiB" not in titles[70]
+
+
+def test_of_a_batch_that_was_asked_for_the_answer_tells_first():
+    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
+    assert table.columns == ("GPU", "128, fp32", "128, bf16", "compute, fp32", "loader")
+    assert "compute, loader: samples/s of each GPU at that batch; the lower one holds" in " ".join(
+        screen(run).split()
+    )
+    assert "batch: the largest" not in screen(run)
+
+
+def in_bf16() -> dict[str, Any]:
+    config = baseline_record(0, 32.0, device=cpu()).config
+    assert config is not None
+    trial = baseline_record(0, 32.0, config.changed(precision=BF16), device=cpu())
+    return {"trials": (trial,)}
+
+
+@pytest.mark.parametrize(("own", "title"), [({}, "compute, fp32"), (in_bf16(), "compute, bf16")])
+def test_the_answers_rates_are_of_the_precision_that_the_script_trains_in(own: dict[str, Any], title: str):
+    run = fits_run(five(), asked=at_own(), **own)
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
+    assert [one for one in table.columns if one.startswith("compute")] == [title]
+    assert cells(tables(run)["Samples/s at batch 128"], "t4") == {
+        "GPU": "t4",
+        "compute, fp32": "840 to 1,560",
+        "compute, bf16": "840 to 1,560*",
+        "loader": "1,000 to 3,000",
+        "machine": "g5.xlarge, 4 vCPUs",
+    }
+    assert f"batch, {title[-4:]}" in tables(run)["Samples/s at the largest batch"].columns
+
+
+def test_gpu_and_loader_have_columns_of_their_own():
+    run = fits_run(five(), asked=at_own())
+    largest = tables(run)["Samples/s at the largest batch"]
+    rates = {row[0]: row[2:] for row in largest.rows}
+    assert rates == {
+        "small": ("-", "-"),
+        "k80": ("-", "-"),
+        "t4": ("70.0 to 130", "1,000 to 3,000"),
+        "a10g": ("70.0 to 130", "n/a"),
+        "h100-sxm": ("5,600 to 10.4k", "1,000 to 3,000"),
+    }
 
 
 def test_a_batch_that_does_not_fit_has_no_rate_and_an_unknown_one_says_so():
-    run = fits_run(five(), asked=at_own())
-    assert cell(run, "k80", "samples/s at 128") == "- "
-    assert cell(run, "a10g", "samples/s at 128") == "n/a "
+    rates = tables(fits_run(five(), asked=at_own()))["Samples/s at batch 128"]
+    assert cells(rates, "k80")["compute, fp32"] == cells(rates, "k80")["loader"] == "-"
+    assert cells(rates, "a10g")["compute, fp32"] == cells(rates, "a10g")["loader"] == "n/a"
+    told = "the lower one holds; n/a: not known there"
+    assert told in drawn(fits_run(five(), asked=at_own()), 200)
+    known = tuple(one for one in at_own() if one.profile_id in ("t4", "h100-sxm"))
+    fits = tuple(one for one in five() if one.profile_id in ("t4", "h100-sxm"))
+    assert told not in drawn(fits_run(fits, asked=known), 200)
 
 
-def test_a_rate_of_the_gpu_alone_is_marked_where_the_loader_is_not_known():
-    without = tuple(one.model_copy(update={"loader": None}) for one in at_own())
-    run = fits_run(five(), asked=without)
-    assert [cell(run, gpu, "samples/s") for gpu in ("k80", "a10g", "h100-sxm")] == [
-        "- ",
-        "70.0 to 130?",
-        "1,000 to 3,000 ",
-    ]
-    assert cell(run, "t4", "samples/s at 128") == "840 to 1,560?"
-    told = "?: compute only, the loader there is unknown"
-    assert told in drawn(run, 200)
-    everywhere = tuple(one for one in five() if one.profile_id != "a10g")
-    assert cell(fits_run(everywhere), "h100-sxm", "samples/s") == "1,000 to 3,000"
-    assert told not in drawn(fits_run(everywhere), 200)
+def test_a_star_is_told_of_where_there_is_one_alone():
+    told = "* fp16: the GPU has no bf16"
+    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
+    (table,) = (block for block in fits_answer(run, 80) if isinstance(block, Table))
+    assert cells(table, "t4")["128, bf16"].endswith("*")
+    assert told in screen(run)
+    (table,) = (block for block in fits_answer(run, 50) if isinstance(block, Table))
+    assert "128, bf16" not in table.columns
+    assert told not in screen(run, 50)
 
 
-def test_a_prediction_of_before_has_no_rate_at_the_own_batch():
-    assert not any(title.startswith("samples/s at") for title in table_of(fits_run(five())).columns)
+def test_a_prediction_of_before_has_no_rates_at_the_own_batch():
+    before = tuple(one.model_copy(update={"compute": None}) for one in at_own())
+    for asked in ((), before):
+        run = fits_run(five(), asked=asked)
+        assert not tables(run)["Samples/s at batch 128"].rows
+        assert "compute, loader" not in screen(run)
 
 
-def test_many_gpus_have_no_bars_of_their_own_on_a_narrow_terminal():
-    many = tuple(fit(f"gpu-{number}", 10.0 + number, (8, 9, 10)) for number in range(9))
-    shown = drawn(fits_run(many), 60)
-    assert "PPOO" not in shown
-    assert "what takes the memory (or with --gpu NAME)" in " ".join(shown.split())
-    assert "PPOO" in drawn(fits_run(many[:8]), 60)
+def test_every_gpu_has_a_bar():
+    many = tuple(fit(f"gpu-{number}", 10.0 + number, (8, 9, 10)) for number in range(20))
+    bars = fits_view(fits_run(many), 60).tables[-1]
+    assert len(bars.rows) == 20
+    assert all("PPOO" in row[-1] for row in bars.rows)
 
 
-def test_the_rate_is_in_16_bit_where_that_is_known():
-    fits = (
-        fit("t4", 14.6, (10, 12, 14), rate=interval(100.0, 0.3), compute=interval(100.0, 0.3)),
-        fit("t4", 14.6, (20, 22, 24), BF16, rate=interval(200.0, 0.3), compute=interval(200.0, 0.3)),
+def test_one_gpu_is_named():
+    run = fits_run(five()[4:6], options=FitsOptions(gpus=("t4",)), asked=at_own()[4:6])
+    assert fits_view(run).answer == (
+        "Your batch of 128 on t4 with 10% margin: fits in fp32, fits in fp16 (predicted)."
     )
-    rates = [
-        table_of(fits_run(some)).rows[0][table_of(fits_run(some)).columns.index("samples/s")]
-        for some in (fits, fits[:1])
-    ]
-    assert rates == ["140 to 260?", "70.0 to 130?"]
+    run = fits_run(five()[4:6], options=FitsOptions(batch_size=380))
+    assert fits_view(run).answer == (
+        "Batch 380 on t4 with 10% margin: does not fit in fp32, does not fit in fp16 (predicted)."
+    )
+    run = fits_run(five()[4:6], options=FitsOptions(batch_size=140))
+    assert "fits only in the best case in fp32, fits in fp16" in fits_view(run).answer
+    assert "\nmemory and method: tunekit report" in screen(run)
 
 
 def test_one_precision_has_one_column():
@@ -300,13 +358,13 @@ def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
         options=FitsOptions(batch_size=256),
         asked=(asked(BatchFit.NO, 25.0), asked(BatchFit.YES, 11.0, precision=FP16)),
     )
-    table = table_of(run, 80)
-    assert table.columns[-2:] == ("256, fp32", "256, bf16")
-    (t4,) = (row for row in table.rows if row[0] == "t4")
-    assert t4[-2:] == ("no 25.0/14.0", "yes 11.0/12.0")
+    t4 = cells(table_of(run, 80), "t4")
+    assert (t4["256, fp32"], t4["256, bf16"]) == ("no 25.0/14.0", "yes 11.0/12.0*")
+    small = fits_run(five(), options=FitsOptions(batch_size=1), asked=(asked(BatchFit.YES, 0.01),))
+    assert cells(table_of(small), "t4")["1, fp32"] == "yes <0.1/12.0"
     answer = fits_view(run).answer
     assert answer.startswith(
-        "Batch 256 fits with 10% margin on 1 of 5 GPUs in fp32 (1 more in the best case), 3 of 3 in bf16 or"
+        "Batch 256 fits with 10% margin on 1 of 5 GPUs in fp32 (1 more in the best case), all 3 in bf16 or"
     )
 
 
@@ -326,7 +384,7 @@ def test_where_all_samples_of_an_epoch_fit_the_column_says_so():
     run = of_an_epoch(50_000, (40_000, 45_000, 49_999), (40_000, 60_000, 70_000), (50_000, 60_000, 70_000))
     assert [row[2] for row in table_of(run).rows] == ["40000 (to 49999)", "40000 (to all)", "all 50,000"]
     shown = drawn(run, 80)
-    assert "all 50,000: the whole epoch fits in one batch" in shown
+    assert "all 50,000: the whole epoch in one batch" in shown
     assert "70000" not in shown
     assert "all 50,000 fp32  PP" in drawn(run, 50)
 

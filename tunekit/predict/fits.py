@@ -252,6 +252,7 @@ class Fits:
             least_bytes=headroom.least_bytes,
             most_bytes=headroom.most_bytes,
             rate=rates.slower,
+            compute=rates.compute,
             loader=rates.loader,
         )
 

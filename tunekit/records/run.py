@@ -344,6 +344,8 @@ class RequestedBatch(Record):
     rate: Interval | None = None
     """Samples/s of one device at that batch; None where it does not fit, where an epoch has fewer samples, or
     where the GPU's rates are unknown."""
+    compute: Interval | None = None
+    """Samples/s that the GPU alone would reach; None as for `rate`."""
     loader: Interval | None = None
     """Samples/s that the loader could make there; None as for `rate`, or where only that is not known."""
 
@@ -374,5 +376,10 @@ class FitsRun(TargetRecord):
     @property
     def batch_size(self) -> int | None:
         """The batch that was asked for, else the script's own, per device; None where neither is known."""
-        config = next((trial.config for trial in self.trials if trial.config is not None), None)
+        config = self.script_config
         return self.options.batch_size or (config.batch_size if config else None)
+
+    @property
+    def script_config(self) -> TrainConfig | None:
+        """What the script trains with; None where it did not come to that."""
+        return next((trial.config for trial in self.trials if trial.config is not None), None)

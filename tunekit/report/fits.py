@@ -1,7 +1,7 @@
 """What fits which GPU, in words: the answer on one screen; every GPU and the basis in full. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunekit.plain_text import printable
 from tunekit.predict.roofline import ERROR
@@ -35,20 +35,19 @@ from tunekit.report.text import UNKNOWN, command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
 _ABSENT = "-"
-_OTHER, _UNKNOWN_LOADER = "*", "?"
+_OTHER = "*"
 _HALVES = (Precision.BF16, Precision.FP16)
-_CAPACITY, _LARGEST, _RATE, _BOUND = "GiB", "batch, ", "samples/s", "bottleneck"
-_VCPUS, _MACHINE = "vCPUs", "machine"
-_BAR, _BAR_WIDTH, _LEAST_BAR = "peak memory", 24, 20
 _TITLE = "What fits which GPU (predicted), by memory"
+_LEAST_BAR, _MOST_BAR = 20, 60
+"""Letters of a GPU's memory."""
 _SAME_GIB = 4.0
 """GPUs whose memory differs by less are of one size."""
-_MOST_BARS = 8
-"""GPUs whose bars are worth a table of their own."""
 _SCREEN_ROWS = 8
 """GPUs of the answer: one of each memory size."""
 _SMALLER_ROWS = 2
 """Of them, that the batch does not fit."""
+_LEAST_GIB = 0.05
+"""What is less is written as less than 0.1."""
 _BUSY_SHARE = 0.8
 """Of a batch's time, that its process has a CPU where nothing holds it up."""
 
@@ -63,31 +62,43 @@ class _Row:
     """In fp32 or TF32."""
     half: PredictedFit | None
     """In 16 bit."""
+    is_half: bool
+    """Whether the script trains in 16 bit."""
     asked: tuple[RequestedBatch, ...]
 
     @property
+    def own(self) -> PredictedFit | None:
+        """In the script's own precision; None on a GPU that has neither that nor what takes its place."""
+        return self.half if self.is_half else self.whole
+
+    @property
     def shown(self) -> PredictedFit:
-        """The one that rate and bar are of: in 16 bit where that fits."""
-        either = [one for one in (self.half, self.whole) if one is not None]
+        """The one that memory is told of: in the script's own precision where that fits."""
+        either = [one for one in (self.own, self.half, self.whole) if one is not None]
         return next((one for one in either if one.peak is not None), either[0])
+
+    def asked_in(self, is_half: bool) -> RequestedBatch | None:
+        """Return what is known of the batch that was asked for, else the script's own."""
+        return next((one for one in self.asked if (one.precision in _HALVES) == is_half), None)
 
 
 def fits_report(run: FitsRun, width: int = 80) -> Report:
-    """Return everything that is shown of what fits which GPU; the table drops columns to fit the width."""
+    """Return everything that is shown of what fits which GPU."""
     title = printable(f"What fits which GPU: {run.target.name}")
     prediction = run.prediction
     if prediction is None or not prediction.fits:
         return Report(title, (Lead(_nothing(run)),))
     rows = _rows(run, prediction)
-    table = fitted_table(_TITLE, _columns(run, prediction), rows, width)
     return Report(
         title,
         (
             Lead(_answer(run, prediction)),
             Section("fits", "What fits which GPU", "GPUs"),
-            table,
-            Passage("", _below(run, prediction, rows, table)),
-            *_bars(prediction, rows, table, width),
+            *_memory(run, prediction, rows, width),
+            Section("rates", "How fast", "Speed"),
+            *_speed(run, prediction, rows, width),
+            Section("peak", "What takes the memory", "Memory"),
+            *_bars(prediction, rows, width),
             Section("basis", "How it was predicted", "Basis"),
             Passage("How it was predicted", _basis_lines(run, prediction)),
             *(Note(Severity.WARNING, printable(one)) for one in prediction.doubts),
@@ -110,18 +121,18 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
         return fits_report(run, width).blocks
     rows = _rows(run, prediction)
     shown = _screen_rows(run, rows)
-    columns = _columns(run, prediction)
-    has_own_rate = any(column.title == _asked_rate_title(run) for column in columns)
-    left_out = {_BAR, _VCPUS, _MACHINE, *((_RATE, _BOUND) if has_own_rate else ())}
-    kept = [column for column in columns if column.title not in left_out]
-    table = fitted_table(_TITLE, kept, shown, width)
+    largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
+    rates = _asked_rates(run, prediction, is_own=True)
+    kept = asked if run.options.batch_size is not None else [_CAPACITY, *largest]
+    table = fitted_table(_TITLE, [_NAME, *kept, *rates], shown, width)
     lines = (
-        *_largest_lines(prediction, shown, table),
-        *_asked_lines(run),
-        *_rate_lines(run, prediction, shown, table),
+        *(_asked_lines(run) if run.options.batch_size is not None else _largest_lines(prediction, shown)),
+        *_other_lines(prediction, table),
+        *_rate_lines(run, rates, table),
     )
-    doubts = f", {count_text(len(prediction.doubts), 'doubt')}" if prediction.doubts else ""
-    rest = f"all {count_text(len(rows), 'GPU')}{doubts}, memory and method"
+    doubts = f"{count_text(len(prediction.doubts), 'doubt')}, " if prediction.doubts else ""
+    every = f"all {len(rows)} GPUs, " if len(rows) > len(shown) else ""
+    rest = f"{every}{doubts}memory and method"
     return (
         Lead(_answer(run, prediction)),
         table,
@@ -153,7 +164,7 @@ def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
 
 def _preference(run: FitsRun, row: _Row) -> tuple[bool, bool, float]:
     """Return what a GPU stands before others of its memory size by: it is here, it is rented, it is fast."""
-    rate = row.shown.rate
+    rate = row.own.rate if row.own else None
     is_here = row.facts.profile_id == run.measured_on
     return is_here, row.facts.instance is not None, rate.value if rate else 0.0
 
@@ -181,16 +192,27 @@ def _next_steps(run: FitsRun) -> Commands:
 
 def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
     asked, batch = run.options.batch_size, run.batch_size
+    gpus = list(dict.fromkeys(fit.profile_id for fit in prediction.fits))
     if batch is None:
-        return f"What fits {count_text(len({fit.profile_id for fit in prediction.fits}), 'GPU')}: predicted."
+        return f"What fits {count_text(len(gpus), 'GPU')}: predicted."
     name = f"Batch {batch}" if asked else f"Your batch of {batch}"
-    first, *rest = (_fit_count_text(fits, batch) for _, fits in _by_kind(prediction.fits))
-    on = ", ".join([first.replace(" in ", " GPUs in ", 1), *rest])
-    sentence = f"{name} fits with {prediction.margin:.0%} margin on {on} (predicted)."
+    if len(gpus) == 1:
+        fit = ", ".join(f"{_fit_text(one, batch)} in {one.precision}" for one in prediction.fits)
+        sentence = f"{name} on {printable(gpus[0])} with {prediction.margin:.0%} margin: {fit} (predicted)."
+    else:
+        first, *rest = (_fit_count_text(fits, batch) for _, fits in _by_kind(prediction.fits))
+        on = ", ".join([first.replace(" in ", " GPUs in ", 1), *rest])
+        sentence = f"{name} fits with {prediction.margin:.0%} margin on {on} (predicted)."
     samples = prediction.epoch_samples
     if asked is None or samples is None or asked <= samples:
         return sentence
     return f"{sentence} No such batch can be made: an epoch has {samples:,} samples."
+
+
+def _fit_text(fit: PredictedFit, batch: int) -> str:
+    if batch <= fit.largest.low:
+        return "fits"
+    return "fits only in the best case" if batch <= fit.largest.high else "does not fit"
 
 
 def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
@@ -199,7 +221,8 @@ def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
     tight = sum(fit.largest.low < batch <= fit.largest.high for fit in fits)
     main = _main_precision(fits)
     what = " or ".join(sorted({str(fit.precision) for fit in fits}, key=lambda name: (name != main, name)))
-    return f"{surely} of {len(fits)} in {what}" + (f" ({tight} more in the best case)" if tight else "")
+    count = f"all {surely}" if surely == len(fits) else f"{surely} of {len(fits)}"
+    return f"{count} in {what}" + (f" ({tight} more in the best case)" if tight else "")
 
 
 def _by_kind(every: Sequence[PredictedFit]) -> list[tuple[str, list[PredictedFit]]]:
@@ -207,6 +230,10 @@ def _by_kind(every: Sequence[PredictedFit]) -> list[tuple[str, list[PredictedFit
     whole = [fit for fit in every if fit.precision not in _HALVES]
     half = [fit for fit in every if fit.precision in _HALVES]
     return [(_main_precision(fits), fits) for fits in (whole, half) if fits]
+
+
+def _are_half(fits: Sequence[PredictedFit]) -> bool:
+    return fits[0].precision in _HALVES
 
 
 def _main_precision(fits: Iterable[PredictedFit]) -> str:
@@ -221,6 +248,7 @@ def _main_precision(fits: Iterable[PredictedFit]) -> str:
 
 def _rows(run: FitsRun, prediction: DevicePrediction) -> list[_Row]:
     rows = []
+    is_half = _is_half(run, prediction)
     for facts in run.gpus:
         own = [fit for fit in prediction.fits if fit.profile_id == facts.profile_id]
         if not own:
@@ -231,6 +259,7 @@ def _rows(run: FitsRun, prediction: DevicePrediction) -> list[_Row]:
                 facts=facts,
                 whole=next((fit for fit in own if fit.precision not in _HALVES), None),
                 half=next((fit for fit in own if fit.precision in _HALVES), None),
+                is_half=is_half,
                 asked=tuple(one for one in run.asked if one.profile_id == facts.profile_id),
             )
         )
@@ -238,57 +267,91 @@ def _rows(run: FitsRun, prediction: DevicePrediction) -> list[_Row]:
         rows,
         key=lambda row: (
             row.shown.capacity_bytes,
-            row.shown.rate.value if row.shown.rate else 0.0,
+            row.own.rate.value if row.own and row.own.rate else 0.0,
             row.name,
         ),
     )
 
 
-def _columns(run: FitsRun, prediction: DevicePrediction) -> list[Column[_Row]]:
-    """Return every column; where a batch was asked for, what is told of it stays longest."""
-    kinds = _by_kind(prediction.fits)
-    is_asked = run.options.batch_size is not None
-    verdicts = [
-        Column(f"{run.batch_size}, {what}", _verdict_of(fits[0].precision in _HALVES)) for what, fits in kinds
-    ]
-    are_known = not _has_unknown_loader(prediction)
-    asked_rate: Column[_Row] = Column(
-        _asked_rate_title(run), lambda row: _asked_rate(row, are_known), drop=1 if is_asked else 2
-    )
-    return [
-        Column("GPU", lambda row: row.name, is_numeric=False),
-        Column(_CAPACITY, lambda row: f"{row.shown.capacity_bytes / GIB:.1f}", drop=4),
-        *(
-            Column(f"{_LARGEST}{what}", _largest_of(what, fits, prediction), drop=2 if is_asked else 0)
-            for what, fits in kinds
-        ),
-        *(verdicts if is_asked else ()),
-        *([asked_rate] if any(one.rate is not None for one in run.asked) else ()),
-        Column(_RATE, lambda row: _rate(row, are_known), drop=3),
-        Column(_BOUND, _bound_text, is_numeric=False, drop=5),
-        Column(_VCPUS, _vcpus_text, drop=6, is_optional=True),
-        Column(_BAR, lambda row: _bar_of(row, _BAR_WIDTH), is_numeric=False, drop=7, is_optional=True),
-        Column(_MACHINE, _machine_text, is_numeric=False, drop=8, is_optional=True),
-    ]
+def _is_half(run: FitsRun, prediction: DevicePrediction) -> bool:
+    """Return whether the script trains in 16 bit, as far as that was predicted of."""
+    config, kinds = run.script_config, {fit.precision in _HALVES for fit in prediction.fits}
+    is_half = config is not None and config.precision in _HALVES
+    return is_half if is_half in kinds else not is_half
 
 
-def _has_unknown_loader(prediction: DevicePrediction) -> bool:
-    """Return whether a rate is of the GPU alone, as the loader of its usual machine is not known."""
-    return any(fit.rate is not None and fit.loader is None for fit in prediction.fits)
+_NAME: Column[_Row] = Column("GPU", lambda row: row.name, is_numeric=False)
+_CAPACITY: Column[_Row] = Column("GiB", lambda row: f"{row.shown.capacity_bytes / GIB:.1f}", drop=2)
 
 
-def _largest_of(
-    what: str, fits: Sequence[PredictedFit], prediction: DevicePrediction
-) -> Callable[[_Row], str]:
-    """Return what draws the largest batch in a precision, marked where the GPU has another in its place."""
-    is_half, has_others = fits[0].precision in _HALVES, len({fit.precision for fit in fits}) > 1
+def _largest_columns(run: FitsRun, prediction: DevicePrediction) -> list[Column[_Row]]:
+    """Return the largest batch in each precision; that of the script stays longest."""
+    own = _is_half(run, prediction)
 
-    def text(row: _Row) -> str:
-        fit = row.half if is_half else row.whole
-        mark = "" if not has_others else _OTHER if fit and str(fit.precision) != what else " "
-        return (_ABSENT if fit is None else _largest_text(fit, prediction)) + mark
+    def column(what: str, fits: Sequence[PredictedFit]) -> Column[_Row]:
+        is_half, marked = _are_half(fits), _marker(what, fits)
 
-    return text
+        def text(row: _Row) -> str:
+            fit = row.half if is_half else row.whole
+            return _ABSENT if fit is None else marked(fit, _largest_text(fit, prediction))
+
+        return Column(f"batch, {what}", text, drop=0 if is_half == own else 1)
+
+    return [column(what, fits) for what, fits in _by_kind(prediction.fits)]
+
+
+def _asked_columns(run: FitsRun, prediction: DevicePrediction) -> list[Column[_Row]]:
+    """Return whether the batch fits in each precision: "yes 12.1/19.5" in GiB."""
+    own = _is_half(run, prediction)
+
+    def column(what: str, fits: Sequence[PredictedFit]) -> Column[_Row]:
+        is_half, marked = _are_half(fits), _marker(what, fits)
+
+        def text(row: _Row) -> str:
+            one = row.asked_in(is_half)
+            return _ABSENT if one is None else marked(one, _verdict_text(one))
+
+        drop = 0 if is_half == own else 1
+        return Column(f"{run.batch_size}, {what}", text, drop=drop)
+
+    return [column(what, fits) for what, fits in _by_kind(prediction.fits)]
+
+
+def _asked_rates(run: FitsRun, prediction: DevicePrediction, is_own: bool) -> list[Column[_Row]]:
+    """Return what GPU and loader make at the batch, the GPU in each precision, or in the script's own.
+
+    Nothing of a prediction by an earlier tunekit, which has only the lower of both.
+    """
+    if not run.asked or any(one.rate is not None and one.compute is None for one in run.asked):
+        return []
+    own = _is_half(run, prediction)
+
+    def compute(what: str, fits: Sequence[PredictedFit]) -> Column[_Row]:
+        is_half, marked = _are_half(fits), _marker(what, fits)
+
+        def text(row: _Row) -> str:
+            one = row.asked_in(is_half)
+            runs = one is not None and one.verdict is not BatchFit.NO
+            return marked(one, _rate_text(one.compute)) if one and runs else _ABSENT
+
+        return Column(f"compute, {what}", text)
+
+    def loader(row: _Row) -> str:
+        one = row.asked_in(own)
+        return _ABSENT if one is None or one.verdict is BatchFit.NO else _rate_text(one.loader)
+
+    kinds = [one for one in _by_kind(prediction.fits) if not is_own or _are_half(one[1]) == own]
+    return [*(compute(what, fits) for what, fits in kinds), Column("loader", loader)]
+
+
+def _marker(what: str, fits: Sequence[PredictedFit]) -> Callable[[PredictedFit | RequestedBatch, str], str]:
+    """Return what marks a text where the GPU has another precision in place of the traced one."""
+    has_others = len({fit.precision for fit in fits}) > 1
+
+    def marked(of: PredictedFit | RequestedBatch, text: str) -> str:
+        return text + ("" if not has_others else _OTHER if str(of.precision) != what else " ")
+
+    return marked
 
 
 def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
@@ -314,139 +377,122 @@ def _count(samples: int) -> str:
     return f"{samples // 1000}k" if samples < 1_000_000 else f"{samples // 10_000 / 100:.2f}M"
 
 
-def _verdict_of(is_half: bool) -> Callable[[_Row], str]:
-    """Return what draws whether the batch that was asked for fits: "yes 12.1/19.5" in GiB."""
-
-    def text(row: _Row) -> str:
-        one = next((one for one in row.asked if (one.precision in _HALVES) == is_half), None)
-        if one is None:
-            return _ABSENT
-        room = one.most_bytes if one.verdict is BatchFit.NO else one.least_bytes
-        return f"{one.verdict} {one.reserved_bytes / GIB:.1f}/{room / GIB:.1f}"
-
-    return text
+def _verdict_text(asked: RequestedBatch) -> str:
+    room = asked.most_bytes if asked.verdict is BatchFit.NO else asked.least_bytes
+    return f"{asked.verdict} {_gib_text(asked.reserved_bytes)}/{_gib_text(room)}"
 
 
-def _asked_rate_title(run: FitsRun) -> str:
-    return f"{_RATE} at {run.batch_size}"
+def _gib_text(size_bytes: int) -> str:
+    return "<0.1" if 0 < size_bytes < _LEAST_GIB * GIB else f"{size_bytes / GIB:.1f}"
 
 
-def _asked_rate(row: _Row, are_known: bool) -> str:
-    one = next((one for one in row.asked if one.precision is row.shown.precision), None)
-    return _marked_rate(None if one is None or one.verdict is BatchFit.NO else one, are_known)
-
-
-def _rate(row: _Row, are_known: bool) -> str:
-    return _marked_rate(None if row.shown.peak is None else row.shown, are_known)
-
-
-def _marked_rate(of: RequestedBatch | PredictedFit | None, are_known: bool) -> str:
-    """Return a rate, marked without a loader, and blank beside those that have one where not all have."""
-    text, is_known = _ABSENT, True
-    if of is not None:
-        rate, is_known = of.rate, of.loader is not None or of.rate is None
-        text = UNKNOWN if rate is None else f"{short_rate_text(rate.low)} to {short_rate_text(rate.high)}"
-    return text + ("" if are_known else " " if is_known else _UNKNOWN_LOADER)
-
-
-def _bound_text(row: _Row) -> str:
-    """Return the bottleneck; "either" where compute and loader are too close to tell."""
-    fit = row.shown
-    if fit.bound_by is None or fit.bound_by == "VRAM":
-        return fit.bound_by or UNKNOWN
-    if fit.loader is None or fit.compute is None:
-        return f"{fit.bound_by}{_UNKNOWN_LOADER}"
-    return "either" if _overlap(fit.loader, fit.compute) else fit.bound_by
-
-
-def _overlap(one: Interval, other: Interval) -> bool:
-    return one.low <= other.high and other.low <= one.high
-
-
-def _vcpus_text(row: _Row) -> str:
-    if row.shown.peak is None:
-        return _ABSENT
-    is_known = row.shown.instance is not None and row.facts.vcpus is not None
-    return f"{row.facts.vcpus:g}" if is_known else UNKNOWN
+def _rate_text(rate: Interval | None) -> str:
+    return UNKNOWN if rate is None else f"{short_rate_text(rate.low)} to {short_rate_text(rate.high)}"
 
 
 def _machine_text(row: _Row) -> str:
-    return _ABSENT if row.shown.peak is None else printable(row.shown.instance or UNKNOWN)
+    facts = row.facts
+    if facts.instance is None or facts.vcpus is None:
+        return ""
+    return printable(f"{facts.instance}, {facts.vcpus:g} vCPUs")
 
 
-# --- below the table -------------------------------------------------------------------------
+# --- everything ------------------------------------------------------------------------------
 
 
-def _below(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> tuple[str, ...]:
-    lines = _largest_lines(prediction, rows, table) + _epoch_lines(prediction, table)
-    lines += _asked_lines(run)
-    lines += _rate_lines(run, prediction, rows, table)
-    if _VCPUS in table.columns:
-        lines.append(
-            f"{_VCPUS}: a GPU's share of the loader's machine, the cheapest of those with fewest GPUs"
-        )
-    if _BAR in table.columns:
-        lines.append(f"{_BAR} of that batch: {legend_text(_bar_of(row, _BAR_WIDTH) for row in rows)}")
-    shown = {
-        "the largest batch": _has_largest(table),
-        "the GPU's GiB": _CAPACITY in table.columns,
-        "the bottleneck": _BOUND in table.columns,
-        "what takes the memory (or with --gpu NAME)": _BAR in table.columns or len(rows) <= _MOST_BARS,
-    }
-    missing = [what for what, is_there in shown.items() if not is_there]
-    return (*lines, *([f"on a wider terminal: {', '.join(missing)}"] if missing else ()))
+def _memory(
+    run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], width: int
+) -> tuple[Block, ...]:
+    """Return the largest batches, each beside whether the batch that was asked for fits."""
+    largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
+    pairs = zip(largest, asked, strict=True) if run.asked else ((column,) for column in largest)
+    columns = [_NAME, _CAPACITY]
+    for batch, *verdicts in pairs:
+        columns += [batch, *(replace(verdict, is_below=True) for verdict in verdicts)]
+    table = fitted_table(_TITLE, _all_kept(columns), rows, width)
+    lines = [*_largest_lines(prediction, rows), *_asked_lines(run), *_other_lines(prediction, table)]
+    return table, Passage("", tuple(lines))
+
+
+def _speed(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tuple[Block, ...]:
+    """Return the rates of GPU and loader, at the batch and at the largest."""
+    rates = _asked_rates(run, prediction, is_own=False)
+    machine: Column[_Row] = Column("machine", _machine_text, is_below=True, is_optional=True)
+    asked = fitted_table(
+        f"Samples/s at batch {run.batch_size} (predicted)",
+        _all_kept([_NAME, *rates, machine]),
+        rows if rates else (),
+        width,
+    )
+    what, fits = next(one for one in _by_kind(prediction.fits) if _are_half(one[1]) == rows[0].is_half)
+    marked = _marker(what, fits)
+
+    def of_largest(text: Callable[[PredictedFit], str]) -> Callable[[_Row], str]:
+        return lambda row: _ABSENT if row.own is None or row.own.peak is None else text(row.own)
+
+    columns: list[Column[_Row]] = [
+        _NAME,
+        Column(f"batch, {what}", of_largest(lambda fit: marked(fit, _batch_size_text(fit, prediction)))),
+        Column("compute", of_largest(lambda fit: _rate_text(fit.compute))),
+        Column("loader", of_largest(lambda fit: _rate_text(fit.loader))),
+    ]
+    largest = fitted_table("Samples/s at the largest batch (predicted)", columns, rows, width)
+    below = (*_other_lines(prediction, asked), *_rate_lines(run, rates, asked), *_machine_lines(asked))
+    return (
+        asked,
+        Passage("", below),
+        largest,
+        Passage("", tuple(_other_lines(prediction, largest))),
+    )
+
+
+def _all_kept(columns: Iterable[Column[_Row]]) -> list[Column[_Row]]:
+    return [replace(column, drop=0) for column in columns]
 
 
 def _asked_lines(run: FitsRun) -> list[str]:
     """Return how the columns of a batch that was asked for are read."""
-    if run.options.batch_size is None:
+    if not run.asked:
         return []
-    return [f"{run.options.batch_size}: whether it fits, GiB reserved without margin / available at worst"]
+    return [f"{run.batch_size}: whether it fits, GiB reserved without margin / available at worst"]
 
 
-def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> list[str]:
-    """Return how the largest batches are read, and which precision stands in for another."""
+def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row]) -> list[str]:
+    """Return how the largest batches are read."""
+    lines = [f"batch: the largest that fits with {prediction.margin:.0%} margin (in the best case), per GPU"]
     fits = [fit for row in rows for fit in (row.half, row.whole) if fit is not None]
+    if any(prediction.has_whole_epoch(fit.largest.high) for fit in fits):
+        samples = prediction.epoch_samples
+        lines.append(f"all {samples:,}: the whole epoch in one batch, which one worker loads; none is larger")
+    return lines
+
+
+def _other_lines(prediction: DevicePrediction, table: Table) -> list[str]:
+    """Return which precision stands in for another, where the table marks one."""
+    if not any(cell.endswith(_OTHER) for row in table.rows for cell in row):
+        return []
     lines = []
-    if _has_largest(table):
-        lines.append(
-            f"batch: the largest that fits with {prediction.margin:.0%} margin (in the best case), per GPU"
-        )
-    for what, own in _by_kind(fits):
-        others = {str(fit.precision) for fit in own} - {what}
+    for what, fits in _by_kind(prediction.fits):
+        others = {str(fit.precision) for fit in fits} - {what}
         lines += [f"{_OTHER} {other}: the GPU has no {what}" for other in others]
     return lines
 
 
-def _epoch_lines(prediction: DevicePrediction, table: Table) -> list[str]:
-    """Return what it means that a batch holds all samples of an epoch."""
-    is_shown = any(prediction.has_whole_epoch(fit.largest.high) for fit in prediction.fits)
-    if not is_shown or not _has_largest(table):
+def _rate_lines(run: FitsRun, rates: Sequence[Column[_Row]], table: Table) -> list[str]:
+    """Return what the rates are of, and which one holds."""
+    if not rates:
         return []
-    samples = prediction.epoch_samples
-    return [f"all {samples:,}: the whole epoch fits in one batch, which one worker loads; none is larger"]
+    is_asked = run.options.batch_size is not None
+    whose = "that batch" if is_asked else f"the script's own batch of {run.batch_size}"
+    place = next(place for place, title in enumerate(table.columns) if title.startswith("loader"))
+    unknown = "; n/a: not known there" if any(UNKNOWN in row[place] for row in table.rows) else ""
+    return [f"compute, loader: samples/s of each GPU at {whose}; the lower one holds{unknown}"]
 
 
-def _has_largest(table: Table) -> bool:
-    return any(title.startswith(_LARGEST) for title in table.columns)
-
-
-def _rate_lines(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> list[str]:
-    """Return what the rates are of, and what binds."""
-    lines = []
-    of, half = "per GPU, the lower of compute and loader at", ", in 16 bit where known"
-    if _asked_rate_title(run) in table.columns:
-        whose = "that batch" if run.options.batch_size is not None else "the script's own batch"
-        lines.append(f"{_asked_rate_title(run)}: {of} {whose}{half}")
-        of, half = "the same at", ""
-    if _RATE in table.columns:
-        lines.append(f"{_RATE}: {of} the largest batch with margin{half}")
-    if lines and _has_unknown_loader(prediction):
-        lines[-1] += f"; {_UNKNOWN_LOADER}: compute only, the loader there is unknown"
-    if _BOUND in table.columns:
-        either = "; either: too close to tell" if "either" in map(_bound_text, rows) else ""
-        lines.append(f"{_BOUND}: of the largest batch with margin{either}")
-    return lines
+def _machine_lines(table: Table) -> list[str]:
+    if not any("machine" in title for title in table.columns):
+        return []
+    return ["machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU"]
 
 
 # --- memory as a bar of letters --------------------------------------------------------------
@@ -476,23 +522,19 @@ _LETTERS = {
 }
 
 
-def _bars(prediction: DevicePrediction, rows: Sequence[_Row], table: Table, width: int) -> tuple[Block, ...]:
-    """Return the bars of a few GPUs in a table of their own, where the first has no room for them."""
+def _bars(prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tuple[Block, ...]:
     having = [row for row in rows if row.shown.peak is not None]
-    if _BAR in table.columns or not having or len(rows) > _MOST_BARS:
+    if not having:
         return ()
     labels = [
         (row.name, f"{_batch_size_text(row.shown, prediction)} {row.shown.precision}") for row in having
     ]
     taken = sum(max(len(label[place]) for label in labels) for place in (0, 1)) + 2 * 2
-    bars = [_bar_of(row, max(_LEAST_BAR, width - taken)) for row in having]
+    letters = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
+    bars = [memory_bar(row.shown, row.facts.outside, letters) for row in having]
     title = "Peak memory of the largest batch with margin (predicted)"
     cells = tuple((*label, bar) for label, bar in zip(labels, bars, strict=True))
     return Table(title, ("", "", ""), cells), Passage("", (legend_text(bars),))
-
-
-def _bar_of(row: _Row, width: int) -> str:
-    return memory_bar(row.shown, row.facts.outside, width)
 
 
 def memory_bar(fit: PredictedFit, outside: OutsideTorch, width: int) -> str:
@@ -527,8 +569,10 @@ def legend_text(bars: Iterable[str]) -> str:
 
 
 def _basis_lines(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
-    lines = [_traced(prediction), *_untraced(run), _memory(prediction), *_outside(run), _rates(prediction)]
-    return tuple(printable(line) for line in (*lines, _loader(run, prediction)))
+    """Return what the prediction goes by, a line each."""
+    memory = (_memory_basis(prediction), *_outside(run))
+    lines = (_traced(prediction), *_untraced(run), *memory, _rates(prediction), _loader(run, prediction))
+    return tuple(map(printable, lines))
 
 
 def _traced(prediction: DevicePrediction) -> str:
@@ -543,7 +587,7 @@ def _untraced(run: FitsRun) -> list[str]:
     return [f"Not all was traced: {why}." for why in ended]
 
 
-def _memory(prediction: DevicePrediction) -> str:
+def _memory_basis(prediction: DevicePrediction) -> str:
     doubts = count_text(len(prediction.doubts), "doubt")
     because = f", with {doubts} (below)" if prediction.doubts else ""
     return (
