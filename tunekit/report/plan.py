@@ -1,7 +1,7 @@
 """A plan in words: what to choose on one screen; all machines and what was assumed in full. Pure."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
@@ -346,35 +346,14 @@ def _below(plan: Plan, rows: Sequence[PlanRow]) -> tuple[str, ...]:
             "a range alone: how fast the loader is there is not known; at the low end it keeps up with the "
             "GPUs, at the high end it feeds no more than it was seen to"
         )
-    if prices := _price_dates(plan.rows):
-        lines.append(f"prices seen: {prices}")
     unknown = sum(row.how is None for row in plan.rows)
     if unknown and plan.choices:
         lines.append(f"left out: {count_text(unknown, 'machine')} without a known rate")
     return tuple(lines)
 
 
-def _price_dates(rows: Sequence[PlanRow]) -> str:
-    """Return when each provider's prices were seen, such as "aws 2025-11-30 (spot 2024 or 2026)"."""
-    texts = []
-    for provider in sorted({row.provider for row in rows if row.provider}):
-        offers = [row for row in rows if row.provider == provider]
-        on_demand = _dates(row.price_as_of for row in offers if row.usd_on_demand)
-        spot = _dates(row.spot_as_of for row in offers if row.usd_spot)
-        if on_demand or spot:
-            dates = [part for part in (on_demand, f"(spot {spot})" if spot else "") if part]
-            texts.append(printable(f"{provider} {' '.join(dates)}"))
-    return ", ".join(texts)
-
-
-def _price_date(row: PlanRow) -> str:
-    on_demand = row.price_as_of if row.usd_on_demand else None
-    spot = f"spot {row.spot_as_of}" if row.usd_spot else None
-    return ", ".join(part for part in (on_demand, spot) if part)
-
-
-def _dates(seen: Iterable[str | None]) -> str:
-    return " or ".join(sorted({date for date in seen if date}))
+def _date(usd: Interval | None, seen: str | None) -> str:
+    return (seen or "") if usd else ""
 
 
 def _figure(row: PlanRow, interval: Interval | None, text: _Text, is_predicted: bool) -> str:
@@ -414,7 +393,6 @@ def _marked_gpus(row: PlanRow) -> str:
 _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("machine", _name, is_numeric=False),
     Column("GPUs", _marked_gpus, is_numeric=False, is_below=True),
-    Column("price of", _price_date, is_numeric=False, is_optional=True, is_below=True),
     Column("training", lambda row: _marked(row, row.hours, hours_text)),
     Column("range", lambda row: _range(row, row.hours, hours_text), is_optional=True, is_below=True),
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), is_below=True),
@@ -433,6 +411,10 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("range", lambda row: _range(row, row.usd_spot, usd_text), is_optional=True, is_below=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
+    Column(
+        "price of", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
+    ),
+    Column("spot of", lambda row: _date(row.usd_spot, row.spot_as_of), is_optional=True, is_below=True),
 )
 
 
