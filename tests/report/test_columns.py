@@ -62,6 +62,8 @@ def test_a_column_goes_below_the_one_before_it_before_any_goes_for_good() -> Non
         ("", "seventeenseventeen"),
     )
     assert stacked.numeric == (1,)
+    three = (COLUMNS[0], *(Column[str](title, str.upper, is_below=title != "a") for title in ("a", "b", "c")))
+    assert fitted_table("", three, ITEMS, 30).columns == ("word", "a\nb\nc")
     assert fitted_table("", below, ["onto", "red"], 19).rows == (("onto", "4"), ("red", "3"), ("", "redred"))
     assert fitted_table("", below, ITEMS, 20).columns == ("word",)
 

@@ -3,19 +3,17 @@
 from typing import Any
 
 import pytest
-from build_fits import fit, fits_run, outside, predicted
+from build_fits import fit, fits_run, predicted
 from build_records import baseline_record, cpu, interval, target
-from hypothesis import given
-from hypothesis import strategies as st
 from read_report import Read
 from read_report import drawn as drawn_blocks
 
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
-from tunekit.records.prediction import PeakShown, PredictedFit, PredictionPath, Purpose
-from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RequestedBatch, RunStatus
+from tunekit.records.prediction import PredictedFit, PredictionPath
+from tunekit.records.run import FitsOptions, FitsRun, RequestedBatch, RunStatus, BatchFit
 from tunekit.report.blocks import Table
-from tunekit.report.fits import fits_answer, fits_report, legend_text, memory_bar
+from tunekit.report.fits import fits_answer, fits_report
 from tunekit.units import GIB
 
 BF16, FP16 = Precision.BF16, Precision.FP16
@@ -442,45 +440,3 @@ def test_without_a_prediction_the_reason_is_shown():
         (RunStatus.RUNNING, "status: running"),
     ):
         assert told in fits_view(fits_run(status=status)).answer
-
-
-# --- memory as a bar of letters --------------------------------------------------------------
-
-
-def test_each_part_has_letters_in_proportion():
-    one = fit("a10g", 10.0, (64, 70, 80))
-    assert memory_bar(one, outside((0, 1024), (0, 512)), 20) == "PPOOAAAAAAAAAAWCC..."
-
-
-@given(
-    parts=st.dictionaries(st.sampled_from(Purpose), st.integers(0, 40 << 30)),
-    width=st.integers(1, 100),
-    beside=st.integers(0, 4000),
-)
-def test_a_bar_is_as_wide_as_asked_for_and_in_order(parts, width: int, beside: int):
-    one = fit("a10g", 22.0, (64, 70, 80))
-    assert one.peak is not None
-    peak = PeakShown(**{**one.peak.model_dump(), "by_purpose": parts})
-    bar = memory_bar(one.model_copy(update={"peak": peak}), outside((0, beside)), width)
-    assert len(bar) == width
-    order = "PGOBAWHC."
-    assert sorted(bar, key=order.index) == list(bar)
-
-
-def test_what_does_not_fit_has_no_bar():
-    assert memory_bar(fit("k80", 11.0, (0, 0, 2)), outside(), 20) == ""
-
-
-@pytest.mark.parametrize(
-    ("bars", "text"),
-    [
-        (
-            ["PAA.", "PGC."],
-            "P parameters and buffers, G gradients, A activations, C CUDA context (at most), ",
-        ),
-        ([""], ""),
-    ],
-)
-def test_the_legend_names_the_letters_that_are_shown(bars: list[str], text: str):
-    assert legend_text(bars).startswith(text)
-    assert "optimizer" not in legend_text(bars)

@@ -97,23 +97,26 @@ Next, on the machine that you choose
 """
 
 AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine, GPUs        training, range, samples/s  on demand, range, spot, range  units, sessions, price of, spot of
-(as measured)                             178 h                           n/a
-1x a10g                            173 to 183 h
-                                            180                           n/a
-colab Twice                             ~91.3 h                       ~$63.91                                 ~639
-1x a10g-twice                     79.3 to 105 h               $55.50 to $73.66                                  ~8
-                                           ~360                           n/a                           2026-02-28
-lambda gpu_1x_twice                     ~89.0 h                         ~$133
-1x a10g-twice                     77.3 to 103 h                   $116 to $154
-                                           ~360                           n/a                           2026-02-28
-aws g5.xlarge                             178 h                          $179
-1x a10g                            173 to 183 h                   $174 to $185
-                                            180                       ~$75.11*                          2026-02-28
-                                                              $56.49 to $99.97                                2024
-aws g5.12xlarge                         ~49.7 h                         ~$282*
-4x a10g                          43.2 to 57.3 h                   $245 to $325
-                                           ~644                           n/a                           2025-04-01
+machine                    training         on demand       units
+GPUs                          range             range    sessions
+                          samples/s              spot    price of
+                                                range     spot of
+(as measured)                 178 h              n/a
+1x a10g                173 to 183 h
+                                180              n/a
+colab Twice                 ~91.3 h          ~$63.91         ~639
+1x a10g-twice         79.3 to 105 h  $55.50 to $73.66          ~8
+                               ~360              n/a   2026-02-28
+lambda gpu_1x_twice         ~89.0 h            ~$133
+1x a10g-twice         77.3 to 103 h      $116 to $154
+                               ~360              n/a   2026-02-28
+aws g5.xlarge                 178 h             $179
+1x a10g                173 to 183 h      $174 to $185
+                                180          ~$75.11*  2026-02-28
+                                     $56.49 to $99.97        2024
+aws g5.12xlarge             ~49.7 h            ~$282*
+4x a10g              43.2 to 57.3 h      $245 to $325
+                               ~644              n/a   2025-04-01
 """  # noqa: E501
 
 
@@ -461,6 +464,7 @@ def test_every_machine_is_in_the_whole_plan_and_counted_on_the_screen():
         ),
         ({}, "a spot machine is preempted every 4h 00m on average (--interrupted-every)"),
         ({}, "a Colab session lasts 12h 00m at most (--max-session)"),
+        ({"measured_vcpus_per_gpu": 4}, "a machine of unknown CPUs has as many as the GPU's usual machine"),
     ],
 )
 def test_what_was_assumed_is_listed_with_its_flag(asked: dict[str, Any], line: str):

@@ -479,10 +479,10 @@ def _stacked(stacks: Iterable[_Stack[Item]]) -> list[_Stack[Item]]:
 
 
 def _titles(stacks: Sequence[_Stack[Item]], width: int) -> tuple[str, ...]:
-    """Return the titles of stacks in one line where there is room, else below each other as the figures."""
+    """Return the titles of stacks: two in one line where there is room, else below each other."""
     titles = [", ".join(column.title for column, _ in stack) for stack in stacks]
     widths = [max(len(title), _stack_width(stack)) for title, stack in zip(titles, stacks, strict=True)]
-    if sum(widths) + _GAP * (len(widths) - 1) <= width:
+    if max(map(len, stacks), default=0) <= 2 and _width_of(widths) <= width:
         return tuple(titles)
     return tuple("\n".join(column.title for column, _ in stack) for stack in stacks)
 
@@ -496,7 +496,11 @@ def _lines(stacks: Sequence[_Stack[Item]], place: int) -> Iterable[tuple[str, ..
 
 
 def _width(stacks: Sequence[_Stack[Item]]) -> int:
-    return sum(map(_stack_width, stacks)) + _GAP * (len(stacks) - 1)
+    return _width_of([_stack_width(stack) for stack in stacks])
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def _stack_width(stack: _Stack[Item]) -> int:

@@ -12,10 +12,8 @@ from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
     BytesRange,
     DevicePrediction,
-    OutsideTorch,
     PredictedFit,
     PredictionPath,
-    Purpose,
 )
 from tunekit.records.run import BatchFit, FitsRun, GpuFacts, RequestedBatch, RunStatus
 from tunekit.report.blocks import (
@@ -31,6 +29,7 @@ from tunekit.report.blocks import (
     Table,
     fitted_table,
 )
+from tunekit.report.memory_bar import legend_text, memory_bar
 from tunekit.report.text import UNKNOWN, command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
@@ -495,34 +494,8 @@ def _machine_lines(table: Table) -> list[str]:
     return ["machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU"]
 
 
-# --- memory as a bar of letters --------------------------------------------------------------
-
-_FREE = "."
-_LEGEND = {
-    "P": "parameters and buffers",
-    "G": "gradients",
-    "O": "optimizer state",
-    "B": "batch",
-    "A": "activations",
-    "W": "workspaces (at most)",
-    "H": "held by the script",
-    "C": "CUDA context (at most)",
-    _FREE: "free or cached",
-}
-"""What each letter stands for, in the order of the bar."""
-_LETTERS = {
-    Purpose.PARAMETERS: "P",
-    Purpose.BUFFERS: "P",
-    Purpose.GRADIENTS: "G",
-    Purpose.OPTIMIZER: "O",
-    Purpose.BATCH: "B",
-    Purpose.ACTIVATIONS: "A",
-    Purpose.WORKSPACE: "W",
-    Purpose.HELD: "H",
-}
-
-
 def _bars(prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tuple[Block, ...]:
+    """Return what takes each GPU's memory."""
     having = [row for row in rows if row.shown.peak is not None]
     if not having:
         return ()
@@ -535,34 +508,6 @@ def _bars(prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tup
     title = "Peak memory of the largest batch with margin (predicted)"
     cells = tuple((*label, bar) for label, bar in zip(labels, bars, strict=True))
     return Table(title, ("", "", ""), cells), Passage("", (legend_text(bars),))
-
-
-def memory_bar(fit: PredictedFit, outside: OutsideTorch, width: int) -> str:
-    """Return what takes a GPU's memory at the peak of the largest batch with margin, in so many letters.
-
-    Each stands for a part of it; what takes less than a letter may be left out, and of what lies outside
-    torch's tensors the most is shown. A fit without a peak has no bar.
-    """
-    if fit.peak is None:
-        return ""
-    sizes = dict.fromkeys(_LEGEND, 0)
-    for purpose, size_bytes in fit.peak.by_purpose.items():
-        sizes[_LETTERS[purpose]] += size_bytes
-    sizes["W"] += outside.workspace.high
-    sizes["C"] += outside.context.high
-    sizes[_FREE] = max(0, fit.capacity_bytes - sum(sizes.values()))
-    total = sum(sizes.values())
-    counts = {letter: width * size // total for letter, size in sizes.items()}
-    rests = sorted(sizes, key=lambda letter: width * sizes[letter] % total, reverse=True)
-    for letter in rests[: width - sum(counts.values())]:  # letters left over go to the largest rests
-        counts[letter] += 1
-    return "".join(letter * count for letter, count in counts.items())
-
-
-def legend_text(bars: Iterable[str]) -> str:
-    """Return what the letters of bars stand for, such as "P parameters and buffers, A activations"."""
-    shown = set("".join(bars))
-    return ", ".join(f"{letter} {meaning}" for letter, meaning in _LEGEND.items() if letter in shown)
 
 
 # --- what the prediction goes by -------------------------------------------------------------

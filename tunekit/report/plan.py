@@ -472,16 +472,19 @@ def _of_loader(plan: Plan) -> list[str]:
     per_cpu = asked.loader_per_cpu
     if per_cpu is None or all(row.loader_samples_per_s is None for row in plan.rows):
         return []
+    unknown = any(row.vcpus is None and row.loader_samples_per_s is not None for row in plan.rows)
+    unsaid = "a machine of unknown CPUs has as many as the GPU's usual machine, else as were measured with"
+    lines = [unsaid] if unknown else []
     if asked.loader_samples_per_s_per_cpu is not None:
-        return [
-            f"a CPU there loads {_range_text(per_cpu, rate_text, ' samples/s')}, by what a batch costs here"
-        ]
+        loads = _range_text(per_cpu, rate_text, " samples/s")
+        return [f"a CPU there loads {loads}, by what a batch costs here", *lines]
     used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
     whose = ", as its usual machine has," if asked.vcpus_are_assumed else ""
-    return [
+    fed = (
         f"a CPU loads {rate_text(per_cpu.value)} samples/s, since {used}{whose} fed the measured rate; it "
         "may load more, which a search measures"
-    ]
+    )
+    return [fed, *lines]
 
 
 def _of_numbers(plan: Plan) -> list[str]:
