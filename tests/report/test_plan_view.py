@@ -117,7 +117,7 @@ aws g5.xlarge                 178 h             $179
 aws g5.12xlarge             ~49.7 h            ~$282*
 4x a10g              43.2 to 57.3 h      $245 to $325
                                ~644              n/a   2025-04-01
-"""  # noqa: E501
+"""
 
 
 def view_plan(plan: Plan, width: int = 80) -> Read:

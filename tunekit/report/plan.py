@@ -200,7 +200,7 @@ def _basis(plan: Plan) -> str:
     rate = _range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     return printable(
         f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, from {rate} in "
-        f"{asked.precision} ({asked.source})."
+        f"{asked.precision}{', assumed' if asked.precision_is_assumed else ''} ({asked.source})."
     )
 
 
@@ -473,7 +473,9 @@ def _of_loader(plan: Plan) -> list[str]:
     if per_cpu is None or all(row.loader_samples_per_s is None for row in plan.rows):
         return []
     unknown = any(row.vcpus is None and row.loader_samples_per_s is not None for row in plan.rows)
-    unsaid = "a machine of unknown CPUs has as many as the GPU's usual machine, else as were measured with"
+    unsaid = (
+        "a machine of unknown CPUs has as many as the GPU's usual machine, else as many as fed the rate"
+    )
     lines = [unsaid] if unknown else []
     if asked.loader_samples_per_s_per_cpu is not None:
         loads = _range_text(per_cpu, rate_text, " samples/s")
