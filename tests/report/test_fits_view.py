@@ -35,10 +35,10 @@ batch: the largest that fits with 10% margin (in the best case), per GPU
 
 Samples/s at batch 128 (predicted)
 GPU        compute, fp32    compute, bf16          loader             machine
-small                  -                -               -  g5.xlarge, 4 vCPUs
-k80                    -                -               -  g5.xlarge, 4 vCPUs
+small                  -                -               -
+k80                    -                -               -
 t4          840 to 1,560    840 to 1,560*  1,000 to 3,000  g5.xlarge, 4 vCPUs
-a10g                 n/a             n/a              n/a  g5.xlarge, 4 vCPUs
+a10g                 n/a             n/a              n/a
 h100-sxm  5,600 to 10.4k  5,600 to 10.4k   1,000 to 3,000  g5.xlarge, 4 vCPUs
 * fp16: the GPU has no bf16
 compute, loader: samples/s of each GPU at the script's own batch of 128; the
@@ -290,6 +290,16 @@ def test_a_batch_that_does_not_fit_has_no_rate_and_an_unknown_one_says_so():
     assert told not in drawn(fits_run(fits, asked=known), 200)
 
 
+def test_without_any_loader_the_rates_are_of_the_gpus_alone():
+    without = tuple(one.model_copy(update={"loader": None}) for one in at_own() if one.profile_id == "t4")
+    run = fits_run(five()[4:6], asked=without)
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
+    assert table.columns[-1] == "compute, fp32"
+    assert "compute: samples/s of each GPU at the script's own batch of 128; the loader is not known" in (
+        " ".join(screen(run).split())
+    )
+
+
 def test_a_star_is_told_of_where_there_is_one_alone():
     told = "* fp16: the GPU has no bf16"
     run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
@@ -314,6 +324,13 @@ def test_every_gpu_has_a_bar():
     bars = fits_view(fits_run(many), 60).tables[-1]
     assert len(bars.rows) == 20
     assert all("PPOO" in row[-1] for row in bars.rows)
+
+
+def test_two_gpus_are_both():
+    run = fits_run((*five()[4:7], five()[7]), asked=at_own()[4:])
+    assert fits_view(run).answer.startswith(
+        "Your batch of 128 fits with 10% margin on both GPUs in fp32, both in"
+    )
 
 
 def test_one_gpu_is_named():

@@ -220,7 +220,8 @@ def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
     tight = sum(fit.largest.low < batch <= fit.largest.high for fit in fits)
     main = _main_precision(fits)
     what = " or ".join(sorted({str(fit.precision) for fit in fits}, key=lambda name: (name != main, name)))
-    count = f"all {surely}" if surely == len(fits) else f"{surely} of {len(fits)}"
+    whole = "both" if len(fits) == 2 else f"all {surely}"
+    count = whole if surely == len(fits) else f"{surely} of {len(fits)}"
     return f"{count} in {what}" + (f" ({tight} more in the best case)" if tight else "")
 
 
@@ -340,7 +341,7 @@ def _asked_rates(run: FitsRun, prediction: DevicePrediction, is_own: bool) -> li
         return _ABSENT if one is None or one.verdict is BatchFit.NO else _rate_text(one.loader)
 
     kinds = [one for one in _by_kind(prediction.fits) if not is_own or _are_half(one[1]) == own]
-    return [*(compute(what, fits) for what, fits in kinds), Column("loader", loader)]
+    return [*(compute(what, fits) for what, fits in kinds), Column("loader", loader, is_optional=True)]
 
 
 def _marker(what: str, fits: Sequence[PredictedFit]) -> Callable[[PredictedFit | RequestedBatch, str], str]:
@@ -390,8 +391,9 @@ def _rate_text(rate: Interval | None) -> str:
 
 
 def _machine_text(row: _Row) -> str:
-    facts = row.facts
-    if facts.instance is None or facts.vcpus is None:
+    """Return whose CPUs the loader has, where that is known."""
+    facts, has_loader = row.facts, any(one.loader is not None for one in row.asked)
+    if facts.instance is None or facts.vcpus is None or not has_loader:
         return ""
     return printable(f"{facts.instance}, {facts.vcpus:g} vCPUs")
 
@@ -483,8 +485,11 @@ def _rate_lines(run: FitsRun, rates: Sequence[Column[_Row]], table: Table) -> li
         return []
     is_asked = run.options.batch_size is not None
     whose = "that batch" if is_asked else f"the script's own batch of {run.batch_size}"
-    place = next(place for place, title in enumerate(table.columns) if title.startswith("loader"))
-    unknown = "; n/a: not known there" if any(UNKNOWN in row[place] for row in table.rows) else ""
+    places = [place for place, title in enumerate(table.columns) if "loader" in title]
+    cells = [row[place] for row in table.rows for place in places]
+    if not cells:
+        return [f"compute: samples/s of each GPU at {whose}; the loader is not known"]
+    unknown = "; n/a: not known there" if any(UNKNOWN in cell for cell in cells) else ""
     return [f"compute, loader: samples/s of each GPU at {whose}; the lower one holds{unknown}"]
 
 

@@ -473,9 +473,7 @@ def _of_loader(plan: Plan) -> list[str]:
     if per_cpu is None or all(row.loader_samples_per_s is None for row in plan.rows):
         return []
     unknown = any(row.vcpus is None and row.loader_samples_per_s is not None for row in plan.rows)
-    unsaid = (
-        "a machine of unknown CPUs has as many as the GPU's usual machine, else as many as fed the rate"
-    )
+    unsaid = "a machine of unknown CPUs has as many as the GPU's usual machine, else as many as fed the rate"
     lines = [unsaid] if unknown else []
     if asked.loader_samples_per_s_per_cpu is not None:
         loads = _range_text(per_cpu, rate_text, " samples/s")
