@@ -124,7 +124,7 @@ def test_flags_that_can_not_be_used_are_refused(
         (
             "fits.json",
             lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)),
-            "Your batch of 128 fits with 10% margin on 0 of 1",
+            "Your batch of 128 on t4 with 10% margin: does not fit in fp32",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_pa
     possible, impossible = (fits.asked(A10G, one, outside(), size) for size in (300, 301))
     assert (possible.verdict, impossible.verdict) == (BatchFit.YES, BatchFit.YES)
     assert possible.rate == one.rate
-    assert impossible.rate is None
+    assert impossible.rate is impossible.compute is None
     at = fits.at(A10G, FP32, 301, outside())
     assert at is not None
     assert at.batch_size == 300
@@ -105,7 +105,7 @@ def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp
     whole, half = (fits.asked(A10G, one, outside(), size) for size in (32, 16))
     assert (whole.batch_size, half.batch_size) == (32, 16)
     assert one.rate is not None and half.rate is not None
-    assert whole.rate == one.rate
+    assert (whole.rate, whole.compute, whole.loader) == (one.rate, one.compute, one.loader)
     assert half.rate.value == pytest.approx(2 * one.rate.value), "two vCPUs have a batch each"
     at_half = fits.at(A10G, one.precision, 16, outside())
     assert at_half is not None

@@ -11,7 +11,7 @@ from read_report import drawn as drawn_blocks
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
 from tunekit.records.prediction import PredictedFit, PredictionPath
-from tunekit.records.run import FitsOptions, FitsRun, RequestedBatch, RunStatus, BatchFit
+from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RequestedBatch, RunStatus
 from tunekit.report.blocks import Table
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.units import GIB

@@ -96,29 +96,6 @@ Next, on the machine that you choose
   tunekit search -- COMMAND
 """
 
-AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine                    training         on demand       units
-GPUs                          range             range    sessions
-                          samples/s              spot    price of
-                                                range     spot of
-(as measured)                 178 h              n/a
-1x a10g                173 to 183 h
-                                180              n/a
-colab Twice                 ~91.3 h          ~$63.91         ~639
-1x a10g-twice         79.3 to 105 h  $55.50 to $73.66          ~8
-                               ~360              n/a   2026-02-28
-lambda gpu_1x_twice         ~89.0 h            ~$133
-1x a10g-twice         77.3 to 103 h      $116 to $154
-                               ~360              n/a   2026-02-28
-aws g5.xlarge                 178 h             $179
-1x a10g                173 to 183 h      $174 to $185
-                                180          ~$75.11*  2026-02-28
-                                     $56.49 to $99.97        2024
-aws g5.12xlarge             ~49.7 h            ~$282*
-4x a10g              43.2 to 57.3 h      $245 to $325
-                               ~644              n/a   2025-04-01
-"""
-
 
 def view_plan(plan: Plan, width: int = 80) -> Read:
     return Read(plan_report(plan, width))
@@ -172,10 +149,6 @@ def test_the_answer_fits_one_screen():
 
 def test_a_whole_plan_at_80_columns():
     assert drawn(imagenet(), 80) == ANSWER_AT_80 + REST_AT_80
-
-
-def test_at_120_columns_fewer_lines_are_needed():
-    assert AT_120 in drawn(imagenet(), 120)
 
 
 def test_every_column_is_in_the_whole_plan_however_narrow_it_is():
