@@ -131,12 +131,14 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     )
     doubts = f"{count_text(len(prediction.doubts), 'doubt')}, " if prediction.doubts else ""
     every = f"all {len(rows)} GPUs, " if len(rows) > len(shown) else ""
-    rest = f"{every}{doubts}memory and method"
     return (
         Lead(_answer(run, prediction)),
         table,
         Passage("", lines),
-        Line(f"{rest}: tunekit report {printable(quoted(folder))} --full", is_quiet=True),
+        Line(
+            f"{every}{doubts}memory and method: tunekit report {printable(quoted(folder))} --full",
+            is_quiet=True,
+        ),
         _next_steps(run),
     )
 
@@ -494,9 +496,8 @@ def _rate_lines(run: FitsRun, rates: Sequence[Column[_Row]], table: Table) -> li
 
 
 def _machine_lines(table: Table) -> list[str]:
-    if not any("machine" in title for title in table.columns):
-        return []
-    return ["machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU"]
+    line = "machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU"
+    return [line] if any("machine" in title for title in table.columns) else []
 
 
 def _bars(prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tuple[Block, ...]:
