@@ -151,6 +151,8 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
+    if run.options.max_trials == 1:
+        return f"No other config was measured: --trials 1 is the baseline alone. Your own: {rate}."
     short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
     return f"No other config was measured in this budget: {short}. Your own: {rate}."
 
