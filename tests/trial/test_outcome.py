@@ -728,7 +728,7 @@ def test_knobs_that_the_agent_could_not_set_are_named_with_the_flags_that_leave_
     seen = agent_error(message="ValueError: no", knobs=("batch_size", "pin_memory"))
     found = failed(ended(0, agent_error=seen, output=OUTPUT), batch_size=8, pin_memory=True)
     assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert found.message.startswith("batch_size and pin_memory could not be set: ValueError: no; its traceback")
+    assert found.message.startswith("batch_size and pin_memory could not be set: ValueError: no; its trace")
     assert found.remedy == (
         "leave them as the script has them: --bind batch_size=fixed --bind pin_memory=fixed"
     )
@@ -744,7 +744,7 @@ def test_knobs_that_the_agent_could_not_set_are_named_with_the_flags_that_leave_
             OutcomeKind.WORKER_CRASH,
         ),
         (
-            agent_error("torch.AcceleratorError", *OOM_MRO, message="CUDA error: device-side assert triggered"),
+            agent_error("torch.AcceleratorError", *OOM_MRO, message="CUDA error: device-side assert"),
             OutcomeKind.SCRIPT_ERROR,
         ),
     ],

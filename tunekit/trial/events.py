@@ -268,8 +268,10 @@ class Evidence:
                 self.faults.append(plain(event.message)[:500])
             case AgentErrorEvent() if event.is_over:
                 self.agent_error = self.agent_error or event
-            case AgentErrorEvent() if len(self.faults) < _MAX_FAULTS:
-                self.faults.append(plain(f"the agent failed in {event.place}: {event.message}")[:500])
+            case AgentErrorEvent():
+                fault = plain(f"the agent failed in {event.place}: {event.message}")[:500]
+                if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
+                    self.faults.append(fault)
 
     def take_pulse(self, folder: Path) -> None:
         """Add what the training process did last: its events lag behind, and a killed one tells no end."""

@@ -170,8 +170,8 @@ _REMEDIES = {
         "and not inside a container"
     ),
     OutcomeKind.AGENT_ERROR: (
-        "this is a bug in tunekit, not in the script: report it to its maintainers, with this message and the "
-        "trial's folder"
+        "this is a bug in tunekit, not in the script: report it to its maintainers, with this message and "
+        "the trial's folder"
     ),
     OutcomeKind.SAMPLES_UNKNOWN: (
         "say it with --samples-per-step N, the samples that one process takes in one forward and backward "

@@ -63,11 +63,10 @@ def cause_of(error: Exception) -> Any:
 
 
 def _place_in_agent(error: BaseException) -> str:
-    """Return the innermost place of the agent's own: its file, line and function."""
+    """Return the innermost place of the agent's own, its file, line and function; empty if there is none."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in places if code.co_filename.startswith(_AGENT)]
-    code, line = own[-1]
-    return f"{code.co_filename[len(_AGENT) :]}:{line} ({code.co_name})"
+    return "".join(f"{code.co_filename[len(_AGENT) :]}:{line} ({code.co_name})" for code, line in own[-1:])
 
 
 def _keep_traceback(folder: str, error: Exception) -> str | None:

@@ -51,7 +51,7 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     """
     if knobs.get("channels_last"):
         with applying("channels_last"):
-            module._apply(functools.partial(_in_channels_last, torch))
+            _set_channels_last(torch, module)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(knobs.get("precision"))
     if dtype is not None:
         with applying("precision"):
@@ -62,15 +62,23 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
 
 
 def has_channels(tensor: Any) -> bool:
-    """Return whether a tensor has the four dimensions that channels_last is an order of."""
+    """Return whether a tensor has the four dimensions that channels_last is an order of.
+
+    One that is sharded over ranks has not: what shards it keeps flat views of its parts.
+    """
     try:
-        return int(tensor.dim()) == 4 and str(tensor.layout) == "torch.strided"
-    except Exception:  # of a lazy module that never ran, or a kind of tensor that does not tell
+        is_sharded = hasattr(tensor, "_local_tensor")
+        return int(tensor.dim()) == 4 and str(tensor.layout) == "torch.strided" and not is_sharded
+    except Exception:  # none, of a lazy module that never ran, or a kind of tensor that does not tell
         return False
 
 
-def _in_channels_last(torch: Any, tensor: Any) -> Any:
-    return tensor.to(memory_format=torch.channels_last) if has_channels(tensor) else tensor
+def _set_channels_last(torch: Any, module: Any) -> None:
+    """Put the tensors that have channels in that order; `module.to` would ask others, which may refuse it."""
+    weights = list(module.parameters())
+    for tensor in [*weights, *(one.grad for one in weights), *module.buffers()]:
+        if has_channels(tensor):
+            tensor.data = tensor.data.to(memory_format=torch.channels_last)
 
 
 @contextlib.contextmanager
@@ -189,10 +197,10 @@ def _as_float32(torch: Any, outputs: Any) -> Any:
         return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
     if type(outputs) in (list, tuple):
         return type(outputs)(_as_float32(torch, value) for value in outputs)
-    if isinstance(outputs, (list, tuple)):
+    if isinstance(outputs, tuple):
         return _rebuilt_as_float32(torch, outputs)
-    if isinstance(outputs, dict):
-        for key, value in outputs.items():
+    if isinstance(outputs, (dict, list)):  # of the script's own kind, which it may make in its own way
+        for key, value in list(outputs.items() if isinstance(outputs, dict) else enumerate(outputs)):
             converted = _as_float32(torch, value)
             if converted is not value:
                 outputs[key] = converted
@@ -200,7 +208,7 @@ def _as_float32(torch: Any, outputs: Any) -> Any:
 
 
 def _rebuilt_as_float32(torch: Any, outputs: Any) -> Any:
-    """Return a sequence of the script's own kind with its parts as float32; itself where it can't be made."""
+    """Return a tuple of the script's own kind with its parts as float32; itself where none can be made."""
     parts = [_as_float32(torch, value) for value in outputs]
     try:
         return type(outputs)(*parts) if hasattr(outputs, "_fields") else type(outputs)(parts)

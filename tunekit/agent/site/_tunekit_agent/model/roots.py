@@ -30,7 +30,7 @@ class SeenModule:
         self.class_name = type(module).__module__ + "." + type(module).__qualname__
         key = (self.class_name, self.numel)
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
-        self.device = parameters[0].device if parameters else None
+        self.device = devices.of_tensors(parameters)
         self.inputs: list = []
         self._step: int | None = None
         self._elements = 0
