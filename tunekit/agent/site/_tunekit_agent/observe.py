@@ -360,8 +360,6 @@ class Observer:
         if self._request.skips != "nothing":
             self._dry_steps()
         self._measured = measured
-        if wanted:
-            self._report_done(is_final=False)  # whatever comes of the look at them
         stages = stages_for(wanted, self._loop)
         self._stages = StageRunner(
             stages, self._request.window_s, self._progress, step_s=step_s, passed=self._report_stages
