@@ -181,6 +181,17 @@ def test_a_knob_that_can_not_be_set_is_named_and_the_training_goes_on_without(
     assert done.errors == (said if mode == "apply" else "")
 
 
+@pytest.mark.real
+def test_a_training_is_told_of_a_config_file_that_could_not_be_put_in_place(
+    tmp_path: Path, printed_without_agent: str
+) -> None:
+    done = trained(tmp_path, "plain", mode="apply", redirected={"train\0.yaml": "copy.yaml"})
+    assert done.printed == printed_without_agent
+    (fault,) = done.faults
+    assert fault.place.startswith("file_guard/")
+    assert done.errors.startswith("tunekit: the agent failed (ValueError: ")
+
+
 # --- what is told where hardly anything can be -------------------------------------------------
 
 

@@ -197,7 +197,10 @@ class Applier:
 
 def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
-    file_guard.redirect(request.redirected)
     applier = Applier(request, log, owner)
     imports.report_to(applier.failed)
-    imports.hook_torch(applier, applier.install_optimizer)
+    try:
+        imports.hook_torch(applier, applier.install_optimizer)
+        file_guard.redirect(request.redirected)
+    except Exception as error:
+        applier.failed(error)
