@@ -105,7 +105,7 @@ for _ in range(rounds):
         call()
         spent[name] += now() - began
 nothing = spent.pop("none")
-assert observer._clock.steady.batches >= rounds and not observer._failed
+assert observer._clock.steady.batches >= rounds and not observer.has_failed
 told = {name: (seconds - nothing) / rounds * 1e6 for name, seconds in spent.items()}
 print(json.dumps(told))
 """

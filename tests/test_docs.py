@@ -1,5 +1,6 @@
 """README and docs: tunekit takes every command, those that need no training run, no link is dead."""
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -229,11 +230,27 @@ def test_help_of_each_verb_is_there(verb: str, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("page", "snippet"), SNIPPETS)
-def test_every_snippet_runs(page: str, snippet: str, reader: Path) -> None:
+def test_every_snippet_shows_or_reads_what_the_run_folder_holds(
+    page: str, snippet: str, reader: Path
+) -> None:
+    series = {"t_s": [0.0, 0.5], "cpu_s": [0.0, 0.9]}
     store = zarr.open_group(reader / "reports/train-2026-01-31/telemetry.zarr", mode="w")
-    host = store.create_array("0003/host", data=np.array([[0.0, 0.0], [0.5, 0.9]]))
-    host.attrs["columns"] = ["t_s", "cpu_s"]
-    exec(compile(snippet, page, "exec"), {})
+    host = store.create_array("0003/host", data=np.array(list(series.values())).T)
+    host.attrs["columns"] = list(series)
+    names: dict[str, Any] = {}
+    shown = [value for value in values_of(snippet, page, names) if value is not None]
+    assert all(value._repr_html_() for value in shown)  # as a notebook shows it
+    assert len(shown) == sum(isinstance(one, ast.Expr) for one in ast.parse(snippet).body)
+    assert shown or {name: list(names[name]) for name in series} == series
+
+
+def values_of(snippet: str, page: str, names: dict[str, Any]) -> Iterator[object]:
+    """Run a snippet, filling the names that it binds, and yield what each bare expression in it gives."""
+    for statement in ast.parse(snippet).body:
+        if isinstance(statement, ast.Expr):
+            yield eval(compile(ast.Expression(statement.value), page, "eval"), names)
+        else:
+            exec(compile(ast.Module([statement], []), page, "exec"), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -265,3 +265,50 @@ def test_what_has_no_size_tells_none():
 
 def test_of_many_inputs_the_first_are_told():
     assert len(sizes_of([torch.zeros(2, 2)] * 500)) == 64
+
+
+class Secretive:
+    """Answers no question, not even for its class."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError("this is no business of yours")
+
+
+class Pretending:
+    """Looks like a container, an array and a tensor, and is none."""
+
+    shape = dtype = nbytes = property(lambda self: 1 / 0)
+
+    def items(self) -> list[int]:
+        return [1, 2]
+
+    def __len__(self) -> int:
+        raise ValueError("no length")
+
+
+class Unwritable(str):
+    """A key that can't be written."""
+
+    def __repr__(self) -> str:
+        raise ValueError("not in words")
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Secretive,
+        Pretending,
+        torch.nn.UninitializedParameter,
+        lambda: torch.ones(2, device="meta"),
+        lambda: {Unwritable("ids"): torch.ones(2)},
+    ],
+    ids=["secretive", "pretending", "lazy", "meta", "key"],
+)
+def test_what_answers_nothing_is_a_part_like_any_other(odd) -> None:
+    batch = [IMAGES, odd()]
+    assert leading_size(batch) == 4
+    assert BatchSeen.model_validate(batch_facts(batch, 4)).leaves[0].path == "[0]"
+    assert extent_of(batch)[0] >= 4 * 3 * 8 * 8 * 4
+    assert sizes_of(batch)["[0][0]"] == (4, 3, 8, 8)

@@ -85,6 +85,7 @@ def test_tied_weights_count_once() -> None:
 def test_what_lies_on_another_device_does_not_count() -> None:
     module = nn.Sequential(nn.Linear(10, 10, bias=False), nn.Linear(10, 10, device="meta"))
     assert reported(module).parameters_bytes == 400
+    assert reported(nn.Sequential(*reversed(module))).parameters_bytes == 400
 
 
 def test_without_a_module_nothing_is_told() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.measure.host_memory import memory_of
+from _tunekit_agent.measure.host import memory_of
 from _tunekit_agent.stages import queue_memory
 from _tunekit_agent.stages.queue_memory import QueueMemory
 from _tunekit_agent.stages.runner import StageRunner

@@ -1,10 +1,18 @@
-"""What is kept of the calls of a script's outermost modules."""
+"""What is kept of the calls of a script's outermost modules, and when knobs reach them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.model.roots import RootFinder
+from _tunekit_agent.measure.record import model_bytes
+from _tunekit_agent.model import knobs
+from _tunekit_agent.model.roots import RootFinder, SeenModule
+from torch import nn
+
+from tunekit.records.attribution import ModelBytes
+from tunekit.records.target import RootSeen
 
 
 @pytest.fixture
@@ -33,3 +41,206 @@ def test_the_sizes_are_those_of_the_latest_step_and_there_of_its_largest_call(fi
     assert inputs_of(finder) == [[20, 4]]
     model(torch.zeros(8, 4)).sum().backward()
     assert inputs_of(finder) == [[8, 4]]
+
+
+def lazy_model() -> nn.Module:
+    first = nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.Flatten()
+    return nn.Sequential(*first, nn.LazyLinear(4))
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, finder: RootFinder) -> None:
+    model(torch.randn(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    finder.stepped(optimizer)
+
+
+@pytest.mark.parametrize("is_shaped_before", [False, True], ids=["in the loop", "before the optimizer"])
+def test_a_lazy_module_is_known_once_its_parameters_have_shapes(
+    finder: RootFinder, is_shaped_before: bool
+) -> None:
+    model = lazy_model()
+    if is_shaped_before:
+        model(torch.zeros(2, 3, 8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        train(model, optimizer, finder)
+    (root,) = finder.roots()
+    assert root.numel == sum(one.numel() for one in model.parameters()) == 1396
+    assert (root.has_4d_weights, finder.cover_step()) == (True, True)
+
+
+def test_knobs_reach_a_lazy_module_at_the_forward_that_follows_its_first() -> None:
+    faults: list[Exception] = []
+    known = SeenModule(torch, lazy_shaped(), {}).facts()
+    set_on: list[bool] = []
+
+    def apply(torch: Any, seen: SeenModule) -> None:
+        knobs.apply_to_root(torch, seen, {"channels_last": True})
+        set_on.append(seen.module[0].weight.is_contiguous(memory_format=torch.channels_last))
+
+    watching = RootFinder([known], apply, lambda: False, faults.append, lambda *seen: None)
+    watching.install(torch.nn.modules.module)
+    try:
+        model = lazy_model()
+        for _ in range(3):
+            model(torch.randn(2, 3, 8, 8)).sum().backward()
+    finally:
+        watching.stop()
+    assert (set_on, faults) == ([True], [])
+    assert not model[0].weight.is_contiguous()
+
+
+def lazy_shaped() -> nn.Module:
+    model = lazy_model()
+    model(torch.zeros(2, 3, 8, 8))
+    return model
+
+
+class Unhelpful(torch.Tensor):
+    """A tensor that answers next to no call, though it has all of them."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("__get__", "detach", "requires_grad_"):  # an attribute, or nn.Parameter's
+            return super().__torch_function__(func, types, args, kwargs or {})
+        raise TypeError(f"{func.__name__} is not for this kind")
+
+
+def volume() -> torch.Tensor:
+    return torch.ones(2, 3, 2, 2, 2)
+
+
+def image() -> torch.Tensor:
+    return torch.ones(2, 3, 2, 2)
+
+
+KINDS: dict[str, Callable[[], torch.Tensor]] = {
+    "lazy": nn.UninitializedBuffer,
+    "meta": lambda: torch.empty(2, 3, 2, 2, device="meta"),
+    "volume": volume,
+    "sparse": lambda: image().to_sparse(),
+    "nested": lambda: torch.nested.nested_tensor([image(), image()[:, :2]]),
+    "ragged": lambda: torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=torch.jagged),
+    "quantised": lambda: torch.quantize_per_tensor(image(), 0.1, 0, torch.qint8),
+    "a kind of its own": lambda: image().as_subclass(Unhelpful),
+    "empty": lambda: torch.empty(0, 3, 2, 2),
+    "complex": lambda: image().to(torch.complex64),
+    "one element": lambda: torch.ones(1, 1, 1, 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of kinds that are new, or old
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_parameter", [False, True], ids=["buffer", "parameter"])
+def test_a_tensor_of_any_kind_is_looked_at_and_left_alone_where_knobs_are_none_of_its(
+    kind: str, is_parameter: bool
+) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3))
+    odd = KINDS[kind]()
+    if is_parameter:
+        model.odd = nn.UninitializedParameter() if kind == "lazy" else nn.Parameter(odd, requires_grad=False)
+    else:
+        model.register_buffer("odd", odd)
+    seen = SeenModule(torch, model, {})
+    RootSeen.model_validate(seen.facts())
+    knobs.apply_to_root(torch, seen, {"channels_last": True, "precision": "bf16"})
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert model(torch.ones(1, 3, 8, 8)).dtype is torch.float32
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    told = ModelBytes.model_validate(model_bytes([seen], [optimizer]))
+    assert told.parameters_bytes >= 4 * (4 * 3 * 9 + 4)
+
+
+def test_the_order_of_a_sharded_weight_is_left_to_what_shards_it(tmp_path: Path) -> None:
+    tensors = pytest.importorskip("torch.distributed.tensor")
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        mesh = torch.distributed.init_device_mesh("cpu", (1,))
+        model = nn.Conv2d(3, 4, 3)
+        sharded = tensors.distribute_tensor(model.weight.detach(), mesh, [tensors.Shard(0)])
+        model.weight = nn.Parameter(sharded)
+        seen = SeenModule(torch, model, {})
+        knobs.apply_to_root(torch, seen, {"channels_last": True})
+        assert (seen.has_4d_weights, seen.numel) == (False, 4 * 3 * 9 + 4)
+        assert model.weight.to_local().is_contiguous()
+        told = ModelBytes.model_validate(model_bytes([seen], []))
+        assert told.parameters_bytes == 4 * (4 * 3 * 9 + 4)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_module_lies_on_the_device_of_its_weights_whatever_stands_for_others() -> None:
+    model = nn.Sequential(nn.Linear(2, 2, device="meta"), nn.Linear(2, 2))
+    assert SeenModule(torch, model, {}).device == torch.device("cpu")
+    assert SeenModule(torch, model[:1], {}).device == torch.device("meta")
+    assert SeenModule(torch, nn.ReLU(), {}).device is None
+
+
+class Parts(list[torch.Tensor]):
+    """A list that is made in a way of its own."""
+
+    def __init__(self, *, of: list[torch.Tensor]) -> None:
+        super().__init__(of)
+
+
+class Couple(tuple[torch.Tensor, ...]):
+    """A tuple that is made in a way of its own."""
+
+    def __new__(cls, *, first: torch.Tensor) -> "Couple":
+        return super().__new__(cls, (first,))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "dtype"),
+    [
+        (lambda one: [one], torch.float32),
+        (lambda one: (one,), torch.float32),
+        (lambda one: {"logits": one}, torch.float32),
+        (lambda one: Parts(of=[one]), torch.float32),
+        (lambda one: nn.utils.rnn.PackedSequence(one, torch.tensor([2])), torch.float32),
+        (lambda one: Couple(first=one), torch.bfloat16),  # it can't be made anew
+    ],
+    ids=["list", "tuple", "dict", "own list", "named tuple", "own tuple"],
+)
+def test_outputs_of_every_form_pass_a_root_under_autocast(
+    wrap: Callable[[torch.Tensor], Any], dtype: torch.dtype
+) -> None:
+    class Wrapping(nn.Linear):
+        def forward(self, rows: torch.Tensor) -> Any:
+            return wrap(super().forward(rows))
+
+    model = Wrapping(4, 2)
+    knobs.apply(torch, model, {"precision": "bf16"}, "cpu")
+    outputs = model(torch.ones(2, 4))
+    (first, *_) = outputs.values() if isinstance(outputs, dict) else outputs
+    assert type(outputs) is type(wrap(torch.ones(2, 4)))
+    assert first.dtype is dtype
+
+
+def broken(*_: object) -> None:
+    raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("knob", ["channels_last", "precision", "compile"])
+def test_a_knob_that_can_not_be_set_is_named(knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stubborn(nn.Linear):
+        parameters = broken  # type: ignore[assignment]
+        __dict__ = property(broken)  # type: ignore[assignment]
+
+    monkeypatch.setattr(torch, "compile", broken)
+    values = {"channels_last": True, "precision": "bf16", "compile": True}
+    model = Stubborn.__new__(Stubborn)
+    with pytest.raises(knobs.NotApplied) as raised:
+        knobs.apply(torch, model, {knob: values[knob]}, "cpu")
+    assert raised.value.knobs == (knob,)
+    assert str(raised.value.__cause__) == "no"
+
+
+def test_a_knob_that_there_is_no_memory_for_is_the_scripts_outcome() -> None:
+    class Large(nn.Linear):
+        def parameters(self, *_: Any) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        knobs.apply(torch, Large(2, 2), {"channels_last": True}, "cpu")

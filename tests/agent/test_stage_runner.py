@@ -1,9 +1,13 @@
 """Stages look at the loop one after another, and none of them can harm it."""
 
+import functools
+import warnings
 from typing import Any
 
 import pytest
+from _tunekit_agent.stages import stages_for
 from _tunekit_agent.stages.runner import Missing, Stage, StageRunner, Turns
+from build_loop import loop_of
 
 
 class Counting(Stage):
@@ -64,6 +68,32 @@ def test_stages_run_in_turn_and_tell_what_they_saw() -> None:
     assert first.seen == ["asked", "fetched", "began", "ended", "asked", "left"]
     assert moved == ["queue", "floors"]
     assert details.facts() == {"queue": {"turns": 1}, "floors": {"turns": 1}, "faults": []}
+
+
+def test_a_stage_that_can_not_even_be_made_is_told_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_the_script = functools.partial(warnings.filterwarnings)
+    monkeypatch.setattr(warnings, "filterwarnings", by_the_script)
+    details, moved = look(stages_for(["syncs", "peaks"], loop_of()))
+    assert details.asked(None) is None
+    assert moved == ["syncs", "peaks"]
+    (fault,) = details.facts()["faults"]
+    assert fault.startswith("syncs: AttributeError: ")
+
+
+def test_an_error_without_words_is_the_fault_of_its_stage() -> None:
+    class WordlessError(ValueError):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    class Breaking(Counting):
+        def asked(self, source: Any) -> Any:
+            raise WordlessError
+
+    details, _ = look([Breaking("queue", 1)])
+    assert details.asked(None) is None
+    assert details.facts()["faults"] == ["queue: WordlessError: <WordlessError whose str() failed>"]
 
 
 def test_a_stage_that_breaks_is_left_and_told_and_the_next_goes_on() -> None:

@@ -272,6 +272,7 @@ def test_a_baseline_over_the_trial_limit_is_no_matter_of_the_budget(folder: Path
         (OutcomeKind.NO_TRAINING_LOOP, NoTrainingLoopError),
         (OutcomeKind.SCRIPT_ERROR, TargetError),
         (OutcomeKind.AGENT_ABSENT, TargetError),
+        (OutcomeKind.AGENT_ERROR, TargetError),
         (OutcomeKind.HANG, TargetError),
         (OutcomeKind.TOO_SHORT, TargetError),
         (OutcomeKind.KILLED, TargetError),

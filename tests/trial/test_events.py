@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.agent_messages import ProgressEvent, StartEvent
+from tunekit.records.agent_messages import AgentErrorEvent, ProgressEvent, StartEvent
 from tunekit.trial import events
-from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Pulse, read_pulse
+from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Evidence, Pulse, read_pulse
 
 
 def start(pid: int) -> bytes:
@@ -194,3 +194,25 @@ def test_a_pulse_that_is_none_is_passed_over(tmp_path: Path):
     write_pulse(tmp_path, 2, 0, 1 << 63, 5)
     (tmp_path / "pulse-3").mkdir()
     assert read_pulse(tmp_path) is None
+
+
+def agent_error(message: str, is_over: bool) -> AgentErrorEvent:
+    place = "measure/record.py:9 (model_bytes)"
+    return AgentErrorEvent(event="agent_error", time_s=1.0, message=message, place=place, is_over=is_over)
+
+
+def test_the_fault_that_ended_the_agent_is_its_first():
+    evidence = Evidence()
+    for message in ("ValueError: one", "KeyError: two"):
+        evidence.take(agent_error(message, is_over=True), 1.0)
+    assert evidence.agent_error is not None
+    assert evidence.agent_error.message == "ValueError: one"
+    assert evidence.faults == []
+
+
+def test_a_figure_that_is_missing_is_a_fault_of_the_trial_once():
+    evidence = Evidence()
+    for _ in range(2):
+        evidence.take(agent_error("ValueError: \x1b[31mone", is_over=False), 1.0)
+    assert evidence.agent_error is None
+    assert evidence.faults == ["the agent failed in measure/record.py:9 (model_bytes): ValueError: one"]

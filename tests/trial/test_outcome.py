@@ -8,6 +8,7 @@ from build_records import discovery, largest_seen, loop
 from scripted_search import loader
 
 from tunekit.records.agent_messages import (
+    AgentErrorEvent,
     ByHandEvent,
     DoneEvent,
     ErrorSeen,
@@ -105,6 +106,14 @@ def raised(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> E
     return ended(exit=ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=error))
 
 
+def agent_error(*types: str, message: str = "KeyError: 1", **overrides: Any) -> AgentErrorEvent:
+    """A fault of the agent, of an exception of these types."""
+    seen: dict[str, Any] = {"place": "model/roots.py:35 (_saw)", "traceback_file": "agent-error-7.txt"}
+    if types:
+        seen["error"] = ErrorSeen(types=types, message=message, traceback=(message,))
+    return AgentErrorEvent(event="agent_error", time_s=2.0, message=message, **(seen | overrides))
+
+
 def raised_in_a_worker(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> Evidence:
     """Evidence of a script that ended by what torch re-raised from a loader worker."""
     error = ErrorSeen(
@@ -195,8 +204,8 @@ GONE = ErrorSeen(
     ("overrides", "told"),
     [
         (
-            {"agent_error": "KeyError: 1", "limit": OutcomeKind.TIMEOUT, "limit_message": "too long"},
-            "the agent failed: KeyError: 1",
+            {"agent_error": agent_error(), "limit": OutcomeKind.TIMEOUT, "limit_message": "too long"},
+            "agent failed after 108 steps, in model/roots.py:35 (_saw): KeyError: 1",
         ),
         ({"limit": OutcomeKind.TIMEOUT, "limit_message": "too long", "returncode": -9}, "too long"),
         (
@@ -245,7 +254,8 @@ def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
 
 
 def test_an_end_that_is_told_in_control_characters_can_be_read_back():
-    details = cut_short(Details(sizes=ComputeSweep(sizes=(SIZE,))), (64, 128), agent_error="\a" * 400)
+    told = agent_error(message="\a" * 400)
+    details = cut_short(Details(sizes=ComputeSweep(sizes=(SIZE,))), (64, 128), agent_error=told)
     assert Details.model_validate_json(details.model_dump_json()) == details
     assert details.sizes is not None and details.sizes.why_ended is not None
     assert r"\x07\x07" in details.sizes.why_ended
@@ -600,7 +610,6 @@ def exited(steps: int = 5, batches: int = 6, gradients: int = 0) -> ExitEvent:
             "",
         ),
         (ended(0, started=False, steps=0), OutcomeKind.AGENT_ABSENT, "", "python -I"),
-        (ended(0, agent_error="no file"), OutcomeKind.AGENT_ABSENT, "the agent failed: no file", ""),
         (
             ended(-9, external_launcher=ExternalLauncher("docker run", "put it in"), started=False, steps=0),
             OutcomeKind.AGENT_ABSENT,
@@ -687,6 +696,68 @@ def test_how_a_script_ended_gives_its_outcome(evidence: Evidence, kind: OutcomeK
     assert (found.last_lines, found.returncode) == (evidence.last_lines, evidence.returncode)
 
 
+OUTPUT = "/trials/0007/output.log"
+
+
+@pytest.mark.parametrize("returncode", [None, 0, 1])
+def test_a_fault_of_the_agents_is_told_as_one_with_its_place_and_its_traceback(returncode: int | None):
+    found = failed(ended(returncode, agent_error=agent_error(), output=OUTPUT))
+    assert found.kind is OutcomeKind.AGENT_ERROR
+    assert found.message == (
+        "tunekit's agent failed after 5 steps, in model/roots.py:35 (_saw): KeyError: 1; its traceback is in "
+        "/trials/0007/agent-error-7.txt"
+    )
+    assert found.remedy is not None
+    assert found.remedy.startswith("this is a bug in tunekit, not in the script: report it")
+    assert "--bind" not in found.remedy
+
+
+def test_a_fault_whose_traceback_found_no_room_names_no_file():
+    found = failed(ended(0, agent_error=agent_error(traceback_file=None, place=""), output=OUTPUT))
+    assert found.message == "tunekit's agent failed after 5 steps, in a place that is not known: KeyError: 1"
+
+
+def test_a_fault_of_the_agents_names_the_knobs_that_it_had_to_set():
+    found = failed(ended(0, agent_error=agent_error(), output=OUTPUT), precision=Precision.BF16, compile=True)
+    assert found.kind is OutcomeKind.AGENT_ERROR
+    assert found.remedy is not None
+    assert found.remedy.endswith("what this one set (precision bf16, compile True): --bind KNOB=fixed")
+
+
+def test_knobs_that_the_agent_could_not_set_are_named_with_the_flags_that_leave_them_out():
+    seen = agent_error(message="ValueError: no", knobs=("batch_size", "pin_memory"))
+    found = failed(ended(0, agent_error=seen, output=OUTPUT), batch_size=8, pin_memory=True)
+    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert found.message.startswith("batch_size and pin_memory could not be set: ValueError: no; its trace")
+    assert found.remedy == (
+        "leave them as the script has them: --bind batch_size=fixed --bind pin_memory=fixed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind"),
+    [
+        (agent_error("builtins.MemoryError"), OutcomeKind.HOST_OOM),
+        (agent_error("torch.OutOfMemoryError", *OOM_MRO), OutcomeKind.DEVICE_OOM),
+        (
+            agent_error(*OOM_MRO, message="DataLoader worker (pid 7) is killed by signal: Killed. "),
+            OutcomeKind.WORKER_CRASH,
+        ),
+        (
+            agent_error("torch.AcceleratorError", *OOM_MRO, message="CUDA error: device-side assert"),
+            OutcomeKind.SCRIPT_ERROR,
+        ),
+    ],
+    ids=["host memory", "device memory", "worker", "kernel"],
+)
+def test_what_the_script_ran_into_while_the_agent_looked_is_no_fault_of_the_agents(
+    seen: AgentErrorEvent, kind: OutcomeKind
+):
+    found = failed(ended(0, agent_error=seen, output=OUTPUT))
+    assert found.kind is kind
+    assert "agent" not in found.message
+
+
 @pytest.mark.parametrize(("changes", "told"), [(3, "by hand"), (0, "does not know")])
 def test_a_loop_that_updates_by_hand_is_told_how_to_use_an_optimizer(changes: int, told: str):
     seen = ByHandEvent(event="by_hand", time_s=2.0, passes=80, changes=changes, seconds=21.0)
@@ -743,7 +814,7 @@ def test_knobs_that_hold_are_a_measurement():
 
 def test_figures_of_a_loop_that_was_never_learnt_are_no_measurement():
     found = failed(measured(learnt=learnt(complete=False, batch_size=None, addressed=False)), batch_size=128)
-    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert found.kind is OutcomeKind.AGENT_ERROR
     assert "0 lines rejected" in found.message
 
 

@@ -221,10 +221,20 @@ class GuardErrorEvent(AgentEvent):
 
 
 class AgentErrorEvent(AgentEvent):
-    """The agent itself failed, and observes no more."""
+    """The agent itself failed; the script goes on."""
 
     event: Literal["agent_error"]
     message: str
+    place: str = ""
+    """Its file, line and function."""
+    knobs: tuple[str, ...] = Field(default=(), max_length=32)
+    """Those that it could not set, where it was at that."""
+    is_over: bool = True
+    """Whether it observes no more; else one figure is missing."""
+    traceback_file: str | None = None
+    """In the trial's folder; None where it could not be written."""
+    error: ErrorSeen | None = None
+    """None where it could not be looked at."""
 
 
 AnyEvent = (

@@ -33,6 +33,8 @@ class OutcomeKind(StrEnum):
     HARM_DENIED = "harm_denied"
     """The script wanted to change what the user had, and ended because the trial did not let it."""
     AGENT_ABSENT = "agent_absent"
+    AGENT_ERROR = "agent_error"
+    """The agent itself failed: a fault of tunekit's, which says nothing of the script or its config."""
     REFUSED = "refused"
     COMPILE_NO_EFFECT = "compile_no_effect"
     KNOB_NOT_APPLIED = "knob_not_applied"

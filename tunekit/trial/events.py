@@ -184,9 +184,10 @@ class Evidence:
     """The loop trains without an optimizer of torch."""
     external_launcher: ExternalLauncher | None = None
     """A program of the tree that has the training run where the agent is not."""
-    agent_error: str | None = None
+    agent_error: AgentErrorEvent | None = None
+    """What the agent failed of, and observes no more."""
     faults: list[str] = field(default_factory=list)
-    """The guard's own faults, which the trial went on after."""
+    """Faults of the guard and of the agent, which the trial went on after."""
     rejected_lines: int = 0
     """Lines of the event files that were no valid event."""
     written: list[WrittenFile] = field(default_factory=list)
@@ -265,8 +266,12 @@ class Evidence:
                 self.written.append(WrittenFile(path=event.path, action=event.action))
             case GuardErrorEvent() if len(self.faults) < _MAX_FAULTS:
                 self.faults.append(plain(event.message)[:500])
+            case AgentErrorEvent() if event.is_over:
+                self.agent_error = self.agent_error or event
             case AgentErrorEvent():
-                self.agent_error = event.message
+                fault = plain(f"the agent failed in {event.place}: {event.message}")[:500]
+                if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
+                    self.faults.append(fault)
 
     def take_pulse(self, folder: Path) -> None:
         """Add what the training process did last: its events lag behind, and a killed one tells no end."""

@@ -7,9 +7,10 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 import re
 import signal
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from tunekit.records.agent_messages import ByHandEvent, ErrorSeen, RankEvent
+from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
@@ -59,6 +60,8 @@ _GPU_FAILED_REMEDY = (
     "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
     "GPU that is lost needs a reset or another machine"
 )
+_CUDA_ERROR = "CUDA error"
+"""A kernel's, which shows itself at whatever asks the device next."""
 _CUDA_HINTS = (
     "Search for `cuda",
     "CUDA kernel errors might be",
@@ -166,6 +169,10 @@ _REMEDIES = {
         "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
         "and not inside a container"
     ),
+    OutcomeKind.AGENT_ERROR: (
+        "this is a bug in tunekit, not in the script: report it to its maintainers, with this message and "
+        "the trial's folder"
+    ),
     OutcomeKind.SAMPLES_UNKNOWN: (
         "say it with --samples-per-step N, the samples that one process takes in one forward and backward "
         "pass, or bind the script's own setting of it, such as --bind 'batch_size=--FLAG {}'"
@@ -220,7 +227,7 @@ def measurement_of(
     """
     ended_well = evidence.limit is None and evidence.returncode in (0, None)
     if evidence.done is None or (evidence.done.is_final and not ended_well):
-        return _blaming_bindings(_failure(_why_not_measured(evidence), evidence), evidence, bound)
+        return _blaming_knobs(_failure(_why_not_measured(evidence), evidence), evidence, bound)
     loop = evidence.done.loop
     if isinstance(loop, DryLoop):
         seen = _details(evidence, sizes) or Details()
@@ -249,7 +256,7 @@ def _why_unusable(
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         lines = evidence.rejected_lines
         message = f"what the agent reported could not be read ({lines} lines rejected)"
-        return _Reason(OutcomeKind.AGENT_ABSENT, message)
+        return _Reason(OutcomeKind.AGENT_ERROR, message)
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:
         return _Reason(OutcomeKind.SAMPLES_UNKNOWN, unknown)
@@ -338,7 +345,7 @@ def _ended_by(evidence: Evidence) -> str:
 
 def _why_cut_short(evidence: Evidence) -> str:
     if evidence.agent_error is not None:
-        return f"the agent failed: {evidence.agent_error}"
+        return _why_agent_failed(evidence.agent_error, evidence).message
     if evidence.limit is not None:
         remedy = _REMEDIES.get(evidence.limit)
         return f"{evidence.limit_message}; {remedy}" if remedy else evidence.limit_message
@@ -353,8 +360,17 @@ def _why_cut_short(evidence: Evidence) -> str:
     return f"the script was gone after {evidence.steps} steps; how it ended is not known"
 
 
-def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
-    """Return the failure; of a script that ended before its first step, with a word on what was bound."""
+def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
+    """Return the failure, with a word on what was set where that may have brought it about.
+
+    That is what was bound, in a script that ended before its first step, and what an agent that failed had
+    to set.
+    """
+    asked = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is not None]
+    if failure.kind is OutcomeKind.AGENT_ERROR and asked:
+        knobs = ", ".join(f"{knob} {bound.changed[knob]}" for knob in asked)
+        hint = f"if other trials of this run are measured, leave out what this one set ({knobs})"
+        return failure.changed(remedy=f"{failure.remedy}; {hint}: --bind KNOB=fixed")
     ours = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is None]
     if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
         return failure
@@ -376,7 +392,7 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
     if evidence.start_error is not None:
         return _Reason(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}")
     if evidence.agent_error is not None:
-        return _Reason(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}")
+        return _why_agent_failed(evidence.agent_error, evidence)
     if evidence.by_hand is not None:
         return _why_by_hand(evidence.by_hand)
     if (launcher := evidence.external_launcher) is not None:
@@ -403,6 +419,29 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
     if evidence.cannot_tell is not None:
         return _why_cannot_report(evidence)
     return _why_too_little(evidence)
+
+
+def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
+    """Return the failure of a trial whose agent failed, perhaps of what the script did.
+
+    Memory ends, workers die and a device fails wherever the process is just then.
+    """
+    error = seen.error
+    if error is not None:
+        is_of_script = kind_of_error(error) is not OutcomeKind.SCRIPT_ERROR or _CUDA_ERROR in error.message
+        if is_of_script:
+            return _why_by_exception(error, evidence)
+    kept = ""
+    if seen.traceback_file is not None:
+        kept = f"; its traceback is in {Path(evidence.output).parent / seen.traceback_file}"
+    if seen.knobs:
+        knobs, flags = " and ".join(seen.knobs), " ".join(f"--bind {knob}=fixed" for knob in seen.knobs)
+        message = f"{knobs} could not be set: {seen.message}{kept}"
+        them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, f"leave {them}: {flags}")
+    place = seen.place or "a place that is not known"
+    message = f"tunekit's agent failed after {evidence.steps} steps, in {place}: {seen.message}{kept}"
+    return _Reason(OutcomeKind.AGENT_ERROR, message)
 
 
 def _why_cannot_report(evidence: Evidence) -> _Reason:

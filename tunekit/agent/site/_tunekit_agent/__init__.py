@@ -15,17 +15,19 @@ Standard library only; torch is touched only after the script imported it. Its p
     observe     ties all of this together: learn, warm up, measure, report, wait for the end
     apply       the other mode: apply the knobs, then watch the rate with one step counter
     events      the JSON lines that the parent reads
+    faults      the agent's own: kept out of the script, told with their traceback
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
 
 def start(request_path: str) -> None:
     """Start the agent for the request file; a failure is reported, never raised into the script."""
-    from . import events, process, request
+    from . import events, faults, imports, process, request
 
     try:
         asked = request.read(request_path)
@@ -35,6 +37,7 @@ def start(request_path: str) -> None:
     log = events.EventLog(asked.trial_folder, owner)
     python = ".".join(map(str, sys.version_info[:3]))
     log.emit("start", pid=os.getpid(), python=python, image=process.image())
+    imports.report_to(functools.partial(faults.tell, log, asked.trial_folder))
     try:
         if asked.mode == "apply":
             from . import apply
@@ -54,4 +57,4 @@ def start(request_path: str) -> None:
             )
             observe.install(asked, log, owner)
     except Exception as error:
-        log.emit("agent_error", message=f"{type(error).__name__}: {error}")
+        faults.tell(log, asked.trial_folder, error)

@@ -10,10 +10,12 @@ import contextlib
 import sys
 from typing import Any, Callable
 
-from . import file_guard, imports
+from . import faults, file_guard, imports
 from .loader.info import LoaderInfo
 from .loader.watch import LoaderWatch
+from .measure import errors
 from .model import knobs
+from .model.knobs import NotApplied
 from .model.roots import RootFinder
 from .model.steps import KeptHooks, keep_from_dynamo
 from .originals import time
@@ -121,19 +123,28 @@ class Applier:
             request.roots, self._apply_to_root, lambda: False, self.failed, self._keep_hooks
         )
         self._training_built = False
+        self._faults: set = set()
         self._counter: StepCounter | None = None
         self._kept: KeptHooks | None = None
 
     def failed(self, error: Exception) -> None:
-        """Say that the knobs could not be applied; the training goes on as the script has it."""
-        self.roots.stop()
-        self.say(f"a knob could not be applied ({type(error).__name__}: {error}); training goes on without")
+        """Say that knobs could not be applied; the training goes on as the script has it."""
+        line = errors.line_of(faults.cause_of(error))
+        if isinstance(error, NotApplied):
+            what = f"{' and '.join(error.knobs)} could not be applied ({line}); training goes on without"
+        else:
+            self.roots.stop()
+            what = f"the agent failed ({line}); training goes on without the knobs that are not applied yet"
+        if what not in self._faults:  # a loader may be built anew each epoch
+            self._faults.add(what)
+            kept = faults.tell(self._log, self._request.trial_folder, error)
+            self.say(f"{what}; its traceback is in {kept}" if kept else what)
 
     def say(self, message: str) -> None:
         """Tell the user, beside what the script prints, once over all ranks."""
         self._log.emit("said", message=message)
         if self.ranks.rank == 0:
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be there to read it
+            with contextlib.suppress(Exception):  # nobody may be there to read it
                 sys.stderr.write(f"tunekit: {message}\n")
 
     def loader_built(self, info: LoaderInfo) -> None:
@@ -186,6 +197,10 @@ class Applier:
 
 def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
-    file_guard.redirect(request.redirected)
     applier = Applier(request, log, owner)
-    imports.hook_torch(applier, applier.install_optimizer)
+    imports.report_to(applier.failed)
+    try:
+        imports.hook_torch(applier, applier.install_optimizer)
+        file_guard.redirect(request.redirected)
+    except Exception as error:
+        applier.failed(error)

@@ -26,12 +26,13 @@ class _AfterExec(Loader):
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         for callback in self._callbacks:
-            callback(module)
+            _call(callback, module)
 
 
 class _Finder(MetaPathFinder):
     def __init__(self) -> None:
         self.waiting: dict = {}
+        self.failed: Callable = lambda error: None
 
     def find_spec(self, name, path=None, target=None):
         callbacks = self.waiting.pop(name, None)
@@ -57,10 +58,22 @@ class _Finder(MetaPathFinder):
 _finder = _Finder()
 
 
+def report_to(failed: Callable) -> None:
+    """Have `failed(error)` called where a callback raises: the script's import goes on."""
+    _finder.failed = failed
+
+
+def _call(callback: Callable, module: Any) -> None:
+    try:
+        callback(module)
+    except Exception as error:
+        _finder.failed(error)
+
+
 def when_imported(name: str, callback: Callable) -> None:
     """Call `callback(module)` once the module `name` was imported; at once if it already is."""
     if name in sys.modules:
-        callback(sys.modules[name])
+        _call(callback, sys.modules[name])
         return
     _finder.waiting.setdefault(name, []).append(callback)
     if _finder not in sys.meta_path:

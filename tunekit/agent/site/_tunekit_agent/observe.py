@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import math
 import os
 import sys
 from typing import Any
 
-from . import imports
+from . import faults, imports
 from .events import FETCHING, TRAINING, Progress
+from .faults import kept_from_script
 from .loader.batches import BatchWatch
 from .loader.info import LoaderInfo, epoch_of, is_there
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
 from .measure.device_times import DeviceTimes
+from .measure.host import run_queue_ns
 from .measure.host_times import CompileSettling, HostTimes, Startup
 from .measure.record import loop_facts, model_bytes
 from .measure.steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
@@ -32,24 +33,6 @@ from .request import Request
 from .stages import stages_for
 from .stages.runner import StageRunner
 from .stages.trace.dry import DrySteps
-from .task_waits import run_queue_ns
-
-
-def _never_raises(callback: Any) -> Any:
-    """Keep an observer's own fault out of the user's loop: report it once, then observe no more."""
-
-    @functools.wraps(callback)
-    def guarded(self, *args, **kwargs):
-        if self._failed:
-            return None
-        try:
-            return callback(self, *args, **kwargs)
-        except Exception as error:
-            self.failed(error)
-            return None
-
-    return guarded
-
 
 _DRY_STEPS = 4
 """Optimizer steps after which a loop that computes nothing is known: how long each takes says nothing."""
@@ -92,30 +75,34 @@ class Observer:
         self._startup = Startup(time.perf_counter())
         self._settling = CompileSettling()
         self._window_from: int | None = None
-        self._finished = self._failed = False
+        self._finished = self.has_failed = False
 
     @property
     def _training(self) -> LoaderInfo | None:
         return self._loop.training
 
     def failed(self, error: Exception) -> None:
-        """Report the observer's own fault and leave the script alone from here on."""
-        self._failed = self._finished = True
+        """Report the observer's own fault, once, and leave the script alone from here on."""
+        if self.has_failed:
+            return
+        self.has_failed = self._finished = True
         self.roots.stop()
         self.autocasts.stop()
-        self._log.emit("agent_error", message=f"{type(error).__name__}: {str(error)[:500]}")
+        if self._stages is not None:
+            self._stages.call("leave")
+        faults.tell(self._log, self._request.trial_folder, error)
 
     def _joined(self) -> None:
         self._log.emit("rank", rank=self.ranks.rank, world_size=self.ranks.world_size)
 
     # --- what the loaders do -------------------------------------------------------------------
 
-    @_never_raises
+    @kept_from_script
     def loader_built(self, info: LoaderInfo) -> None:
         self._loop.loader_built(info)
         self._progress(None)
 
-    @_never_raises
+    @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
@@ -125,7 +112,7 @@ class Observer:
             self._progress(None)
         epoch_of(info)  # while the loader is there
 
-    @_never_raises
+    @kept_from_script
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
         """The script asks a loader for a batch; returns a `loader.source.Replay` or None."""
         now = time.perf_counter()
@@ -177,7 +164,7 @@ class Observer:
         until = time.perf_counter() + self._clock.boundary_limit_s
         self._source.throw_away(until, lambda: self._progress(None))
 
-    @_never_raises
+    @kept_from_script
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
         self._progress_log.pulse(TRAINING)
@@ -189,7 +176,7 @@ class Observer:
         self._clock.epoch_ended(asked_at)
         return forced
 
-    @_never_raises
+    @kept_from_script
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
         if self._stages is not None:
             self._fetched_in_stage(info, batch)
@@ -229,7 +216,7 @@ class Observer:
 
     # --- what the optimizers do ----------------------------------------------------------------
 
-    @_never_raises
+    @kept_from_script
     def step_began(self, now: float) -> None:
         if self._stages is not None:
             self._stages.call("step_began")
@@ -237,7 +224,7 @@ class Observer:
         self._host_times.step_began(now)
         self._times.step_began()
 
-    @_never_raises
+    @kept_from_script
     def stepped(self, optimizer: Any, now: float) -> None:
         self._progress_log.steps += 1
         self._progress_log.pulse(TRAINING)
@@ -372,8 +359,8 @@ class Observer:
         self._loop.step_s, self._loop.batch_shm_bytes = step_s, batch["shared_bytes"] if batch else 0
         if self._request.skips != "nothing":
             self._dry_steps()
-        stages = stages_for(wanted, self._loop) if wanted else []
         self._measured = measured
+        stages = stages_for(wanted, self._loop)
         self._stages = StageRunner(
             stages, self._request.window_s, self._progress, step_s=step_s, passed=self._report_stages
         )
@@ -421,7 +408,7 @@ class Observer:
             **self._startup.facts(),
             **self._batch_watch.facts(self._training),
             "loader_work": self._work_window.facts(),
-            "model": model_bytes(self._stepped_roots, self.steps.living()),
+            "model": self._model_bytes(),
             "device_parts": self._times.facts(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
@@ -431,6 +418,14 @@ class Observer:
         if self._window_from is not None:
             others["discarded_batches"] = self._window_from
         return loop_facts(self._loop, self.steps, self._clock, others)
+
+    def _model_bytes(self) -> dict | None:
+        """Return what the model takes; the rate is a figure without it."""
+        try:
+            return model_bytes(self._stepped_roots, self.steps.living())
+        except Exception as error:  # modules and optimizers of the script's own answer as they like
+            faults.tell(self._log, self._request.trial_folder, error, is_over=False)
+            return None
 
     def _progress(self, phase: str | None) -> None:
         self._progress_log.report(phase or self._phase(), self.ranks)
@@ -442,7 +437,7 @@ class Observer:
             return self._clock.phase
         return "learning" if self._progress_log.batches else "starting"
 
-    @_never_raises
+    @kept_from_script
     def script_ended(self) -> None:
         """The interpreter is shutting down: report what there is, and why it ended."""
         if self._finished:
@@ -464,6 +459,7 @@ class Observer:
 def install(request: Request, log: Any, owner: Owner) -> None:
     OptionWatch(request.option_names, log).install()
     observer = Observer(request, log, owner)
+    imports.report_to(observer.failed)
     imports.hook_torch(observer, observer.steps.install_optimizer)
     imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
     imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)

@@ -42,16 +42,19 @@ def walk(batch: object):
 
 def path_of(place: tuple) -> str:
     """Return how a script would reach a place, such as "[0]['labels'].ids"."""
-    return "".join(form.format(key) for _, form, key in place)[:_MAX_PATH]
+    try:
+        return "".join(form.format(key) for _, form, key in place)[:_MAX_PATH]
+    except Exception:  # a key that can't be written
+        return "n/a"
 
 
 def parts_of(item: Any) -> tuple | None:
     """Return how a container's parts are reached and (key, part) of each; None for a leaf."""
-    if isinstance(item, _PLAIN) or is_tensor(item) or shape_of(item) is not None:
-        return None
     try:
+        if isinstance(item, _PLAIN) or is_tensor(item) or shape_of(item) is not None:
+            return None
         if hasattr(item, "items") and callable(item.items):
-            return "[{!r}]", list(item.items())
+            return "[{!r}]", [(key, part) for key, part in item.items()]
         if isinstance(item, tuple) and hasattr(item, "_fields"):
             return ".{}", [(name, getattr(item, name)) for name in item._fields]
         if isinstance(item, (list, tuple, set, frozenset, deque)):
@@ -78,8 +81,8 @@ def shape_of(item: Any) -> tuple | None:
         shape = item.shape
     except AttributeError:
         return None
-    except Exception:  # a nested tensor has no shape that holds for all of it
-        return (int(item.size(0)),)
+    except Exception:
+        return _first_dimension(item)
     sizes: list = []
     try:
         for size in shape:
@@ -87,6 +90,14 @@ def shape_of(item: Any) -> tuple | None:
     except Exception:  # a ragged dimension, or a shape of another kind
         return tuple(sizes)
     return tuple(sizes)
+
+
+def _first_dimension(item: Any) -> tuple | None:
+    """Return all that a nested tensor has of a shape; None for a lazy one, or what answers as it likes."""
+    try:
+        return (int(item.size(0)),)
+    except Exception:
+        return None
 
 
 def _is_number(leaf: object) -> bool:
@@ -97,13 +108,16 @@ def _is_number(leaf: object) -> bool:
 
 
 def _kind(leaf: Any) -> str:
-    if is_tensor(leaf):
-        return "tensor"
-    if isinstance(leaf, (str, bytes, bytearray)):
-        return "text"
-    if _is_number(leaf):
-        return "number"
-    return "array" if hasattr(leaf, "nbytes") and hasattr(leaf, "dtype") else "other"
+    try:
+        if is_tensor(leaf):
+            return "tensor"
+        if isinstance(leaf, (str, bytes, bytearray)):
+            return "text"
+        if _is_number(leaf):
+            return "number"
+        return "array" if hasattr(leaf, "nbytes") and hasattr(leaf, "dtype") else "other"
+    except Exception:  # an object that answers as it likes
+        return "other"
 
 
 def _leaf_bytes(leaf: Any) -> int:
@@ -211,14 +225,20 @@ def batch_facts(batch: object, samples: int) -> dict:
 
 
 def _leaf_facts(size: int, place: tuple, kind: str, leaf: Any) -> dict:
-    dtype = str(leaf.dtype) if kind in ("tensor", "array") or hasattr(leaf, "dtype") else None
     return {
         "path": path_of(place),
         "kind": kind,
-        "dtype": dtype and dtype.replace("torch.", ""),
+        "dtype": _dtype_of(leaf),
         "shape": list(shape_of(leaf) or ()),
         "bytes": size,
     }
+
+
+def _dtype_of(leaf: Any) -> str | None:
+    try:
+        return str(leaf.dtype).replace("torch.", "")
+    except Exception:  # no such thing, or one that answers as it likes
+        return None
 
 
 class BatchWatch:

@@ -47,7 +47,10 @@ def dense(tensor: Any) -> list:
 
 def data_bytes(tensor: Any) -> int:
     """Return the bytes of a tensor's elements, of this process's part where it is sharded."""
-    return sum(part.numel() * part.element_size() for part in dense(tensor))
+    try:
+        return sum(part.numel() * part.element_size() for part in dense(tensor))
+    except Exception:  # a subclass that does not tell
+        return 0
 
 
 class Storages:

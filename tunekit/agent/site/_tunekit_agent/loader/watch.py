@@ -10,8 +10,9 @@ import sys
 import weakref
 from typing import Any
 
-from ..measure.host_memory import shm_used_bytes
-from ..model.knobs import LOADER_KNOBS
+from ..faults import kept_from_script
+from ..measure.host import shm_used_bytes
+from ..model.knobs import LOADER_KNOBS, applying
 from ..originals import time
 from ..process import Owner
 from .info import LoaderInfo, matches, shards_itself
@@ -97,20 +98,34 @@ class LoaderWatch:
             if not watch._owner.is_here:
                 return original(self, *args, **kwargs)
             info = watch._register()
-            knobs = watch._knobs_for(info)
-            if knobs:
-                bound = signature.bind(self, *args, **kwargs)
-                watch._set_knobs(bound.arguments, knobs)
+            bound = watch._bound_to_knobs(info, signature, (self, *args), kwargs)
+            if bound is not None:
                 args, kwargs = bound.args[1:], bound.kwargs
             original(self, *args, **kwargs)
-            try:
+            if info is not None:
                 watch._built_one(self, info)
-            except Exception as error:
-                watch.observer.failed(error)
             return None
 
         loader_class.__init__ = __init__
 
+    def failed(self, error: Exception) -> None:
+        self.observer.failed(error)
+
+    @kept_from_script
+    def _bound_to_knobs(self, info: LoaderInfo | None, signature: Any, args: tuple, kwargs: dict) -> Any:
+        """Return a constructor's arguments with the knobs among them, None where it gets none."""
+        wanted = self._knobs_for(info) if info is not None else {}
+        if not wanted:
+            return None
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # the constructor says so itself
+            return None
+        with applying(*wanted):
+            self._set_knobs(bound.arguments, wanted)
+        return bound
+
+    @kept_from_script
     def _built_one(self, loader: Any, info: LoaderInfo) -> None:
         info.loader = weakref.ref(loader)
         info.origin = self._origin_of(loader)
@@ -120,6 +135,7 @@ class LoaderWatch:
         object.__setattr__(loader, "_tunekit_info", info)
         self.observer.loader_built(info)
 
+    @kept_from_script
     def _register(self) -> LoaderInfo:
         stack = _user_stack()
         ordinal = self._built.get(stack, 0)
@@ -229,11 +245,7 @@ class LoaderWatch:
 
         @functools.wraps(original_init)
         def __init__(self, loader, *args, **kwargs):  # noqa: N807
-            self._tunekit_info = getattr(loader, "_tunekit_info", None)
-            if not loader.persistent_workers:  # which hold their iterator: a cycle would keep them alive
-                self._tunekit_loader = loader  # `for batch in DataLoader(...)` lets go of it at once
-            watch._workers_start(self._tunekit_info)
-            watch._epoch_started(self._tunekit_info)
+            watch._iterator_begins(self, loader)
             original_init(self, loader, *args, **kwargs)
 
         @functools.wraps(original_reset)
@@ -254,10 +266,15 @@ class LoaderWatch:
         if "next" in vars(iterator_class):  # an old alias of __next__
             iterator_class.next = __next__
 
-    def _workers_start(self, info: LoaderInfo | None) -> None:
+    @kept_from_script
+    def _iterator_begins(self, iterator: Any, loader: Any) -> None:
+        info = iterator._tunekit_info = getattr(loader, "_tunekit_info", None)
+        if not loader.persistent_workers:  # which hold their iterator: a cycle would keep them alive
+            iterator._tunekit_loader = loader  # `for batch in DataLoader(...)` lets go of it at once
         if info is not None and self._owner.is_here:
             info.shm_at_start_bytes = shm_used_bytes()
             info.shm_before_bytes = self._shm_before.setdefault(info.call_stack, info.shm_at_start_bytes)
+        self._epoch_started(info)
 
     def _epoch_started(self, info: LoaderInfo | None) -> None:
         if info is not None and self._owner.is_here:

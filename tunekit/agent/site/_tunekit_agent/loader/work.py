@@ -20,9 +20,9 @@ import weakref
 from itertools import accumulate
 from typing import Any, Callable
 
+from ..measure.host import waits_ns
 from ..originals import time
 from ..process import Owner
-from ..task_waits import waits_ns
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256

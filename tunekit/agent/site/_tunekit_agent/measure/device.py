@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Any
+from typing import Any, Iterable
 
 
 def facts_of(device: Any) -> dict:
@@ -21,6 +21,12 @@ def facts_of(device: Any) -> dict:
         "uuid": None if uuid is None else str(uuid),
         "pci_bus_id": _pci_bus_id(properties),
     }
+
+
+def of_tensors(tensors: Iterable) -> Any:
+    """Return the torch device of the first tensor, of one that is not on the meta device if there is any."""
+    first = min(tensors, key=lambda one: bool(one.device.type == "meta"), default=None)
+    return None if first is None else first.device
 
 
 def _pci_bus_id(properties: Any) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from .device import cuda_devices
 
 _MAX_MESSAGE = 4000
+_MAX_LINE = 300
 _WORKER_END_S = 0.2
 """A worker's connections close a moment before it is seen to have ended."""
 
@@ -27,8 +28,8 @@ def _facts_of(error: Any) -> dict:
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return {
-        "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
-        "message": _ends_of(_text_of(error)),
+        "types": [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__][:16],
+        "message": _ends_of(text_of(error)),
         "traceback": [line[:500] for line in lines[-40:]],
         "raised_in": _place(frames[-1]) if frames else "",
         "worker_exit_codes": _worker_exit_codes(frames),
@@ -44,7 +45,12 @@ def _device_free_share() -> float | None:
         return None
 
 
-def _text_of(error: Any) -> str:
+def line_of(error: Any) -> str:
+    """Return an exception's type and what it says, cut short where that is long."""
+    return f"{type(error).__name__}: {text_of(error)[:_MAX_LINE]}"
+
+
+def text_of(error: Any) -> str:
     """Return what an exception says; in Python's own words where it can't be made to."""
     try:
         return str(error)

@@ -71,10 +71,10 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
     require one, in the parameter's dtype.
     """
     modules = [root.module for root in roots]
-    device = next((one.device for module in modules for one in module.parameters()), None)
-    if device is None:
+    here = device.of_tensors(one for module in modules for one in module.parameters())
+    if here is None:
         return None
-    parameters, buffers, states = Storages(device), Storages(device), Storages(device)
+    parameters, buffers, states = Storages(here), Storages(here), Storages(here)
     for module in modules:
         for parameter in module.parameters():
             parameters.add(parameter)
@@ -82,7 +82,7 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
             buffers.add(buffer)
     for optimizer in optimizers:
         _add_state(states, optimizer)
-    gradients_bytes, are_predicted = _gradients_bytes(modules, device)
+    gradients_bytes, are_predicted = _gradients_bytes(modules, here)
     return {
         "parameters_bytes": parameters.bytes,
         "buffers_bytes": buffers.bytes,

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import types
-from typing import Any
+from typing import Any, Iterator
 
 LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+
+
+class NotApplied(Exception):  # noqa: N818 - says what is the case
+    """Knobs could not be set; the cause says why.
+
+    Attributes:
+        knobs: their names.
+    """
+
+    def __init__(self, *knobs: str) -> None:
+        super().__init__(*knobs)
+        self.knobs = knobs
 
 
 def split(knobs: dict) -> tuple:
@@ -21,7 +34,8 @@ def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
     """Apply the model knobs to a root that is about to run for the first time."""
     device_type = getattr(seen.device, "type", "cpu")
     if knobs.get("precision"):
-        set_matmul_precision(torch, knobs["precision"], device_type)
+        with applying("precision"):
+            set_matmul_precision(torch, knobs["precision"], device_type)
     apply(torch, seen.module, knobs, device_type)
 
 
@@ -31,14 +45,51 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     Args:
         knobs: `channels_last`, `precision` and `compile`; absent ones are left alone.
         device_type: "cuda" or "cpu", for autocast.
+
+    Raises:
+        NotApplied: one of them could not be set.
     """
     if knobs.get("channels_last"):
-        module.to(memory_format=torch.channels_last)
+        with applying("channels_last"):
+            _set_channels_last(torch, module)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(knobs.get("precision"))
     if dtype is not None:
-        _autocast(torch, module, device_type, dtype)
+        with applying("precision"):
+            _autocast(torch, module, device_type, dtype)
     if knobs.get("compile"):
-        _compile(torch, module)
+        with applying("compile"):
+            _compile(torch, module)
+
+
+def has_channels(tensor: Any) -> bool:
+    """Return whether a tensor has the four dimensions that channels_last is an order of.
+
+    One that is sharded over ranks has not: what shards it keeps flat views of its parts.
+    """
+    try:
+        is_sharded = hasattr(tensor, "_local_tensor")
+        return int(tensor.dim()) == 4 and str(tensor.layout) == "torch.strided" and not is_sharded
+    except Exception:  # none, of a lazy module that never ran, or a kind of tensor that does not tell
+        return False
+
+
+def _set_channels_last(torch: Any, module: Any) -> None:
+    """Put the tensors that have channels in that order; `module.to` would ask others, which may refuse it."""
+    weights = list(module.parameters())
+    for tensor in [*weights, *(one.grad for one in weights), *module.buffers()]:
+        if has_channels(tensor):
+            tensor.data = tensor.data.to(memory_format=torch.channels_last)
+
+
+@contextlib.contextmanager
+def applying(*knobs: str) -> Iterator[None]:
+    """Say of a fault which knobs it keeps from being set; what has no memory for them is the script's end."""
+    try:
+        yield
+    except Exception as error:
+        if "OutOfMemory" in type(error).__name__:
+            raise
+        raise NotApplied(*knobs) from error
 
 
 def set_matmul_precision(torch: Any, precision: str, device_type: str) -> None:
@@ -144,16 +195,25 @@ def _autocast(torch: Any, module: Any, device_type: str, dtype: Any) -> None:
 def _as_float32(torch: Any, outputs: Any) -> Any:
     if isinstance(outputs, torch.Tensor):
         return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
-    if isinstance(outputs, tuple) and hasattr(outputs, "_fields"):
-        return type(outputs)(*(_as_float32(torch, value) for value in outputs))
-    if isinstance(outputs, (list, tuple)):
+    if type(outputs) in (list, tuple):
         return type(outputs)(_as_float32(torch, value) for value in outputs)
-    if isinstance(outputs, dict):
-        for key, value in outputs.items():
+    if isinstance(outputs, tuple):
+        return _rebuilt_as_float32(torch, outputs)
+    if isinstance(outputs, (dict, list)):  # of the script's own kind, which it may make in its own way
+        for key, value in list(outputs.items() if isinstance(outputs, dict) else enumerate(outputs)):
             converted = _as_float32(torch, value)
             if converted is not value:
                 outputs[key] = converted
     return outputs
+
+
+def _rebuilt_as_float32(torch: Any, outputs: Any) -> Any:
+    """Return a tuple of the script's own kind with its parts as float32; itself where none can be made."""
+    parts = [_as_float32(torch, value) for value in outputs]
+    try:
+        return type(outputs)(*parts) if hasattr(outputs, "_fields") else type(outputs)(parts)
+    except Exception:
+        return outputs
 
 
 class AutocastWatch:

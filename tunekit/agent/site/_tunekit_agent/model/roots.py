@@ -7,13 +7,16 @@ it is restored for good; a hook left in place would stop torch.compile.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import threading
 from typing import Any, Callable
 
+from ..faults import kept_from_script
 from ..loader import batches
 from ..measure import device as devices
+from . import knobs
 
 
 class SeenModule:
@@ -27,12 +30,12 @@ class SeenModule:
         self.class_name = type(module).__module__ + "." + type(module).__qualname__
         key = (self.class_name, self.numel)
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
-        self.device = parameters[0].device if parameters else None
+        self.device = devices.of_tensors(parameters)
         self.inputs: list = []
         self._step: int | None = None
         self._elements = 0
         self.forwards = 0
-        weights = [parameter for parameter in parameters if _numel(parameter) > 1 and parameter.dim() == 4]
+        weights = [one for one in parameters if _numel(one) > 1 and knobs.has_channels(one)]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
         self.compiled = (
@@ -95,11 +98,12 @@ class RootFinder:
         self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
         self._apply = apply
         self._is_fetching = is_fetching
-        self._failed = failed
+        self.failed = failed
         self._ran, self._begins = ran, begins
         self._cap = MemoryCap(device_memory_bytes)
         self._thread = threading.get_ident()
         self._seen: dict = {}
+        self._unshaped: dict = {}  # modules that had lazy parameters at their first forward
         self._ordinals: dict = {}
         self._stepped: set = set()
         self._steps = 0
@@ -118,9 +122,9 @@ class RootFinder:
                 return original(module, *args, **kwargs)
             finder._class.__call__ = original
             try:
-                finder._watch(sys.modules["torch"], module, args, kwargs)
+                finder._watch(module, args, kwargs)
                 result = original(module, *args, **kwargs)
-                finder._ran(sys.modules["torch"])
+                finder._has_run()
                 return result
             finally:
                 if finder._class is not None:
@@ -165,19 +169,27 @@ class RootFinder:
             owned |= root.parameter_ids
         return bool(self._stepped) and self._stepped <= owned
 
-    def _watch(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
+    @kept_from_script
+    def _has_run(self) -> None:
+        self._ran(sys.modules["torch"])
+
+    def _watch(self, module: Any, args: tuple, kwargs: dict) -> None:
         try:
+            torch = sys.modules["torch"]
             self._cap.entering(torch, module)  # without grad too: a validation may come first
             if torch.is_grad_enabled() and not _is_tracing(torch):
                 self._saw(torch, module, args, kwargs)
         except Exception as error:
             if "OutOfMemory" in type(error).__name__:
                 raise  # the knob does not fit: the script's outcome, not a fault of ours
-            self._failed(error)
+            self.failed(error)
 
     def _saw(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
         seen = self._seen.get(id(module))
         if seen is None:
+            if id(module) not in self._unshaped and _has_unshaped(torch, module):
+                self._unshaped[id(module)] = module  # this forward gives its parameters their shapes
+                return
             seen = self._seen[id(module)] = SeenModule(torch, module, self._ordinals)
             if (seen.class_name, seen.numel, seen.ordinal) in self._wanted:
                 self.applied.append(seen)
@@ -191,15 +203,24 @@ def _is_tracing(torch: Any) -> bool:
     return getattr(torch._C, "_get_tracing_state", lambda: None)() is not None
 
 
+def _has_unshaped(torch: Any, module: Any) -> bool:
+    """Return whether a lazy module lies within: its first forward gives its tensors their shapes."""
+    tensors = itertools.chain(module.parameters(), module.buffers())
+    return any(torch.nn.parameter.is_lazy(one) for one in tensors)
+
+
 def _numel(parameter: Any) -> int:
     try:
         return int(parameter.numel())
-    except Exception:  # a lazy module's parameter has no shape yet
+    except Exception:  # of a lazy module that never ran, or a kind of tensor that does not tell
         return 0
 
 
 def _is_channels_last(torch: Any, weight: Any) -> bool:
-    return weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+    try:
+        return weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+    except Exception:  # a kind of tensor that has no such order
+        return False
 
 
 def _autocast_dtype(torch: Any, device: Any) -> str | None:

@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import Any
 
+from ..faults import kept_from_script
 from ..measure import device
 from ..originals import time
 from ..process import Owner
@@ -119,7 +120,7 @@ class StepWatch:
             if self.steps:
                 module.grad = original_grad
             elif self._owner.is_here:
-                self.manual_updates.saw_gradients(())
+                self._saw_gradients(())
             return original_grad(*args, **kwargs)
 
         module.backward, module.grad = backward, grad
@@ -142,12 +143,24 @@ class StepWatch:
         @functools.wraps(original_scale)
         def scale(scaler, outputs, *args, **kwargs):
             result = original_scale(scaler, outputs, *args, **kwargs)
-            if scaler.is_enabled() and hasattr(outputs, "detach"):
-                self.scales_gradients = True
-                self._scaled = (weakref.ref(result), outputs.detach())
+            if scaler.is_enabled():
+                self._saw_scaled(result, outputs)
             return result
 
         scaler_class.step, scaler_class.scale = step, scale
+
+    def failed(self, error: Exception) -> None:
+        self.observer.failed(error)
+
+    @kept_from_script
+    def _saw_scaled(self, scaled: Any, loss: Any) -> None:
+        if hasattr(loss, "detach"):
+            self.scales_gradients = True
+            self._scaled = (weakref.ref(scaled), loss.detach())
+
+    @kept_from_script
+    def _saw_gradients(self, losses: tuple) -> None:
+        self.manual_updates.saw_gradients(losses)
 
     def _read_learning_rate(self, key: int, optimizer: Any) -> None:
         """Keep the base learning rate; one that moves without a scheduler's base has none that is known."""
@@ -189,6 +202,7 @@ class StepWatch:
         """Return whether this optimizer was the first to step."""
         return id(optimizer) == next(iter(self.optimizers), None)
 
+    @kept_from_script
     def _saw_backward(self, tensors: Any) -> None:
         if not self._inside:
             self.backwards += 1
@@ -202,14 +216,15 @@ class StepWatch:
             kept = self._scaled[1] if self._scaled is not None and unscaled else losses[0].detach()
             for loss in losses[1:]:
                 kept = kept + loss.detach()
+            if len(self.losses) < _LOSSES and not device.is_capturing():
+                # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
+                self.losses.append(kept.clone())
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
-        if len(self.losses) < _LOSSES and not device.is_capturing():
-            # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
-            self.losses.append(kept.clone())
         self.last_loss = kept
 
     @keep_from_dynamo
+    @kept_from_script
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) in self._inside or not self._owner.is_here:
             return
@@ -220,6 +235,7 @@ class StepWatch:
             self.observer.step_began(time.perf_counter())
 
     @keep_from_dynamo
+    @kept_from_script
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) not in self._inside:
             return  # the outer end of a step inside a step, as a subclass calling super().step() makes
@@ -227,6 +243,7 @@ class StepWatch:
         if not device.is_capturing():
             self._count(optimizer)
 
+    @kept_from_script
     def _count(self, optimizer: Any) -> None:
         if not self._owner.is_here:
             return
@@ -291,7 +308,10 @@ def base_learning_rate(optimizer: Any) -> float | None:
     for group in optimizer.param_groups:
         for name in ("max_lr", "initial_lr", "lr"):
             if group.get(name) is not None:
-                return float(group[name])
+                try:
+                    return float(group[name])
+                except Exception:  # a rate on the meta device, one for each of several, a schedule
+                    return None
     return None
 
 

@@ -9,6 +9,7 @@ from .isolated_rates import IsolatedRates
 from .kernel_window import KernelWindow
 from .peaks import Peaks
 from .queue_memory import QueueMemory
+from .runner import Stage
 from .sync_points import SyncPoints
 from .trace.stage import LoopTrace
 from .worst_batch import WorstBatch
@@ -23,4 +24,22 @@ def stages_for(wanted: list, loop: Any) -> list:
     Of a loop that computes nothing the steps are traced first; then the loader has the machine for itself.
     """
     order = (LoopTrace, IsolatedRates) if loop.is_dry else _IN_ORDER
-    return [stage(loop) for stage in order if stage.name in wanted]
+    return [_made(stage, loop) for stage in order if stage.name in wanted]
+
+
+class _Unmade(Stage):
+    """Stands for a stage that could not even be made, and says why at its turn."""
+
+    def __init__(self, loop: Any, name: str, why: Exception) -> None:
+        super().__init__(loop)
+        self.name, self._why = name, why
+
+    def asked(self, source: Any) -> Any:
+        raise self._why
+
+
+def _made(stage: Any, loop: Any) -> Stage:
+    try:
+        return stage(loop)
+    except Exception as error:  # the script has replaced what it builds on
+        return _Unmade(loop, stage.name, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..loader import batches
+from ..loader.storages import data_bytes
 from .runner import Missing, Stage
 
 
@@ -101,4 +102,4 @@ class Peaks(Stage):
 
     def _gradients_here(self) -> int:
         held = {id(parameter): parameter.grad for parameter in self._loop.parameters()}
-        return sum(grad.numel() * grad.element_size() for grad in held.values() if grad is not None)
+        return sum(data_bytes(grad) for grad in held.values() if grad is not None)

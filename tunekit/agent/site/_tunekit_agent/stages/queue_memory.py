@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from typing import Any
 
-from ..measure.host_memory import memory_of, shm_used_bytes
+from ..measure.host import memory_of, shm_used_bytes
 from .replay import NO_LOADER
 from .runner import Missing, Stage
 

@@ -168,7 +168,7 @@ class ReplayedBatch:
 def _version(leaf: Any) -> int | None:
     try:
         return getattr(leaf, "_version", None)
-    except RuntimeError:  # tensors made in inference mode count no changes
+    except Exception:  # tensors made in inference mode count no changes; a leaf answers as it likes
         return None
 
 

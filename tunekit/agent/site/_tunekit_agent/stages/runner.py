@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from ..measure.errors import line_of
 from ..originals import time
 
 _DEADLINE_WINDOWS = 4.0
@@ -176,9 +177,7 @@ class StageRunner:
             return getattr(stage, event)(*arguments)
         except Exception as error:
             if not stage.explains(error):
-                is_missing = isinstance(error, Missing)
-                why = str(error) if is_missing else f"{type(error).__name__}: {str(error)[:300]}"
-                self._fault(stage.name, why)
+                self._fault(stage.name, str(error) if isinstance(error, Missing) else line_of(error))
         stage.is_over = True
         return None
 

@@ -146,7 +146,7 @@ class DrySteps:
         if all(_count(what[0]) <= _MOST_WHOLE_NUMBERS for _, what in leaves):
             try:
                 return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
-            except Exception:  # in place; an op of the script's own raises what it likes of such values
+            except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
                 pass
         made = [torch.ones(what[0], dtype=torch.bool) for _, what in leaves]
         return _in_structure(structure, iter(made))

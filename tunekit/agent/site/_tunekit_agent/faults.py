@@ -1,0 +1,85 @@
+"""The agent's own faults: kept out of the script, told, and their traceback left in the trial's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import traceback
+from typing import Any
+
+from .measure import errors
+from .model.knobs import NotApplied
+from .originals import os
+
+_AGENT = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_MOST_BYTES = 1 << 20
+
+
+def kept_from_script(method: Any) -> Any:
+    """Let a fault of a method that the script's own calls reach be told to `self.failed`, and not raised.
+
+    An object that `has_failed` is asked nothing any more.
+    """
+
+    @functools.wraps(method)
+    def guarded(self, *args, **kwargs):
+        if getattr(self, "has_failed", False):
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.failed(error)
+            return None
+
+    return guarded
+
+
+def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str | None:
+    """Report a fault of the agent's own, which may have left no room on the stack or on the disk.
+
+    Args:
+        folder: of the trial.
+        is_over: whether the agent observes no more.
+
+    Returns:
+        The path of its traceback, None where that could not be written.
+    """
+    cause = cause_of(error)
+    knobs = error.knobs if isinstance(error, NotApplied) else ()
+    told: dict = {"message": type(cause).__name__, "knobs": knobs, "is_over": is_over}
+    kept = None
+    with contextlib.suppress(Exception):
+        told["message"], told["place"] = errors.line_of(cause), _place_in_agent(cause)
+        told["traceback_file"] = kept = _keep_traceback(folder, error)
+        told["error"] = errors.error_facts(cause)
+    with contextlib.suppress(Exception):
+        log.emit("agent_error", **told)
+    return kept and os.path.join(folder, kept)
+
+
+def cause_of(error: Exception) -> Any:
+    """Return what went wrong: of knobs that could not be set, why."""
+    return error.__cause__ if isinstance(error, NotApplied) else error
+
+
+def _place_in_agent(error: BaseException) -> str:
+    """Return the innermost place of the agent's own, its file, line and function; empty if there is none."""
+    places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in places if code.co_filename.startswith(_AGENT)]
+    return "".join(f"{code.co_filename[len(_AGENT) :]}:{line} ({code.co_name})" for code, line in own[-1:])
+
+
+def _keep_traceback(folder: str, error: Exception) -> str | None:
+    """Write a fault's traceback into the trial's folder; return the file's name, None if it can't be."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    name = f"agent-error-{os.getpid()}.txt"
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        handle = os.open(os.path.join(folder, name), flags, 0o644)
+        try:
+            os.write(handle, text.encode("utf-8", "replace")[:_MOST_BYTES])
+        finally:
+            os.close(handle)
+    except OSError:
+        return None
+    return name
