@@ -305,24 +305,20 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
         return
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
-        f"{_cores_text(facts)}",
-        "fewer workers, or fewer threads in each, leave the training its CPUs"
-        if own
-        else _FREE_CPUS + _with_one_thread(loop),
+        f"{_cores_text(facts)}{_last_thread_text(loop)}",
+        "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS,
         share,
         capped(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
         "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
     )
 
 
-def _with_one_thread(loop: LoopMeasurement) -> str:
-    """Return words for what helps beside other programs; none where operations run in one thread already."""
+def _last_thread_text(loop: LoopMeasurement) -> str:
+    """Return what several threads lose without a CPU for each; nothing where operations run in one."""
     if loop.device.type != "cpu" or loop.threads is None or loop.threads.intra_op < 2:
         return ""
-    return (
-        f"; until then try OMP_NUM_THREADS=1: an operation ends with the last of its {loop.threads.intra_op} "
-        "threads"
-    )
+    threads = loop.threads.intra_op
+    return f"; an operation waits for the last of its {threads} intra-op threads, less with OMP_NUM_THREADS=1"
 
 
 @check("first-batch-slow", WARNING, "each worker's first batch is slow, and each epoch starts new workers")
