@@ -112,6 +112,7 @@ def _rest_text(run: Run, folder: Path) -> str:
 def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
     """Return the answer, its evidence and what comes next."""
     best = answer_of(run.recommendations)
+    threads = _threads_text(run)
     first, *others = answer.missing_lines(run) or ("",)
     return (
         Lead(answer.answer_text(run, best)),
@@ -129,6 +130,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
         scaling_table(run, best),
         *found_blocks(run.findings),
         *_failures(run),
+        Line(f"CPU threads: {threads}" if threads != UNKNOWN else "", is_quiet=True, is_apart=True),
         Commands("Next", answer.next_steps(run, best, str(folder))),
     )
 
