@@ -10,7 +10,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, Threads, TreeMemory
 from tunekit.records.recommendation import (
     KnobGain,
     Limit,
@@ -57,6 +57,13 @@ def measurements() -> st.SearchStrategy[Measurement]:
         persistent_workers=st.booleans(),
         compile_graphs=counts,
         float32_matmul_precision=st.none() | texts,
+        threads=st.none()
+        | st.builds(
+            Threads,
+            intra_op=positive_counts,
+            inter_op=positive_counts,
+            variables=st.dictionaries(texts, texts, max_size=3),
+        ),
         steady_batches=positive_counts,
         steady_samples=positive_counts,
         steady_time_s=positive_seconds,

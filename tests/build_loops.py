@@ -21,7 +21,14 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, StepParts, WorkerWork
 from tunekit.records.details import Details, IsolatedRates, KernelWindow, SyncPoint
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import DeviceSeen, GpuTelemetry, HostTelemetry, Measurement, Telemetry
+from tunekit.records.measurement import (
+    DeviceSeen,
+    GpuTelemetry,
+    HostTelemetry,
+    Measurement,
+    Telemetry,
+    Threads,
+)
 from tunekit.records.trial import TrialRecord
 
 CPU = DeviceSeen(type="cpu", name="Intel(R) Xeon(R)", memory_bytes=None)
@@ -89,6 +96,10 @@ def work(
         "slowest_batch_s": 1.5 * batch_s,
     }
     return LoaderWork(**(values | overrides))
+
+
+def threads(intra_op: int = 2, **variables: str) -> Threads:
+    return Threads(intra_op=intra_op, inter_op=2, variables=variables)
 
 
 def floors(compute_s: float | None = None, loader_s: float | None = None) -> Details:
@@ -197,6 +208,7 @@ def codes(of: TrialRecord, **overrides: Any) -> list[str]:
 _seconds = st.floats(0, 1e3) | st.floats(0, 1e300)
 _some_seconds = st.floats(1e-3, 1e3) | st.floats(1e-300, 1e300)
 _shares = st.floats(0, 1)
+_variables = st.sampled_from(["1", "64", "4,2", "", "\u00b2", "none"])
 
 
 @st.composite
@@ -286,6 +298,7 @@ def any_loops(draw: st.DrawFn) -> TrialRecord:
         device_parts=draw(st.none() | events),
         loader_work=draw(st.none() | any_work()),
         batch=draw(st.none() | st.just(batch(piped_bytes=77))),
+        threads=draw(st.none() | st.builds(threads, st.integers(1, 64), OMP_NUM_THREADS=_variables)),
         steady_time_s=draw(_some_seconds),
         boundary_s=draw(st.none() | st.floats(-1e3, 1e6)),
         boundary_deviation_s=draw(st.none() | _seconds),

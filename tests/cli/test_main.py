@@ -29,6 +29,7 @@ from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
+from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
@@ -774,6 +775,17 @@ def test_a_dry_run_of_the_built_in_workload_makes_no_images(
     assert not (project / "cache").exists()
 
 
+@pytest.mark.usefixtures("project")
+def test_a_run_keeps_what_sets_the_threads_of_its_trials(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert main(["search", "--dry-run", "--json", "--", sys.executable, "train.py"]) == 0
+    assert Run.model_validate_json(capsys.readouterr().out).thread_variables == {"OMP_NUM_THREADS": "3"}
+
+
 def test_a_dry_run_refuses_what_a_search_refuses(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--dry-run", "--resume", str(finished)]) == 2
     assert "drop one" in capsys.readouterr().err
@@ -1284,6 +1296,30 @@ def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.C
     (finished / "run.json").write_text(text.replace(f'"cpus": {cpus},', f'"cpus": {cpus + 6},', 1))
     assert main(["search", "--resume", str(finished)]) == 2
     assert f"with {cpus + 6} CPUs" in capsys.readouterr().err
+
+
+def test_resuming_with_other_threads_is_refused(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    were = {"OMP_NUM_THREADS": "6", "OMP_PLACES": "{0},{1}"}
+    (finished / "run.json").write_text(to_json(load_run(finished).changed(thread_variables=were)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    monkeypatch.delenv("OMP_PLACES", raising=False)
+    assert main(["search", "--resume", str(finished)]) == 2
+    told = capsys.readouterr().err
+    assert "OMP_NUM_THREADS=6, OMP_PLACES={0},{1}, MKL_NUM_THREADS unset then" in told
+    assert "OMP_NUM_THREADS=7, OMP_PLACES unset, MKL_NUM_THREADS=7 now" in told
+    again = "env -u MKL_NUM_THREADS OMP_NUM_THREADS=6 OMP_PLACES='{0},{1}' tunekit search --resume"
+    assert f"`{again} {finished}`" in told
+
+
+def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):
+    run = load_run(finished)
+    (finished / "run.json").write_text(to_json(run.changed(thread_variables=None)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert main(["search", "--resume", str(finished)]) == 0
+    assert load_run(finished).thread_variables is None
 
 
 def test_an_error_names_no_secret_and_gives_no_orders(capsys: pytest.CaptureFixture[str]):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from build_comparisons import searched, side, slower
+from build_loops import threads
 from build_records import GIB, device, host, options, profile, target
 
 from tunekit.diagnose.registry import findings_of, worst_first
@@ -106,6 +107,12 @@ BESIDE = {"rates": (981.0, 979.0, 980.0)}
             "not emulated in A, emulated in B",
         ),
         (
+            "other-threads",
+            "warning",
+            {**BASE, "loop": {"threads": threads(1, OMP_NUM_THREADS="1")}},
+            "8 intra-op, 2 inter-op in A, 1 intra-op, 2 inter-op (OMP_NUM_THREADS=1) in B",
+        ),
+        (
             "other-epoch",
             "warning",
             {**BASE, "loop": {"epoch_samples": 20_000}},
@@ -149,7 +156,7 @@ BESIDE = {"rates": (981.0, 979.0, 980.0)}
 def test_each_difference_is_told_with_both_values(
     code: str, severity: str, other: dict[str, Any], evidence: str
 ):
-    known = {"target": target(script_sha256="a" * 64), **CLOSE}
+    known = {"target": target(script_sha256="a" * 64), "loop": {"threads": threads(8)}, **CLOSE}
     findings = found(searched(**BASE, **known), searched(**(known | BESIDE | other)))
     assert [finding.code for finding in findings] == [code]
     (finding,) = findings
@@ -166,6 +173,11 @@ def test_what_is_unknown_of_one_is_no_difference():
     assert one.machine_differences == ("torch",)
     (finding,) = [found for found in findings_of(one) if found.code != "not-comparable"]
     assert (finding.code, finding.evidence) == ("other-torch", "2.13.0 in A, 2.9.0 in B")
+
+
+def test_variables_that_leave_the_threads_as_many_are_no_difference():
+    alike = {"loop": {"threads": threads(2, OMP_NUM_THREADS="2")}, **CLOSE, **BESIDE}
+    assert found(searched(loop={"threads": threads(2)}, **CLOSE), searched(**alike)) == []
 
 
 def test_a_dropped_last_batch_is_no_other_data_set():

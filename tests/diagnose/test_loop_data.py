@@ -3,8 +3,20 @@
 from typing import Any
 
 import pytest
-from build_loops import CPU, batch, codes, device_parts, floors, found, parts, record, telemetry, work
-from build_records import MIB, host, target
+from build_loops import (
+    CPU,
+    batch,
+    codes,
+    device_parts,
+    floors,
+    found,
+    parts,
+    record,
+    telemetry,
+    threads,
+    work,
+)
+from build_records import MIB, device, host, target
 from finding_texts import assert_texts
 
 from tunekit.records.attribution import LoaderWork
@@ -41,6 +53,18 @@ def taking(cores: float, reads_bytes_per_s: float = 0.0) -> dict[str, Any]:
     return {"telemetry": telemetry({"cpu_cores": cores, "read_bytes_per_s": reads_bytes_per_s})}
 
 
+def crowded(times: float = 10.0, worker_cpus: float = 1.0, **overrides: Any) -> TrialRecord:
+    """Compute of 95 ms in the loop, so many times as long as alone, beside two workers; for two CPUs."""
+    usual = {
+        "details": floors(0.095 / times, 0.04),
+        "threads": threads(2),
+        "parts": parts(wait=0.05, run_queue=0.5),
+        "loader_work": work(0.1, cpu=worker_cpus),
+    }
+    return computing(**(usual | overrides))
+
+
+TWO_CPUS = {"host": host(cpus=2)}
 UNPACKS = {"parts": parts(wait=0.4, fetch_cpu=0.3), "device_parts": device_parts(stall=0.2)}
 
 
@@ -78,6 +102,18 @@ ROWS = [
     ("loader-waits", waiting(loader_work=work(0.2, cpu=0.1)), {"host": host(cpus=2)}),
     ("cpu-contended", computing(parts=parts(wait=0.05, run_queue=0.3), **taking(2.0)), {}),
     ("cpu-contended", computing(parts=parts(wait=0.05, run_queue=0.3), **taking(7.9)), {}),
+    (
+        "cpu-contended",
+        computing(parts=parts(wait=0.05, run_queue=0.3), threads=threads(4), **taking(2.0)),
+        {},
+    ),
+    ("cpu-oversubscribed", crowded(**taking(1.9)), TWO_CPUS),
+    (
+        "cpu-oversubscribed",
+        crowded(threads=threads(8, OMP_NUM_THREADS="8", MKL_NUM_THREADS="8"), worker_cpus=3.0),
+        {"host": host(cpus=8), "target": target(builtin="images")},
+    ),
+    ("cpu-oversubscribed", crowded(threads=threads(2, OMP_NUM_THREADS="1")), TWO_CPUS),
     ("first-batch-slow", slow_first(), {}),
     ("first-batch-slow", slow_first(boundary_s=0.5), {}),
     ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
@@ -234,6 +270,51 @@ def test_a_starved_training_thread_is_told_once_and_only_where_it_is_felt():
     assert "cpu-contended" not in codes(computing(parts=parts(run_queue=0.09)))
     hidden = record(parts=parts(run_queue=0.4), device_parts=device_parts(stall=0.01))
     assert "cpu-contended" not in codes(hidden)
+
+
+@pytest.mark.parametrize(
+    ("of", "is_told"),
+    [
+        (crowded(), True),
+        # Two threads and two workers that divide two CPUs take twice as long; not half more than that.
+        (crowded(times=3.01), True),
+        (crowded(times=2.9), False),
+        # Workers that hardly compute leave the threads their CPUs: others have them.
+        (crowded(worker_cpus=0.5), True),
+        (crowded(worker_cpus=0.49), False),
+        (crowded(parts=parts(wait=0.05, run_queue=0.11)), True),
+        (crowded(parts=parts(wait=0.05, run_queue=0.09)), False),
+        # What nobody looked at accuses nobody.
+        (crowded(threads=None), False),
+        (crowded(parts=parts(wait=0.05)), False),
+        (crowded(loader_work=None), False),
+        (crowded(details=floors(None, 0.04)), False),
+        (crowded(threads=threads(1)), False),
+        (crowded(knobs={"num_workers": 0}), False),
+        (crowded(device=device()), False),
+    ],
+)
+def test_compute_that_its_own_workers_hold_up_is_told_where_all_of_it_was_seen(
+    of: TrialRecord, is_told: bool
+):
+    assert ("cpu-oversubscribed" in codes(of, **TWO_CPUS)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("cores", "told"),
+    [
+        (None, {"cpu-oversubscribed"}),
+        (1.6, {"cpu-oversubscribed"}),
+        (1.4, {"cpu-oversubscribed", "cpu-contended"}),
+    ],
+)
+def test_other_programs_are_named_beside_them_where_they_have_cpus_too(cores: float | None, told: set[str]):
+    of = crowded(telemetry=telemetry({"cpu_cores": cores}))
+    assert set(codes(of, **TWO_CPUS)) & {"cpu-oversubscribed", "cpu-contended"} == told
+
+
+def test_fewer_threads_promise_no_gain():
+    assert found("cpu-oversubscribed", crowded(), **TWO_CPUS).gain is None
 
 
 def test_freed_cpus_save_no_more_than_the_stall():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import BATCH, DETAILS, looked_into, profiled
-from build_loops import floors, measured
+from build_loops import floors, measured, threads
 from build_records import failure, loop, target, trial_record
 from read_report import Read
 from read_report import drawn as drawn_blocks
@@ -141,6 +141,11 @@ def test_what_holds_the_loop_back_and_the_rate_of_one_process_come_first():
         "Data-bound: 36% of step time is data wait, 17.0 ms of 47.0 ms per batch (measured)."
     )
     assert "of one process; --rounds 5 shows how processes differ." in first
+
+
+def test_the_threads_that_computed_stand_with_what_set_them():
+    of = profiled(trials=(looked_into(threads=threads(2, OMP_NUM_THREADS="2")),))
+    assert "\nCPU threads: 2 intra-op, 2 inter-op (OMP_NUM_THREADS=2)\n" in drawn(of)
 
 
 def test_a_rate_without_an_interval_says_so():

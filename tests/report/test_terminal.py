@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from build_loops import threads
 from build_records import config, interval, options, recommendation, run, trial_record
 from build_reports import full_run
 from build_searched import walked
@@ -326,6 +327,13 @@ def test_a_finding_of_a_search_has_lines_of_its_own(width: int):
     )
     text = drawn(walked().model_copy(update={"findings": (told,)}), width)
     assert "\n\nwarning waits: it waits\n  seen: 17 ms\n  do: more workers\n\nNext\n" in text
+
+
+def test_the_threads_that_computed_stand_with_what_set_them():
+    of = trial_record(0, 500.0, config(), threads=threads(2, OMP_NUM_THREADS="2"))
+    text = drawn(run(trials=(of,)), 80)
+    assert "\nCPU threads: 2 intra-op, 2 inter-op (OMP_NUM_THREADS=2)\n" in text
+    assert "CPU threads" not in drawn(walked(), 80)
 
 
 def test_a_path_is_never_broken():

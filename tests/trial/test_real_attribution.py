@@ -1,5 +1,6 @@
 """Real workers of every kind tell what their batches cost; what else is told of every trial comes with it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,12 @@ def test_the_batch_and_the_model_are_told(trials_of: SharedTrials) -> None:
     assert seen.model is not None
     assert seen.model.parameters_bytes == seen.model.gradients_bytes == 66 * 4
     assert seen.model.optimizer_bytes == 2 * 66 * 4 + 2 * 4
+
+
+def test_the_threads_that_compute_are_told(trials_of: SharedTrials) -> None:
+    seen = loop(trials_of, "forked").threads
+    assert seen is not None
+    assert (seen.intra_op, seen.variables) == (1, {"OMP_NUM_THREADS": os.environ["OMP_NUM_THREADS"]})
 
 
 def test_no_file_of_a_spawned_worker_stays(trials_of: SharedTrials, tmp_path_factory) -> None:

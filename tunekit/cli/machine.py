@@ -103,7 +103,7 @@ def look_over(
         why_no_command=why_no_command,
         storage=tuple(storage),
         loader=loader,
-        environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
+        environment=variables_here(VARIABLES),
         compiler=_text(compiler) if compiler else None,
     )
     return checkup.changed(findings=machine_findings(checkup, profile))
@@ -125,6 +125,11 @@ def warnings_of(host: Host, gpu_option: str, ignored: Collection[str] = ()) -> t
         for finding in seen.findings
         if finding.severity is not Severity.INFO and finding.code not in hidden
     )
+
+
+def variables_here(names: Sequence[str]) -> dict[str, str]:
+    """Return those environment variables that are set."""
+    return {name: _text(os.environ[name]) for name in names if name in os.environ}
 
 
 def _text(value: str) -> str:

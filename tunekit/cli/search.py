@@ -4,11 +4,11 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tunekit.cli.machine import host_here, warnings_of
+from tunekit.cli.machine import host_here, variables_here, warnings_of
 from tunekit.cli.numbers import digits
 from tunekit.cli.parser import defaults_of
 from tunekit.cli.pipes import say_error
@@ -38,6 +38,7 @@ from tunekit.plain_text import printable
 from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
+from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions, usual_options
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRole
@@ -259,6 +260,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         return _new(options, command, options.resume)
     _refuse_other_options(options)
     _refuse_other_target(run, command, options.resume)
+    _refuse_other_threads(run, options.resume)
     here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
@@ -311,6 +313,27 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
             f"{known.script} has changed since the run in {folder}; its figures would not be "
             "comparable: start a new run"
         )
+
+
+def _refuse_other_threads(run: Run, folder: Path) -> None:
+    """Refuse an environment that gives trials another number of CPU threads than those before had."""
+    were, now = run.thread_variables, variables_here(THREAD_VARIABLES)
+    if were is None:  # a run of before they were kept
+        return
+    changed = [name for name in THREAD_VARIABLES if were.get(name) != now.get(name)]
+    if not changed:
+        return
+    unset = [f"-u {name}" for name in changed if name not in were]
+    again = " ".join([*unset, *(f"{name}={shlex.quote(were[name])}" for name in changed if name in were)])
+    raise UsageError(
+        f"the run's trials had other CPU threads: {_variables_text(changed, were)} then, "
+        f"{_variables_text(changed, now)} now; go on with `env {again} tunekit search --resume "
+        f"{shlex.quote(str(folder))}`, or start a new run"
+    )
+
+
+def _variables_text(names: Sequence[str], values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={values[name]}" if name in values else f"{name} unset" for name in names)
 
 
 def _same_machine(run: Run) -> Host:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tunekit import __version__
-from tunekit.cli.machine import ask_torch, warnings_of
+from tunekit.cli.machine import ask_torch, variables_here, warnings_of
 from tunekit.cli.numbers import digits
 from tunekit.cli.screen import TrialScreen
 from tunekit.errors import TargetError, UsageError
@@ -20,6 +20,7 @@ from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
+from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.profile import Profile
 from tunekit.records.run import FixedKnob, RunStatus, TargetRecord, usual_options
 from tunekit.records.target import Binding, Target
@@ -106,6 +107,7 @@ def before_trials(
         "profile": profile,
         "measured_on": measured_on,
         "machine_findings": warnings_of(host, gpu, ignored),
+        "thread_variables": variables_here(THREAD_VARIABLES),
     }
 
 

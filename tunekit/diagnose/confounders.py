@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side, command_words
+from tunekit.diagnose.software import threads_text
 from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
@@ -218,6 +219,16 @@ _differs(
     "see the changelog for changes in how rates are measured; search again with one version if in doubt",
     lambda side: side.run.tunekit_version,
 )
+
+
+@check("other-threads", WARNING, "torch computes with different numbers of CPU threads")
+def _other_threads(pair: RunPair) -> Hits:
+    before, after = pair.reference.loop.threads, pair.other.loop.threads
+    if before is not None and after is not None and before.intra_op != after.intra_op:
+        yield Hit(
+            pair.each(threads_text(before), threads_text(after)),
+            "search both with one OMP_NUM_THREADS, unless that is what you compare",
+        )
 
 
 @check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")

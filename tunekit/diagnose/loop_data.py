@@ -1,7 +1,9 @@
-"""Training that waits for its data: that it does, what the loader's figures say of why, what epochs cost."""
+"""Training that waits for its data or a CPU: that it does, what the figures say of why, what epochs cost."""
 
 import math
+import shlex
 from statistics import median
+from typing import NamedTuple
 
 from tunekit.diagnose.attribution import (
     MOST_CPUS_SHARE,
@@ -16,13 +18,19 @@ from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import USUAL_PREFETCH
-from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.measurement import LoopMeasurement, Threads
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _QUEUED_SHARE = 0.05
 """Of making a batch, or of a step: a shorter wait for a CPU is not worth a word."""
 _STARVED_SHARE = 0.10
 """Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
+_CROWDED = 1.25
+"""Of the CPUs: intra-op threads and computing workers that want this much more than there are get in each
+other's way."""
+_BEYOND_SHARE = 1.5
+"""Of what dividing the CPUs among threads and workers explains: compute that takes this much longer waits for
+threads of its own that have no CPU."""
 _SLOW_FIRST = 5.0
 _SLOW_FIRST_S = 0.2
 """A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
@@ -30,6 +38,7 @@ _UNPICKLES_SHARE = 0.5
 _FELT_SHARE = 0.05
 """Of the step, below which mending would not show beyond the noise."""
 _FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
+_COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _FASTER_DATA = "keep the data on a local disk and in few large files"
 _IMBALANCE = 1.5
 """Workers of one data set that is shuffled differ by a few percent."""
@@ -207,6 +216,80 @@ def _wait_at_once(facts: LoopFacts) -> str:
     return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
 
 
+@check(
+    "cpu-oversubscribed",
+    WARNING,
+    "compute takes far longer in the loop than alone: intra-op threads and workers share too few CPUs",
+)
+def _cpu_oversubscribed(facts: LoopFacts) -> Hits:
+    """Find parallel operations that wait for the thread that has no CPU, as workers have it."""
+    seen = _oversubscribed(facts)
+    if seen is None:
+        return
+    threads, workers = seen.threads.intra_op, count_text(facts.loop.num_workers, "worker")
+    yield Hit(
+        f"{rate_text(1000 * seen.in_loop_s)} ms per batch in the loop (host clock), "
+        f"{rate_text(1000 * seen.alone_s)} ms alone; for {seen.queued_share:.0%} of step time its thread is "
+        f"runnable without a CPU (/proc/PID/schedstat); the workers compute on {seen.worker_cpus:.1f} CPUs"
+        f"{_cores_text(facts)}",
+        _fewer_threads(facts, seen.threads),
+        seen.times,
+        message=f"compute takes {seen.times:.1f}x as long in the loop as alone: {threads} intra-op threads "
+        f"and {workers} share {count_text(facts.host.cpus, 'CPU')}",
+    )
+
+
+class _Oversubscribed(NamedTuple):
+    """Compute within the loop beside compute alone, where the trial's own processes want too many CPUs."""
+
+    threads: Threads
+    in_loop_s: float
+    alone_s: float
+    times: float
+    queued_share: float
+    worker_cpus: float
+
+
+def _oversubscribed(facts: LoopFacts) -> _Oversubscribed | None:
+    """Return what shows that threads and workers hold each other up; None where it can't be told.
+
+    Threads and workers that merely divide the CPUs slow compute down by how many more they are. Other
+    programs alone do not count: workers that hardly compute leave the threads their CPUs.
+    """
+    loop, work, threads, alone = facts.loop, facts.work, facts.loop.threads, facts.details.floors
+    alone_s, queued_s = alone.compute_step_s if alone else None, loop.parts.run_queue_s
+    if loop.device.type != "cpu" or not loop.num_workers or threads is None or threads.intra_op < 2:
+        return None
+    if work is None or alone_s is None or queued_s is None:
+        return None
+    in_loop_s = (loop.parts.compute_s + loop.parts.optimizer_s) / loop.steady_batches
+    times, queued_share = ratio(in_loop_s, alone_s), ratio(queued_s, loop.steady_time_s)
+    worker_cpus = ratio(work.cpu_s, loop.steady_time_s)
+    if times is None or queued_share is None or worker_cpus is None:
+        return None
+    divided = (threads.intra_op + loop.num_workers) / facts.host.cpus
+    is_crowded = threads.intra_op + worker_cpus >= _CROWDED * facts.host.cpus
+    if not is_crowded or times < _BEYOND_SHARE * max(1.0, divided) or queued_share < _STARVED_SHARE:
+        return None
+    return _Oversubscribed(threads, in_loop_s, alone_s, times, queued_share, worker_cpus)
+
+
+def _fewer_threads(facts: LoopFacts, threads: Threads) -> str:
+    """Return how to measure with as many intra-op threads as the workers leave CPUs: where they are set."""
+    fewer = min(max(1, facts.host.cpus - facts.loop.num_workers), threads.intra_op - 1)
+    names = [name for name in _COUNT_VARIABLES if name in threads.variables]
+    if names and all(_is_less(threads.variables[name], threads.intra_op) for name in names):
+        return f"try torch.set_num_threads({fewer}) in the script, which sets {threads.intra_op}"
+    settings = " ".join(f"{name}={fewer}" for name in names or _COUNT_VARIABLES[:1])
+    command = "" if facts.target.builtin else f" -- {shlex.join(facts.target.command)}"
+    return f"try fewer: `{settings} tunekit profile{command}`, and train with that if it is faster"
+
+
+def _is_less(text: str, count: int) -> bool:
+    """Return whether a variable asks for fewer threads than there are: libraries start fewer, never more."""
+    return text.strip().isdecimal() and int(text) < count
+
+
 @check("cpu-contended", WARNING, "the training process waits for a CPU: other processes hold the CPUs")
 def _cpu_contended(facts: LoopFacts) -> Hits:
     """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
@@ -218,14 +301,24 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
     if facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU:
         return
     own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
+    if _oversubscribed(facts) is not None and (own or facts.taken_share is None):
+        return
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
-        f"{_cores_text(facts)}",
+        f"{_cores_text(facts)}{_last_thread_text(loop)}",
         "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS,
         share,
         capped(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
         "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
     )
+
+
+def _last_thread_text(loop: LoopMeasurement) -> str:
+    """Return what several threads lose without a CPU for each; nothing where operations run in one."""
+    if loop.device.type != "cpu" or loop.threads is None or loop.threads.intra_op < 2:
+        return ""
+    threads = loop.threads.intra_op
+    return f"; an operation waits for the last of its {threads} intra-op threads, less with OMP_NUM_THREADS=1"
 
 
 @check("first-batch-slow", WARNING, "each worker's first batch is slow, and each epoch starts new workers")

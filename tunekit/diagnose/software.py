@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tunekit.diagnose.machine import Machine
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
+from tunekit.records.measurement import Threads
 from tunekit.units import count_text
 
 VARIABLES = (
@@ -191,6 +192,12 @@ def _omp_threads(machine: Machine) -> int | None:
     """Return the threads of the outermost level, None where the variable names none."""
     numbers = _OMP_NUMBERS.fullmatch(_omp_text(machine))
     return int(numbers[1]) if numbers else None
+
+
+def threads_text(seen: Threads) -> str:
+    """Return thread counts with what sets them: "2 intra-op, 1 inter-op (OMP_NUM_THREADS=2)"."""
+    variables = ", ".join(f"{name}={value}" for name, value in seen.variables.items())
+    return f"{seen.intra_op} intra-op, {seen.inter_op} inter-op" + (f" ({variables})" if variables else "")
 
 
 @check(

@@ -21,7 +21,7 @@ from tunekit.records.base import Record
 from tunekit.records.config import KnobsAsked
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import DryLoop, LoopMeasurement
+from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
 
 
@@ -57,6 +57,8 @@ class AgentRequest(Record):
     """Rewritten copies of the user's files, by the real path whose reads see them."""
     option_names: tuple[str, ...] = ()
     """Plain names of the options of the script's command line to report; others never are."""
+    thread_variables: tuple[str, ...] = THREAD_VARIABLES
+    """Names of environment variables to report beside the thread counts."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, None where they are not known."""
     world_size: PositiveInt = 1

@@ -24,6 +24,35 @@ class DeviceSeen(Record):
     """Such as "00000000:65:00.0"; None on a CPU and from torch below 2.8."""
 
 
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+    "OMP_DYNAMIC",
+    "OMP_WAIT_POLICY",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "MKL_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "OPENBLAS_NUM_THREADS",
+)
+"""What of the environment decides how many threads compute on the CPU, where they run and how they wait."""
+
+
+class Threads(Record):
+    """CPU threads of the training process, as they were in its loop."""
+
+    intra_op: PositiveInt
+    """torch.get_num_threads()."""
+    inter_op: PositiveInt
+    """torch.get_num_interop_threads()."""
+    variables: dict[str, str] = Field(default_factory=dict, max_length=len(THREAD_VARIABLES))
+    """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
+
+
 class LoopMeasurement(LoaderKnobs):
     """The training loop, as the agent saw it from inside the process."""
 
@@ -35,6 +64,8 @@ class LoopMeasurement(LoaderKnobs):
     compile_graphs: NonNegativeInt
     """Graphs that torch.compile captured in this process."""
     float32_matmul_precision: str | None
+    threads: Threads | None = None
+    """None in older runs."""
 
     steady_batches: PositiveInt
     """Loop batches in the steady window."""

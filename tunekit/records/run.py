@@ -140,6 +140,8 @@ class TargetRecord(Record):
     """What was wrong with the machine before the first trial."""
     measured_on: str
     """Profile id, or device name, of the device that the trials really ran on."""
+    thread_variables: dict[str, str] | None = None
+    """Of THREAD_VARIABLES those set where tunekit ran, which trials inherit; None in older runs."""
     trials: tuple[TrialRecord, ...] = ()
 
     @property

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from tunekit.diagnose.software import threads_text
 from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes, held_bytes
 from tunekit.recommend.noise import difference, verdict
@@ -63,7 +64,10 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
     rest: tuple[Block, ...] = ()
     if seen is not None and measured is not None:
         compiles = bool(seen.config and seen.config.compile) or measured.loop.compile_graphs > 0
+        threads = measured.loop.threads
         lines = telemetry_lines(seen.telemetry, profile.host.cpus)
+        if threads is not None:
+            lines = (*lines, f"CPU threads: {threads_text(threads)}")
         step = (Passage("The config", (config_text(seen.config),)), *step_blocks(measured))
         rest = (
             startup_table(measured.loop, compiles),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tunekit.diagnose.software import threads_text
 from tunekit.plain_text import printable
 from tunekit.recommend.memory import largest_samples_line
 from tunekit.recommend.numerics import guarded_modes, losses_line
@@ -111,6 +112,7 @@ def _rest_text(run: Run, folder: Path) -> str:
 def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
     """Return the answer, its evidence and what comes next."""
     best = answer_of(run.recommendations)
+    threads = _threads_text(run)
     first, *others = answer.missing_lines(run) or ("",)
     return (
         Lead(answer.answer_text(run, best)),
@@ -128,6 +130,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
         scaling_table(run, best),
         *found_blocks(run.findings),
         *_failures(run),
+        Line(f"CPU threads: {threads}" if threads != UNKNOWN else "", is_quiet=True, is_apart=True),
         Commands("Next", answer.next_steps(run, best, str(folder))),
     )
 
@@ -353,6 +356,7 @@ def environment_table(run: Run) -> Table:
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
         ("torch", _torch_text(run)),
+        ("CPU threads", _threads_text(run)),
         ("precision of the script", own),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else UNKNOWN),
         ("tunekit", run.tunekit_version),
@@ -374,6 +378,11 @@ def _torch_text(run: Run) -> str:
     if torch.cudnn_version:
         versions.append(f"cuDNN {torch.cudnn_version}")
     return ", ".join(versions)
+
+
+def _threads_text(run: Run) -> str:
+    seen = (one.measurement.loop.threads for one in run.trials if one.measurement)
+    return next((threads_text(threads) for threads in seen if threads is not None), UNKNOWN)
 
 
 def method_lines(run: Run) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from build_loops import threads
 from build_records import GIB, baseline_record, config, cpu, discovery, host, run, trial_record
 from build_reports import HOSTILE, full_plan, full_run, full_series, hostile_run
 from read_report import view
@@ -236,6 +237,12 @@ def test_torch_is_named_by_whoever_knows_it():
     (table,) = (one for one in view(run(trials=trials)).tables if one.title == "Environment")
     assert dict(table.rows)["torch"] == "2.9.0"
     assert "n/a" not in dict(table.rows).values()
+
+
+def test_the_threads_that_computed_are_named_with_what_set_them():
+    of = baseline_record(threads=threads(2, OMP_NUM_THREADS="2"))
+    (table,) = (one for one in view(run(trials=(of,))).tables if one.title == "Environment")
+    assert dict(table.rows)["CPU threads"] == "2 intra-op, 2 inter-op (OMP_NUM_THREADS=2)"
 
 
 def test_changed_and_predicted_cells_say_so_in_words(full: Parsed):

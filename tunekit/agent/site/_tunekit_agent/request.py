@@ -30,6 +30,7 @@ class Request:
     window_s: float  # steady time to measure
     interval_goal: float  # half width of the rate's interval, relative, at which the window may close
     option_names: list  # plain names of the options of its command line to report
+    thread_variables: list  # names of environment variables to report beside the thread counts
 
     def __init__(self, payload: dict) -> None:
         vars(self).update({name: payload[name] for name in type(self).__annotations__})

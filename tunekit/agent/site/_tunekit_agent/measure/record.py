@@ -11,9 +11,12 @@ from ..loader.storages import Storages, data_bytes, is_tensor
 from ..model import knobs
 from ..model.loop import Loop
 from ..model.steps import StepWatch
+from ..originals import os
 from . import device
 from .estimates import trend_relative
 from .steady import LoopClock
+
+_MOST_LETTERS = 200
 
 
 def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> dict:
@@ -43,11 +46,27 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         **_of_epochs(loop.training, clock),
         "compile_graphs": knobs.graphs_captured(),
         "float32_matmul_precision": knobs.matmul_precision(loop.torch, loop.device_type),
+        "threads": thread_facts(loop.torch, loop.request.thread_variables),
         **device.memory_facts(),
         "loss_first": losses[0] if losses else None,
         "loss_last": _finite(steps.last_loss_value()),
         "losses": losses,
         **others,
+    }
+
+
+def thread_facts(torch: Any, variables: list) -> dict:
+    """Return the plain facts of a Threads record, of the thread that calls.
+
+    Args:
+        torch: the module, as the script imported it.
+        variables: names of those to report that are set by now, by whom ever.
+    """
+    values = {name: os.environ[name][:_MOST_LETTERS] for name in variables if name in os.environ}
+    return {
+        "intra_op": torch.get_num_threads(),
+        "inter_op": torch.get_num_interop_threads(),
+        "variables": values,
     }
 
 
