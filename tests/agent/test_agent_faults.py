@@ -19,16 +19,17 @@ from _tunekit_agent import faults
 from _tunekit_agent.events import EventLog
 from _tunekit_agent.loader.watch import LoaderWatch
 from _tunekit_agent.measure import errors
+from _tunekit_agent.model.knobs import NotApplied
 from _tunekit_agent.model.roots import RootFinder
 from _tunekit_agent.model.steps import StepWatch, base_learning_rate
 from _tunekit_agent.process import Owner
+from build_records import root
 from real_trials import ZOO
 
 from tunekit.agent import REQUEST_VARIABLE
 from tunekit.records.agent_messages import AgentErrorEvent, AgentRequest, AnyEvent, DoneEvent, dump_request
 from tunekit.records.config import KnobsAsked
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.target import RootSeen
 from tunekit.trial.events import EventReader
 from tunekit.trial.launch import agent_path
 
@@ -40,15 +41,7 @@ sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 """Imports a package by the name of one that the agent hangs into, and then trains."""
-ROOT = RootSeen(
-    class_name="__main__.Net",
-    parameters=5370,
-    ordinal=0,
-    has_4d_weights=True,
-    compiled=False,
-    channels_last=False,
-    autocast_dtype=None,
-)
+ROOT = root(class_name="__main__.Net", parameters=5370)
 
 
 @dataclass(frozen=True)
@@ -176,7 +169,7 @@ def test_a_knob_that_can_not_be_set_is_named_and_the_training_goes_on_without(
     assert "The above exception was the direct cause" in done.traceback_of(fault)
     said = (
         "tunekit: channels_last could not be applied (TypeError: this weight stays as it is); training goes "
-        f"on without; its traceback is in {tmp_path / str(fault.traceback_file)}\n"
+        f"on without it (traceback: {tmp_path / str(fault.traceback_file)})\n"
     )
     assert done.errors == (said if mode == "apply" else "")
 
@@ -212,6 +205,24 @@ def told_of(error: Exception, folder: Path, **more: Any) -> AgentErrorEvent:
 def test_an_exception_without_words_is_told_by_its_type(tmp_path: Path) -> None:
     event = told_of(Wordless(), tmp_path)
     assert event.message == "Wordless: <Wordless whose str() failed>"
+
+
+def test_knobs_that_could_not_be_set_are_told_each_with_its_cause_and_traceback(tmp_path: Path) -> None:
+    event = told_of(NotApplied({"channels_last": TypeError("one"), "compile": KeyError("two")}), tmp_path)
+    assert event.knobs == ("channels_last", "compile")
+    assert event.message == "channels_last: TypeError: one; compile: KeyError: 'two'"
+    assert event.error is not None
+    assert event.error.types[0] == "builtins.TypeError"
+    assert event.traceback_file is not None
+    kept = (tmp_path / event.traceback_file).read_text()
+    assert "TypeError: one\n" in kept
+    assert "KeyError: 'two'\n" in kept
+
+
+def test_knobs_that_one_cause_kept_from_being_set_are_told_with_it_once(tmp_path: Path) -> None:
+    one = ValueError("one")
+    event = told_of(NotApplied({"batch_size": one, "pin_memory": one}), tmp_path)
+    assert (event.knobs, event.message) == (("batch_size", "pin_memory"), "ValueError: one")
 
 
 def test_a_traceback_that_finds_no_room_is_no_file(tmp_path: Path) -> None:

@@ -237,6 +237,39 @@ def test_a_knob_that_can_not_be_set_is_named(knob: str, monkeypatch: pytest.Monk
     assert str(raised.value.__cause__) == "no"
 
 
+def test_knobs_that_can_not_be_set_are_named_together_and_keep_no_other_from_being_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unordered(nn.Linear):
+        def parameters(self, *_: Any) -> Any:
+            raise TypeError("no order")
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            assert (rows @ rows.T).dtype is torch.bfloat16
+            return rows
+
+    monkeypatch.setattr(torch, "compile", broken)
+    model = Unordered(4, 2)
+    with pytest.raises(knobs.NotApplied) as raised:
+        knobs.apply(torch, model, {"channels_last": True, "precision": "bf16", "compile": True}, "cpu")
+    causes = {knob: str(cause) for knob, cause in raised.value.causes.items()}
+    assert causes == {"channels_last": "no order", "compile": "no"}
+    assert model(torch.ones(1, 4)).shape == (1, 4)
+
+
+def test_a_matmul_precision_that_can_not_be_set_keeps_no_other_knob_from_being_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", broken)
+    images = nn.Conv2d(3, 4, 3)
+    with pytest.raises(knobs.NotApplied) as raised:
+        knobs.apply_to_root(
+            torch, SeenModule(torch, images, {}), {"precision": "tf32", "channels_last": True}
+        )
+    assert raised.value.knobs == ("precision",)
+    assert images.weight.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_a_knob_that_there_is_no_memory_for_is_the_scripts_outcome() -> None:
     class Large(nn.Linear):
         def parameters(self, *_: Any) -> Any:

@@ -4,7 +4,7 @@ import signal
 from typing import Any
 
 import pytest
-from build_records import discovery, largest_seen, loop
+from build_records import discovery, largest_seen, loop, root
 from scripted_search import loader
 
 from tunekit.records.agent_messages import (
@@ -28,7 +28,7 @@ from tunekit.records.details import (
     TraceSeen,
 )
 from tunekit.records.measurement import Measurement, TreeMemory
-from tunekit.records.target import InputSeen, RootSeen
+from tunekit.records.target import InputSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import Evidence
@@ -43,15 +43,7 @@ ALARMING = (
     "loss nan",
 )
 MEMORY = TreeMemory(peak_pss_bytes=1 << 30, peak_shm_bytes=0, processes=3, samples=4)
-NET = RootSeen(
-    class_name="Net",
-    parameters=100,
-    ordinal=0,
-    has_4d_weights=True,
-    compiled=False,
-    channels_last=False,
-    autocast_dtype=None,
-)
+NET = root(class_name="Net", parameters=100)
 OOM_MRO = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
 
 

@@ -13,7 +13,6 @@ from typing import Any, Callable
 from . import faults, file_guard, imports
 from .loader.info import LoaderInfo
 from .loader.watch import LoaderWatch
-from .measure import errors
 from .model import knobs
 from .model.knobs import NotApplied
 from .model.roots import RootFinder
@@ -124,21 +123,25 @@ class Applier:
         )
         self._training_built = False
         self._faults: set = set()
+        self._not_set: set = set()  # knobs that failed
         self._counter: StepCounter | None = None
         self._kept: KeptHooks | None = None
 
     def failed(self, error: Exception) -> None:
         """Say that knobs could not be applied; the training goes on as the script has it."""
-        line = errors.line_of(faults.cause_of(error))
+        line = faults.line_of(error)
         if isinstance(error, NotApplied):
-            what = f"{' and '.join(error.knobs)} could not be applied ({line}); training goes on without"
+            self._not_set.update(error.knobs)
+            them = "it" if len(error.knobs) == 1 else "them"
+            knobs_text = " and ".join(error.knobs)
+            what = f"{knobs_text} could not be applied ({line}); training goes on without {them}"
         else:
             self.roots.stop()
             what = f"the agent failed ({line}); training goes on without the knobs that are not applied yet"
         if what not in self._faults:  # a loader may be built anew each epoch
             self._faults.add(what)
             kept = faults.tell(self._log, self._request.trial_folder, error)
-            self.say(f"{what}; its traceback is in {kept}" if kept else what)
+            self.say(f"{what} (traceback: {kept})" if kept else what)
 
     def say(self, message: str) -> None:
         """Tell the user, beside what the script prints, once over all ranks."""
@@ -187,7 +190,8 @@ class Applier:
         missing = len(self._request.roots) - len(self.roots.applied)
         if self._model_knobs and missing:
             self.say(f"{missing} of the measured modules did not run, so their knobs are not applied")
-        self._log.emit("applied", roots=[seen.facts() for seen in self.roots.applied])
+        roots = [seen.facts() for seen in self.roots.applied]
+        self._log.emit("applied", roots=roots, not_set=sorted(self._not_set))
 
     def install_optimizer(self, module: Any) -> None:
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None

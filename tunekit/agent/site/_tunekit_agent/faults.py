@@ -16,9 +16,9 @@ _MOST_BYTES = 1 << 20
 
 
 def kept_from_script(method: Any) -> Any:
-    """Let a fault of a method that the script's own calls reach be told to `self.failed`, and not raised.
+    """Keep a method that the script's own calls run from raising: `self.failed` gets the exception instead.
 
-    An object that `has_failed` is asked nothing any more.
+    On an object whose `has_failed` is true it does nothing.
     """
 
     @functools.wraps(method)
@@ -35,7 +35,7 @@ def kept_from_script(method: Any) -> Any:
 
 
 def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str | None:
-    """Report a fault of the agent's own, which may have left no room on the stack or on the disk.
+    """Report an exception of the agent's own, even where the stack or the disk is full.
 
     Args:
         folder: of the trial.
@@ -44,25 +44,30 @@ def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str |
     Returns:
         The path of its traceback, None where that could not be written.
     """
-    cause = cause_of(error)
+    cause = error.__cause__ if isinstance(error, NotApplied) else error
     knobs = error.knobs if isinstance(error, NotApplied) else ()
-    told: dict = {"message": type(cause).__name__, "knobs": knobs, "is_over": is_over}
+    facts: dict = {"message": type(cause).__name__, "knobs": knobs, "is_over": is_over}
     kept = None
     with contextlib.suppress(Exception):
-        told["message"], told["place"] = errors.line_of(cause), _place_in_agent(cause)
-        told["traceback_file"] = kept = _keep_traceback(folder, error)
-        told["error"] = errors.error_facts(cause)
+        facts["message"], facts["place"] = line_of(error), _place_in_agent(cause)
+        facts["traceback_file"] = kept = _keep_traceback(folder, error)
+        facts["error"] = errors.error_facts(cause)
     with contextlib.suppress(Exception):
-        log.emit("agent_error", **told)
+        log.emit("agent_error", **facts)
     return kept and os.path.join(folder, kept)
 
 
-def cause_of(error: Exception) -> Any:
-    """Return what went wrong: of knobs that could not be set, why."""
-    return error.__cause__ if isinstance(error, NotApplied) else error
+def line_of(error: Exception) -> str:
+    """Return what went wrong in a line: of knobs that could not be set, the cause of each."""
+    if not isinstance(error, NotApplied):
+        return errors.line_of(error)
+    lines = {knob: errors.line_of(cause) for knob, cause in error.causes.items()}
+    if len(set(lines.values())) == 1:
+        return next(iter(lines.values()))
+    return "; ".join(f"{knob}: {line}" for knob, line in lines.items())
 
 
-def _place_in_agent(error: BaseException) -> str:
+def _place_in_agent(error: Any) -> str:
     """Return the innermost place of the agent's own, its file, line and function; empty if there is none."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in places if code.co_filename.startswith(_AGENT)]
@@ -70,8 +75,13 @@ def _place_in_agent(error: BaseException) -> str:
 
 
 def _keep_traceback(folder: str, error: Exception) -> str | None:
-    """Write a fault's traceback into the trial's folder; return the file's name, None if it can't be."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    """Write a fault's traceback into the trial's folder; return the file's name, None if it can't be.
+
+    That of knobs shows the first one's cause; those of the others follow.
+    """
+    causes = error.causes.values() if isinstance(error, NotApplied) else ()
+    shown = [error, *(cause for cause in causes if cause is not error.__cause__)]
+    text = "\n".join("".join(traceback.format_exception(type(one), one, one.__traceback__)) for one in shown)
     name = f"agent-error-{os.getpid()}.txt"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

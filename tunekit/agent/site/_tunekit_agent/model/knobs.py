@@ -13,15 +13,20 @@ LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "p
 
 
 class NotApplied(Exception):  # noqa: N818 - says what is the case
-    """Knobs could not be set; the cause says why.
+    """Knobs could not be set.
+
+    Args:
+        causes: why, by the name of each; in a traceback stands the first.
 
     Attributes:
         knobs: their names.
     """
 
-    def __init__(self, *knobs: str) -> None:
-        super().__init__(*knobs)
-        self.knobs = knobs
+    def __init__(self, causes: dict) -> None:
+        super().__init__(*causes)
+        self.causes = causes
+        self.knobs = tuple(causes)
+        self.__cause__ = next(iter(causes.values()))
 
 
 def split(knobs: dict) -> tuple:
@@ -31,12 +36,17 @@ def split(knobs: dict) -> tuple:
 
 
 def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
-    """Apply the model knobs to a root that is about to run for the first time."""
+    """Apply the model knobs to a root that is about to run for the first time.
+
+    Raises:
+        NotApplied: as `apply` does.
+    """
     device_type = getattr(seen.device, "type", "cpu")
+    settings = _settings(torch, seen.module, knobs, device_type)
     if knobs.get("precision"):
-        with applying("precision"):
-            set_matmul_precision(torch, knobs["precision"], device_type)
-    apply(torch, seen.module, knobs, device_type)
+        matmul = functools.partial(set_matmul_precision, torch, knobs["precision"], device_type)
+        settings.insert(0, ("precision", matmul))
+    _set_each(settings)
 
 
 def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
@@ -47,18 +57,35 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
         device_type: "cuda" or "cpu", for autocast.
 
     Raises:
-        NotApplied: one of them could not be set.
+        NotApplied: some could not be set; the others are.
     """
+    _set_each(_settings(torch, module, knobs, device_type))
+
+
+def _settings(torch: Any, module: Any, knobs: dict, device_type: str) -> list:
+    """Return (knob, what sets it) for a root, in the order in which they are set."""
+    settings: list = []
     if knobs.get("channels_last"):
-        with applying("channels_last"):
-            _set_channels_last(torch, module)
+        settings.append(("channels_last", functools.partial(_set_channels_last, torch, module)))
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(knobs.get("precision"))
     if dtype is not None:
-        with applying("precision"):
-            _autocast(torch, module, device_type, dtype)
+        settings.append(("precision", functools.partial(_autocast, torch, module, device_type, dtype)))
     if knobs.get("compile"):
-        with applying("compile"):
-            _compile(torch, module)
+        settings.append(("compile", functools.partial(_compile, torch, module)))
+    return settings
+
+
+def _set_each(settings: list) -> None:
+    """Set knobs one after the other, whichever of them fail; then raise `NotApplied` of those."""
+    causes: dict = {}
+    for knob, set_it in settings:
+        try:
+            with applying(knob):
+                set_it()
+        except NotApplied as error:
+            causes.update(error.causes)
+    if causes:
+        raise NotApplied(causes)
 
 
 def has_channels(tensor: Any) -> bool:
@@ -89,7 +116,7 @@ def applying(*knobs: str) -> Iterator[None]:
     except Exception as error:
         if "OutOfMemory" in type(error).__name__:
             raise
-        raise NotApplied(*knobs) from error
+        raise NotApplied(dict.fromkeys(knobs, error)) from error
 
 
 def set_matmul_precision(torch: Any, precision: str, device_type: str) -> None:
