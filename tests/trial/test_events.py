@@ -196,8 +196,10 @@ def test_a_pulse_that_is_none_is_passed_over(tmp_path: Path):
     assert read_pulse(tmp_path) is None
 
 
-def agent_error(message: str, is_over: bool) -> AgentErrorEvent:
-    place = "measure/record.py:9 (model_bytes)"
+PLACE = "measure/record.py:9 (model_bytes)"
+
+
+def agent_error(message: str, is_over: bool, place: str = PLACE) -> AgentErrorEvent:
     return AgentErrorEvent(event="agent_error", time_s=1.0, message=message, place=place, is_over=is_over)
 
 
@@ -216,3 +218,9 @@ def test_a_figure_that_is_missing_is_a_fault_of_the_trial_once():
         evidence.take(agent_error("ValueError: \x1b[31mone", is_over=False), 1.0)
     assert evidence.agent_error is None
     assert evidence.faults == ["the agent failed in measure/record.py:9 (model_bytes): ValueError: one"]
+
+
+def test_a_fault_whose_place_is_unknown_says_so():
+    evidence = Evidence()
+    evidence.take(agent_error("RecursionError", is_over=False, place=""), 1.0)
+    assert evidence.faults == ["the agent failed in a place that is not known: RecursionError"]

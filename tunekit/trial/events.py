@@ -185,7 +185,7 @@ class Evidence:
     external_launcher: ExternalLauncher | None = None
     """A program of the tree that has the training run where the agent is not."""
     agent_error: AgentErrorEvent | None = None
-    """What the agent failed of, and observes no more."""
+    """The agent's own exception, after which it observes nothing more."""
     faults: list[str] = field(default_factory=list)
     """Faults of the guard and of the agent, which the trial went on after."""
     rejected_lines: int = 0
@@ -269,7 +269,7 @@ class Evidence:
             case AgentErrorEvent() if event.is_over:
                 self.agent_error = self.agent_error or event
             case AgentErrorEvent():
-                fault = plain(f"the agent failed in {event.place}: {event.message}")[:500]
+                fault = plain(f"the agent failed {place_and_message(event)}")[:500]
                 if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
                     self.faults.append(fault)
 
@@ -324,6 +324,11 @@ class Evidence:
         last = next(reversed(self.options.values()), ())
         options = self.options.get(self.learnt.pid, last)
         return self.learnt.discovery.changed(options=options)
+
+
+def place_and_message(event: AgentErrorEvent) -> str:
+    """Return where the agent failed, and with which exception: "in PLACE: MESSAGE"."""
+    return f"in {event.place or 'a place that is not known'}: {event.message}"
 
 
 def plain(text: str) -> str:

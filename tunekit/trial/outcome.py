@@ -16,7 +16,7 @@ from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measur
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
-from tunekit.trial.events import Evidence, plain
+from tunekit.trial.events import Evidence, place_and_message, plain
 from tunekit.trial.knob_verification import batch_contradicted, inputs_text, unapplied_knob
 from tunekit.units import count_text
 
@@ -422,9 +422,10 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
 
 
 def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
-    """Return the failure of a trial whose agent failed, perhaps of what the script did.
+    """Return the failure of a trial whose agent failed.
 
-    Memory ends, workers die and a device fails wherever the process is just then.
+    The agent may be the one that runs into what goes wrong in the script: memory that is full, a worker that
+    died, a device that failed.
     """
     error = seen.error
     if error is not None:
@@ -439,8 +440,7 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
         message = f"{knobs} could not be set: {seen.message}{kept}"
         them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, f"leave {them}: {flags}")
-    place = seen.place or "a place that is not known"
-    message = f"tunekit's agent failed after {evidence.steps} steps, in {place}: {seen.message}{kept}"
+    message = f"tunekit's agent failed after {evidence.steps} steps, {place_and_message(seen)}{kept}"
     return _Reason(OutcomeKind.AGENT_ERROR, message)
 
 
