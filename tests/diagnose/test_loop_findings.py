@@ -18,7 +18,7 @@ from build_loops import (
     telemetry,
     work,
 )
-from build_records import device, discovery, host, hosts, profile, target, trial_record
+from build_records import GIB, device, discovery, host, hosts, profile, target, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +36,8 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.records.details import Details
 from tunekit.records.finding import Severity
 from tunekit.records.host import GpuState, Host
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import DeviceSeen
 from tunekit.records.trial import TrialRecord
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -138,6 +140,35 @@ def test_a_wait_that_is_small_beside_compute_promises_its_share_and_is_not_the_b
     of = record(device=CPU, parts=parts(wait=0.12), loader_work=work(0.2))
     assert {one.code for one in findings(of)} == {"data-wait", "loader-cpu", "compute-bound"}
     assert found("data-wait", of).gain == found("loader-cpu", of).gain == pytest.approx(1 / (1 - 0.12))
+
+
+@pytest.mark.parametrize(("wait", "is_told"), [(0.18, True), (0.5, False)])
+def test_where_the_device_has_no_clock_only_a_small_wait_is_told_beside_longer_compute(
+    wait: float, is_told: bool
+):
+    mps = DeviceSeen(type="mps", name="M1", memory_bytes=8 * GIB)
+    of = record(floors(0.09, 0.05), device=mps, parts=parts(wait=wait), loader_work=work(0.2))
+    of_data = {"data-wait", "loader-cpu"} if is_told else set()
+    assert set(codes(of)) == {"compute-bound"} | of_data
+
+
+@pytest.mark.parametrize(("low", "is_settled"), [(130.0, True), (67.0, True), (65.0, False), (0.0, False)])
+def test_beside_a_rate_that_may_be_anything_nothing_holds_the_loop_back_and_no_gain_is_promised(
+    low: float, is_settled: bool
+):
+    of = record(device=CPU, parts=parts(wait=0.36, run_queue=0.3), loader_work=work(0.2), boundary_s=20.0)
+    rate = Interval(value=131.5, low=low, high=132.0)
+    seen = {one.code: one.gain for one in findings(of, rate=rate)}
+    if is_settled:
+        assert seen == {one.code: one.gain for one in findings(of)}
+        assert {"data-bound", "loader-cpu"} < set(seen)
+    else:
+        assert seen == {"cpu-contended": None, "costly-epochs": None}
+
+
+def test_halves_that_do_not_explain_the_loop_are_told_whatever_its_rate():
+    rate = Interval(value=131.5, low=3.0, high=132.0)
+    assert codes(slow_together(), rate=rate) == ["closure-broken"]
 
 
 def test_what_gains_most_comes_first_then_what_is_worse():

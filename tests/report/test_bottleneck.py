@@ -228,5 +228,5 @@ def test_a_profile_says_its_bottleneck_in_one_sentence(of: TrialRecord, text: st
 def test_beside_a_rate_that_may_be_anything_no_verdict_stands(low: float, is_firm: bool):
     rate = Interval(value=131.5, low=low, high=132.0)
     told = verdict_text(record(device=CPU, parts=parts(wait=0.36)), rate)
-    words = "Data-bound: " if is_firm else "Inconclusive: the rate's range is too wide for a verdict, "
+    words = "Data-bound: " if is_firm else "Inconclusive: the rate is too uncertain for a verdict, "
     assert told == f"{words}36% of step time is data wait, 36.0 ms of 100 ms per batch (measured)."

@@ -161,7 +161,7 @@ def test_a_range_that_may_be_anything_is_no_verdict_and_says_what_would_settle_i
     assert record.config is not None
     alone = contender("as it is", record.config, (record,))
     first, second = loop_profile_view(profiled(trials=(record,), contenders=(alone,))).answers
-    assert first.startswith("Inconclusive: the rate's range is too wide for a verdict, 36% of step time is")
+    assert first.startswith("Inconclusive: the rate is too uncertain for a verdict, 36% of step time is")
     assert second == "What would settle it: a quiet machine, a longer --window 30, and --rounds 5."
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from build_loops import CPU, parts
 from build_records import config, failure
 from read_report import Read
 from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
@@ -55,6 +56,15 @@ def test_the_rate_of_one_process_has_the_range_that_it_gives_itself(tmp_path: Pa
     assert rate.value == measured.rate_samples_per_s
     assert rate.low == pytest.approx(0.99 * rate.value)
     assert whole.noise_floor is None
+
+
+@pytest.mark.parametrize(("half", "is_bound"), [(0.01, True), (0.5, False)])
+def test_findings_follow_the_verdict_that_the_rates_range_leaves(half: float, is_bound: bool, tmp_path: Path):
+    waits = {"device": CPU, "parts": parts(wait=0.36), "rate_interval_relative": half}
+    whole, _ = walk_in(tmp_path, executor_options={"measured": lambda knobs: waits})
+    assert ("data-bound" in {one.code for one in whole.findings}) == is_bound
+    verdict = "Data-bound: " if is_bound else "Inconclusive: "
+    assert Read(profile_report(whole)).answers[0].startswith(verdict)
 
 
 def test_kernels_are_traced_only_when_they_are_asked_for(tmp_path: Path):

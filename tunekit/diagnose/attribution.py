@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates, KernelWindow
+from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.units import MIB, rate_text
 
@@ -33,6 +34,9 @@ _COPIES_SHARE = 0.25
 
 _BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
+
+_UNSETTLED_FROM = 2.0
+"""High end of a rate's range over its low end, from which on no verdict stands on the parts of its step."""
 
 _EPOCHS_SHARE = 0.25
 """Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
@@ -166,6 +170,8 @@ class Bound(StrEnum):
     """The host waits for data beside a device whose own time nobody saw."""
     UNEXPLAINED = "unexplained"
     """Loader and training are each fast alone and slow together, so that neither is what to mend."""
+    UNSETTLED = "unsettled"
+    """The rate is so uncertain that the parts of its step may be anything too."""
 
 
 class Making(StrEnum):
@@ -266,7 +272,8 @@ def closure(measurement: Measurement) -> Closure | None:
 def _slower_together(loop: LoopMeasurement) -> str:
     queue_share = queued_share(loop.loader_work) if loop.loader_work is not None else None
     if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
-        return f"CPU cores are short, making batches waited for one for {queue_share:.0%} of its time"
+        who = "workers" if loop.num_workers else "the training process"
+        return f"CPU cores are short: {who} waited for one for {queue_share:.0%} of the time to make a batch"
     if loop.num_workers:
         return (
             "loader and training slow each other down, likely because workers, intra-op threads and other "
@@ -293,13 +300,27 @@ def is_own_clock(measurement: Measurement) -> bool:
     return has_events or measurement.loop.device.type == "cpu"
 
 
-def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound:
+def bound(
+    measurement: Measurement, telemetry: Telemetry | None = None, rate: Interval | None = None
+) -> Bound:
     """Return what holds the loop back.
 
     Args:
         measurement: of the loop.
         telemetry: of the same trial: where no trace was made, NVML shows whether the device idled.
+        rate: of the loop's config, in samples/s, by all its processes; None leaves its range out of it.
     """
+    held = _bound_by_parts(measurement, telemetry)
+    is_settled = held is Bound.UNEXPLAINED or rate is None or not leaves_bound_open(rate)
+    return held if is_settled else Bound.UNSETTLED
+
+
+def leaves_bound_open(rate: Interval) -> bool:
+    """Return whether a rate is too uncertain for a verdict on what holds its loop back."""
+    return rate.high >= _UNSETTLED_FROM * rate.low
+
+
+def _bound_by_parts(measurement: Measurement, telemetry: Telemetry | None) -> Bound:
     stall_share, copies_share = attribution(measurement).stall_share, copies_alone_share(measurement)
     idle_share = idle_for_host(measurement, telemetry)
     host_share = idle_share or 0.0
@@ -323,13 +344,18 @@ def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound
 
 def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
     """Return what holds back a loop that clearly waits for data: the wait, unless compute is far longer."""
-    is_small, longer = stall_share < _SMALL_STALL * (1 - stall_share), _bound_by_isolated_rates(measurement)
+    is_small, longer = is_small_stall(stall_share), _bound_by_isolated_rates(measurement)
     if not is_own_clock(measurement):
         held = longer or Bound.UNCLEAR
     else:
         held = (longer or Bound.COMPUTE) if is_small else Bound.DATA
     # A loader that is waited for so little is hardly slower than the training.
     return Bound.BALANCED if is_small and held is Bound.DATA else held
+
+
+def is_small_stall(stall_share: float) -> bool:
+    """Return whether a stall, as a share of the step, is small beside the rest of it."""
+    return stall_share < _SMALL_STALL * (1 - stall_share)
 
 
 def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | None) -> Making | None:

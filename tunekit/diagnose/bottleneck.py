@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.attribution import Bound, attribution, bound, closure
+from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement, Telemetry
 from tunekit.records.recommendation import Limit, PredictedLimits, Recommendation
 from tunekit.records.run import Run
@@ -17,7 +18,7 @@ _AGREES = {
     Limit.TURNS: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
 }
 """What may be measured where the model names a part."""
-_BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED}
+_BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}
 """Of these the model says nothing."""
 _MISSED = 0.05
 """By which a limit may lie below the measured rate: fresh processes differ by as much."""
@@ -68,13 +69,18 @@ def bottleneck_of(run: Run, tier: Recommendation | None) -> Bottleneck | None:
     return bottleneck(records, next((one for one in limits if one.tier is name), None))
 
 
-def bottleneck(records: Sequence[TrialRecord], predicted: PredictedLimits | None = None) -> Bottleneck | None:
+def bottleneck(
+    records: Sequence[TrialRecord],
+    predicted: PredictedLimits | None = None,
+    rate: Interval | None = None,
+) -> Bottleneck | None:
     """Return the bottleneck of one config; None where it was not measured.
 
     Args:
         records: of trials of the config. Those that looked at both halves of the loop alone say most, and
             of them the one whose data wait is in the middle.
         predicted: what the model says of the config.
+        rate: of the config, in samples/s, by all its processes; None leaves its range out of it.
     """
     measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
     ranked = sorted(measured, key=_stall_share)
@@ -83,7 +89,7 @@ def bottleneck(records: Sequence[TrialRecord], predicted: PredictedLimits | None
         return None
     middle = telling[len(telling) // 2]
     assert middle.measurement is not None
-    verdict = bound(middle.measurement, middle.telemetry)
+    verdict = bound(middle.measurement, middle.telemetry, rate)
     return Bottleneck(middle.measurement, middle.telemetry, verdict, predicted)
 
 

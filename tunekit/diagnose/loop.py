@@ -15,6 +15,7 @@ from tunekit.diagnose.attribution import (
     attribution,
     bound,
     closure,
+    is_small_stall,
     isolated_rates,
     making,
     ratio,
@@ -26,6 +27,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
+from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
@@ -55,6 +57,8 @@ class LoopFacts:
     """One rank's share of the machine."""
     profile: Profile | None
     """Of the device that the trial ran on; None if no profile has its name."""
+    rate: Interval | None = None
+    """Of its config, in samples/s, by all its processes; None where only this trial counts."""
 
     @property
     def measurement(self) -> Measurement:
@@ -120,12 +124,13 @@ class LoopFacts:
     @cached_property
     def bound(self) -> Bound:
         """What holds the loop back."""
-        return bound(self.measurement, self.telemetry)
+        return bound(self.measurement, self.telemetry, self.rate)
 
     @property
     def waits_for_data(self) -> bool:
-        """Whether the loop feels its data wait, be that what holds it back or not."""
-        is_felt = self.attribution.stall_share > CLEAR_STALL_SHARE
+        """Whether data wait clearly slows the loop down, whether or not it is the bottleneck."""
+        share = self.attribution.stall_share
+        is_felt = share > CLEAR_STALL_SHARE and is_small_stall(share)
         return self.bound is Bound.DATA or (is_felt and self.bound in (Bound.COMPUTE, Bound.BALANCED))
 
     @property
@@ -238,8 +243,13 @@ class TrialGpu:
 
 
 def loop_findings(facts: LoopFacts) -> list[Finding]:
-    """Return what holds a loop back, what could gain most first; of equal gain, the worst first."""
+    """Return what holds a loop back, what could gain most first; of equal gain, the worst first.
+
+    Of a loop whose rate may be anything no gain is promised.
+    """
     if facts.record.measurement is None:
         return []
     found = findings_of(facts, *(TrialGpu(gpu, facts) for gpu in facts.gpus))
+    if facts.bound is Bound.UNSETTLED:
+        found = [one.changed(gain=None) for one in found]
     return sorted(worst_first(found), key=lambda one: -(one.gain or 1.0))

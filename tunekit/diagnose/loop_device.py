@@ -38,7 +38,8 @@ _WHY_IDLE = {
     Bound.HOST: ("it waits for the host", "see host-bound"),
     Bound.COPIES: ("it waits for copies", "see copy-bound"),
     Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
-    Bound.UNEXPLAINED: ("loader and training slow each other down", "see closure-broken"),
+    Bound.UNEXPLAINED: ("loader and training are slower together than alone", "see closure-broken"),
+    Bound.UNSETTLED: ("the rate is too uncertain to say why", "measure again on a quiet machine"),
 }
 
 
@@ -116,7 +117,7 @@ def _compute_bound(facts: LoopFacts) -> Hits:
         if left
         else "what tunekit sets is in use already: a smaller model, or a faster or another device",
         shares.trains_share,
-        message="loader and training take about as long: only both together make the loop faster"
+        message="loader and training take about equally long: only both together make the loop faster"
         if facts.bound is Bound.BALANCED
         else None,
     )

@@ -21,13 +21,14 @@ from tunekit.units import duration_text, rate_text, share_text
 _WORDS = {
     Bound.DATA: "data-bound",
     Bound.COMPUTE: "compute-bound",
-    Bound.BALANCED: "balanced, loader and training take about as long",
+    Bound.BALANCED: "balanced, loader and training take about equally long",
     Bound.HOST: "host-bound",
     Bound.COPIES: "copy-bound",
     Bound.EPOCHS: "bound by epoch boundaries",
     Bound.NO_LOADER: "no DataLoader",
     Bound.UNCLEAR: "unclear, for nothing saw the GPU's own time",
     Bound.UNEXPLAINED: "inconclusive",
+    Bound.UNSETTLED: "inconclusive",
 }
 _PREDICTED = {
     Limit.LOADER: "loader-bound",
@@ -44,16 +45,9 @@ _CHEAPER = {
 _ON_SHARED_CORES = "less work per sample in either, or more CPU cores"
 _AS_FAST = 0.05
 """Tiers nearer than this, as a share, are as fast as each other."""
-_WIDE_RANGE = 2.0
-"""High end of a rate's range over its low one, from which on its parts may be anything too."""
 
 
 # --- of a profiled loop ----------------------------------------------------------------------
-
-
-def is_inconclusive(rate: Interval | None) -> bool:
-    """Return whether a rate's range is too wide for a verdict on what holds it back."""
-    return rate is not None and rate.high >= _WIDE_RANGE * rate.low
 
 
 def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
@@ -63,7 +57,7 @@ def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
         record: the loop's trial.
         rate: of the loop, with the range that is shown beside the sentence.
     """
-    seen = bottleneck([record])
+    seen = bottleneck([record], rate=rate)
     if seen is None:
         return "Bottleneck: n/a, the trial was given up before it was measured."
     step = attribution(seen.measurement)
@@ -72,8 +66,6 @@ def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
         return f"No DataLoader: how much of its {step_s} per batch is making the batch is n/a."
     stall_s = step_text(step.stall.batch_ms / 1000)
     words, why = _WORDS[seen.bound], _why(seen)
-    if is_inconclusive(rate) and seen.bound is not Bound.UNEXPLAINED:
-        words, why = "inconclusive", "the rate's range is too wide for a verdict"
     return (
         f"{words[0].upper()}{words[1:]}: {f'{why}, ' if why else ''}{step.stall.share:.0%} of step time is "
         f"data wait, {stall_s} of {step_s} per batch (measured)."
@@ -81,11 +73,13 @@ def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
 
 
 def _why(seen: Bottleneck) -> str | None:
-    """Return what else than data wait speaks for the verdict; None where nothing does."""
+    """Return why the verdict is what it is, beside data wait; None where data wait says it all."""
     loop, halves = seen.measurement.loop, closure(seen.measurement)
     if seen.bound is Bound.UNEXPLAINED and halves is not None:
         loader, training, both = (step_text(s) for s in (halves.loader_s, halves.compute_s, halves.step_s))
         return f"loader alone {loader} and training alone {training} do not explain {both} of both together"
+    if seen.bound is Bound.UNSETTLED:
+        return "the rate is too uncertain for a verdict"
     if seen.bound is Bound.HOST:
         drained = drained_share(loop)
         if drained >= DRAINED_SHARE:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from tunekit.diagnose.attribution import leaves_bound_open
 from tunekit.diagnose.software import threads_text
 from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes, held_bytes
@@ -28,7 +29,7 @@ from tunekit.report.blocks import (
     found_blocks,
     note_of,
 )
-from tunekit.report.bottleneck import is_inconclusive, verdict_text
+from tunekit.report.bottleneck import verdict_text
 from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
     kernel_blocks,
@@ -166,7 +167,7 @@ def _what_helps(rate: Interval | None, profile: LoopProfile) -> str | None:
             return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
     if _compared(profile) is not None:
         return None
-    if is_inconclusive(rate):
+    if rate is not None and leaves_bound_open(rate):
         rounds = max(_MORE_ROUNDS, 2 * profile.options.rounds)
         return f"What would settle it: a quiet machine, a longer --window 30, and --rounds {rounds}."
     gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]

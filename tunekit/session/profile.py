@@ -293,6 +293,7 @@ class ProfileWalk(Session[LoopProfile]):
         profile = profile.changed(**updates)
         if (seen := profile.profiled_trial) is None:
             return profile
-        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._here)
+        rate = contenders[0].rate_samples_per_s
+        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._here, rate)
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))
