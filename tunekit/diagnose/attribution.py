@@ -18,7 +18,7 @@ CLEAR_STALL_SHARE = 0.10
 """A stall below it is within what fresh processes of one config differ by on a shared machine."""
 
 _SMALL_STALL = 0.25
-"""Of the rest of the step: a stall that is less of it is felt, and still not what holds the loop back."""
+"""Share of the rest of the step: a shorter stall slows the loop down, but is not its bottleneck."""
 
 DRAINED_SHARE = 0.5
 """The device runs dry in most batches."""
@@ -36,7 +36,7 @@ _BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
 
 _UNSETTLED_FROM = 2.0
-"""High end of a rate's range over its low end, from which on no verdict stands on the parts of its step."""
+"""Where a rate's high end is so many times its low end, what holds the loop back can't be said."""
 
 _EPOCHS_SHARE = 0.25
 """Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""

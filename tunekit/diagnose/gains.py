@@ -33,7 +33,7 @@ def data_gain(measurement: Measurement) -> float | None:
         return None
     waited_s = attribution(measurement).stall_share * loop.step_time_s
     alone = None if compute_s is None else _of_rate(loop, ratio(loop.step_time_s, compute_s))
-    return _smaller(without(measurement, waited_s), alone)
+    return smaller(without(measurement, waited_s), alone)
 
 
 def training_gain(measurement: Measurement, times: float = math.inf) -> float | None:
@@ -43,7 +43,7 @@ def training_gain(measurement: Measurement, times: float = math.inf) -> float | 
         None where nothing but training was seen, and the loader was not timed alone.
     """
     trains_s = attribution(measurement).trains_share * measurement.loop.step_time_s
-    return _smaller(without(measurement, trains_s * (1 - 1 / times)), loader_cap(measurement))
+    return smaller(without(measurement, trains_s * (1 - 1 / times)), loader_cap(measurement))
 
 
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
@@ -53,11 +53,11 @@ def workers_gain(measurement: Measurement, workers: int) -> float | None:
     processes took for a batch; without either it is `data_gain`.
     """
     gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
-    if loader_s is None:
+    if gain is None or loader_s is None:
         return gain
     loop = measurement.loop
     shared_s = loader_s * max(1, loop.num_workers) / workers
-    return capped(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
+    return smaller(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
 
 
 def loader_alone_s(measurement: Measurement) -> float | None:
@@ -86,13 +86,13 @@ def launch_gain(measurement: Measurement) -> float | None:
     if device_busy_s(measurement) is None:
         return None
     idle_s = (idle_for_host(measurement) or 0.0) * measurement.loop.step_time_s
-    return capped(without(measurement, idle_s), loader_cap(measurement))
+    return smaller(without(measurement, idle_s), loader_cap(measurement))
 
 
 def copy_gain(measurement: Measurement) -> float | None:
     """Return what copies that all run beside kernels would bring, as long as those cover them."""
     saved_s = copies_alone_share(measurement) * measurement.loop.step_time_s
-    return capped(without(measurement, saved_s), loader_cap(measurement))
+    return smaller(without(measurement, saved_s), loader_cap(measurement))
 
 
 def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
@@ -104,12 +104,7 @@ def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
     return None if factor is None else max(1.0, factor)
 
 
-def capped(gain: float | None, cap: float | None) -> float | None:
-    """Return the smaller of two bounds that may be unknown; None where the gain itself is."""
-    return gain if gain is None or cap is None else min(gain, cap)
-
-
-def _smaller(first: float | None, second: float | None) -> float | None:
+def smaller(first: float | None, second: float | None) -> float | None:
     """Return the smaller of two bounds of the same gain, the known one where the other is not."""
     return min((one for one in (first, second) if one is not None), default=None)
 

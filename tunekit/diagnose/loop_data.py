@@ -1,4 +1,4 @@
-"""Training that waits for its data or a CPU: that it does, what the figures say of why, what epochs cost."""
+"""Training that waits for its data or for a CPU: how long, why, and what the start of each epoch costs."""
 
 import math
 import shlex
@@ -13,7 +13,7 @@ from tunekit.diagnose.attribution import (
     ratio,
     storage_bytes_per_s,
 )
-from tunekit.diagnose.gains import boundary_gain, capped, data_gain, loader_cap, without, workers_gain
+from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
@@ -28,9 +28,9 @@ _STARVED_SHARE = 0.10
 _CROWDED = 1.25
 """Of the CPUs: intra-op threads and computing workers that want this much more than there are get in each
 other's way."""
-_BEYOND_SHARE = 1.5
-"""Of what dividing the CPUs among threads and workers explains: compute that takes this much longer waits for
-threads of its own that have no CPU."""
+_BEYOND_TIMES = 1.5
+"""Compute that takes so many times what dividing the CPUs among threads and workers explains waits for threads
+of its own that have no CPU."""
 _SLOW_FIRST = 5.0
 _SLOW_FIRST_S = 0.2
 """A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
@@ -137,7 +137,7 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
     # Beside workers a step takes as long as they do; without them only the stall is their making.
     making_s = facts.loop.step_time_s if facts.loop.num_workers else stall_s
     saved_s = min(stall_s, queue_share * making_s)
-    return capped(without(facts.measurement, saved_s), data_gain(facts.measurement))
+    return smaller(without(facts.measurement, saved_s), data_gain(facts.measurement))
 
 
 def _making_text(facts: LoopFacts) -> str | None:
@@ -269,7 +269,7 @@ def _oversubscribed(facts: LoopFacts) -> _Oversubscribed | None:
         return None
     divided = (threads.intra_op + loop.num_workers) / facts.host.cpus
     is_crowded = threads.intra_op + worker_cpus >= _CROWDED * facts.host.cpus
-    if not is_crowded or times < _BEYOND_SHARE * max(1.0, divided) or queued_share < _STARVED_SHARE:
+    if not is_crowded or times < _BEYOND_TIMES * max(1.0, divided) or queued_share < _STARVED_SHARE:
         return None
     return _Oversubscribed(threads, in_loop_s, alone_s, times, queued_share, worker_cpus)
 
@@ -305,20 +305,23 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
         return
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
-        f"{_cores_text(facts)}{_last_thread_text(loop)}",
-        "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS,
+        f"{_cores_text(facts)}",
+        _cpu_remedy(loop, own),
         share,
-        capped(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
+        smaller(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
         "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
     )
 
 
-def _last_thread_text(loop: LoopMeasurement) -> str:
-    """Return what several threads lose without a CPU for each; nothing where operations run in one."""
+def _cpu_remedy(loop: LoopMeasurement, own: bool) -> str:
+    """Return what leaves the training its CPUs; several threads make an operation wait for the last of them."""
+    remedy = "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS
     if loop.device.type != "cpu" or loop.threads is None or loop.threads.intra_op < 2:
-        return ""
+        return remedy
     threads = loop.threads.intra_op
-    return f"; an operation waits for the last of its {threads} intra-op threads, less with OMP_NUM_THREADS=1"
+    return (
+        f"{remedy}; an operation waits for the last of its {threads} intra-op threads: try OMP_NUM_THREADS=1"
+    )
 
 
 @check("first-batch-slow", WARNING, "each worker's first batch is slow, and each epoch starts new workers")
@@ -367,7 +370,7 @@ def _unpickling(facts: LoopFacts) -> Hits:
         f"(clock of its thread){piped}",
         advice,
         min(share, 1.0),
-        capped(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
+        smaller(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
     )
 
 
@@ -391,7 +394,7 @@ def _worker_imbalance(facts: LoopFacts) -> Hits:
         f"{count_text(len(means), 'worker')} (their own clocks)",
         "give the workers shards of equal cost, or shuffle what each of them reads",
         times,
-        capped(evened, data_gain(facts.measurement)) if facts.waits_for_data else None,
+        smaller(evened, data_gain(facts.measurement)) if facts.waits_for_data else None,
         severity=WARNING if facts.waits_for_data else INFO,
     )
 

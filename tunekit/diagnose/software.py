@@ -195,7 +195,7 @@ def _omp_threads(machine: Machine) -> int | None:
 
 
 def threads_text(seen: Threads) -> str:
-    """Return thread counts with what sets them: "2 intra-op, 1 inter-op (OMP_NUM_THREADS=2)"."""
+    """Return thread counts and the variables that were set: "2 intra-op, 1 inter-op (OMP_NUM_THREADS=2)"."""
     variables = ", ".join(f"{name}={value}" for name, value in seen.variables.items())
     return f"{seen.intra_op} intra-op, {seen.inter_op} inter-op" + (f" ({variables})" if variables else "")
 

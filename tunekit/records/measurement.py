@@ -49,7 +49,7 @@ class Threads(Record):
     """torch.get_num_threads()."""
     inter_op: PositiveInt
     """torch.get_num_interop_threads()."""
-    variables: dict[str, str] = Field(default_factory=dict, max_length=len(THREAD_VARIABLES))
+    variables: dict[str, str] = Field(default_factory=dict, max_length=32)
     """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
 
 

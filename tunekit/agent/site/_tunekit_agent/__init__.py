@@ -15,7 +15,7 @@ Standard library only; torch is touched only after the script imported it. Its p
     observe     ties all of this together: learn, warm up, measure, report, wait for the end
     apply       the other mode: apply the knobs, then watch the rate with one step counter
     events      the JSON lines that the parent reads
-    faults      the agent's own: kept out of the script, told with their traceback
+    faults      exceptions of the agent's own: never raised into the script, reported with a traceback
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The agent's own faults: kept out of the script, told, and their traceback left in the trial's folder."""
+"""The agent's own faults: never raised into the script, reported, with a traceback in the trial's folder."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def thread_facts(torch: Any, variables: list) -> dict:
 
     Args:
         torch: the module, as the script imported it.
-        variables: names of those to report that are set by now, by whom ever.
+        variables: names of environment variables; those that are set by now are reported.
     """
     values = {name: os.environ[name][:_MOST_LETTERS] for name in variables if name in os.environ}
     return {

@@ -136,7 +136,7 @@ class SyncPoints(Stage):
     def _place(self, filename: str, line: int) -> tuple:
         """Return where the wait is and what is called there: the user's line, and the library's function.
 
-        A trainer of a library waits in its own lines, which nobody changes: told is the line that calls it.
+        Where a library's trainer waits, this is the user's line that calls the library.
         """
         frame = sys._getframe(1)
         within, library = "", None

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator
 
 from ..loader import batches
 from ..loader.watch import MOST_WRAPPED, length_of
+from ..measure import errors
 from .peaks import DevicePeak
 from .replay import (
     CHANGED_IN_PLACE,
@@ -237,7 +238,7 @@ class Samples:
             return together([number])[0] if together else self._loader.dataset[number]
         except Exception as error:
             raise Missing(
-                f"sample {number} could not be read in the training process: {_text_of(error)}"
+                f"sample {number} could not be read in the training process: {errors.line_of(error)}"
             ) from error
 
     def batch_of(self, samples: list) -> Any:
@@ -249,7 +250,7 @@ class Samples:
             if getattr(self._source.live, "_pin_memory", False):
                 batch = sys.modules["torch.utils.data._utils.pin_memory"].pin_memory(batch)
         except Exception as error:
-            raise Missing(f"no batch of chosen samples could be made: {_text_of(error)}") from error
+            raise Missing(f"no batch of chosen samples could be made: {errors.line_of(error)}") from error
         return batch
 
 
@@ -289,10 +290,6 @@ def _numbers(loader: Any, count: int) -> Any:
         f"its {type(sampler).__name__} gives {'n/a' if given is None else given} of {count} samples: which "
         "ones is not known"
     )
-
-
-def _text_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 @contextlib.contextmanager
