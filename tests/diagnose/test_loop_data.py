@@ -20,8 +20,10 @@ from build_records import MIB, device, host, target
 from finding_texts import assert_texts
 
 from tunekit.records.attribution import LoaderWork
+from tunekit.records.run import FixedKnob
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.typed_commands import command_text
 
 CAUSES = ("loader-cpu", "loader-contended", "loader-storage", "loader-waits")
 STEADY_S = 50_000 / 1280
@@ -311,6 +313,15 @@ def test_compute_that_its_own_workers_hold_up_is_told_where_all_of_it_was_seen(
 def test_other_programs_are_named_beside_them_where_they_have_cpus_too(cores: float | None, told: set[str]):
     of = crowded(telemetry=telemetry({"cpu_cores": cores}))
     assert set(codes(of, **TWO_CPUS)) & {"cpu-oversubscribed", "cpu-contended"} == told
+
+
+def test_fewer_threads_are_measured_with_all_that_the_user_gave():
+    bound = target(bindings=(parse_binding("num_workers=--workers {}"),), samples_per_step=32)
+    fixed = (FixedKnob(knob="num_workers", value=2),)
+    remedy = found("cpu-oversubscribed", crowded(), target=bound, gpu="cpu", fixed=fixed, **TWO_CPUS).remedy
+    typed = command_text("profile", bound, "cpu", fixed=fixed)
+    assert remedy == f"try fewer: `OMP_NUM_THREADS=1 {typed}`, and train with that if it is faster"
+    assert "--bind" in typed
 
 
 def test_fewer_threads_promise_no_gain():

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from build_records import host, run, target
 
-from tunekit.report.text import HIDDEN_NAME, shortener, target_text, without_places
+from tunekit.report.text import HIDDEN_NAME, shortener, without_places
+from tunekit.trial.typed_commands import target_text
 
 HOME = Path("/data/people/ada")
 

@@ -45,9 +45,9 @@ from tunekit.report.text import (
     interval_text,
     outcome_text,
     speedup_text,
-    target_text,
 )
 from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.typed_commands import target_text
 
 fast = config(batch_size=256, num_workers=4, compile=True)
 WIDE = Interval(value=1.83, low=0.24, high=13.73)
@@ -432,11 +432,6 @@ def test_without_anything_better_the_next_step_is_the_users_own_command():
     own = recommendation(of=config(), is_baseline=True)
     (step,) = view(finished(own, trials=(baseline_record(of=config()),))).next_steps
     assert step == "train as before: python train.py"
-
-
-def test_a_command_is_shown_as_it_would_be_typed():
-    spaced = command("python", "my train.py", "--name", "a'b", "$HOME")
-    assert target_text(spaced) == """python 'my train.py' --name 'a'"'"'b' '$HOME'"""
 
 
 def test_another_device_asks_to_search_again_there():

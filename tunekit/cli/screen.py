@@ -22,18 +22,11 @@ from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_one_screen
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
-from tunekit.report.text import (
-    SEVERITY_WORDS,
-    config_text,
-    finding_text,
-    host_text,
-    missing_command,
-    outcome_text,
-    target_text,
-)
+from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_text, outcome_text
 from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.bindings import present_values
 from tunekit.trial.executor import TrialSpec
+from tunekit.trial.typed_commands import missing_command, target_text
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.budget import foreseen_text
 from tunekit.units import bytes_text, duration_text, rate_text

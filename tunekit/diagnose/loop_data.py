@@ -1,7 +1,6 @@
 """Training that waits for its data or for a CPU: how long, why, and what the start of each epoch costs."""
 
 import math
-import shlex
 from statistics import median
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import USUAL_PREFETCH
 from tunekit.records.measurement import LoopMeasurement, Threads
+from tunekit.trial.typed_commands import command_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _QUEUED_SHARE = 0.05
@@ -29,8 +29,8 @@ _CROWDED = 1.25
 """Of the CPUs: intra-op threads and computing workers that want this much more than there are get in each
 other's way."""
 _BEYOND_TIMES = 1.5
-"""Compute that takes so many times what dividing the CPUs among threads and workers explains waits for threads
-of its own that have no CPU."""
+"""Of what dividing the CPUs among threads and workers explains: compute that takes so many times as long
+waits for threads of its own that have no CPU."""
 _SLOW_FIRST = 5.0
 _SLOW_FIRST_S = 0.2
 """A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
@@ -281,8 +281,8 @@ def _fewer_threads(facts: LoopFacts, threads: Threads) -> str:
     if names and all(_is_less(threads.variables[name], threads.intra_op) for name in names):
         return f"try torch.set_num_threads({fewer}) in the script, which sets {threads.intra_op}"
     settings = " ".join(f"{name}={fewer}" for name in names or _COUNT_VARIABLES[:1])
-    command = "" if facts.target.builtin else f" -- {shlex.join(facts.target.command)}"
-    return f"try fewer: `{settings} tunekit profile{command}`, and train with that if it is faster"
+    command = command_text("profile", facts.target, facts.gpu, fixed=facts.fixed)
+    return f"try fewer: `{settings} {command}`, and train with that if it is faster"
 
 
 def _is_less(text: str, count: int) -> bool:
@@ -314,7 +314,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
 
 
 def _cpu_remedy(loop: LoopMeasurement, own: bool) -> str:
-    """Return what leaves the training its CPUs; several threads make an operation wait for the last of them."""
+    """Return what leaves the training its CPUs: an operation in several threads waits for the last one."""
     remedy = "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS
     if loop.device.type != "cpu" or loop.threads is None or loop.threads.intra_op < 2:
         return remedy

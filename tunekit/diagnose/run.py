@@ -51,7 +51,9 @@ def run_findings(
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
-        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile)
+        facts = LoopFacts(
+            run.baseline, run.target, run.discovery, run.rank_host, profile, gpu=run.options.gpu
+        )
         # Notes advise what a search has just tried, but for this one.
         of_loop = [
             one

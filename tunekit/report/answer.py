@@ -29,17 +29,14 @@ from tunekit.report.blocks import Basis, Passage
 from tunekit.report.text import (
     UNKNOWN,
     change_text,
-    command_text,
     factor_text,
     interval_text,
     is_too_wide,
-    missing_command,
-    quoted,
     search_again,
     speedup_text,
-    target_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
+from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
 from tunekit.units import (
     bytes_text,
     count_text,

@@ -30,7 +30,8 @@ from tunekit.report.blocks import (
     fitted_table,
 )
 from tunekit.report.memory_bar import legend_text, memory_bar
-from tunekit.report.text import UNKNOWN, command_text, quoted
+from tunekit.report.text import UNKNOWN
+from tunekit.trial.typed_commands import command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
 _ABSENT = "-"

@@ -42,13 +42,13 @@ from tunekit.report.loop_time import (
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     UNKNOWN,
-    command_text,
     config_text,
     interval_text,
     knob_rows,
     speedup_text,
     value_text,
 )
+from tunekit.trial.typed_commands import command_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MORE_ROUNDS = 5

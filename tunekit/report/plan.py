@@ -21,7 +21,8 @@ from tunekit.report.blocks import (
     fitted_table,
     note_of,
 )
-from tunekit.report.text import UNKNOWN, finding_text, quoted
+from tunekit.report.text import UNKNOWN, finding_text
+from tunekit.trial.typed_commands import quoted
 from tunekit.units import (
     bytes_text,
     count_text,

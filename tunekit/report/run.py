@@ -36,17 +36,10 @@ from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
 from tunekit.report.overview import before_and_after, opportunities_table, tiles
 from tunekit.report.plan import plan_blocks
-from tunekit.report.text import (
-    UNKNOWN,
-    host_text,
-    own_precision_text,
-    quoted,
-    sandbox_text,
-    search_again,
-    target_text,
-)
+from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
+from tunekit.trial.typed_commands import quoted, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MOST_TIERS = 3

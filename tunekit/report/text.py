@@ -1,7 +1,6 @@
 """Records as sentences, phrases and commands, the same in every report. Pure."""
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,11 +11,10 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
-from tunekit.records.run import FixedKnob, Run, usual_options
-from tunekit.records.target import Discovery, Target
+from tunekit.records.run import Run, usual_options
+from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.secret_words import MASK, has_mask
-from tunekit.trial import binding_syntax
+from tunekit.trial.typed_commands import command_text
 from tunekit.units import bytes_text, count_text, digits_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -177,19 +175,9 @@ def finding_text(finding: Finding) -> str:
     return printable(finding.message + evidence + remedy)
 
 
-def target_text(target: Target) -> str:
-    """Return the training command as it would be typed, with a mask in the place of each secret."""
-    return printable(" ".join(map(quoted, target.command)))
-
-
 def sandbox_text(kind: SandboxKind) -> str:
     """Return what keeps the user's files from trials."""
     return _SANDBOXES[kind]
-
-
-def quoted(word: str) -> str:
-    """Return a word for a shell, which still knows `~` for the home folder."""
-    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and len(word) > 2 else shlex.quote(word)
 
 
 def shortener(home: Path) -> Callable[[str], str]:
@@ -212,37 +200,6 @@ def without_places(record: AnyRecord, home: Path) -> AnyRecord:
 
 
 # --- commands of tunekit, as they would be typed again ---------------------------------------
-
-
-def command_text(
-    verb: str,
-    target: Target,
-    gpu: str = "auto",
-    flags: Sequence[str] = (),
-    fixed: Sequence[FixedKnob] = (),
-) -> str:
-    """Return a verb's command on a target, with all that says how tunekit runs and reads it, for a shell."""
-    words = list(flags)
-    if gpu != "auto":
-        words += ["--gpu", gpu]
-    for one in fixed:
-        words += ["--fix", f"{one.knob}={binding_syntax.value_text(one.value)}"]
-    for binding in target.bindings:
-        words += ["--bind", binding_syntax.binding_text(binding)]
-    if target.samples_per_step is not None:
-        words += ["--samples-per-step", str(target.samples_per_step)]
-    command = "" if target.builtin else _command(target)
-    return printable(" ".join(map(quoted, ["tunekit", verb, *words]))) + command
-
-
-def missing_command(target: Target) -> str:
-    """Return what a command on a run needs after it: nothing, unless its training command lacks secrets."""
-    return _command(target) if has_mask(target.command) else ""
-
-
-def _command(target: Target) -> str:
-    note = f"  # with the secret in place of {MASK}" if has_mask(target.command) else ""
-    return f" -- {target_text(target)}{note}"
 
 
 def search_again(run: Run) -> str:

@@ -293,7 +293,15 @@ class ProfileWalk(Session[LoopProfile]):
         profile = profile.changed(**updates)
         if (seen := profile.profiled_trial) is None:
             return profile
-        rate = contenders[0].rate_samples_per_s
-        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._here, rate)
+        facts = LoopFacts(
+            seen,
+            profile.target,
+            profile.discovery,
+            profile.rank_host,
+            self._here,
+            contenders[0].rate_samples_per_s,
+            profile.options.gpu,
+            profile.options.fixed,
+        )
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))
