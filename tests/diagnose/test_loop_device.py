@@ -17,7 +17,7 @@ from build_loops import (
     sync,
     telemetry,
 )
-from build_records import GIB, discovery, host, profile, target
+from build_records import GIB, discovery, host, interval, profile, target
 from finding_texts import assert_texts
 
 from tunekit.machine.profiles import load_profiles
@@ -96,6 +96,8 @@ ROWS = [
         ("gpu-underused", seeing(of, utilization_percent=54, sm_activity_percent=20), {})
         for of in (record(parts=parts(wait=0.5), device_parts=device_parts(stall=0.5)), drained(), busy())
     ),
+    ("gpu-underused", seeing(record(floors(0.01, 0.008)), utilization_percent=54), {}),
+    ("gpu-underused", seeing(drained(), utilization_percent=54), {"rate": interval(1280.0, 0.5)}),
     ("gpu-throttled-in-trial", seeing(**HOT), {"host": host(accelerators=(CARD,))}),
     ("gpu-throttled-in-trial", seeing(**HOT), {}),
     ("gpu-unsoaked", capped(**FALLING, first_temperature_c=51.2, last_temperature_c=62.8), {}),

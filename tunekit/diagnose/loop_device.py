@@ -39,7 +39,10 @@ _WHY_IDLE = {
     Bound.COPIES: ("it waits for copies", "see copy-bound"),
     Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
     Bound.UNEXPLAINED: ("loader and training are slower together than alone", "see closure-broken"),
-    Bound.UNSETTLED: ("the rate is too uncertain to say why", "measure again on a quiet machine"),
+    Bound.UNSETTLED: (
+        "the rate is too uncertain to say why",
+        "measure again on a quiet machine, longer: --window 30",
+    ),
 }
 
 
