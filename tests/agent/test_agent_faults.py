@@ -172,6 +172,11 @@ def test_a_knob_that_can_not_be_set_is_named_and_the_training_goes_on_without(
         f"on without it (traceback: {tmp_path / str(fault.traceback_file)})\n"
     )
     assert done.errors == (said if mode == "apply" else "")
+    lines = [line for file in tmp_path.glob("events-*.jsonl") for line in file.read_text().splitlines()]
+    applied = [
+        event["not_set"] for event in map(json.loads, filter(None, lines)) if event["event"] == "applied"
+    ]
+    assert applied == ([["channels_last"]] if mode == "apply" else [])
 
 
 @pytest.mark.real
