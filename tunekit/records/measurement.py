@@ -40,6 +40,8 @@ THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
 )
 """What of the environment decides how many threads compute on the CPU, where they run and how they wait."""
+_MOST_VARIABLES = 32
+"""In a record, however many there were when it was saved."""
 
 
 class Threads(Record):
@@ -49,7 +51,7 @@ class Threads(Record):
     """torch.get_num_threads()."""
     inter_op: PositiveInt
     """torch.get_num_interop_threads()."""
-    variables: dict[str, str] = Field(default_factory=dict, max_length=32)
+    variables: dict[str, str] = Field(default_factory=dict, max_length=_MOST_VARIABLES)
     """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
 
 

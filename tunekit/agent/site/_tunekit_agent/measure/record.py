@@ -60,7 +60,7 @@ def thread_facts(torch: Any, variables: list) -> dict:
 
     Args:
         torch: the module, as the script imported it.
-        variables: names of environment variables; those that are set by now are reported.
+        variables: names to report, where they are set by now, whoever set them.
     """
     values = {name: os.environ[name][:_MOST_LETTERS] for name in variables if name in os.environ}
     return {
