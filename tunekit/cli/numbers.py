@@ -7,11 +7,12 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 from tunekit.errors import UsageError
-from tunekit.units import duration_text, parse_duration_s
+from tunekit.units import GIB, duration_text, parse_duration_s
 
 _WHOLE = re.compile(r"\d{1,15}")
 """A whole number that a file of JSON holds exactly."""
@@ -22,6 +23,9 @@ _POWERS = {"k": 3, "K": 3, "M": 6, "B": 9}
 
 MAX_RATE = 1e12
 """Samples/s or it/s that a rate may have."""
+
+_MEMORY_UNITS = {"": GIB, "gib": GIB, "gb": 10**9, "tib": 1024 * GIB, "tb": 10**12}
+_MAX_GIB = 10**6
 
 _LONG_S = 600.0
 """A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
@@ -103,6 +107,19 @@ def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], flo
         return value
 
     return read
+
+
+def memory_bytes(text: str) -> int:
+    """Return the bytes of a machine's memory: a plain number is GiB, 62GB is decimal."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([a-zA-Z]*)", text.strip())
+    unit = _MEMORY_UNITS.get(match[2].lower()) if match else None
+    size_bytes = int(Decimal(match[1]) * unit) if match and unit else 0
+    if not 0 < size_bytes <= _MAX_GIB * GIB:
+        raise argparse.ArgumentTypeError(
+            f"must be memory in GiB such as 62, or with its unit, such as 64GB, at most {_MAX_GIB:,} GiB, "
+            f"got {text!r}"
+        )
+    return size_bytes
 
 
 def share(text: str) -> float:

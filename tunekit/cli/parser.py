@@ -16,6 +16,7 @@ from tunekit.cli.numbers import (
     data_path,
     duration_s,
     long_duration_s,
+    memory_bytes,
     natural,
     positive,
     positive_number,
@@ -443,13 +444,18 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
     _option(training, "--rate", _Value("R", rate), meaning)
-    meaning = "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps"
+    meaning = (
+        "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps; with --ram "
+        "samples of one GPU's batch"
+    )
     _option(training, "--batch", _COUNT, meaning)
     meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
     _option(training, "--samples", _COUNT, meaning)
     _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
-    _option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
-    _option(training, "--gpus", _COUNT, "GPUs that --rate was measured on (default: 1)")
+    meaning = "where --rate was measured (default: the GPU here); with --ram the GPU of that machine"
+    _option(training, "--gpu", _NAME, meaning)
+    meaning = "GPUs that --rate was measured on, or of the machine of --ram (default: 1)"
+    _option(training, "--gpus", _COUNT, meaning)
     _choice(training, "--precision", _PRECISIONS, "what --rate was measured in (default: fp32, assumed)")
     _option(
         training,
@@ -457,6 +463,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         _Value("N", positive_number("GiB", _MAX_MEMORY)),
         "peak memory per GPU, which decides where it fits (default: what the run reserved)",
     )
+    _planned_machine(parser)
     assumed = parser.add_argument_group("assumptions")
     _option(assumed, "--max-session", _LONG_TIME, "longest Colab session", default="12h")
     checkpoints = assumed.add_mutually_exclusive_group()
@@ -477,6 +484,21 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _switch(machines, "--json", "print the plan as JSON")
     _findings(machines)
     _report_files(machines)
+
+
+def _planned_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a machine that is not here."""
+    memory = parser.add_argument_group(
+        "memory of a machine that is not here",
+        "what a training takes of its RAM and of its GPU's memory, instead of hours and dollars: --ram and "
+        "--cpus, with --gpu, --gpus, and a RUN or --batch-mib",
+    )
+    _option(memory, "--ram", _Value("GIB", memory_bytes), "RAM of the machine in GiB, or with a unit: 64GB")
+    _option(memory, "--cpus", _COUNT, "CPUs of the machine")
+    meaning = "size of one batch of one GPU, where no run knows it"
+    _option(memory, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), meaning)
+    meaning = "samples per optimizer step on all GPUs: how to make them of batches that fit"
+    _option(memory, "--global-batch", _COUNT, meaning)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -629,12 +651,20 @@ VERBS = {
     "plan": Verb(
         _plan,
         help="hours and dollars of the whole training on each GPU and machine",
-        usage="tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]",
+        usage=(
+            "tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]\n"
+            "       tunekit plan [RUN] --ram GIB --cpus N [options]"
+        ),
         description=(
             "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or "
-            "from one that you know. Hours on another GPU, or on more of them, are predictions."
+            "from one that you know. Hours on another GPU, or on more of them, are predictions. With --ram "
+            "and --cpus: what it takes of the memory of a machine that is not here."
         ),
-        epilog=("example: tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g --precision bf16"),
+        epilog=(
+            "examples:\n"
+            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g --precision bf16\n"
+            "  tunekit plan reports/train-fits --ram 62 --cpus 16 --gpu a10g"
+        ),
     ),
     "report": Verb(
         _report,

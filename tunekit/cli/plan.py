@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tunekit.cli.machine import host_here
 from tunekit.cli.numbers import Rate
+from tunekit.cli.planned_machine import refuse_without_ram, show_machine
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
@@ -28,11 +29,14 @@ _OF_A_RATE = ("gpu", "gpus", "precision", "batch")
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Make the plan, show it and return 0.
+    """Make the plan, or a machine's memory budget, show it and return 0.
 
     Raises:
         UsageError: a flag can't be used.
     """
+    if options.ram is not None:
+        return show_machine(options)
+    refuse_without_ram(options)
     _refuse_mixtures(options)
     check_report_files(options)
     profiles = load_profiles()

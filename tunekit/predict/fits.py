@@ -211,12 +211,13 @@ class Fits:
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
-        Where an epoch has fewer samples, it is of a batch of all of them.
+        Where an epoch has fewer samples, it is of a batch of all of them. Where it does not fit, the peak is
+        that of a memory without end.
 
         Args:
             profile: of the GPU.
             precision: that it trains in.
-            batch_size: up to the largest that may fit.
+            batch_size: per device.
             outside: what the GPU's memory holds beside torch's tensors.
         """
         if self._traced(precision) is None or not profile.has_own_memory:
@@ -274,7 +275,7 @@ class Fits:
         batch = self._made(batch_size or largest.low)
         peak, rates = None, _Rates(None, None)
         if batch:
-            headrooms = self._headrooms(_Headroom.of(capacity, outside))
+            headrooms = (*self._headrooms(_Headroom.of(capacity, outside)), None)
             found = self._peak(precision, outside, batch, headrooms)
             peak = PeakShown(
                 batch_size=batch,

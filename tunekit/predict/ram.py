@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
-from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.units import bytes_text
 
@@ -45,6 +44,30 @@ class LoaderRam:
     def why_oom(self) -> str | None:
         """Why the loader must not be started; None if it may."""
         return self.why if self.verdict is RamVerdict.OOM else None
+
+
+class RamLimits(Protocol):
+    """What of a machine stands against a loader: a host, or a machine that is not here."""
+
+    @property
+    def cpus(self) -> int:
+        """That may be used."""
+
+    @property
+    def ram_limit_bytes(self) -> int:
+        """What may be used."""
+
+    @property
+    def shm_bytes(self) -> int | None:
+        """Size of /dev/shm; None without one, or where that is not known."""
+
+    @property
+    def shm_used_bytes(self) -> int | None:
+        """What others keep there."""
+
+    @property
+    def shm_free_bytes(self) -> int | None:
+        """The rest."""
 
 
 class Loader(Protocol):
@@ -143,7 +166,7 @@ def buffer_verdict(buffered_bytes: int, base_bytes: int, ram_limit_bytes: int) -
     return RamVerdict.SAFE if buffered_bytes <= SAFE_BUFFER_SHARE * ram_limit_bytes else RamVerdict.RISKY
 
 
-def fits_shm(queued_bytes: int, host: Host) -> bool:
+def fits_shm(queued_bytes: int, host: RamLimits) -> bool:
     """Return whether /dev/shm has room for a full queue beside what others keep there."""
     return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
@@ -152,7 +175,7 @@ def loader_ram(
     loader: BatchLoader,
     bytes_per_sample: float,
     base_bytes: int,
-    host: Host,
+    host: RamLimits,
     shared_per_sample: float | None = None,
 ) -> LoaderRam:
     """Return what a loader's buffer and queue mean for a host.
@@ -191,7 +214,7 @@ def loader_ram(
     return LoaderRam(buffered, verdict, None, None)
 
 
-def shm_text(host: Host) -> str:
+def shm_text(host: RamLimits) -> str:
     """Return what /dev/shm has, such as "4.0 GiB free of 16.0 GiB"; its size alone where none is taken."""
     if not host.shm_used_bytes:
         return bytes_text(host.shm_bytes)
@@ -283,7 +306,7 @@ def ram_grid(
     batch_bytes: float,
     main_base_bytes: int,
     worker_base_bytes: int,
-    host: Host,
+    host: RamLimits,
     present: tuple[int, int | None] | None = None,
     batch_shared_bytes: float | None = None,
     others: Sequence[tuple[int, int | None]] = (),

@@ -112,19 +112,30 @@ def _grid_blocks(measurement: Measurement, host: Host) -> tuple[Table | Passage,
     every = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not every or queue_is_needless(loop):
         return ()
-    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in every}
-    workers, depths = grid_axes(every, {loop.prefetch_factor})
-    table = Table(
+    marked = (
+        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in every) else ""
+    )
+    limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
+    return grid_table(every, {loop.prefetch_factor}), Passage(
+        "", (*reason_lines(every), f"{base_note(base)}; this host: {limit}{marked}")
+    )
+
+
+def grid_table(cells: Sequence[GridCell], kept: Collection[int | None]) -> Table:
+    """Return workers down, prefetch across, the buffer and its verdict in each cell.
+
+    Args:
+        cells: of the grid.
+        kept: prefetch factors that have to stay.
+    """
+    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
+    workers, depths = grid_axes(cells, kept)
+    return Table(
         "RAM buffer by workers and prefetch (predicted)",
         ("workers", *(f"prefetch {depth}" for depth in depths)),
         tuple((str(count), *(_cell_text(at[count, depth]) for depth in depths)) for count in workers),
         tuple(range(len(depths) + 1)),
     )
-    marked = (
-        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in every) else ""
-    )
-    limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
-    return table, Passage("", (*reason_lines(every), f"{base_note(base)}; this host: {limit}{marked}"))
 
 
 def grid_axes(
