@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import digits, natural, positive, positive_number, rate, share
+from tunekit.cli.numbers import digits, memory_bytes, natural, positive, positive_number, rate, share
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -134,3 +134,27 @@ def test_what_is_no_share_says_how_to_write_it(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         share(text)
     assert str(caught.value) == f"must be a share from 0% to below 100%, written as 5% or 0.05, got {text!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("62", 62 * 2**30),
+        ("62GiB", 62 * 2**30),
+        ("0.5", 2**29),
+        ("62GB", 62 * 10**9),
+        (" 62.5 gb ", 62_500_000_000),
+        ("2TB", 2 * 10**12),
+        ("1 TiB", 2**40),
+    ],
+)
+def test_memory_is_in_gib_unless_it_has_a_unit(text: str, size_bytes: int):
+    assert memory_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "62MB", "GiB", "", "1e3", "nan", "inf", "1000001", "99999999TiB"]
+)
+def test_memory_that_is_none_is_refused(text: str):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be memory in GiB such as 62"):
+        memory_bytes(text)

@@ -112,6 +112,14 @@ def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp
     assert at_half.rate == half.rate
 
 
+def test_a_batch_that_does_not_fit_has_the_peak_of_a_memory_without_end(fits: Fits):
+    at = fits.at(A10G, FP32, 40_000, outside())
+    unlimited = fits.unlimited_peak(FP32, 40_000, outside())
+    assert at is not None and at.peak is not None and unlimited is not None
+    assert at.peak.batch_size == 40_000 > at.largest.high
+    assert at.peak.reserved_bytes == unlimited.reserved_bytes > at.capacity_bytes
+
+
 def test_half_the_bytes_hold_a_larger_batch(fits: Fits):
     prediction = predicted(fits, A10G)
     whole, half = prediction.fit_of("a10g", FP32), prediction.fit_of("a10g", BF16)

@@ -267,15 +267,11 @@ def _ram_rows(machine: PlannedMachine, training: Training, chosen: GridCell | No
     if chosen is None:
         rows.append(_unknown_row("loader's buffer", "the bytes of a batch are not known"))
     else:
+        workers, prefetch = count_text(chosen.num_workers, "worker"), chosen.prefetch_factor or 0
         ranks = f" x {machine.gpus} processes" if machine.gpus > 1 else ""
-        rows.append(
-            _row(
-                "loader's buffer",
-                machine.gpus * chosen.buffer_bytes,
-                FigureBasis.PREDICTED,
-                f"{count_text(chosen.num_workers, 'worker')} x prefetch {chosen.prefetch_factor or 0} x one batch{ranks}",
-            )
-        )
+        source = f"{workers} x prefetch {prefetch} x one batch{ranks}"
+        size_bytes = machine.gpus * chosen.buffer_bytes
+        rows.append(_row("loader's buffer", size_bytes, FigureBasis.PREDICTED, source))
     reserve = max(0, kept_bytes - (taken or 0))
     beside = ", less what is taken already" if taken else ""
     rows.append(

@@ -66,7 +66,8 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
         own = " as in the run" if chosen.is_present else ""
         parts.append(f"{_loader_text(chosen)}{own}: {chosen.verdict}")
     if vram is not None:
-        parts.append(f"batch {vram.batch_size} in {vram.precision} {_FITS[vram.fits]}")
+        most = "" if vram.fits == "yes" else f", {vram.largest_batch:,} surely do"
+        parts.append(f"batch {vram.batch_size:,} in {vram.precision} {_FITS[vram.fits]}{most}")
     sentence = ""
     if accumulated is not None:
         sentence = (
@@ -124,7 +125,7 @@ def _vram(budget: MachineBudget, width: int) -> tuple[Block, ...]:
 
 def _vram_title(budget: MachineBudget, vram: VramBudget) -> str:
     return (
-        f"{budget.machine.profile_id} with {bytes_text(vram.capacity_bytes)}, batch {vram.batch_size} in "
+        f"{budget.machine.profile_id} with {bytes_text(vram.capacity_bytes)}, batch {vram.batch_size:,} in "
         f"{vram.precision} (predicted)"
     )
 

@@ -1,0 +1,114 @@
+"""The memory of a machine that is not here: one screen of verdicts and sums, every row's source in full."""
+
+import pytest
+from build_fits import fit, outside
+from build_records import GIB, MIB
+from read_report import drawn
+
+from tunekit.plan.machine_budget import DeviceMemory, Training, accumulation, machine_budget
+from tunekit.predict.ram import BaseRam
+from tunekit.records.machine_budget import MachineBudget, PlannedMachine
+from tunekit.records.prediction import PredictionPath
+from tunekit.report.machine_budget import budget_answer, budget_report
+
+FULL_AT_80 = """
+62.0 GiB RAM, 16 CPUs, 4x a10g; 3 workers x prefetch 6 as in the run: Risky;
+batch 90 in fp32 fits.
+Global batch 720 = batch 90 x accumulation 2 x 4 GPUs (a test).
+230.0 MiB a batch (reports/train).
+
+RAM buffer by workers and prefetch (predicted)
+workers      prefetch 1      prefetch 2      prefetch 4      prefetch 6
+      1  230.0 MiB Safe  460.0 MiB Safe  920.0 MiB Safe    1.3 GiB Safe
+      2  460.0 MiB Safe  920.0 MiB Safe    1.8 GiB Safe    2.7 GiB Safe
+      3  690.0 MiB Safe    1.3 GiB Safe    2.7 GiB Safe  *4.0 GiB Risky
+      4  920.0 MiB Safe    1.8 GiB Safe   3.6 GiB Risky   5.4 GiB Risky
+      8    1.8 GiB Safe   3.6 GiB Risky   7.2 GiB Risky    10.8 GiB OOM
+3 x 6: Risky, buffer 4.0 GiB (predicted) exceeds 20% of the RAM limit (3.1 GiB)
+8 x 6: OOM, base 3.0 GiB + buffer 10.8 GiB (predicted) exceed 85% of the RAM
+  limit (13.2 GiB)
+* is the run's setting
+Each of 4 processes has its own loader, and its share of RAM and CPUs
+
+RAM of 62.0 GiB
+part                       memory
+system, other programs    2.0 GiB  measured
+framework and CUDA        4.0 GiB  measured
+loader workers            3.0 GiB  predicted
+data set                      n/a  not known
+loader's buffer          16.2 GiB  predicted
+reserve                   7.3 GiB  assumed
+left for the page cache  29.5 GiB  the rest
+system, other programs: taken on the run's machine before its trials
+framework and CUDA: the training's processes on cpu, each of 4 processes; CUDA's
+  libraries come on top
+loader workers: 12 x what one took of its own on cpu
+data set: what the script loads into memory is in its processes; files are
+  cached in what is free
+loader's buffer: 3 workers x prefetch 6 x one batch x 4 processes
+reserve: 15% of the RAM, for spikes, less what is taken already; more than 85%
+  counts as OOM
+left for the page cache: what the rows leave whose figures are known
+
+a10g with 22.0 GiB, batch 90 in fp32 (predicted)
+part                       memory
+model                     2.2 GiB  predicted
+optimizer                 2.2 GiB  predicted
+activations              11.0 GiB  predicted
+allocator's cache         1.1 GiB  predicted
+rounding of blocks            1 B  predicted
+cuDNN (at most)         600.0 MiB  assumed
+CUDA context (at most)    1.5 GiB  assumed
+free                      3.4 GiB  the rest
+model; optimizer; activations: steps of the script's own loop without their
+  arithmetic, simulating the CUDA allocator
+allocator's cache; rounding of blocks: torch's allocator, simulated
+cuDNN (at most); CUDA context (at most): assumed: a test
+free: what the other rows leave
+
+Not known
+  /dev/shm, which the verdicts leave out: a container has 64 MiB of it unless
+    told otherwise
+"""
+
+
+def budget() -> MachineBudget:
+    device = DeviceMemory(fit("a10g", 22.0, (90, 100, 110)), outside(), PredictionPath.LOOP_DRY)
+    training = Training(
+        source="reports/train",
+        batch_size=90,
+        batch_bytes=230 * MIB,
+        base=BaseRam(GIB, GIB // 4),
+        measured_on="cpu",
+        taken_bytes=2 * GIB,
+        loader=(3, 6),
+        device=device,
+    )
+    machine = PlannedMachine(ram_limit_bytes=62 * GIB, cpus=16, gpus=4, profile_id="a10g")
+    return machine_budget(machine, training, accumulation(720, 4, 90, "a test"))
+
+
+def test_all_of_it_at_80_columns():
+    assert drawn(budget_report(budget(), 80).blocks, 80) == FULL_AT_80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("cpus", [1, 16, 96, 512])
+def test_the_answer_is_one_screen(cpus: int, width: int):
+    machine = budget().machine.changed(cpus=cpus, gpus=1, ram_limit_bytes=1024 * GIB)
+    device = DeviceMemory(fit("a10g", 22.0, (1, 2, 3)), outside(), PredictionPath.LOOP_DRY)
+    training = Training("reports/train", 1, GIB, base=BaseRam(99 * GIB, GIB), loader=(1, 3), device=device)
+    for one in (budget(), machine_budget(machine, training, accumulation(720, 1, 1, "1 fits a10g in fp32"))):
+        lines = drawn(budget_answer(one, width), width).splitlines()
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= width
+
+
+def test_parts_that_are_too_small_are_summed_up_on_one_screen_alone():
+    training = Training("a test", batch_bytes=MIB, base=BaseRam(100 * MIB, MIB), loader=(1, 2))
+    small = machine_budget(PlannedMachine(ram_limit_bytes=62 * GIB, cpus=2), training)
+    shown = " ".join(drawn(budget_answer(small), 80).split())
+    assert "others 103.0 MiB, left for the page cache" in shown
+    full = drawn(budget_report(small).blocks, 80)
+    assert "framework and CUDA" in full
+    assert "others 1" not in full
