@@ -88,6 +88,15 @@ def test_a_global_batch_is_made_of_batches_that_fit(predicted: Path, capsys: pyt
     assert (flags.batch_size, flags.steps, flags.limit) == (64, 16, "--batch 100")
 
 
+def test_a_search_that_has_not_begun_knows_nothing_of_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "run.json").write_text(to_json(run(trials=())))
+    budget = planned(capsys, str(tmp_path), *HERE)
+    assert (budget.cells, budget.vram, budget.batch_bytes) == ((), None, None)
+    assert any(one.startswith("workers x prefetch") for one in budget.unknown)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -132,6 +141,10 @@ def test_a_global_batch_is_made_of_batches_that_fit(predicted: Path, capsys: pyt
             ["RUN", *HERE, "--global-batch", "64"],
             "--global-batch 64 needs what fits a GPU: add --batch N, or --gpu NAME with a run that predicted "
             "it",
+        ),
+        (
+            [*HERE[:4], "--batch-mib", "1", "--gpu", "cpu"],
+            "--gpu cpu: it has no memory of its own, or none that is known; leave --gpu out",
         ),
         (["RUN", *HERE, "--batch-mib", "1"], "RUN knows the bytes of a batch; drop --batch-mib 1"),
         (

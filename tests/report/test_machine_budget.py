@@ -69,6 +69,7 @@ free: what the other rows leave
 Not known
   /dev/shm, which the verdicts leave out: a container has 64 MiB of it unless
     told otherwise
+  what NCCL takes of the memory of each of several GPUs
 """
 
 

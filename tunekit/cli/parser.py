@@ -439,7 +439,8 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
+    meaning = "the folder that a search wrote; with --ram also that of tunekit fits"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
     training = parser.add_argument_group("the training")
     _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
@@ -456,7 +457,8 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _option(training, "--gpu", _NAME, meaning)
     meaning = "GPUs that --rate was measured on, or of the machine of --ram (default: 1)"
     _option(training, "--gpus", _COUNT, meaning)
-    _choice(training, "--precision", _PRECISIONS, "what --rate was measured in (default: fp32, assumed)")
+    meaning = "what --rate was measured in (default: fp32, assumed); with --ram what RUN trains in there"
+    _choice(training, "--precision", _PRECISIONS, meaning)
     _option(
         training,
         "--memory-gib",
@@ -490,8 +492,8 @@ def _planned_machine(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a machine that is not here."""
     memory = parser.add_argument_group(
         "memory of a machine that is not here",
-        "what a training takes of its RAM and of its GPU's memory, instead of hours and dollars: --ram and "
-        "--cpus, with --gpu, --gpus, and a RUN or --batch-mib",
+        "instead of hours and dollars, what a training takes of its RAM and of its GPU's memory: --ram and "
+        "--cpus, a RUN or --batch-mib, and --gpu and --gpus",
     )
     _option(memory, "--ram", _Value("GIB", memory_bytes), "RAM of the machine in GiB, or with a unit: 64GB")
     _option(memory, "--cpus", _COUNT, "CPUs of the machine")

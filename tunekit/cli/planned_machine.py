@@ -1,6 +1,7 @@
 """`tunekit plan --ram N --cpus N`: the memory of a machine that is not here."""
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from tunekit.cli.parser import defaults_of
@@ -60,6 +61,10 @@ def show_machine(options: argparse.Namespace) -> int:
     check_report_files(options)
     profiles = load_profiles()
     profile = find_profile(options.gpu, profiles) if options.gpu else None
+    if profile is not None and not profile.has_own_memory:
+        raise UsageError(
+            f"--gpu {profile.id}: it has no memory of its own, or none that is known; leave --gpu out"
+        )
     machine = PlannedMachine(
         ram_limit_bytes=options.ram,
         cpus=options.cpus,
@@ -175,13 +180,11 @@ def _device(
     """Return what the GPU's memory holds, by the traces in the run's folder, else by what it saved."""
     outside = outside_of(run.trials, memory_outside())(profile)
     folder = path.parent if path.is_file() else path
-    try:
-        fits = Fits(run.trials, folder / "trials", run.rank_host.cpus)
-        found = (
-            device_memory(fits, profile, precision, batch_size, outside) if profile.has_own_memory else None
-        )
-    except (Unpredictable, RecordError):  # a saved report without its trials
-        found = None
+    found = None
+    with contextlib.suppress(Unpredictable, RecordError):  # a saved report may lack its trials
+        if run.trials:
+            fits = Fits(run.trials, folder / "trials", run.rank_host.cpus)
+            found = device_memory(fits, profile, precision, batch_size, outside)
     return found or saved_device_memory(run, profile, precision, outside)
 
 

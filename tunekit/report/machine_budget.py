@@ -66,7 +66,7 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
         own = " as in the run" if chosen.is_present else ""
         parts.append(f"{_loader_text(chosen)}{own}: {chosen.verdict}")
     if vram is not None:
-        most = "" if vram.fits == "yes" else f", {vram.largest_batch:,} surely do"
+        most = "" if vram.fits == "yes" else f" (at most {vram.largest_batch:,} surely do)"
         parts.append(f"batch {vram.batch_size:,} in {vram.precision} {_FITS[vram.fits]}{most}")
     sentence = ""
     if accumulated is not None:
