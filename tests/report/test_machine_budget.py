@@ -31,7 +31,7 @@ workers      prefetch 1      prefetch 2      prefetch 4      prefetch 6
 Each of 4 processes has its own loader, and its share of RAM and CPUs
 
 RAM of 62.0 GiB
-part                       memory
+part                       memory  basis
 system, other programs    2.0 GiB  measured
 framework and CUDA        4.0 GiB  measured
 loader workers            3.0 GiB  predicted
@@ -51,7 +51,7 @@ reserve: 15% of the RAM, for spikes, less what is taken already; more than 85%
 left for the page cache: what the rows leave whose figures are known
 
 a10g with 22.0 GiB, batch 90 in fp32 (predicted)
-part                       memory
+part                       memory  basis
 model                     2.2 GiB  predicted
 optimizer                 2.2 GiB  predicted
 activations              11.0 GiB  predicted

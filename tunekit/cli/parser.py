@@ -664,7 +664,7 @@ VERBS = {
         ),
         epilog=(
             "examples:\n"
-            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g --precision bf16\n"
+            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g\n"
             "  tunekit plan reports/train-fits --ram 62 --cpus 16 --gpu a10g"
         ),
     ),

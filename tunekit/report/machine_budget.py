@@ -135,7 +135,7 @@ def _rows_blocks(title: str, rows: Sequence[BudgetRow], width: int) -> tuple[Blo
     columns = (
         Column[BudgetRow]("part", lambda one: one.name, is_numeric=False),
         Column[BudgetRow]("memory", lambda one: bytes_text(one.size_bytes)),
-        Column[BudgetRow]("", lambda one: str(one.basis), is_numeric=False),
+        Column[BudgetRow]("basis", lambda one: str(one.basis), is_numeric=False),
     )
     of: dict[str, list[str]] = {}
     for one in rows:
