@@ -151,6 +151,7 @@ def test_what_nobody_measured_is_not_guessed():
     assert [one.split(":")[0].split(",")[0] for one in budget.unknown] == [
         "the processes' own memory",
         "/dev/shm",
+        "pinned memory",
         "device memory",
     ]
 

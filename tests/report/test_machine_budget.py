@@ -69,6 +69,8 @@ free: what the other rows leave
 Not known
   /dev/shm, which the verdicts leave out: a container has 64 MiB of it unless
     told otherwise
+  pinned memory, which takes up to twice a batch's data: the verdicts leave that
+    out
   what NCCL takes of the memory of each of several GPUs
 """
 

@@ -392,6 +392,8 @@ def _unknown(machine: PlannedMachine, training: Training) -> tuple[str, ...]:
             "what each further worker takes of its own, which the verdicts leave out: no trial had workers"
         )
     lines.append("/dev/shm, which the verdicts leave out: a container has 64 MiB of it unless told otherwise")
+    if machine.profile_id is not None and training.batch_bytes and training.measured_on in ("", "cpu"):
+        lines.append("pinned memory, which takes up to twice a batch's data: the verdicts leave that out")
     if machine.gpus > 1:
         lines.append("what NCCL takes of the memory of each of several GPUs")
     if machine.profile_id is None:
