@@ -23,7 +23,8 @@ from tunekit.recommend.compatibility import (
     recommendation_of,
     refuse_unscaled_fp16,
 )
-from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.recommend.recommendation import ANSWER_ORDER
+from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.report.answer import answer_text, how_measured
@@ -33,8 +34,6 @@ from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
 
-_TIERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
-"""Whose config is named as an example, the answer's first."""
 _SEARCH_FIRST = "search first, which writes one: tunekit search -- python train.py"
 
 
@@ -99,7 +98,9 @@ def _run_of(config: Path) -> Run:
 def _example_near(config: Path) -> Path | None:
     """Return a config that is there: of the run that was meant, else of the newest near it or here."""
     places = [config, config.parent, *_runs_in(config.parent), *_runs_in(Path(REPORTS))]
-    written = (place / f"{tier}.yaml" for place in places for tier in _TIERS if (place / RUN_FILE).exists())
+    written = (
+        place / f"{tier}.yaml" for place in places for tier in ANSWER_ORDER if (place / RUN_FILE).exists()
+    )
     return next((path for path in written if path.exists()), None)
 
 

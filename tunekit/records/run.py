@@ -82,7 +82,7 @@ class SearchOptions(Record):
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
     wait_quiet_s: PositiveFloat | None = None
-    """That the search may wait for other programs to leave the CPUs alone; None where it does not wait."""
+    """Longest wait for other programs to leave the CPUs alone; None where the search does not wait."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
@@ -358,7 +358,7 @@ class GpuFacts(Record):
     profile_id: str
     outside: OutsideTorch
     instance: str | None = None
-    """The machine whose vCPUs the loader has."""
+    """Whose vCPUs the loader has, by provider and name."""
     vcpus: PositiveFloat | None = None
     """Of it, for each GPU."""
 

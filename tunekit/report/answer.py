@@ -48,11 +48,11 @@ from tunekit.units import (
 )
 
 _ROUNDS = 5
-"""That a config and the baseline are compared over where one process each has told."""
+"""Of the comparison that is advised where a config and the baseline had one process each."""
 _WAIT_QUIET_S = 600.0
-"""That is worth waiting for a machine to be quiet."""
+"""Wait that is advised on a busy machine."""
 _LONGER = 4
-"""Times a window that told too little."""
+"""Times the window, where the noise floor hides the difference."""
 
 _WORDS: dict[Verdict, str] = {
     "faster": "Confirmed",

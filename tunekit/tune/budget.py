@@ -38,7 +38,7 @@ USUAL_BUDGET_S = 900.0
 _FINALISTS = 2
 _ABLATED = 5
 """Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
-ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
+CONFIRM_ORDER = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _MORE = 1.25
 """Of the time that rounds took so far, what is kept for more of them."""
@@ -239,7 +239,7 @@ class TimeLeft:
             rest = [record for record in self._trials.candidates if not record.is_baseline_config]
             others = [record for record in rest if (record.rate_samples_per_s or 0.0) >= least]
         picks = self._picks_among(others)
-        return next(({tier: picks[tier]} for tier in ANSWERS if tier in picks), {})
+        return next(({tier: picks[tier]} for tier in CONFIRM_ORDER if tier in picks), {})
 
     @property
     def to_confirm(self) -> tuple[TrainConfig, ...]:
@@ -302,7 +302,9 @@ class TimeLeft:
             return ""
         ratio = (chosen.rate_samples_per_s or 0.0) / best.loop.rate_samples_per_s
         is_faster = ratio > 1 + BALANCED_TOLERANCE
-        return f"trial {chosen.number}, {ratio:.2f}x as fast, was not confirmed" if is_faster else ""
+        return (
+            f"trial {chosen.number}, {ratio:.2f}x the best confirmed, was not confirmed" if is_faster else ""
+        )
 
     def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
         """Return whether the fewest rounds of these configs that are still to run fit the time left.
@@ -338,7 +340,7 @@ class TimeLeft:
         """The seconds that an ablation of what would be the answer still takes; 0 where none is asked for."""
         if not self.run.options.ablate:
             return 0.0
-        answer = next((self.picks[tier] for tier in ANSWERS if tier in self.picks), None)
+        answer = next((self.picks[tier] for tier in CONFIRM_ORDER if tier in self.picks), None)
         if answer is None or answer.config is None or answer.is_baseline_config:
             round_s = _ABLATED * typical_duration_s(self.records, None)
         else:
@@ -392,7 +394,7 @@ class TimeLeft:
         Aggressive's is left out where it is as fast as the answer: that stands for it if need be.
         """
         picks = self.picks
-        answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        answer, fastest = picks.get(CONFIRM_ORDER[0]), picks.get(Tier.AGGRESSIVE)
         if answer is not None and answer.is_baseline_config:
             answer = None
         if answer is not None and fastest is not None and _is_as_fast(answer, fastest):
@@ -406,7 +408,7 @@ class TimeLeft:
 
     def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
         kept: tuple[TrainConfig, ...] = ()
-        for config in finalists([picks[tier] for tier in ANSWERS if tier in picks]):
+        for config in finalists([picks[tier] for tier in CONFIRM_ORDER if tier in picks]):
             if not kept or self.holds_rounds(*kept, config):
                 kept = (*kept, config)
         return kept
