@@ -154,6 +154,14 @@ def test_unknown_cpus_are_those_of_the_gpus_usual_machine():
     assert row_on(plan, "unknown").loader_samples_per_s == exactly(360.0)
 
 
+def test_a_measured_loader_on_the_usual_machines_cpus_is_assumed():
+    machines = (instance(name="usual", vcpus=8), instance(name="unknown", vcpus=None))
+    asked = plan_request(measured_vcpus_per_gpu=18, loader_samples_per_s_per_cpu=exactly(10.0))
+    plan = plan_of(a10g(), twice_as_fast(instances=machines), request=asked)
+    assert not row_on(plan, "usual").loader_is_assumed
+    assert row_on(plan, "unknown").loader_is_assumed
+
+
 @pytest.mark.parametrize(
     ("per_cpu", "vcpus", "has_range_only", "rate"),
     [

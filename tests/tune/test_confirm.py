@@ -169,8 +169,18 @@ def others_at(first_rate: float, rate: float) -> dict[str, Any]:
 def asked_again(folder: Path, rounds: int, scripted: dict[str, Any]) -> tuple[Run, ScriptedExecutor]:
     saved = load_run(folder)
     asked = saved.options.changed(confirm_rounds=rounds)
-    asked = asked.changed(budget_s=budget_for_more(saved, asked))
-    return search_in(folder, asked, executor_options=scripted, status=saved.status)
+    more_s = budget_for_more(saved, asked)
+    return search_in(folder, asked, executor_options=scripted, status=saved.status, budget_s=more_s)
+
+
+def test_rounds_beyond_the_budget_that_was_given_run_in_one_that_holds_them(tmp_path: Path):
+    given = options(max_trials=4, budget_s=600.0)
+    before, _ = search_in(tmp_path / "run", given)
+    rounds = rounds_done(before.trials, confirmed_before(before.trials)[0])
+    after, _ = asked_again(tmp_path / "run", rounds + 40, {})
+    assert rounds_done(after.trials, confirmed_before(after.trials)[0]) == rounds + 40
+    assert after.budget_s is not None and after.budget_s > 600.0
+    assert after.options.budget_s == 600.0
 
 
 @pytest.mark.parametrize(("rate", "is_kept"), [(120.0, False), (100.5, True)])

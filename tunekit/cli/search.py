@@ -92,7 +92,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with RunFolder(where) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         make_images(run, screen)
-        executor = executor_for(run, folder, here, command, run.options.budget_s or math.inf)
+        executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
         try:
             finished = search.run()
@@ -276,9 +276,11 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
+    budget_s = options.budget or run.budget_s
     if options.budget is None and (options.confirm or options.ablate):
-        asked = asked.changed(budget_s=budget_for_more(run, asked))
-    run = run.changed(options=asked, machine_findings=warnings_of(here, asked.gpu, asked.ignored))
+        budget_s = budget_for_more(run, asked)
+    findings = warnings_of(here, asked.gpu, asked.ignored)
+    run = run.changed(options=asked, budget_s=budget_s, machine_findings=findings)
     return _Prepared(run, options.resume, here)
 
 

@@ -208,8 +208,13 @@ class Run(TargetRecord):
     second_stage: SecondStage | None = None
     """None where the first rounds told, more would not have, or there was no time for them."""
     budget_s: PositiveFloat | None = None
-    """That the search had: the user's, or as it was set once the baseline was known."""
+    """That the search had: the user's, or as it was set once the baseline was known, or more was asked for."""
     search_time_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def known_budget_s(self) -> float | None:
+        """That the search has; None where the user gave none and it is not set yet."""
+        return self.budget_s or self.options.budget_s
 
     @property
     def baseline(self) -> TrialRecord | None:

@@ -265,7 +265,7 @@ class Search(Session[Run]):
 
     @property
     def _budget_s(self) -> float | None:
-        return self.found.options.budget_s or self.found.budget_s
+        return self.found.known_budget_s
 
     @property
     def _time(self) -> TimeLeft:

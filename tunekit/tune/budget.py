@@ -81,10 +81,9 @@ def _first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
 
 
 def budget_s_of(run: Run) -> float:
-    """Return the seconds that a search has: what the user gave, else what it had, else what it needs."""
-    given_s = run.options.budget_s or run.budget_s
-    if given_s is not None:
-        return given_s
+    """Return the seconds that a search has: what it had, else what the user gave, else what it needs."""
+    if run.known_budget_s is not None:
+        return run.known_budget_s
     first = _first_measured(run.trials)
     return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
 
@@ -163,8 +162,10 @@ def short_text(
     if not trials:
         more = f"{count_text(search_trials(options), 'search trial')} and {options.confirm_rounds} rounds"
     more += " with --ablate" if options.ablate else ""
-    given, enough = typed_duration_text(budget_s), typed_duration_text(enough_s)
-    return f"--budget {given} has {room}; {more} take --budget {enough}"
+    given = f"the budget of {duration_text(budget_s)}"
+    if budget_s == options.budget_s:
+        given = f"--budget {typed_duration_text(budget_s)}"
+    return f"{given} has {room}; {more} take --budget {typed_duration_text(enough_s)}"
 
 
 @dataclass(frozen=True)
@@ -256,11 +257,13 @@ class TimeLeft:
         if not first:
             return None
         trial_s, _ = _lengths_s(first)
+        if self._trials.searched:
+            return None
         if asked.budget_s is None:
             return _chosen_text(self._budget_s, trial_s, asked)
         trials, rounds = self._foreseen(trial_s, rounds_s(first, (), 1) + trial_s)
         most, few = search_trials(asked), min(FEW_TRIALS, search_trials(asked))
-        if self._trials.searched or not most or (trials >= few and rounds >= self._least):
+        if not most or (trials >= few and rounds >= self._least):
             return None
         needed = needed_s(first, self.run.space, asked)
         return short_text(self._budget_s, trials, rounds, needed, asked, about="about ")
