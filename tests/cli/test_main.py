@@ -1309,12 +1309,14 @@ def test_resuming_with_other_threads_is_refused(
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_PLACES", raising=False)
-    assert main(["search", "--resume", str(finished)]) == 2
+    flags = ["--budget", "30m", "--ablate", "--ignore", "gpu-hot"]
+    assert main(["search", "--resume", str(finished), *flags]) == 2
     told = capsys.readouterr().err
+    assert "the environment for CPU threads differs: " in told
     assert "OMP_NUM_THREADS=6, OMP_PLACES={0},{1}, MKL_NUM_THREADS unset then" in told
     assert "OMP_NUM_THREADS=7, OMP_PLACES unset, MKL_NUM_THREADS=7 now" in told
     again = "env -u MKL_NUM_THREADS OMP_NUM_THREADS=6 OMP_PLACES='{0},{1}' tunekit search --resume"
-    assert f"`{again} {finished}`" in told
+    assert f"`{again} {finished} --budget 30m --ablate --ignore gpu-hot`" in told
 
 
 def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):

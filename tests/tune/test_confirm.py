@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import config, interval, options
+from build_records import baseline_record, config, confirm_records, interval, options, trial_record
 from scripted_search import RecordingListener, ScriptedExecutor, search_in, start_search
 
 from tunekit.recommend.noise import noise_floor, speedup, verdict
@@ -219,6 +219,14 @@ def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_pa
     after, executor = asked_again(tmp_path / "run", 8, scripted)
     assert executor.specs == []
     assert "no config was fast enough" in why_no_more_rounds(after.trials, 8)
+
+
+def test_finalists_that_failed_when_they_were_run_again_are_told_from_none():
+    failed = confirm_records([None, None], PICK, first_number=7)
+    own = [one.changed(is_baseline_config=True) for one in confirm_records([100.0], config(), first_number=5)]
+    why = why_no_more_rounds((baseline_record(), trial_record(1, 110.0, PICK), *own, *failed), 8)
+    assert "every config to be confirmed failed in its rounds, first in trial 7 (device_oom)" in why
+    assert "no config was fast enough" not in why
 
 
 def test_rounds_that_are_there_already_are_not_run_again_and_why_is_known(tmp_path: Path):
