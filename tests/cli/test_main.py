@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import baseline_record, config, host, options, run
+from build_records import (
+    baseline_record,
+    config,
+    host,
+    interval,
+    options,
+    recommendation,
+    run,
+    trial_record,
+)
 from read_report import view
 from scripted_search import ScriptedExecutor, learnt, search_in
 
@@ -1107,6 +1116,29 @@ def larger_batch(finished: Path) -> Path:
 def dry_run_of(config: Path, *flags: str) -> int:
     """The exit code of `run` for the project's train.py, which must not run."""
     return main(["run", str(config), "--dry-run", *flags, "--", sys.executable, "train.py"])
+
+
+def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    saved = load_run(finished)
+    own = saved.baseline_config
+    assert own is not None and saved.candidate is None
+    found = own.changed(num_workers=own.num_workers + 1)
+    kept = recommendation(of=own, is_baseline=True, speedup=interval(1.0))
+    assert saved.baseline is not None and saved.baseline.rate_samples_per_s is not None
+    tried = trial_record(1, 1.06 * saved.baseline.rate_samples_per_s, found)
+    changed = saved.changed(recommendations=(kept,), trials=(saved.trials[0], tried))
+    (finished / "run.json").write_text(to_json(changed))
+    path = finished / "candidate.yaml"
+    path.write_text(f"num_workers: {found.num_workers}\n")
+    assert dry_run_of(path) == 0
+    told = capsys.readouterr().err
+    assert "1.06x as fast as your baseline, in one process" in told
+    assert "not confirmed, so its rate is not checked" in told
+    path.write_text(f"num_workers: {found.num_workers + 5}\n")
+    assert dry_run_of(path) == 0
+    assert "this exact config was not measured" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("table", [("tunekit.toml", "[bind]"), ("pyproject.toml", "[tool.tunekit.bind]")])

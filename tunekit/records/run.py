@@ -13,6 +13,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import (
+    Candidate,
     KnobGain,
     MissingTier,
     ModelSummary,
@@ -188,6 +189,8 @@ class Run(TargetRecord):
     noise_floor: NoiseFloor | None = None
     recommendations: tuple[Recommendation, ...] = ()
     missing_tiers: tuple[MissingTier, ...] = ()
+    candidate: Candidate | None = None
+    """The config whose gain is left open, where the answer is to keep the baseline's own."""
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
@@ -208,7 +211,7 @@ class Run(TargetRecord):
     second_stage: SecondStage | None = None
     """None where the first rounds told, more would not have, or there was no time for them."""
     budget_s: PositiveFloat | None = None
-    """That the search had: the user's, or as it was set once the baseline was known, or more was asked for."""
+    """That the search had: the user's, or as it was set once the baseline was known or more was asked for."""
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property
