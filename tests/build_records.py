@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
+from tunekit.recommend.candidate import candidate_of
 from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import LOADER_KNOBS, Precision, TrainConfig
@@ -329,7 +330,8 @@ def run(**overrides: Any) -> Run:
         "trials": (baseline_record(), trial_record()),
         "search_time_s": 600.0,
     }
-    return Run(**(values | overrides))
+    made = Run(**(values | overrides))
+    return made.changed(**({"candidate": candidate_of(made)} | overrides))
 
 
 @st.composite

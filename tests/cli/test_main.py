@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import baseline_record, config, host, options, run
+from build_records import (
+    baseline_record,
+    config,
+    host,
+    interval,
+    options,
+    recommendation,
+    run,
+    trial_record,
+)
 from read_report import view
 from scripted_search import ScriptedExecutor, learnt, search_in
 
@@ -874,9 +883,12 @@ def test_a_resumed_run_keeps_what_it_was_to_wait_for_quiet(finished: Path):
 def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ):
-    before = load_run(finished).trials
+    saved = load_run(finished)
+    before = saved.changed(options=saved.options.changed(budget_s=20.0), budget_s=20.0)
+    (finished / "run.json").write_text(to_json(before))
     assert main(["search", "--resume", str(finished), "--confirm", "5"]) == 0
-    assert load_run(finished).trials == before
+    after = load_run(finished)
+    assert (after.trials, after.options.budget_s) == (before.trials, before.options.budget_s)
     assert "--confirm 5 ran nothing: 5 rounds ran before; --confirm 8 adds 3" in capsys.readouterr().out
 
 
@@ -1110,6 +1122,29 @@ def dry_run_of(config: Path, *flags: str) -> int:
     return main(["run", str(config), "--dry-run", *flags, "--", sys.executable, "train.py"])
 
 
+def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    saved = load_run(finished)
+    own = saved.baseline_config
+    assert own is not None and saved.candidate is None
+    found = own.changed(num_workers=own.num_workers + 1)
+    kept = recommendation(of=own, is_baseline=True, speedup=interval(1.0))
+    assert saved.baseline is not None and saved.baseline.rate_samples_per_s is not None
+    tried = trial_record(1, 1.06 * saved.baseline.rate_samples_per_s, found)
+    changed = saved.changed(recommendations=(kept,), trials=(saved.trials[0], tried))
+    (finished / "run.json").write_text(to_json(changed))
+    path = finished / "candidate.yaml"
+    path.write_text(f"num_workers: {found.num_workers}\n")
+    assert dry_run_of(path) == 0
+    told = capsys.readouterr().err
+    assert "1.06x as fast as your baseline, in one process" in told
+    assert "not confirmed, so its rate is not checked" in told
+    path.write_text(f"num_workers: {found.num_workers + 5}\n")
+    assert dry_run_of(path) == 0
+    assert "this exact config was not measured" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("table", [("tunekit.toml", "[bind]"), ("pyproject.toml", "[tool.tunekit.bind]")])
 def test_a_config_is_applied_with_the_bindings_of_the_settings_as_a_search_has_them(
     table: tuple[str, str], larger_batch: Path, project: Path, capsys: pytest.CaptureFixture[str]
@@ -1310,12 +1345,14 @@ def test_resuming_with_other_threads_is_refused(
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_PLACES", raising=False)
-    assert main(["search", "--resume", str(finished)]) == 2
+    flags = ["--budget", "30m", "--ablate", "--ignore", "gpu-hot"]
+    assert main(["search", "--resume", str(finished), *flags]) == 2
     told = capsys.readouterr().err
+    assert "the environment for CPU threads differs: " in told
     assert "OMP_NUM_THREADS=6, OMP_PLACES={0},{1}, MKL_NUM_THREADS unset then" in told
     assert "OMP_NUM_THREADS=7, OMP_PLACES unset, MKL_NUM_THREADS=7 now" in told
     again = "env -u MKL_NUM_THREADS OMP_NUM_THREADS=6 OMP_PLACES='{0},{1}' tunekit search --resume"
-    assert f"`{again} {finished}`" in told
+    assert f"`{again} {finished} --budget 30m --ablate --ignore gpu-hot`" in told
 
 
 def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):

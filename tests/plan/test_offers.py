@@ -154,8 +154,16 @@ def test_unknown_cpus_are_those_of_the_gpus_usual_machine():
     assert row_on(plan, "unknown").loader_samples_per_s == exactly(360.0)
 
 
+def test_a_measured_loader_on_the_usual_machines_cpus_is_assumed():
+    machines = (instance(name="usual", vcpus=8), instance(name="unknown", vcpus=None))
+    asked = plan_request(measured_vcpus_per_gpu=18, loader_samples_per_s_per_cpu=exactly(10.0))
+    plan = plan_of(a10g(), twice_as_fast(instances=machines), request=asked)
+    assert not row_on(plan, "usual").loader_is_assumed
+    assert row_on(plan, "unknown").loader_is_assumed
+
+
 @pytest.mark.parametrize(
-    ("per_cpu", "vcpus", "is_bounded", "rate"),
+    ("per_cpu", "vcpus", "has_range_only", "rate"),
     [
         (None, 2, True, (90.0, 90.0, 402.48)),
         (None, None, True, (180.0, 180.0, 402.48)),
@@ -165,14 +173,14 @@ def test_unknown_cpus_are_those_of_the_gpus_usual_machine():
     ],
 )
 def test_a_loader_that_is_only_assumed_leaves_the_rate_a_range_up_to_the_gpus_own(
-    per_cpu: float | None, vcpus: int | None, is_bounded: bool, rate: tuple[float, float, float]
+    per_cpu: float | None, vcpus: int | None, has_range_only: bool, rate: tuple[float, float, float]
 ):
     """Four CPUs fed 180 samples/s; the GPU alone makes 360, within 11.8%."""
     fast = twice_as_fast(achievable_bf16_fraction=0.8, instances=(instance(name="2x", vcpus=vcpus),))
     loader = None if per_cpu is None else exactly(per_cpu)
     asked = plan_request(measured_vcpus_per_gpu=4, loader_samples_per_s_per_cpu=loader)
     row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), fast, request=asked), "2x")
-    assert row.is_bounded is is_bounded
+    assert row.has_range_only is has_range_only
     assert row.rate_samples_per_s is not None
     shown = row.rate_samples_per_s
     assert (shown.low, shown.value, shown.high) == pytest.approx(rate, abs=0.01)

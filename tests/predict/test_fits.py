@@ -183,7 +183,7 @@ def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
             assert one.loader.low == pytest.approx(0.5 * 4 * 16 / 2.4)
         else:
             assert one.rate == one.compute
-    assert bound == [("loader", "g5.xlarge"), ("compute", "g5.xlarge"), ("compute", None)]
+    assert bound == [("loader", "aws g5.xlarge"), ("compute", "aws g5.xlarge"), ("compute", None)]
 
 
 def test_doubts_widen_the_margin(tmp_path: Path):

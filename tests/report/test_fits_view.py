@@ -30,7 +30,8 @@ t4        14.6   135 (to 192)  yes 1.0/13.6    262 (to 370)*  yes 1.0/13.6*
 a10g      22.1   219 (to 294)  yes 1.0/21.1    425 (to 569)   yes 1.0/21.1
 h100-sxm  79.2  862 (to 1081)  yes 1.0/78.2  1669 (to 2089)   yes 1.0/78.2
 batch: the largest that fits with 10% margin (in the best case), per GPU
-128: whether it fits, GiB reserved without margin / available at worst
+128: whether it fits, GiB reserved without margin / available at worst; for no,
+  at best
 * fp16: the GPU has no bf16
 
 Samples/s at batch 128 (predicted)
@@ -375,8 +376,10 @@ def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
     )
     t4 = cells(table_of(run, 80), "t4")
     assert (t4["256, fp32"], t4["256, bf16"]) == ("no 25.0/14.0", "yes 11.0/12.0*")
+    assert "available at worst; for no, at best" in " ".join(drawn(run, 80).split())
     small = fits_run(five(), options=FitsOptions(batch_size=1), asked=(asked(BatchFit.YES, 0.01),))
     assert cells(table_of(small), "t4")["1, fp32"] == "yes <0.1/12.0"
+    assert "at best" not in drawn(small, 80).split("Samples/s")[0]
     answer = fits_view(run).answer
     assert answer.startswith(
         "Batch 256 fits with 10% margin on 1 of 5 GPUs in fp32 (1 more in the best case), all 3 in bf16 or"

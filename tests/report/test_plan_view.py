@@ -48,8 +48,8 @@ expected hours of 4 machines.
 Machines by dollars on demand (~ predicted, * price older than 90 days)
 machine                    training         on demand       units
 GPUs                          range             range    sessions
-                          samples/s              spot    price of
-                                                range     spot of
+                          samples/s              spot  price seen
+                                                range   spot seen
 (as measured)                 178 h              n/a
 1x a10g                173 to 183 h
                                 180              n/a
@@ -155,7 +155,7 @@ def test_every_column_is_in_the_whole_plan_however_narrow_it_is():
     wide = machines(imagenet())
     assert wide.columns == (
         *("machine", "GPUs", "training", "range", "samples/s"),
-        *("on demand", "range", "spot", "range", "units", "sessions", "price of", "spot of"),
+        *("on demand", "range", "spot", "range", "units", "sessions", "price seen", "spot seen"),
     )
     for width in (20, 60, 80, 120):
         narrow = machines(imagenet(), width)
@@ -288,10 +288,10 @@ def test_marks_that_are_not_in_the_table_are_not_explained():
 
 def test_every_price_has_its_day():
     table = machines(imagenet())
-    assert cells(table, "price of") == ["", "2026-02-28", "2026-02-28", "2026-02-28", "2025-04-01"]
-    assert cells(table, "spot of") == ["", "", "", "2024", ""]
+    assert cells(table, "price seen") == ["", "2026-02-28", "2026-02-28", "2026-02-28", "2025-04-01"]
+    assert cells(table, "spot seen") == ["", "", "", "2024", ""]
     spot_alone = instance(usd_per_h=None, spot=spot_price(as_of="2026-01"))
-    assert cells(machines(plan_of(profile(instances=(spot_alone,)))), "spot of") == ["", "2026-01"]
+    assert cells(machines(plan_of(profile(instances=(spot_alone,)))), "spot seen") == ["", "2026-01"]
 
 
 def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
@@ -513,6 +513,6 @@ def test_with_spot_the_title_says_what_the_machines_stand_by():
 def test_a_spot_price_has_a_day_of_its_own():
     machine = instance(spot=spot_price(0.2, 0.2, "2024"))
     plan = plan_of(profile(instances=(machine,)), request=plan_request(may_use_spot=True))
-    assert cells(machines(plan), "price of") == ["", "2026-02-28"]
-    assert cells(machines(plan), "spot of") == ["", "2024"]
+    assert cells(machines(plan), "price seen") == ["", "2026-02-28"]
+    assert cells(machines(plan), "spot seen") == ["", "2024"]
     assert [text.endswith("*spot") for text in cells(choices(plan), "dollars")] == [True, False]

@@ -68,7 +68,7 @@ balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734
   training work per sample, or another GPU
 model error 20.6% (leave-one-out, n=5)
 
-Trials (measured)
+Trials (figures are measured)
 11 trials: 11 measured. In all of them: prefetch 2, pinned off, persistent on,
   compile off, precision fp32, channels_last off, accumulate 1.
 trial  for                   batch  workers     samples/s (range)  data wait
@@ -119,7 +119,7 @@ def test_a_run_at_80_columns():
 
 
 def without_trials(text: str) -> str:
-    above, trials, rest = text.partition("Trials (measured)\n")
+    above, trials, rest = text.partition("Trials (figures are measured)\n")
     assert trials
     return above + rest[rest.index("Multi-GPU") :]
 
@@ -134,7 +134,7 @@ def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
 
 def trial_lines(shown: Run, width: int) -> list[list[str]]:
     """The titles and rows of each part of the table of trials."""
-    _, _, text = drawn(shown, width).partition("Trials (measured)\n")
+    _, _, text = drawn(shown, width).partition("Trials (figures are measured)\n")
     parts = [
         [line for line in part.splitlines() if re.match(r"trial  | *\d+  ", line)]
         for part in text.split("\n\n")

@@ -77,6 +77,15 @@ def test_each_tier_gets_its_pick_with_its_confirmation():
     assert [r.same_as for r in whole.recommendations] == [None, Tier.CONSERVATIVE, Tier.CONSERVATIVE]
 
 
+def test_what_is_faster_and_was_not_confirmed_is_the_runs_candidate():
+    records = (baseline_record(of=own), trial_record(1, 510.0, fast), *baselines([500.0, 505.0, 495.0]))
+    whole = assembled(*records)
+    assert whole.candidate is not None
+    assert (whole.candidate.config, whole.candidate.trial) == (fast, 1)
+    assert whole.candidate.factor == pytest.approx(1.02, abs=0.001)
+    assert walked().candidate is None
+
+
 def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
     noise = walked().noise_floor
     assert noise is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from build_fits import fit, predicted
-from build_records import baseline_record, run, trial_record
+from build_records import baseline_record, config, interval, recommendation, run, trial_record
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.codec import to_json
@@ -147,6 +147,17 @@ def test_a_saved_run_is_loaded_from_its_folder_or_its_file(folder: Path):
         owned.save(whole)
     assert load_run(folder) == whole
     assert load_run(folder / RUN_FILE) == whole
+
+
+def test_a_run_of_before_its_candidate_was_kept_is_loaded_with_it(folder: Path):
+    kept = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    whole = run(
+        recommendations=(kept,), trials=(baseline_record(), trial_record(1, 520.0, config(batch_size=256)))
+    )
+    assert whole.candidate is not None
+    with RunFolder(folder) as owned:
+        owned.save(whole.changed(candidate=None))
+    assert load_run(folder) == whole
 
 
 @pytest.mark.parametrize(("batch_size", "is_kept"), [(50_000, True), (50_001, False)])

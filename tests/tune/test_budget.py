@@ -255,7 +255,12 @@ def test_a_whole_search_needs_more_where_compile_is_searched_and_more_rounds_are
     assert needed[False] == 60 * math.ceil((1 + 12 + 2 + 3 * rounds) * trial_s / 60)
 
 
+def test_a_budget_that_nobody_gave_is_no_flag():
+    told = short_text(1375.424, 2, 3, 600.0, options(budget_s=60.0))
+    assert told.startswith("the budget of 22m 55s has room for 2 search trials")
+
+
 def test_the_budget_that_is_named_is_more_than_the_one_that_was_too_short():
-    told = short_text(3600.0, 2, 3, 600.0, options())
+    told = short_text(3600.0, 2, 3, 600.0, options(budget_s=3600.0))
     assert told.startswith("--budget 60m has room for 2 search trials and 3 confirming rounds; ")
     assert told.endswith("take --budget 61m")

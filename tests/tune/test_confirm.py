@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import config, interval, options
+from build_records import baseline_record, config, confirm_records, interval, options, trial_record
 from scripted_search import RecordingListener, ScriptedExecutor, search_in, start_search
 
 from tunekit.recommend.noise import noise_floor, speedup, verdict
@@ -169,8 +169,18 @@ def others_at(first_rate: float, rate: float) -> dict[str, Any]:
 def asked_again(folder: Path, rounds: int, scripted: dict[str, Any]) -> tuple[Run, ScriptedExecutor]:
     saved = load_run(folder)
     asked = saved.options.changed(confirm_rounds=rounds)
-    asked = asked.changed(budget_s=budget_for_more(saved, asked))
-    return search_in(folder, asked, executor_options=scripted, status=saved.status)
+    more_s = budget_for_more(saved, asked)
+    return search_in(folder, asked, executor_options=scripted, status=saved.status, budget_s=more_s)
+
+
+def test_rounds_beyond_the_budget_that_was_given_run_in_one_that_holds_them(tmp_path: Path):
+    given = options(max_trials=4, budget_s=600.0)
+    before, _ = search_in(tmp_path / "run", given)
+    rounds = rounds_done(before.trials, confirmed_before(before.trials)[0])
+    after, _ = asked_again(tmp_path / "run", rounds + 40, {})
+    assert rounds_done(after.trials, confirmed_before(after.trials)[0]) == rounds + 40
+    assert after.budget_s is not None and after.budget_s > 600.0
+    assert after.options.budget_s == 600.0
 
 
 @pytest.mark.parametrize(("rate", "is_kept"), [(120.0, False), (100.5, True)])
@@ -209,6 +219,14 @@ def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_pa
     after, executor = asked_again(tmp_path / "run", 8, scripted)
     assert executor.specs == []
     assert "no config was fast enough" in why_no_more_rounds(after.trials, 8)
+
+
+def test_finalists_that_failed_when_they_were_run_again_are_told_from_none():
+    failed = confirm_records([None, None], PICK, first_number=7)
+    own = [one.changed(is_baseline_config=True) for one in confirm_records([100.0], config(), first_number=5)]
+    why = why_no_more_rounds((baseline_record(), trial_record(1, 110.0, PICK), *own, *failed), 8)
+    assert "every config to be confirmed failed in its rounds, first in trial 7 (device_oom)" in why
+    assert "no config was fast enough" not in why
 
 
 def test_rounds_that_are_there_already_are_not_run_again_and_why_is_known(tmp_path: Path):

@@ -23,18 +23,18 @@ from tunekit.recommend.compatibility import (
     recommendation_of,
     refuse_unscaled_fp16,
 )
-from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.recommend.recommendation import ANSWER_ORDER
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.answer import answer_text, how_measured
+from tunekit.report.answer import answer_text, how_measured, open_gain_text
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
 
-_TIERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
-"""Whose config is named as an example, the answer's first."""
 _SEARCH_FIRST = "search first, which writes one: tunekit search -- python train.py"
 
 
@@ -71,7 +71,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             lr=lr,
             promised_it_per_s=expected_it_per_s(run, promise),
         )
-    _say(run, training.bound.changed, promise)
+    _say(run, training.bound.changed, promise, tuned.config)
     if options.dry_run:
         print(printable(shlex.join(masked_words(training.command))))  # noqa: T201
         return 0
@@ -99,7 +99,9 @@ def _run_of(config: Path) -> Run:
 def _example_near(config: Path) -> Path | None:
     """Return a config that is there: of the run that was meant, else of the newest near it or here."""
     places = [config, config.parent, *_runs_in(config.parent), *_runs_in(Path(REPORTS))]
-    written = (place / f"{tier}.yaml" for place in places for tier in _TIERS if (place / RUN_FILE).exists())
+    written = (
+        place / f"{tier}.yaml" for place in places for tier in ANSWER_ORDER if (place / RUN_FILE).exists()
+    )
     return next((path for path in written if path.exists()), None)
 
 
@@ -147,14 +149,19 @@ def _refuse_other_device(run: Run, target: Target) -> None:
         )
 
 
-def _say(run: Run, changed: Mapping[str, object], promise: Recommendation | None) -> None:
+def _say(
+    run: Run, changed: Mapping[str, object], promise: Recommendation | None, config: TrainConfig
+) -> None:
     """Tell on standard error what is set and what the search found; standard output is the script's."""
     what = (
         ", ".join(f"{knob} {value}" for knob, value in changed.items())
         or "nothing: the config is the script's own"
     )
     _tell(f"setting {what}")
-    if promise is None:
+    candidate = run.candidate
+    if promise is None and candidate is not None and candidate.config == config:
+        _tell(f"{open_gain_text(run, candidate)}; not confirmed, so its rate is not checked")
+    elif promise is None:
         _tell("this exact config was not measured, so its rate is not checked")
     else:
         _tell(answer_text(run, promise))

@@ -228,7 +228,7 @@ class SearchScreen(TrialScreen):
         self._ended = len(run.trials)
         self._words = missing_command(run.target)
         self._show_target(run, "search", "tune your own with")
-        budget_s = run.options.budget_s
+        budget_s = run.known_budget_s
         budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
         self._line("budget", f"{budget}, run folder {folder}")
 

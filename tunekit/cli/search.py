@@ -50,7 +50,7 @@ from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
 from tunekit.tune.confirm import why_no_more_rounds
 from tunekit.tune.space import foreseen_space
-from tunekit.units import count_text
+from tunekit.units import count_text, typed_duration_text
 
 _CHANGEABLE = (
     "resume",
@@ -92,11 +92,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with RunFolder(where) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         make_images(run, screen)
-        executor = executor_for(run, folder, here, command, run.options.budget_s or math.inf)
+        executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
         try:
             finished = search.run()
-            if options.resume and options.confirm and _rounds_of(finished) == _rounds_of(run):
+            if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
                 screen.said(why_no_more_rounds(finished.trials, options.confirm))
         except (KeyboardInterrupt, TunekitError) as error:
             if isinstance(error, KeyboardInterrupt):
@@ -116,7 +116,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
-def _rounds_of(run: Run) -> int:
+def _confirming_trials(run: Run) -> int:
+    """Return how many trials of a run confirm."""
     return sum(record.role is TrialRole.CONFIRM for record in run.trials)
 
 
@@ -260,7 +261,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         return _new(options, command, options.resume)
     _refuse_other_options(options)
     _refuse_other_target(run, command, options.resume)
-    _refuse_other_threads(run, options.resume)
+    _refuse_other_threads(run, options)
     here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
@@ -276,9 +277,11 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
+    budget_s = options.budget or run.budget_s
     if options.budget is None and (options.confirm or options.ablate):
-        asked = asked.changed(budget_s=budget_for_more(run, asked))
-    run = run.changed(options=asked, machine_findings=warnings_of(here, asked.gpu, asked.ignored))
+        budget_s = budget_for_more(run, asked)
+    findings = warnings_of(here, asked.gpu, asked.ignored)
+    run = run.changed(options=asked, budget_s=budget_s, machine_findings=findings)
     return _Prepared(run, options.resume, here)
 
 
@@ -315,8 +318,8 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
         )
 
 
-def _refuse_other_threads(run: Run, folder: Path) -> None:
-    """Refuse an environment that gives trials another number of CPU threads than those before had."""
+def _refuse_other_threads(run: Run, options: argparse.Namespace) -> None:
+    """Refuse an environment that sets other variables of CPU threads than trials before had."""
     were, now = run.thread_variables, variables_here(THREAD_VARIABLES)
     if were is None:  # a run of before they were kept
         return
@@ -326,10 +329,23 @@ def _refuse_other_threads(run: Run, folder: Path) -> None:
     unset = [f"-u {name}" for name in changed if name not in were]
     again = " ".join([*unset, *(f"{name}={shlex.quote(were[name])}" for name in changed if name in were)])
     raise UsageError(
-        f"the run's trials had other CPU threads: {_variables_text(changed, were)} then, "
-        f"{_variables_text(changed, now)} now; go on with `env {again} tunekit search --resume "
-        f"{shlex.quote(str(folder))}`, or start a new run"
+        f"the environment for CPU threads differs: {_variables_text(changed, were)} then, "
+        f"{_variables_text(changed, now)} now; go on with `env {again} tunekit search "
+        f"{shlex.join(_given_words(options))}`, or start a new run"
     )
+
+
+def _given_words(options: argparse.Namespace) -> list[str]:
+    """Return the flags that a resumed run was given, as they are typed."""
+    usual, words = defaults_of("search"), []
+    for name in _CHANGEABLE:
+        value, flag = getattr(options, name), "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value != usual[name]:
+            for one in value if isinstance(value, list) else [value]:
+                words += [flag, typed_duration_text(one) if isinstance(one, float) else str(one)]
+    return words
 
 
 def _variables_text(names: Sequence[str], values: Mapping[str, str]) -> str:

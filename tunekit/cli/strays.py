@@ -22,7 +22,7 @@ def unmentioned(verb: str, command: Sequence[str]) -> str | None:
     if source is None:
         return None
     name = next((flag for flag in strays if not _is_named(flag, source)), None)
-    return None if name is None else _hint(name, f"{command[place]} gets it, which does not mention it")
+    return None if name is None else _hint(name, f"{command[place]} gets it and does not mention it")
 
 
 def refused(verb: str, command: Sequence[str], lines: Sequence[str]) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tunekit.export.yaml_config import candidate_yaml, predicted_yaml, recommended_rule, tier_yaml
-from tunekit.recommend.candidate import candidate_of
 from tunekit.records.codec import write_text
 from tunekit.records.run import Run
 
@@ -53,7 +52,7 @@ def tier_files(run: Run) -> dict[str, str]:
 
 def candidate_files(run: Run) -> dict[str, str]:
     """Return `candidate.yaml`, of a config whose gain is left open; nothing where a tier's file holds it."""
-    candidate = candidate_of(run)
+    candidate = run.candidate
     if candidate is None or not candidate.has_own_file:
         return {}
     return {f"{candidate.name}.yaml": candidate_yaml(run, candidate)}

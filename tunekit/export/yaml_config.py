@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
-from tunekit.recommend.candidate import Candidate
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.memory import batches_text
 from tunekit.recommend.noise import verdict
@@ -21,7 +20,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
-from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
+from tunekit.records.recommendation import Candidate, LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, count_text, duration_text, rate_text

@@ -203,7 +203,7 @@ def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None
     cpus = vcpus or (each and each * gpus)
     if per_cpu is None or not cpus:
         return None
-    is_assumed = request.loader_samples_per_s_per_cpu is None or (vcpus is None and usual is None)
+    is_assumed = request.loader_samples_per_s_per_cpu is None or vcpus is None
     return _Loader(per_cpu.times(cpus), is_assumed)
 
 

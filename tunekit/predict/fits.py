@@ -295,7 +295,7 @@ class Fits:
             compute=rates.compute,
             loader=rates.loader,
             bound_by=rates.bound_by if batch else "VRAM",
-            instance=instance.name if instance and rates.loader else None,
+            instance=instance.full_name if instance and rates.loader else None,
         )
 
     def _made(self, batch_size: int) -> int:

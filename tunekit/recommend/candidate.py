@@ -1,7 +1,5 @@
 """What a search found and did not recommend: the config whose gain it leaves open. Pure."""
 
-from typing import NamedTuple
-
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_of_known, verdict
 from tunekit.recommend.planned_training import planned_training
@@ -9,32 +7,8 @@ from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_o
 from tunekit.recommend.tiers import best_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import LearningRate
+from tunekit.records.recommendation import OWN_NAME, Candidate
 from tunekit.records.run import Run
-
-_NAME = "candidate"
-
-
-class Candidate(NamedTuple):
-    """The fastest config beside the baseline's own, which the answer keeps."""
-
-    name: str
-    """Of its YAML file: a tier's where one recommends it."""
-    config: TrainConfig
-    trial: int
-    """The one that found it."""
-    factor: float
-    """How many times as fast as the baseline it is, in what the search looked for."""
-    speedup: Interval | None
-    """The same with its range, over interleaved rounds; None where one process alone tells."""
-    rounds: int
-    learning_rate: LearningRate | None
-    float32_matmul_precision: str | None
-
-    @property
-    def has_own_file(self) -> bool:
-        """Whether no tier's YAML file holds the config."""
-        return self.name == _NAME
 
 
 def candidate_of(run: Run) -> Candidate | None:
@@ -71,7 +45,7 @@ def candidate_of(run: Run) -> Candidate | None:
 def _candidate(
     run: Run, config: TrainConfig, trial: int, speedup: Interval | None, rounds: int, factor: float = 0.0
 ) -> Candidate:
-    tier = next((one.tier.value for one in run.recommendations if one.config == config), _NAME)
+    tier = next((one.tier.value for one in run.recommendations if one.config == config), OWN_NAME)
     batch = global_batch(config, run.world_size)
     found = next((one.measurement for one in run.trials if one.number == trial), None)
     return Candidate(

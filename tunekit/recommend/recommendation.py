@@ -20,13 +20,14 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Measured, Trials, measured
 
-_ANSWERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+ANSWER_ORDER = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+"""Tiers by which of them answers the search, if it is there."""
 
 
 def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | None:
     """Return the recommendation that answers the search: Balanced, else the nearest tier."""
     by_tier = {recommendation.tier: recommendation for recommendation in recommendations}
-    return next((by_tier[tier] for tier in _ANSWERS if tier in by_tier), None)
+    return next((by_tier[tier] for tier in ANSWER_ORDER if tier in by_tier), None)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Knob:
     can_be_bounded: bool = False
     """Whether `--range` bounds it."""
     label: str = ""
-    """What a line of knobs calls a switch that is on; its name where nothing else is said."""
+    """Its short name; the whole one where none is given."""
     option_names: tuple[str, ...] = ()
     """What people call it, in small letters and digits; the clearest first."""
 
@@ -79,7 +79,7 @@ class Knob:
 
     @property
     def shown(self) -> str:
-        """Its word in a line of knobs."""
+        """What lines and tables of knobs call it."""
         return self.label or self.name
 
 
@@ -93,6 +93,7 @@ TABLE = (
         Place.LOADER,
         Effect.SAMPLE_ORDER,
         least=1,
+        label="batch",
         can_be_bounded=True,
         option_names=_names(
             """
@@ -109,6 +110,7 @@ TABLE = (
         Place.LOADER,
         Effect.RANDOM_STREAM,
         least=0,
+        label="workers",
         off=0,
         can_be_bounded=True,
         option_names=_names(
@@ -124,6 +126,7 @@ TABLE = (
         Place.LOADER,
         Effect.EXACT,
         least=1,
+        label="prefetch",
         needs_workers=True,
         off=None,
         can_be_bounded=True,
@@ -164,6 +167,7 @@ TABLE = (
         Place.LOOP,
         Effect.SAMPLE_ORDER,
         least=1,
+        label="accumulate",
         off=1,
         option_names=_names(
             """

@@ -172,7 +172,7 @@ class PlanRow(Record):
     gpu_busy: PositiveFloat | None = Field(default=None, le=1)
     """Share of the time that its GPUs are expected to train, and not to wait for the loader."""
     loader_is_assumed: bool = False
-    """Whether its loader is only what there is to go by: that it fed the measured rate, or as many CPUs."""
+    """Whether nobody measured its loader, or the number of its CPUs is unknown."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -198,7 +198,7 @@ class PlanRow(Record):
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
 
     @property
-    def is_bounded(self) -> bool:
+    def has_range_only(self) -> bool:
         """Whether only the ends of its rate are known: the GPUs alone, and the loader as far as it was seen.
 
         Its expected figure is then the one that the loader was seen to feed.

@@ -219,7 +219,7 @@ class PredictedFit(Record):
     bound_by: Literal["VRAM", "loader", "compute"] | None = None
     """VRAM: nothing fits. Else the lower of loader and compute; compute also where the loader is unknown."""
     instance: str | None = None
-    """Whose vCPUs the loader has."""
+    """Whose vCPUs the loader has, by provider and name; by name alone in older runs."""
     note: str | None = None
 
     @property

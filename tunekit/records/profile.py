@@ -84,6 +84,11 @@ class Instance(Record):
     confidence: FactConfidence
     notes: str | None = None
 
+    @property
+    def full_name(self) -> str:
+        """Its name after its provider's."""
+        return f"{self.provider} {self.name}"
+
 
 _OLDEST_CAPABILITY = (5, 0)
 """The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""

@@ -142,6 +142,32 @@ class Recommendation(Record):
         return max(0.0, 1 - self.ram_bytes / limit_bytes)
 
 
+OWN_NAME = "candidate"
+"""Of a candidate's YAML file where no tier has its config."""
+
+
+class Candidate(Record):
+    """The fastest config beside the baseline's own, which the answer keeps."""
+
+    name: str
+    """Of its YAML file: a tier's where one recommends it."""
+    config: TrainConfig
+    trial: NonNegativeInt
+    """The one that found it."""
+    factor: NonNegativeFloat
+    """How many times as fast as the baseline it is, in what the search looked for."""
+    speedup: Interval | None
+    """The same with its range, over interleaved rounds; None where one process alone tells."""
+    rounds: NonNegativeInt
+    learning_rate: LearningRate | None
+    float32_matmul_precision: str | None
+
+    @property
+    def has_own_file(self) -> bool:
+        """Whether no tier's YAML file holds the config."""
+        return self.name == OWN_NAME
+
+
 class MissingTier(Record):
     """A tier that no measured config satisfies."""
 

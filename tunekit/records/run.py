@@ -13,6 +13,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import (
+    Candidate,
     KnobGain,
     MissingTier,
     ModelSummary,
@@ -82,7 +83,7 @@ class SearchOptions(Record):
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
     wait_quiet_s: PositiveFloat | None = None
-    """That the search may wait for other programs to leave the CPUs alone; None where it does not wait."""
+    """Longest wait for other programs to leave the CPUs alone; None where the search does not wait."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
@@ -188,6 +189,8 @@ class Run(TargetRecord):
     noise_floor: NoiseFloor | None = None
     recommendations: tuple[Recommendation, ...] = ()
     missing_tiers: tuple[MissingTier, ...] = ()
+    candidate: Candidate | None = None
+    """The config whose gain is left open, where the answer is to keep the baseline's own."""
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
@@ -208,8 +211,13 @@ class Run(TargetRecord):
     second_stage: SecondStage | None = None
     """None where the first rounds told, more would not have, or there was no time for them."""
     budget_s: PositiveFloat | None = None
-    """That the search had: the user's, or as it was set once the baseline was known."""
+    """That the search had: the user's, or as it was set once the baseline was known or more was asked for."""
     search_time_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def known_budget_s(self) -> float | None:
+        """That the search has; None where the user gave none and it is not set yet."""
+        return self.budget_s or self.options.budget_s
 
     @property
     def baseline(self) -> TrialRecord | None:
@@ -358,7 +366,7 @@ class GpuFacts(Record):
     profile_id: str
     outside: OutsideTorch
     instance: str | None = None
-    """The machine whose vCPUs the loader has."""
+    """Whose vCPUs the loader has, by provider and name."""
     vcpus: PositiveFloat | None = None
     """Of it, for each GPU."""
 

@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
-from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import (
     BUSY_FLOOR,
@@ -17,6 +16,7 @@ from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
+    Candidate,
     Confidence,
     LearningRate,
     LearningRateRule,
@@ -48,11 +48,11 @@ from tunekit.units import (
 )
 
 _ROUNDS = 5
-"""That a config and the baseline are compared over where one process each has told."""
+"""Of the comparison that is advised where a config and the baseline had one process each."""
 _WAIT_QUIET_S = 600.0
-"""That is worth waiting for a machine to be quiet."""
+"""Wait that is advised on a busy machine."""
 _LONGER = 4
-"""Times a window that told too little."""
+"""Times the window, where the noise floor hides the difference."""
 
 _WORDS: dict[Verdict, str] = {
     "faster": "Confirmed",
@@ -132,14 +132,13 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
             f"{badge.text} for {other.tier.value.capitalize()} alone: {_faster_text(run, other)}. Within the "
             f"limits of {best.tier.value.capitalize()} keep your own config, {rate}."
         )
-    candidate, settled = candidate_of(run), _settled_by(run, best)
+    candidate, settled = run.candidate, _settled_by(run, best)
     why = f" ({printable(run.cut_short)})" if run.cut_short else ""
     unconfirmed = f"No config was confirmed to be faster than your own{why}"
     if candidate is not None:
-        found = _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
         until = f"{settled.text}. Until then keep" if settled else "Keep"
-        basis = f"{_speedup_basis(run)}; {_floor_text(run)}"
-        return f"{badge.text if badge else unconfirmed}: {found} ({basis}). {until} your own: {rate}."
+        found = open_gain_text(run, candidate)
+        return f"{badge.text if badge else unconfirmed}: {found}. {until} your own: {rate}."
     if badge is not None and (aside := best.set_aside) is not None:
         found = _found_text(run, aside.speedup, len(aside.confirm_trials))
         return f"{badge.text}: {found} ({_speedup_basis(run)}). Keep your own: {rate}."
@@ -152,6 +151,12 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
         return f"No other config was measured: --trials 1 is the baseline alone. Your own: {rate}."
     short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
     return f"No other config was measured in this budget: {short}. Your own: {rate}."
+
+
+def open_gain_text(run: Run, candidate: Candidate) -> str:
+    """Return how fast the config is whose gain is left open, and how that is known."""
+    found = _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
+    return f"{found} ({_speedup_basis(run)}; {_floor_text(run)})"
 
 
 def _found_text(run: Run, ratio: Interval | float, rounds: int) -> str:
@@ -177,7 +182,7 @@ def _settled_by(run: Run, best: Recommendation, folder: str = "") -> _Settled | 
     """Return what would tell; None where nothing is left open."""
     ratio, rounds = best.speedup, len(best.confirm_trials)
     if best.is_baseline:
-        candidate = candidate_of(run)
+        candidate = run.candidate
         if candidate is None or candidate.factor <= 1:
             return None
         ratio, rounds = candidate.speedup, candidate.rounds
@@ -253,7 +258,7 @@ def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
 
 def candidate_text(run: Run, folder: str = "") -> str:
     """Return the config whose gain the answer leaves open, and its file; empty without one."""
-    candidate = candidate_of(run)
+    candidate = run.candidate
     if candidate is None:
         return ""
     changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate))

@@ -16,7 +16,7 @@ PREDICTED = "(predicted)"
 """What the label of a predicted row ends in."""
 WIDE = 160
 """Letters in a row of a table that can be scrolled: on the page, and in Markdown."""
-_GAP = 2
+GAP = 2
 """Blanks between the columns of a table on a terminal."""
 
 
@@ -322,6 +322,7 @@ class TrialRow:
 class TrialTable:
     """Every trial, in the order they ran."""
 
+    title: str
     columns: tuple[str, ...]
     numeric: tuple[int, ...]
     rows: tuple[TrialRow, ...]
@@ -329,6 +330,8 @@ class TrialTable:
     """How many came to what."""
     same: str = ""
     """Knobs that are the same in all of them, with their values, which have no columns."""
+    basis: Basis = Basis.MEASURED
+    """Of its figures."""
 
 
 Block = (
@@ -444,6 +447,27 @@ def fitted_table(
 
     Where the width is too small, columns go below others before any goes for good.
     """
+    stacks = _fitted_stacks(columns, items, width)
+    return Table(
+        title,
+        _titles(stacks, width),
+        tuple(line for place in range(len(items)) for line in _lines(stacks, place)),
+        tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
+        basis,
+    )
+
+
+def fitting_columns(columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> list[Column[Item]]:
+    """Return the columns that `fitted_table` shows."""
+    return [column for stack in _fitted_stacks(columns, items, width) for column, _ in stack]
+
+
+_Stack = list[tuple[Column[Item], list[str]]]
+"""Columns that stand below each other, with the text of every item."""
+
+
+def _fitted_stacks(columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> list[_Stack[Item]]:
+    """Return as many columns as fit into a width, those that stay though they exceed it, and their texts."""
     cells = [(column, [column.cell(item) for item in items]) for column in columns]
     stacks = [
         [(column, texts)]
@@ -454,17 +478,7 @@ def fitted_table(
         stacks = _stacked(stacks)
     while _width(stacks) > width and (first := max(stack[0][0].drop for stack in stacks)):
         stacks = [stack for stack in stacks if stack[0][0].drop != first]
-    return Table(
-        title,
-        _titles(stacks, width),
-        tuple(line for place in range(len(items)) for line in _lines(stacks, place)),
-        tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
-        basis,
-    )
-
-
-_Stack = list[tuple[Column[Item], list[str]]]
-"""Columns that stand below each other, with the text of every item."""
+    return stacks
 
 
 def _stacked(stacks: Iterable[_Stack[Item]]) -> list[_Stack[Item]]:
@@ -500,7 +514,7 @@ def _width(stacks: Sequence[_Stack[Item]]) -> int:
 
 
 def _width_of(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
+    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _stack_width(stack: _Stack[Item]) -> int:

@@ -28,6 +28,7 @@ from tunekit.report.blocks import (
     Section,
     Table,
     fitted_table,
+    fitting_columns,
 )
 from tunekit.report.memory_bar import legend_text, memory_bar
 from tunekit.report.text import UNKNOWN
@@ -39,7 +40,7 @@ _OTHER = "*"
 _HALVES = (Precision.BF16, Precision.FP16)
 _TITLE = "What fits which GPU (predicted), by memory"
 _LEAST_BAR, _MOST_BAR = 20, 60
-"""Letters of a GPU's memory."""
+"""Shortest and longest memory bar, in letters."""
 _SAME_GIB = 4.0
 """GPUs whose memory differs by less are of one size."""
 _SCREEN_ROWS = 8
@@ -73,13 +74,18 @@ class _Row:
 
     @property
     def shown(self) -> PredictedFit:
-        """The one that memory is told of: in the script's own precision where that fits."""
+        """The fit that the memory columns show: in the script's own precision where that fits."""
         either = [one for one in (self.own, self.half, self.whole) if one is not None]
         return next((one for one in either if one.peak is not None), either[0])
 
     def asked_in(self, is_half: bool) -> RequestedBatch | None:
         """Return what is known of the batch that was asked for, else the script's own."""
         return next((one for one in self.asked if (one.precision in _HALVES) == is_half), None)
+
+    def rated(self, is_half: bool) -> RequestedBatch | None:
+        """Return the same where that batch may fit, so that its rates are of use."""
+        one = self.asked_in(is_half)
+        return None if one is None or one.verdict is BatchFit.NO else one
 
 
 def fits_report(run: FitsRun, width: int = 80) -> Report:
@@ -123,12 +129,16 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     shown = _screen_rows(run, rows)
     largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
     rates = _asked_rates(run, prediction, is_own=True)
-    kept = asked if run.options.batch_size is not None else [_CAPACITY, *largest]
-    table = fitted_table(_TITLE, [_NAME, *kept, *rates], shown, width)
+    by_kind = largest if run.options.batch_size is None else asked
+    columns = [_NAME, *([_CAPACITY] if by_kind is largest else []), *by_kind, *rates]
+    table, kept = fitted_table(_TITLE, columns, shown, width), fitting_columns(columns, shown, width)
+    kinds = zip(by_kind, _by_kind(prediction.fits), strict=True)
+    in_table = [fit for column, (_, fits) in kinds if column in kept for fit in fits]
+    names = {row.facts.profile_id for row in shown}
     lines = (
         *(_asked_lines(run) if run.options.batch_size is not None else _largest_lines(prediction, shown)),
-        *_other_lines(prediction, table),
-        *_rate_lines(run, rates, table),
+        *_other_lines(prediction, (fit for fit in in_table if fit.profile_id in names)),
+        *_rate_lines(run, rates, shown),
     )
     doubts = f"{count_text(len(prediction.doubts), 'doubt')}, " if prediction.doubts else ""
     every = f"all {len(rows)} GPUs, " if len(rows) > len(shown) else ""
@@ -219,12 +229,12 @@ def _fit_text(fit: PredictedFit, batch: int) -> str:
 
 def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
     """Return on how many GPUs a batch fits, such as "3 of 7 in bf16 or fp16 (1 more in the best case)"."""
-    surely = sum(batch <= fit.largest.low for fit in fits)
+    fitting = sum(batch <= fit.largest.low for fit in fits)
     tight = sum(fit.largest.low < batch <= fit.largest.high for fit in fits)
     main = _main_precision(fits)
     what = " or ".join(sorted({str(fit.precision) for fit in fits}, key=lambda name: (name != main, name)))
-    whole = "both" if len(fits) == 2 else f"all {surely}"
-    count = whole if surely == len(fits) else f"{surely} of {len(fits)}"
+    whole = "both" if len(fits) == 2 else f"all {fitting}"
+    count = whole if fitting == len(fits) else f"{fitting} of {len(fits)}"
     return f"{count} in {what}" + (f" ({tight} more in the best case)" if tight else "")
 
 
@@ -333,15 +343,14 @@ def _asked_rates(run: FitsRun, prediction: DevicePrediction, is_own: bool) -> li
         is_half, marked = _are_half(fits), _marker(what, fits)
 
         def text(row: _Row) -> str:
-            one = row.asked_in(is_half)
-            runs = one is not None and one.verdict is not BatchFit.NO
-            return marked(one, _rate_text(one.compute)) if one and runs else _ABSENT
+            one = row.rated(is_half)
+            return _ABSENT if one is None else marked(one, _rate_text(one.compute))
 
         return Column(f"compute, {what}", text)
 
     def loader(row: _Row) -> str:
-        one = row.asked_in(own)
-        return _ABSENT if one is None or one.verdict is BatchFit.NO else _rate_text(one.loader)
+        one = row.rated(own)
+        return _ABSENT if one is None else _rate_text(one.loader)
 
     kinds = [one for one in _by_kind(prediction.fits) if not is_own or _are_half(one[1]) == own]
     return [*(compute(what, fits) for what, fits in kinds), Column("loader", loader, is_optional=True)]
@@ -414,7 +423,8 @@ def _memory(
     for batch, *verdicts in pairs:
         columns += [batch, *(replace(verdict, is_below=True) for verdict in verdicts)]
     table = fitted_table(_TITLE, _all_kept(columns), rows, width)
-    lines = [*_largest_lines(prediction, rows), *_asked_lines(run), *_other_lines(prediction, table)]
+    fits = [fit for row in rows for fit in (row.whole, row.half)]
+    lines = [*_largest_lines(prediction, rows), *_asked_lines(run), *_other_lines(prediction, fits)]
     return table, Passage("", tuple(lines))
 
 
@@ -441,12 +451,14 @@ def _speed(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], wid
         Column("loader", of_largest(lambda fit: _rate_text(fit.loader))),
     ]
     largest = fitted_table("Samples/s at the largest batch (predicted)", columns, rows, width)
-    below = (*_other_lines(prediction, asked), *_rate_lines(run, rates, asked), *_machine_lines(asked))
+    rated = [row.rated(is_half) for row in rows for is_half in (False, True)]
+    below = (*_other_lines(prediction, rated), *_rate_lines(run, rates, rows), *_machine_lines(rows))
+    own = [row.own for row in rows if row.own is not None and row.own.peak is not None]
     return (
         asked,
-        Passage("", below),
+        Passage("", below if rates else ()),
         largest,
-        Passage("", tuple(_other_lines(prediction, largest))),
+        Passage("", tuple(_other_lines(prediction, own))),
     )
 
 
@@ -458,7 +470,8 @@ def _asked_lines(run: FitsRun) -> list[str]:
     """Return how the columns of a batch that was asked for are read."""
     if not run.asked:
         return []
-    return [f"{run.batch_size}: whether it fits, GiB reserved without margin / available at worst"]
+    at_best = "; for no, at best" if any(one.verdict is BatchFit.NO for one in run.asked) else ""
+    return [f"{run.batch_size}: whether it fits, GiB reserved without margin / available at worst{at_best}"]
 
 
 def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row]) -> list[str]:
@@ -471,34 +484,34 @@ def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row]) -> list[s
     return lines
 
 
-def _other_lines(prediction: DevicePrediction, table: Table) -> list[str]:
-    """Return which precision stands in for another, where the table marks one."""
-    if not any(cell.endswith(_OTHER) for row in table.rows for cell in row):
-        return []
+def _other_lines(
+    prediction: DevicePrediction, shown: Iterable[PredictedFit | RequestedBatch | None]
+) -> list[str]:
+    """Return which precision stands in for another in what is shown."""
+    precisions = {one.precision for one in shown if one is not None}
     lines = []
     for what, fits in _by_kind(prediction.fits):
-        others = {str(fit.precision) for fit in fits} - {what}
+        others = {str(fit.precision) for fit in fits if fit.precision in precisions} - {what}
         lines += [f"{_OTHER} {other}: the GPU has no {what}" for other in others]
     return lines
 
 
-def _rate_lines(run: FitsRun, rates: Sequence[Column[_Row]], table: Table) -> list[str]:
+def _rate_lines(run: FitsRun, rates: Sequence[Column[_Row]], rows: Iterable[_Row]) -> list[str]:
     """Return what the rates are of, and which one holds."""
     if not rates:
         return []
     is_asked = run.options.batch_size is not None
     whose = "that batch" if is_asked else f"the script's own batch of {run.batch_size}"
-    places = [place for place, title in enumerate(table.columns) if "loader" in title]
-    cells = [row[place] for row in table.rows for place in places]
-    if not cells:
+    loaders = [one.loader for row in rows if (one := row.rated(row.is_half)) is not None]
+    if loaders and not any(loaders):
         return [f"compute: samples/s of each GPU at {whose}; the loader is not known"]
-    unknown = "; n/a: not known there" if any(UNKNOWN in cell for cell in cells) else ""
+    unknown = "" if all(loaders) else "; n/a: not known there"
     return [f"compute, loader: samples/s of each GPU at {whose}; the lower one holds{unknown}"]
 
 
-def _machine_lines(table: Table) -> list[str]:
+def _machine_lines(rows: Iterable[_Row]) -> list[str]:
     line = "machine: the loader's, the cheapest of those with fewest GPUs; vCPUs of each GPU"
-    return [line] if any("machine" in title for title in table.columns) else []
+    return [line] if any(map(_machine_text, rows)) else []
 
 
 def _bars(prediction: DevicePrediction, rows: Sequence[_Row], width: int) -> tuple[Block, ...]:

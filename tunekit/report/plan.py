@@ -81,10 +81,6 @@ class _Option(NamedTuple):
         """Return an expected figure with its mark."""
         return _figure(self.row, interval, text, self.is_predicted)
 
-    def ends(self, interval: Interval | None, text: _Text) -> str:
-        """Return its range, where that doesn't stand for the figure."""
-        return "" if self.row.is_bounded else _ends(interval, text)
-
 
 def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
     """Return everything that is shown of a plan; the arguments are those of `plan_answer`."""
@@ -240,9 +236,9 @@ def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
         Column("GPUs", lambda one: _marked_gpus(one.row), is_numeric=False, is_below=True),
         Column("epoch", lambda one: one.figure(_of_epoch(plan, one.hours), hours_text), drop=1),
         Column("training", lambda one: one.figure(one.hours, hours_text)),
-        Column("range", lambda one: one.ends(one.hours, hours_text), is_optional=True, is_below=True),
+        Column("range", lambda one: _range(one.row, one.hours, hours_text), is_optional=True, is_below=True),
         Column("dollars", _usd_text),
-        Column("range", lambda one: one.ends(one.usd, usd_text), is_optional=True, is_below=True),
+        Column("range", lambda one: _range(one.row, one.usd, usd_text), is_optional=True, is_below=True),
         Column(
             "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=2, is_optional=True
         ),
@@ -342,10 +338,10 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
 
 def _below(plan: Plan, rows: Sequence[PlanRow]) -> tuple[str, ...]:
     lines = []
-    if any(row.is_bounded for row in rows):
+    if any(row.has_range_only for row in rows):
         lines.append(
-            "a range alone: how fast the loader is there is not known; at the low end it keeps up with the "
-            "GPUs, at the high end it feeds no more than it was seen to"
+            "a range alone: how fast the loader is there is not known; the range lies between a loader that "
+            "keeps up with the GPUs and one that feeds no more than it was seen to"
         )
     unknown = sum(row.how is None for row in plan.rows)
     if unknown and plan.choices:
@@ -359,7 +355,7 @@ def _date(usd: Interval | None, seen: str | None) -> str:
 
 def _figure(row: PlanRow, interval: Interval | None, text: _Text, is_predicted: bool) -> str:
     """Return a row's expected figure with its mark; its range alone where only that is known."""
-    if row.is_bounded and (ends := _ends(interval, text)):
+    if row.has_range_only and (ends := _ends(interval, text)):
         return ends
     return (_PREDICTED if is_predicted and interval is not None else "") + _middle(interval, text)
 
@@ -369,7 +365,8 @@ def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
 
 
 def _range(row: PlanRow, interval: Interval | None, text: _Text) -> str:
-    return "" if row.is_bounded else _ends(interval, text)
+    """Return a figure's range, where that doesn't stand for the figure."""
+    return "" if row.has_range_only else _ends(interval, text)
 
 
 def _limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
@@ -413,9 +410,9 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
     Column(
-        "price of", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
+        "price seen", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
     ),
-    Column("spot of", lambda row: _date(row.usd_spot, row.spot_as_of), is_optional=True, is_below=True),
+    Column("spot seen", lambda row: _date(row.usd_spot, row.spot_as_of), is_optional=True, is_below=True),
 )
 
 

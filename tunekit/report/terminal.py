@@ -10,6 +10,7 @@ from rich.text import Text
 from tunekit.plain_text import printable
 from tunekit.records.finding import Severity
 from tunekit.report.blocks import (
+    GAP,
     Block,
     Changes,
     Chart,
@@ -31,8 +32,6 @@ SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Sever
 
 _LEAST_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
-_GAP = 2
-"""Blanks between the columns of a table."""
 
 
 def draw(console: Console, blocks: Sequence[Block]) -> None:
@@ -135,14 +134,14 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
 
 def _draw_trials(console: Console, trials: TrialTable) -> None:
     """Print every trial; what a line has no room for goes on in a table below, each trial by its number."""
-    say(console, "Trials (measured)", "bold")
+    say(console, trials.title, "bold")
     same = f". In all of them: {trials.same}" if trials.same else ""
     hang(console, f"{trials.summary}{same}.")
     cells = [trials.columns, *(row.cells for row in trials.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     parts: list[list[int]] = [[0]]
     for place, width in enumerate(widths[1:], start=1):
-        if len(parts[-1]) > 1 and sum(_GAP + widths[one] for one in parts[-1]) + width > console.width:
+        if len(parts[-1]) > 1 and sum(GAP + widths[one] for one in parts[-1]) + width > console.width:
             parts.append([0])
         parts[-1].append(place)
     for number, part in enumerate(parts):
@@ -169,4 +168,4 @@ def _draw_rows(
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         style = "bold" if number < len(heads) else ""
-        console.print(shown_text((" " * _GAP).join(cells).rstrip(), style), soft_wrap=True)
+        console.print(shown_text((" " * GAP).join(cells).rstrip(), style), soft_wrap=True)

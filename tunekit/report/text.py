@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
-from tunekit.records.config import KNOBS, Precision, TrainConfig
+from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
@@ -25,8 +25,6 @@ HIDDEN_NAME = "hidden"
 _HOMES = (r"/(?:home|Users)/[^/\s'\":,;()\[\]]+", "/root")
 """Where systems keep them: a run may be shown on another machine than it was made on."""
 _ACCUMULATION = "accumulate_grad_batches"
-_LABELS = {_ACCUMULATION: "accumulate"}
-"""Shorter names of knobs, for tables."""
 
 TOO_WIDE = "range too wide to tell"
 TOO_WIDE_IN_TABLE = "too wide"
@@ -93,7 +91,10 @@ def knob_rows(configs: Sequence[TrainConfig | None]) -> list[tuple[str, ...]]:
     values = [config.model_dump() if config else {} for config in configs]
     accumulates = any(each.get(_ACCUMULATION, 1) != 1 for each in values)
     return [
-        (_LABELS.get(knob, knob), *(value_text(each.get(knob)) for each in values))
+        (
+            KNOB[knob].shown if knob == _ACCUMULATION else knob,
+            *(value_text(each.get(knob)) for each in values),
+        )
         for knob in KNOBS
         if knob != _ACCUMULATION or accumulates
     ]

@@ -26,9 +26,9 @@ def trials_table(run: Run) -> TrialTable:
     A column that says nothing of any trial is left out; what a knob is in all of them is said once.
     """
     cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
-    told = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
-    same = {name: text for name in _KNOBS if name in told and (text := _only(told[name])) is not None}
-    shown = {name: each for name, each in told.items() if name not in same}
+    filled = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    same = {name: text for name in _KNOBS if name in filled and (text := _only(filled[name])) is not None}
+    shown = {name: each for name, each in filled.items() if name not in same}
     rows = [
         TrialRow(
             tuple(each[place][0] for each in shown.values()),
@@ -41,6 +41,7 @@ def trials_table(run: Run) -> TrialTable:
     states = [row.state for row in rows]
     counts = [f"{states.count(state)} {state}" for state in TrialState if state in states]
     return TrialTable(
+        title="Trials (figures are measured)",
         columns=tuple(shown),
         numeric=tuple(place for place, name in enumerate(shown) if name not in _TEXTS),
         rows=tuple(rows),
@@ -118,13 +119,7 @@ def trial_outcome(record: TrialRecord) -> str:
     return record.failure.kind.value if record.failure and state is TrialState.FAILED else state.value
 
 
-_SHORT = {
-    "batch_size": "batch",
-    "num_workers": "workers",
-    "prefetch_factor": "prefetch",
-    "accumulate_grad_batches": "accumulate",
-}
-_KNOBS = {_SHORT.get(knob.name, knob.shown): knob for knob in TABLE}
+_KNOBS = {knob.shown: knob for knob in TABLE}
 """Every knob by the title of its column."""
 _CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
     "trial": lambda record: (str(record.number), record.number),

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tunekit.diagnose.run import run_findings
+from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
 from tunekit.recommend.numerics import excluded_modes, guarded_modes
@@ -55,7 +56,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     # Once the search is over, also the modes whose losses should be known and are not.
     picks = chosen.values() if run.status is RunStatus.FINISHED else ()
     loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
-    return run.changed(
+    run = run.changed(
         noise_floor=against.noise,
         recommendations=tuple(settled),
         missing_tiers=tuple(missing),
@@ -65,6 +66,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
+    return run.changed(candidate=candidate_of(run))
 
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:

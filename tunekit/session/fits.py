@@ -138,7 +138,7 @@ class FitsWalk(Session[FitsRun]):
         return GpuFacts(
             profile_id=profile.id,
             outside=outside_of(self._attempt, self._outside)(profile),
-            instance=f"{machine.provider} {machine.name}" if machine is not None else None,
+            instance=machine.full_name if machine is not None else None,
             vcpus=vcpus,
         )
 

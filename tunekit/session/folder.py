@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
+from tunekit.recommend.candidate import candidate_of
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
@@ -156,7 +157,13 @@ def load_run(path: Path) -> Run:
         raise RunFolderError(
             f"no run in {path}: it holds {_KINDS[other].holds}; show it with tunekit report {path}"
         )
-    return _without_impossible_batches(_load(path, Run))
+    return _with_candidate(_without_impossible_batches(_load(path, Run)))
+
+
+def _with_candidate(run: Run) -> Run:
+    """Return a run with its candidate, which earlier ones lack."""
+    found = None if run.candidate else candidate_of(run)
+    return run if found is None else run.changed(candidate=found)
 
 
 def _without_impossible_batches(run: Run) -> Run:

@@ -32,7 +32,7 @@ from tunekit.session.predicted import (
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
-from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
+from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
     MIN_ROUNDS,
@@ -265,7 +265,7 @@ class Search(Session[Run]):
 
     @property
     def _budget_s(self) -> float | None:
-        return self.found.options.budget_s or self.found.budget_s
+        return self.found.known_budget_s
 
     @property
     def _time(self) -> TimeLeft:
@@ -292,7 +292,7 @@ class Search(Session[Run]):
 
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
-        for tier in ANSWERS:
+        for tier in CONFIRM_ORDER:
             best = best_of(self._trials.candidates, self._planned)
             pick = self._time.picks.get(tier)
             if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
@@ -303,7 +303,7 @@ class Search(Session[Run]):
             most = ceiling_of(tier, self._time.picks, self._baseline_config, self.found.options)
             config = nearest(self.found.space, most.brought_down(fitted))
             trial_s = expected_duration_s(self._records, config)
-            beside = () if tier is ANSWERS[0] else self._time.to_confirm
+            beside = () if tier is CONFIRM_ORDER[0] else self._time.to_confirm
             if pick is not None and not self._time.holds_rounds(*beside, config, after_s=trial_s):
                 continue
             for _ in range(3):

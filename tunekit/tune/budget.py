@@ -38,7 +38,7 @@ USUAL_BUDGET_S = 900.0
 _FINALISTS = 2
 _ABLATED = 5
 """Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
-ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
+CONFIRM_ORDER = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _MORE = 1.25
 """Of the time that rounds took so far, what is kept for more of them."""
@@ -81,10 +81,9 @@ def _first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
 
 
 def budget_s_of(run: Run) -> float:
-    """Return the seconds that a search has: what the user gave, else what it had, else what it needs."""
-    given_s = run.options.budget_s or run.budget_s
-    if given_s is not None:
-        return given_s
+    """Return the seconds that a search has: what it had, else what the user gave, else what it needs."""
+    if run.known_budget_s is not None:
+        return run.known_budget_s
     first = _first_measured(run.trials)
     return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
 
@@ -163,8 +162,10 @@ def short_text(
     if not trials:
         more = f"{count_text(search_trials(options), 'search trial')} and {options.confirm_rounds} rounds"
     more += " with --ablate" if options.ablate else ""
-    given, enough = typed_duration_text(budget_s), typed_duration_text(enough_s)
-    return f"--budget {given} has {room}; {more} take --budget {enough}"
+    given = f"the budget of {duration_text(budget_s)}"
+    if budget_s == options.budget_s:
+        given = f"--budget {typed_duration_text(budget_s)}"
+    return f"{given} has {room}; {more} take --budget {typed_duration_text(enough_s)}"
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ class TimeLeft:
             rest = [record for record in self._trials.candidates if not record.is_baseline_config]
             others = [record for record in rest if (record.rate_samples_per_s or 0.0) >= least]
         picks = self._picks_among(others)
-        return next(({tier: picks[tier]} for tier in ANSWERS if tier in picks), {})
+        return next(({tier: picks[tier]} for tier in CONFIRM_ORDER if tier in picks), {})
 
     @property
     def to_confirm(self) -> tuple[TrainConfig, ...]:
@@ -256,11 +257,13 @@ class TimeLeft:
         if not first:
             return None
         trial_s, _ = _lengths_s(first)
+        if self._trials.searched:
+            return None
         if asked.budget_s is None:
             return _chosen_text(self._budget_s, trial_s, asked)
         trials, rounds = self._foreseen(trial_s, rounds_s(first, (), 1) + trial_s)
         most, few = search_trials(asked), min(FEW_TRIALS, search_trials(asked))
-        if self._trials.searched or not most or (trials >= few and rounds >= self._least):
+        if not most or (trials >= few and rounds >= self._least):
             return None
         needed = needed_s(first, self.run.space, asked)
         return short_text(self._budget_s, trials, rounds, needed, asked, about="about ")
@@ -302,7 +305,9 @@ class TimeLeft:
             return ""
         ratio = (chosen.rate_samples_per_s or 0.0) / best.loop.rate_samples_per_s
         is_faster = ratio > 1 + BALANCED_TOLERANCE
-        return f"trial {chosen.number}, {ratio:.2f}x as fast, was not confirmed" if is_faster else ""
+        return (
+            f"trial {chosen.number}, {ratio:.2f}x the best confirmed, was not confirmed" if is_faster else ""
+        )
 
     def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
         """Return whether the fewest rounds of these configs that are still to run fit the time left.
@@ -338,7 +343,7 @@ class TimeLeft:
         """The seconds that an ablation of what would be the answer still takes; 0 where none is asked for."""
         if not self.run.options.ablate:
             return 0.0
-        answer = next((self.picks[tier] for tier in ANSWERS if tier in self.picks), None)
+        answer = next((self.picks[tier] for tier in CONFIRM_ORDER if tier in self.picks), None)
         if answer is None or answer.config is None or answer.is_baseline_config:
             round_s = _ABLATED * typical_duration_s(self.records, None)
         else:
@@ -392,7 +397,7 @@ class TimeLeft:
         Aggressive's is left out where it is as fast as the answer: that stands for it if need be.
         """
         picks = self.picks
-        answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        answer, fastest = picks.get(CONFIRM_ORDER[0]), picks.get(Tier.AGGRESSIVE)
         if answer is not None and answer.is_baseline_config:
             answer = None
         if answer is not None and fastest is not None and _is_as_fast(answer, fastest):
@@ -406,7 +411,7 @@ class TimeLeft:
 
     def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
         kept: tuple[TrainConfig, ...] = ()
-        for config in finalists([picks[tier] for tier in ANSWERS if tier in picks]):
+        for config in finalists([picks[tier] for tier in CONFIRM_ORDER if tier in picks]):
             if not kept or self.holds_rounds(*kept, config):
                 kept = (*kept, config)
         return kept

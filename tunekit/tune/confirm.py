@@ -58,6 +58,14 @@ def why_no_more_rounds(records: Sequence[TrialRecord], wanted: int) -> str:
     """
     configs = confirmed_before(records)
     done = min((rounds_done(records, config) for config in configs), default=0)
+    again = (r for r in records if r.role is TrialRole.CONFIRM and not r.is_baseline_config)
+    failed = next(((r.number, r.failure) for r in again if r.failure), None)
+    if not configs and failed is not None:
+        number, failure = failed
+        return (
+            f"--confirm {wanted} ran nothing: every config to be confirmed failed in its rounds, first in "
+            f"trial {number} ({failure.kind}); a longer --budget may find another"
+        )
     if not configs:
         return (
             f"--confirm {wanted} ran nothing: no config was fast enough to be confirmed beside your own; a "
