@@ -62,7 +62,8 @@ ERROR = 0.1
 
 SOURCE = (
     "scaling: ring all-reduce (nccl-tests, doc/PERFORMANCE.md), hidden behind the backward pass in buckets "
-    "of 25 MiB (Li et al. 2020, VLDB 13(12)), NCCL's latencies and bandwidths, down to 10% less"
+    "of 25 MiB (Li et al. 2020, VLDB 13(12)), NCCL's latencies and bandwidths; "
+    "up to 10% less for what that leaves out"
 )
 
 _LEAST_FABRIC_GB_PER_S = 150.0
