@@ -5,7 +5,7 @@ A step on n GPUs takes
     compute  +  exposed communication  +  wait for the slowest rank  +  wait for the loader
 
 - Communication: a ring all-reduce moves 2 (n-1)/n times the gradients over each GPU's link
-  (nccl-tests, doc/PERFORMANCE.md), and takes 2 (n-1) hops to do so (NCCL, src/graph/tuning.cc).
+  (nccl-tests, doc/PERFORMANCE.md @03a204a), and takes 2 (n-1) hops to do so (NCCL, src/graph/tuning.cc).
 - Exposed of it is what the backward pass doesn't hide. Gradients leave in buckets of 25 MiB while the pass
   goes on (DistributedDataParallel; Li et al. 2020, VLDB 13(12)), the last bucket when it is over.
 - All ranks wait for the slowest: the expected maximum of n normal step times is e(n) deviations above their
@@ -44,18 +44,18 @@ NVLINK_SHARES = (0.78, 0.8, 1.07)
 """Bus bandwidth of an all-reduce as a share of a GPU's NVLink in one direction: least, usual, most.
 
 235 of 300 GB/s on A100, 368 of 450 on H200 with a ring, 482 with NVLink SHARP (stas00/ml-engineering,
-network/README.md @744d01e); NCCL's own model takes 20 of 25 GB/s a link (src/graph/topo.h).
+network/README.md @744d01e); NCCL's own model takes 20 of 25 GB/s a link (src/graph/topo.h @069a3d4).
 """
 
 PCIE3_X16_GB_PER_S = 12.0
-"""What NCCL counts for 16 lanes of PCIe 3.0 one way (src/graph/topo.h); each generation doubles it."""
+"""Of 16 lanes of PCIe 3.0 one way (NCCL, src/graph/topo.h @069a3d4); each generation doubles it."""
 
 PCIE_SHARES = (0.5, 1.0)
 """Of that, least and most: GPUs without access to each other send all bytes through the host's memory."""
 
 LAUNCH_S = 8.4e-6
 NVLINK_HOP_S, PCIE_HOP_S = 3.4e-6, 5.7e-6
-"""Latencies of a ring all-reduce (NCCL, src/graph/tuning.cc)."""
+"""Latencies of a ring all-reduce (NCCL, src/graph/tuning.cc @01afd20)."""
 
 ERROR = 0.1
 """Share that the efficiency may be lower than the law says; published rows that it explains lie within."""
