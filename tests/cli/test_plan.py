@@ -117,7 +117,7 @@ def test_every_flag_reaches_the_plan(capsys: pytest.CaptureFixture[str]):
     assert (asked.measured_gpus, asked.precision, asked.precision_is_assumed) == (2, "bf16", False)
     assert (assumed.max_session_s, assumed.checkpoint_cost_s) == (6 * 3600, 60)
     assert (assumed.restart_cost_s, assumed.interrupted_every_s) == (120, 8 * 3600)
-    assert (assumed.scaling_low, assumed.scaling_high) == (0.5, 0.9)
+    assert (assumed.scaling_low, assumed.scaling_high, assumed.scaling_is_given) == (0.5, 0.9, True)
     assert (asked.providers, asked.only) == (("aws",), ("a10g", "a100-sxm-80"))
     assert (asked.max_hours, asked.may_use_spot) == (1000.0, True)
     assert {row.profile_id for row in plan.rows} == {"a10g", "a100-sxm-80"}

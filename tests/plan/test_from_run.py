@@ -5,7 +5,7 @@ from build_records import GIB, baseline_record, config, host, interval, options,
 
 from tunekit.errors import UsageError
 from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
-from tunekit.records.attribution import LoaderWork, WorkerWork
+from tunekit.records.attribution import LoaderWork, ModelBytes, WorkerWork
 from tunekit.records.config import Precision
 from tunekit.records.plan import PlanAssumptions
 from tunekit.records.recommendation import Tier
@@ -65,6 +65,14 @@ def test_what_a_cpu_loads_is_known_by_what_batches_cost():
     assert (loader.low, loader.high) == (pytest.approx(160.0), pytest.approx(320.0))
     bare = (baseline_record(loader_work=None),)
     assert request_of_run(finished(trials=bare), PlanOptions()).loader_samples_per_s_per_cpu is None
+
+
+def test_the_gradients_are_those_that_the_baseline_saw():
+    model = ModelBytes(parameters_bytes=400, buffers_bytes=0, gradients_bytes=300, optimizer_bytes=0)
+    records = (baseline_record(model=model),)
+    assert request_of_run(finished(trials=records), PlanOptions()).gradients_bytes == 300
+    bare = (baseline_record(model=None),)
+    assert request_of_run(finished(trials=bare), PlanOptions()).gradients_bytes is None
 
 
 def test_without_balanced_the_nearest_tier_is_taken():

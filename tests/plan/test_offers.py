@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import is_stale, offered_machines
+from tunekit.predict.scaling import SOURCE
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import PlanAssumptions, RateSource
+from tunekit.records.plan import PlanAssumptions, PlanRequest, RateSource
 from tunekit.records.profile import NO_TORCH_BUILD, Profile
 
 H = 3600.0
@@ -78,6 +79,51 @@ def test_four_gpus_have_between_80_and_100_percent_of_four_rates():
     assert row.rate_samples_per_s is not None
     assert row.rate_samples_per_s.low == pytest.approx(576.0)
     assert row.rate_samples_per_s.high == pytest.approx(720.0)
+    assert row.scaling == "4 GPUs from 1: rate per GPU x 0.80 to 1.00"
+
+
+def known_step(**overrides: object) -> PlanRequest:
+    """A batch of 180 in a second, with 100 MiB of gradients."""
+    return plan_request(**({"samples_per_step": 180, "gradients_bytes": 100 * 1024**2} | overrides))
+
+
+def four_a10g(pcie_generation: int | None = 4) -> Profile:
+    """On PCIe 4.0 with 16 lanes: 12 to 24 GB/s."""
+    return a10g(instance(name="four", gpus=4, vcpus=48), pcie_generation=pcie_generation)
+
+
+def test_gradients_and_link_say_how_a_known_step_scales():
+    """The last of four buckets of 25 MiB is exposed: 1.5 x 26.2 MB at 12 to 24 GB/s, 2 to 3 ms."""
+    plan = plan_of(four_a10g(), request=known_step())
+    row = row_on(plan, "four")
+    assert row.scaling_is_predicted
+    assert row.scaling == "4 GPUs from 1: rate per GPU x 0.90 to 1.00, predicted over PCIe"
+    assert row.rate_samples_per_s is not None
+    assert row.rate_samples_per_s.value == pytest.approx(720 / 1.0023, rel=1e-4)
+    assert row.rate_samples_per_s.low == pytest.approx(0.9 * 720 / 1.0033, rel=1e-4)
+    assert SOURCE in plan.sources
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"gradients_bytes": None},
+        {"samples_per_step": None},
+        {"measured_gpus": 2},
+        {"assumptions": PlanAssumptions(scaling_is_given=True)},
+    ],
+)
+def test_without_a_known_step_or_against_a_given_share_scaling_is_assumed(unknown: dict[str, object]):
+    plan = plan_of(four_a10g(), request=known_step(**unknown))
+    row = row_on(plan, "four")
+    assert not row.scaling_is_predicted
+    assert row.scaling is not None
+    assert row.scaling.endswith("rate per GPU x 0.80 to 1.00")
+    assert SOURCE not in plan.sources
+
+
+def test_gpus_of_an_unknown_link_are_assumed_to_scale():
+    row = row_on(plan_of(four_a10g(pcie_generation=None), request=known_step()), "four")
     assert row.scaling == "4 GPUs from 1: rate per GPU x 0.80 to 1.00"
 
 

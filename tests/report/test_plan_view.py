@@ -466,6 +466,13 @@ def test_every_number_of_gpus_says_what_was_assumed_of_it(measured_gpus: int, li
     assert any("on more GPUs" in one for one in lines) == (measured_gpus < 4)
 
 
+def test_a_predicted_efficiency_says_what_it_rests_on_instead_of_a_share():
+    four = profile(instances=(instance(name="four", gpus=4),))
+    asked = plan_request(samples_per_step=180, gradients_bytes=100 * 1024**2)
+    (line, *_) = view_plan(plan_of(four, request=asked)).passage("Assumed, not measured")
+    assert line.startswith("more GPUs exchange 100.0 MiB of gradients a step behind the backward pass")
+
+
 def test_as_many_gpus_of_another_kind_may_scale_otherwise():
     fast = twice_as_fast(instances=(instance(name="four", gpus=4),))
     asked = plan_request(measured_gpus=4)

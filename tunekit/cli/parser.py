@@ -475,8 +475,9 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _option(assumed, "--restart-cost", _TIME, meaning, default="5m")
     meaning = "mean time between interruptions of a spot machine"
     _option(assumed, "--interrupted-every", _LONG_TIME, meaning, default="4h")
-    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share"
-    _option(assumed, "--scaling", _Value("LO..HI"), meaning, default="0.8..1.0")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
+    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
+    _option(assumed, "--scaling", _Value("LO..HI"), meaning)
     machines = parser.add_argument_group("the machines")
     _option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)

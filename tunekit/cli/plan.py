@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tunekit.cli.machine import host_here
 from tunekit.cli.numbers import Rate
@@ -94,7 +95,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:
-    low, high = _scaling(options.scaling)
+    scaling = {} if options.scaling is None else _scaling(options.scaling)
     return PlanOptions(
         samples_per_epoch=options.samples,
         epochs=options.epochs,
@@ -108,8 +109,7 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
             checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
             restart_cost_s=options.restart_cost,
             interrupted_every_s=options.interrupted_every,
-            scaling_low=low,
-            scaling_high=high,
+            **scaling,
         ),
     )
 
@@ -167,10 +167,11 @@ def _gpu_here(profiles: Mapping[str, Profile]) -> str:
     return device_profile(AUTO, host, profiles)[1]
 
 
-def _scaling(text: str) -> tuple[float, float]:
+def _scaling(text: str) -> dict[str, Any]:
+    """Return the assumptions that a given range stands for."""
     number = r"([01](?:\.\d{1,9})?|\.\d{1,9})"
     match = re.fullmatch(rf"{number}(?:\.\.{number})?", text.strip())
     low, high = (float(match[1]), float(match[2] or match[1])) if match else (0.0, 0.0)
     if not 0 < low <= high <= 1:
         raise UsageError(f"--scaling {text}: write it as LO..HI with shares up to 1, such as 0.8..1.0")
-    return low, high
+    return {"scaling_low": low, "scaling_high": high, "scaling_is_given": True}

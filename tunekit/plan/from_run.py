@@ -69,6 +69,7 @@ def request_of_run(
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
         loader_samples_per_s_per_cpu=_loader_per_cpu(run, best),
         samples_per_step=global_batch(best.config, run.world_size),
+        gradients_bytes=_gradients_bytes(run, best),
         tier=best.tier,
         precision=best.config.precision,
         peak_reserved_bytes=asked.peak_reserved_bytes or best.peak_reserved_bytes,
@@ -103,6 +104,12 @@ def _loader_per_cpu(run: Run, best: Recommendation) -> Interval | None:
         if per_cpu is not None:
             return per_cpu
     return None
+
+
+def _gradients_bytes(run: Run, best: Recommendation) -> int | None:
+    """Return the gradients of one GPU, by the tier's own trials, else by the baseline's."""
+    seen = (one.measurement.loop.model for one in (*run.history.evidence(best), *run.history.evidence(None)))
+    return next((model.gradients_bytes for model in seen if model is not None), None)
 
 
 def _samples_per_epoch(run: Run) -> int | None:

@@ -14,11 +14,13 @@ from tunekit.plan.interruptions import (
 )
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.roofline import SpeedRatio, speed_ratio
+from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
+from tunekit.records.scaling import OneGpuStep, ScaledStep
 
 LONGEST_H = 1e7
 """A thousand years: what takes longer never ends."""
@@ -33,6 +35,7 @@ class _Rate(NamedTuple):
     how: RateSource | None
     basis: str
     scaling: str | None = None
+    scaling_is_predicted: bool = False
     loader: "_Loader | None" = None
     gpu_busy: float | None = None
 
@@ -129,6 +132,7 @@ def _row(
         basis=rate.basis,
         precision=speed.precision,
         scaling=rate.scaling,
+        scaling_is_predicted=rate.scaling_is_predicted,
         hours=_hours(request, rate.rate) if rate.rate else None,
         usd_on_demand=None,
         fits=fits,
@@ -175,20 +179,27 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
         return _Rate(None, None, speed.why)
     used = request.measured_vcpus_per_gpu
     is_same_gpu = profile.id == request.measured_on
+    step = None
     if is_same_gpu and gpus == request.measured_gpus:
         rate, scaling, basis = request.rate_samples_per_s, None, f"measured on {profile.id}"
         if used is None or vcpus is None or vcpus >= used * gpus:
             return _Rate(rate, RateSource.MEASURED, basis)
         basis += f", with more CPUs than the {vcpus} here"
     else:
-        efficiency, scaling = _efficiency(request, gpus, is_same_gpu)
         per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
+        step = _predicted_step(request, profile, gpus, per_gpu.value)
+        if step is not None:
+            efficiency = step.efficiency
+            scaling = f"{_scaling_text(gpus, 1, efficiency)}, predicted over {step.link}"
+        else:
+            efficiency, scaling = _assumed_efficiency(request, gpus, is_same_gpu)
         rate, basis = per_gpu.times(efficiency).times(gpus), speed.why
         if not is_same_gpu:
             basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
     loader = _loader(request, profile, gpus, vcpus)
     fed = rate if loader is None else _fed(rate, loader)
-    return _Rate(fed, RateSource.PREDICTED, basis, scaling, loader, min(1.0, fed.value / rate.value))
+    busy = min(1.0, fed.value / rate.value)
+    return _Rate(fed, RateSource.PREDICTED, basis, scaling, step is not None, loader, busy)
 
 
 def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None) -> _Loader | None:
@@ -213,7 +224,30 @@ def _fed(rate: Interval, loader: _Loader) -> Interval:
     return fed.changed(high=rate.high) if loader.is_assumed else fed
 
 
-def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
+def _predicted_step(
+    request: PlanRequest, profile: Profile, gpus: int, samples_per_s: float
+) -> ScaledStep | None:
+    """Return the step on more GPUs than one; None if the user said how it scales, or too little is known.
+
+    What the loader makes of it is looked at for the whole machine.
+    """
+    batch, gradients_bytes, link = (
+        request.samples_per_step,
+        request.gradients_bytes,
+        link_between(profile, gpus),
+    )
+    if request.assumptions.scaling_is_given or request.measured_gpus > 1 or gpus == 1:
+        return None
+    if batch is None or gradients_bytes is None or link is None:
+        return None
+    return scaled_step(OneGpuStep(step_s=batch / samples_per_s, gradients_bytes=gradients_bytes), gpus, link)
+
+
+def _scaling_text(gpus: int, measured: int, factor: Interval) -> str:
+    return f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
+
+
+def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
     """Return the rate per GPU against the one with the measured number of GPUs, and what was assumed.
 
     More GPUs take the assumed efficiency, fewer give it back. As many of another kind may gain or lose it,
@@ -230,7 +264,7 @@ def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interv
         factor = Interval.between(low / high, high / low)
     else:
         return EXACTLY_ONE, None
-    return factor, f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
+    return factor, _scaling_text(gpus, measured, factor)
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:

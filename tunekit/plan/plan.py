@@ -9,7 +9,7 @@ from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
-from tunekit.predict import roofline
+from tunekit.predict import roofline, scaling
 from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
@@ -79,6 +79,7 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
     return (
         *(" ".join(line.split()) for line in prices),
         *([roofline.SOURCE] if has_other_gpu else []),
+        *([scaling.SOURCE] if any(row.scaling_is_predicted for row in rows) else []),
         *([interruptions.SOURCE] if has_checkpoints else []),
     )
 

@@ -29,6 +29,8 @@ class PlanAssumptions(Record):
     scaling_low: float = Field(default=0.8, gt=0, le=1)
     """Efficiency of more GPUs than the rate was measured with: rate per GPU, as a share of the measured."""
     scaling_high: float = Field(default=1.0, gt=0, le=1)
+    scaling_is_given: bool = False
+    """Whether the user said so, and nothing that is predicted takes its place."""
     stale_after_days: PositiveInt = 90
     """A price older than this is marked."""
 
@@ -62,6 +64,8 @@ class PlanRequest(Record):
     """What the loader makes on one CPU, measured; None where only the rate that it kept up with is known."""
     samples_per_step: PositiveInt | None = None
     """Global batch of an optimizer step with the measured number of GPUs; None where it is not known."""
+    gradients_bytes: NonNegativeInt | None = None
+    """What each GPU adds to the others' once a step; None where it is not known."""
     tier: Tier | None = None
     """Whose rate it is; None for one without a run."""
     precision: Precision
@@ -139,7 +143,9 @@ class PlanRow(Record):
     precision: Precision
     """What it would train in: the measured one, or the fallback of a GPU that does not have it."""
     scaling: str | None = None
-    """What was assumed of another number of GPUs."""
+    """What was assumed, or predicted, of another number of GPUs."""
+    scaling_is_predicted: bool = False
+    """Whether it follows from the step, its gradients and the link of these GPUs."""
     hours: Interval | None
     """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
     sessions: Interval | None = None

@@ -454,7 +454,13 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     lines = []
     if asked.precision_is_assumed:
         lines.append(f"the rate was measured in {asked.precision} (--precision)")
-    lines += [*_of_loader(plan), *_of_numbers(plan), *plan.model_assumptions, *_of_interruptions(plan)]
+    lines += [
+        *_of_loader(plan),
+        *_of_links(plan),
+        *_of_numbers(plan),
+        *plan.model_assumptions,
+        *_of_interruptions(plan),
+    ]
     if any(row.usd_on_demand for row in plan.rows):
         lines.append("dollars are for the hours of training: no storage, transfer, set-up or tax")
     if asked.peak_reserved_bytes is not None and any(row.how is RateSource.PREDICTED for row in plan.rows):
@@ -485,11 +491,22 @@ def _of_loader(plan: Plan) -> list[str]:
     return [fed, *lines]
 
 
+def _of_links(plan: Plan) -> list[str]:
+    """Return what a predicted efficiency of more GPUs takes for granted."""
+    gradients_bytes = plan.request.gradients_bytes
+    if gradients_bytes is None or not any(row.scaling_is_predicted for row in plan.rows):
+        return []
+    return [
+        f"more GPUs exchange {bytes_text(gradients_bytes)} of gradients a step behind the backward pass, "
+        "with the same batch each, and as many epochs do; none of them is slower than the others (--scaling)"
+    ]
+
+
 def _of_numbers(plan: Plan) -> list[str]:
     """Return what was assumed of another number of GPUs, of fewer, and of as many of another kind."""
     low, high = plan.request.assumptions.scaling_low, plan.request.assumptions.scaling_high
     measured = plan.request.measured_gpus
-    numbers = {row.gpus for row in plan.rows if row.scaling}
+    numbers = {row.gpus for row in plan.rows if row.scaling and not row.scaling_is_predicted}
     shares = []
     if any(gpus > measured for gpus in numbers):
         shares.append(f"on more GPUs each has {low:.0%} to {high:.0%} of its rate")
