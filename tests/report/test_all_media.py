@@ -12,7 +12,7 @@ from build_checkups import checkup, loader_plan, storage_of
 from build_comparisons import compared, searched, slower
 from build_fits import fit, fits_run
 from build_loop_profiles import profiled
-from build_reports import full_plan, full_run
+from build_reports import full_milestones, full_plan, full_run
 from read_report import drawn
 
 from tunekit.cli.report_files import drawn_run
@@ -25,6 +25,7 @@ from tunekit.report.fits import fits_report
 from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_report
 from tunekit.report.run import in_comment, in_full
 from tunekit.session.folder import load_run
@@ -37,6 +38,7 @@ RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
     ),
     "calibration": (calibration, lambda one, width: Report("x", calibration_blocks(one, "/x.json", width))),
     "plan": (full_plan, plan_report),
+    "milestones": (full_milestones, milestones_report),
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
     "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),

@@ -478,6 +478,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
     meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
     _option(assumed, "--scaling", _Value("LO..HI"), meaning)
+    project = parser.add_argument_group("a project of several trainings")
+    meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
+    _option(project, "--milestones", _Value("FILE.yaml", Path), meaning)
+    _option(project, "--max-cost", _Value("USD", positive_number("dollars")), "most dollars of them all")
+    meaning = "when they all have to be done: a day, such as 2026-12-20, or a time from now, such as 3d"
+    _option(project, "--deadline", _Value("WHEN"), meaning)
     machines = parser.add_argument_group("the machines")
     _option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)

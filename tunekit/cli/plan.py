@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.milestones import limits_of, read_milestones, refuse_limits_alone
 from tunekit.cli.numbers import Rate
 from tunekit.cli.planned_machine import refuse_without_ram, show_machine
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
-from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
+from tunekit.plan.from_run import PlanOptions, drops_last, measured_profile, request_of_run, search_of_run
+from tunekit.plan.milestones import plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
@@ -22,6 +24,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
+from tunekit.report.milestones import milestones_answer, milestones_report
 from tunekit.report.plan import plan_answer, plan_report
 from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
@@ -46,9 +49,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         request = _request_of_rate(options, asked, profiles)
     else:
         request, profiles = _request_of_run(options, asked, profiles)
-    plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     given: Path = options.run or Path()
     folder = given.parent if given.is_file() else given
+    if options.milestones is not None:
+        return _show_milestones(options, request, profiles, folder)
+    plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     report = drawn(
         plan,
         lambda shown, place, width: plan_report(shown, width, place),
@@ -63,8 +68,37 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
+def _show_milestones(
+    options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile], folder: Path
+) -> int:
+    run = None if options.run is None else load_run(options.run)
+    tier = Tier(options.tier) if options.tier else None
+    plan = plan_milestones(
+        request,
+        read_milestones(options.milestones, request, profiles),
+        profiles,
+        datetime.now(UTC).date(),
+        limits_of(options.max_cost, options.deadline),
+        run is None or drops_last(run),
+        None if run is None else search_of_run(run, tier, str(options.run)),
+    )
+    report = drawn(
+        plan,
+        lambda shown, _place, width: milestones_report(shown, width),
+        "milestones.json",
+        options.full_paths,
+        folder,
+    )
+    if not options.full:
+        report = report._replace(blocks=lambda width: milestones_answer(plan, width))
+    write_files(options, report)
+    show(options, plan, report)
+    return 0
+
+
 def _refuse_mixtures(options: argparse.Namespace) -> None:
     """Refuse flags that contradict each other, or would be ignored."""
+    refuse_limits_alone(options)
     if options.run is None and options.rate is None:
         raise UsageError("plan needs a rate: give a run folder, or --rate with --samples and --epochs")
     if options.run is not None and options.rate is not None:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
+from tunekit.plan.milestones import Search
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
 from tunekit.recommend.learning_rate import global_batch
@@ -15,7 +16,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Recommendation, Tier
-from tunekit.records.run import Run
+from tunekit.records.run import Objective, Run
 
 
 class PlanOptions(NamedTuple):
@@ -79,6 +80,24 @@ def request_of_run(
 def measured_profile(run: Run) -> Profile | None:
     """Return the profile of the device that the run was measured on, where the run holds it."""
     return run.profile if run.profile.id == run.measured_on else None
+
+
+def search_of_run(run: Run, tier: Tier | None, name: str) -> Search | None:
+    """Return what the search took and gained; None where its speed-up is unknown, or is not one of the rate.
+
+    The arguments are those of `request_of_run`.
+    """
+    best = _recommendation(run, tier, name)
+    hours = sum(trial.duration_s for trial in run.trials) / 3600
+    if best.speedup is None or not hours or run.options.objective is not Objective.RATE:
+        return None
+    return Search(hours, best.speedup)
+
+
+def drops_last(run: Run) -> bool:
+    """Return whether the training's loader leaves out the last, partial batch of an epoch."""
+    loaders = run.discovery.loaders if run.discovery else ()
+    return all(one.drop_last for one in loaders if one.training)
 
 
 def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:

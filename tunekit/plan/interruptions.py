@@ -64,15 +64,26 @@ def time_with_checkpoints_s(
 
 
 def spot_time_s(
-    work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
+    work_s: float,
+    checkpoint_s: float | None,
+    interrupted_every_s: float,
+    restart_s: float,
+    interval_s: float | None = None,
 ) -> float:
     """Return the expected time of a training on spot, with checkpoints where they pay.
 
-    A training shorter than Daly's interval writes none: it runs as one piece.
+    A training shorter than the interval writes none: it runs as one piece.
+
+    Args:
+        work_s: time of the training itself.
+        checkpoint_s: time to write one checkpoint; None for a script that writes none.
+        interrupted_every_s: mean time between interruptions.
+        restart_s: from an interruption to the first step after it.
+        interval_s: work between two checkpoints; Daly's by default.
     """
     if checkpoint_s is None:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
-    interval_s = daly_interval_s(checkpoint_s, interrupted_every_s)
+    interval_s = interval_s or daly_interval_s(checkpoint_s, interrupted_every_s)
     if interval_s >= work_s:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
     return time_with_checkpoints_s(work_s, interval_s, checkpoint_s, interrupted_every_s, restart_s)

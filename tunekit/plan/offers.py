@@ -72,7 +72,8 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
         rate_samples_per_s=request.rate_samples_per_s,
         basis=f"measured on {request.measured_on}",
         precision=request.precision,
-        hours=_hours(request, request.rate_samples_per_s),
+        hours=_with_checkpoints(_hours(request, request.rate_samples_per_s), request.assumptions),
+        checkpoint_interval_s=request.assumptions.checkpoint_every_s,
         usd_on_demand=None,
         fits=True,
     )
@@ -142,7 +143,9 @@ def _row(
         gpu_busy=rate.gpu_busy,
         loader_is_assumed=rate.loader is not None and rate.loader.is_assumed,
     )
-    return _priced(row, instance, request.assumptions, today) if instance else row
+    if instance is None:
+        return row.changed(hours=_with_checkpoints(row.hours, request.assumptions))
+    return _priced(row, instance, request.assumptions, today)
 
 
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
@@ -150,11 +153,12 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
     work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
     # What is paid from a balance of compute units is a notebook, and its sessions are limited.
     units_per_h = instance.compute_units_per_h
-    hours, sessions, obstacle = work, None, None
+    hours, sessions, obstacle = _with_checkpoints(work, assumed), None, None
     if units_per_h is not None:
-        hours, sessions, obstacle = _in_sessions(_with_checkpoints(work, assumed), assumed)
+        hours, sessions, obstacle = _in_sessions(_with_session_checkpoints(work, assumed), assumed)
     spot = _on_spot(work, spot_price, assumed)
     between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
+    between_s = assumed.checkpoint_every_s or between_s
     return row.changed(
         hours=hours,
         sessions=sessions,
@@ -268,7 +272,7 @@ def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tupl
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
-    return rate.under(request.samples / _H)
+    return rate.under(request.work_samples / _H)
 
 
 def _in_sessions(
@@ -293,10 +297,16 @@ def _in_sessions(
 
 
 def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
+    """Return the hours of work with the checkpoints that the user asks for."""
+    cost_s, every_s = assumed.checkpoint_cost_s, assumed.checkpoint_every_s
+    return work if work is None or cost_s is None or every_s is None else work.times(1 + cost_s / every_s)
+
+
+def _with_session_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
     """Return the hours of work with the checkpoints that a session ending at any time asks for."""
     cost_s, longest_s = assumed.checkpoint_cost_s, assumed.max_session_s
-    if work is None or cost_s is None:
-        return work
+    if work is None or cost_s is None or assumed.checkpoint_every_s is not None:
+        return _with_checkpoints(work, assumed)
     interval_s = daly_interval_s(cost_s, longest_s)
     return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
@@ -317,7 +327,8 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
         return _Spot(refused="longer than the time between interruptions, and without checkpoints")
 
     def with_interruptions(hours: float) -> float:
-        return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s) / _H
+        interval_s = assumed.checkpoint_every_s
+        return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s, interval_s) / _H
 
     if with_interruptions(work.high) > LONGEST_H:
         return _Spot(refused="interruptions come too fast for it to get anywhere")

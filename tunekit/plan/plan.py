@@ -109,13 +109,13 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
 # --- which machines stand out ----------------------------------------------------------------
 
 
-_BALANCED_COST = 2.0
+BALANCED_COST = 2.0
 """Times the dollars of the cheapest, that a balanced choice costs at the most."""
-_SOON_H = 1.0
+SOON_H = 1.0
 """Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
     """A machine at one of its prices, by expected figures."""
 
     row: int
@@ -138,52 +138,53 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
         rows: the machines.
         may_use_spot: whether a machine may stand at its spot price too, with the hours that it takes there.
     """
-    candidates = list(_candidates(rows, may_use_spot))
-    priced = [one for one in candidates if one.usd is not None]
+    found = candidates(rows, may_use_spot)
+    priced = [one for one in found if one.usd is not None]
     choices = []
 
-    def stands_out(kind: ChoiceKind, one: _Candidate, reason: str) -> None:
+    def stands_out(kind: ChoiceKind, one: Candidate, reason: str) -> None:
         choices.append(Choice(kind=kind, row=one.row, on_spot=one.on_spot, reason=reason))
 
     if priced:
-        kept, passed_over = _that_hold_it(priced, rows)
+        kept, passed_over = that_hold_it(priced, rows)
         of = f"of {_machines(kept)} with a price{passed_over}"
         cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
         stands_out(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}")
-        most_usd = _BALANCED_COST * (cheapest.usd or 0.0)
+        most_usd = BALANCED_COST * (cheapest.usd or 0.0)
         affordable = [one for one in kept if one.usd is not None and one.usd <= most_usd]
         balanced = min(affordable, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
-        reason = f"least dollars x hours for at most {_BALANCED_COST:g} times the cheapest's dollars"
+        reason = f"least dollars x hours for at most {BALANCED_COST:g} times the cheapest's dollars"
         stands_out(ChoiceKind.BALANCED, balanced, reason)
-    if candidates:
-        kept, passed_over = _that_hold_it(candidates, rows)
+    if found:
+        kept, passed_over = that_hold_it(found, rows)
         fastest = min(kept, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
         of = f"of {_machines(kept)}" + ("" if priced else passed_over)
         stands_out(ChoiceKind.FASTEST, fastest, f"least expected hours {of}")
     return tuple(choices)
 
 
-def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
+def candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[Candidate]:
+    """Return the machines that can be rented and fed, at each of their prices."""
     found = []
     for index, row in enumerate(rows):
         if not row.can_be_chosen or row.is_mostly_idle:
             continue
         assert row.hours is not None
         usd = row.usd_on_demand.value if row.usd_on_demand else None
-        found.append(_Candidate(index, False, max(_SOON_H, row.hours.value), usd))
+        found.append(Candidate(index, False, max(SOON_H, row.hours.value), usd))
         if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
-            found.append(_Candidate(index, True, max(_SOON_H, row.spot_hours.value), row.usd_spot.value))
+            found.append(Candidate(index, True, max(SOON_H, row.spot_hours.value), row.usd_spot.value))
     return found
 
 
-def _that_hold_it(candidates: list[_Candidate], rows: Sequence[PlanRow]) -> tuple[list[_Candidate], str]:
+def that_hold_it(found: list[Candidate], rows: Sequence[PlanRow]) -> tuple[list[Candidate], str]:
     """Return those whose memory is no doubt, or all where there are none, and what was passed over."""
-    sure = [one for one in candidates if not rows[one.row].may_not_fit]
-    passed_over = [one for one in candidates if rows[one.row].may_not_fit]
+    sure = [one for one in found if not rows[one.row].may_not_fit]
+    passed_over = [one for one in found if rows[one.row].may_not_fit]
     if not sure or not passed_over:
-        return candidates, ""
+        return found, ""
     return sure, f", passing over {_machines(passed_over)} that may have too little memory"
 
 
-def _machines(candidates: Sequence[_Candidate]) -> str:
+def _machines(candidates: Sequence[Candidate]) -> str:
     return count_text(len({one.row for one in candidates}), "machine")

@@ -38,6 +38,10 @@ class Interval(Record):
             return Interval.bounded(self.low * other.low, self.value * other.value, self.high * other.high)
         return Interval.bounded(self.low * other, self.value * other, self.high * other)
 
+    def plus(self, other: "Interval") -> "Interval":
+        """Return the sum with another figure; both are at the same end of their ranges together."""
+        return Interval.bounded(self.low + other.low, self.value + other.value, self.high + other.high)
+
     def under(self, numerator: float) -> "Interval":
         """Return numerator / figure; the low end comes from the high one."""
         return Interval.bounded(numerator / self.high, numerator / self.value, numerator / self.low)

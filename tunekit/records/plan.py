@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
@@ -22,6 +22,8 @@ class PlanAssumptions(Record):
     """Longest session of a notebook service (Colab)."""
     checkpoint_cost_s: PositiveFloat | None = 30.0
     """Time to write one checkpoint; None for a script that writes none."""
+    checkpoint_every_s: PositiveFloat | None = None
+    """Work between two checkpoints, written on any machine; None for the best, where they are needed."""
     restart_cost_s: PositiveFloat = 300.0
     """From an interruption, or the end of a session, to the first step after it."""
     interrupted_every_s: PositiveFloat = 4 * 3600.0
@@ -66,6 +68,8 @@ class PlanRequest(Record):
     """Global batch of an optimizer step with the measured number of GPUs; None where it is not known."""
     gradients_bytes: NonNegativeInt | None = None
     """What each GPU adds to the others' once a step; None where it is not known."""
+    validation_share: NonNegativeFloat = 0.0
+    """Time of the validation, as a share of the time of the training."""
     tier: Tier | None = None
     """Whose rate it is; None for one without a run."""
     precision: Precision
@@ -95,6 +99,11 @@ class PlanRequest(Record):
     def samples(self) -> int:
         """Samples of the whole training."""
         return self.samples_per_epoch * self.epochs
+
+    @property
+    def work_samples(self) -> float:
+        """Samples that would take as long to train on as the training and its validation do."""
+        return self.samples * (1 + self.validation_share)
 
     @property
     def loader_per_cpu(self) -> Interval | None:

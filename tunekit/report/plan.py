@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
     WIDE,
@@ -44,12 +44,12 @@ _PREVENTING = {
 }
 """Findings that say why no machine could be chosen, with what follows from each."""
 
-_Text = Callable[[float | None], str]
+FigureText = Callable[[float | None], str]
 """How a figure is written."""
 
 _HOURS = " h"
-_PREDICTED = "~"
-_STALE = "*"
+PREDICTED_MARK = "~"
+STALE_MARK = "*"
 _MAY_NOT_FIT = "?"
 _DOES_NOT_FIT = "!"
 
@@ -77,9 +77,9 @@ class _Option(NamedTuple):
         """Whether its figures are predictions; interruptions always are."""
         return self.on_spot or self.row.how is RateSource.PREDICTED
 
-    def figure(self, interval: Interval | None, text: _Text) -> str:
+    def figure(self, interval: Interval | None, text: FigureText) -> str:
         """Return an expected figure with its mark."""
-        return _figure(self.row, interval, text, self.is_predicted)
+        return figure_text(self.row, interval, text, self.is_predicted)
 
 
 def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
@@ -161,15 +161,15 @@ def _measured_text(plan: Plan) -> str:
     own, offer = plan.rows[0], plan.measured_offer
     is_offered = offer is not None and offer.how is RateSource.MEASURED
     hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
-    text = f"Measured on {_gpus_text(own)}: {_range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
+    text = f"Measured on {_gpus_text(own)}: {range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
     if offer is None:
         return f"{text}; {_without_offer(plan)}."
     stale = ", a stale price" if offer.is_stale else ""
     if is_offered:
         parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
-        return f"{text}, {_range_text(offer.usd_on_demand, usd_text)} on {_name(offer)}{parts}{stale}."
-    usd = _ends(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
-    return f"{text}; {usd}, predicted, on {_name(offer)}, which has fewer CPUs{stale}."
+        return f"{text}, {range_text(offer.usd_on_demand, usd_text)} on {machine_name(offer)}{parts}{stale}."
+    usd = ends_text(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
+    return f"{text}; {usd}, predicted, on {machine_name(offer)}, which has fewer CPUs{stale}."
 
 
 def _without_offer(plan: Plan) -> str:
@@ -177,7 +177,7 @@ def _without_offer(plan: Plan) -> str:
     own, *offers = plan.rows
     same = [row for row in offers if (row.profile_id, row.gpus) == (own.profile_id, own.gpus)]
     blocked = next((row for row in same if row.obstacle and row.instance), None)
-    return "no price is known" if blocked is None else f"on {_name(blocked)} {blocked.obstacle}"
+    return "no price is known" if blocked is None else f"on {machine_name(blocked)} {blocked.obstacle}"
 
 
 def _preventing(plan: Plan) -> Finding | None:
@@ -194,7 +194,7 @@ def _without_choice(why: Finding | None) -> str:
 
 def _basis(plan: Plan) -> str:
     asked = plan.request
-    rate = _range_text(asked.rate_samples_per_s, rate_text, " samples/s")
+    rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     return printable(
         f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, from {rate} in "
         f"{asked.precision}{', assumed' if asked.precision_is_assumed else ''} ({asked.source})."
@@ -211,8 +211,8 @@ def _of_epoch(plan: Plan, hours: Interval | None) -> Interval | None:
 
 def _options_title(options: Sequence[_Option]) -> str:
     marks = {
-        f"{_PREDICTED} predicted": any(one.is_predicted for one in options),
-        f"{_STALE} stale price": any(_is_stale(one) for one in options),
+        f"{PREDICTED_MARK} predicted": any(one.is_predicted for one in options),
+        f"{STALE_MARK} stale price": any(_is_stale(one) for one in options),
         f"{_MAY_NOT_FIT} may not fit its memory": any(one.row.may_not_fit for one in options),
     }
     legend = ", ".join(mark for mark, is_there in marks.items() if is_there)
@@ -225,15 +225,15 @@ def _is_stale(option: _Option) -> bool:
 
 
 def _usd_text(option: _Option) -> str:
-    text = _starred(option.figure(option.usd, usd_text), _is_stale(option))
+    text = starred(option.figure(option.usd, usd_text), _is_stale(option))
     return f"{text}spot" if option.on_spot else text
 
 
 def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
     return (
         Column("", lambda one: one.name, is_numeric=False),
-        Column("machine", lambda one: _name(one.row), is_numeric=False),
-        Column("GPUs", lambda one: _marked_gpus(one.row), is_numeric=False, is_below=True),
+        Column("machine", lambda one: machine_name(one.row), is_numeric=False),
+        Column("GPUs", lambda one: marked_gpus(one.row), is_numeric=False, is_below=True),
         Column("epoch", lambda one: one.figure(_of_epoch(plan, one.hours), hours_text), drop=1),
         Column("training", lambda one: one.figure(one.hours, hours_text)),
         Column("range", lambda one: _range(one.row, one.hours, hours_text), is_optional=True, is_below=True),
@@ -253,9 +253,9 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
         longest = duration_text(asked.assumptions.max_session_s)
-        parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}")
+        parts.append(f"{range_text(row.sessions, _count_text)} sessions of up to {longest}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
-        parts.append(f"a checkpoint every {_checkpoint_text(plan, row, row.checkpoint_interval_s)}")
+        parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
     if row.may_not_fit:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
@@ -266,13 +266,15 @@ def _remark(plan: Plan, option: _Option) -> str:
             else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
         )
     elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
-        parts.append(f"its loader has to feed {_ends(rate, rate_text) or rate_text(rate.value)} samples/s")
+        parts.append(
+            f"its loader has to feed {ends_text(rate, rate_text) or rate_text(rate.value)} samples/s"
+        )
     return printable(f"{option.name}: {'; '.join(parts)}") if parts else ""
 
 
-def _checkpoint_text(plan: Plan, row: PlanRow, interval_s: float) -> str:
+def checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
     """Return the time between two checkpoints, in steps where these are known, and in epochs."""
-    asked, rate = plan.request, row.rate_samples_per_s
+    rate = row.rate_samples_per_s
     if rate is None:
         return duration_text(interval_s)
     samples = interval_s * rate.value
@@ -324,8 +326,8 @@ def _next_step(plan: Plan, folder: str) -> Commands:
 def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
     days = plan.request.assumptions.stale_after_days
     marks = {
-        f"{_PREDICTED} predicted": any(row.how is RateSource.PREDICTED or row.usd_spot for row in rows),
-        f"{_STALE} price older than {days} days": any(
+        f"{PREDICTED_MARK} predicted": any(row.how is RateSource.PREDICTED or row.usd_spot for row in rows),
+        f"{STALE_MARK} price older than {days} days": any(
             (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
         ),
         f"{_MAY_NOT_FIT} may not fit its memory": any(row.may_not_fit for row in rows),
@@ -353,28 +355,29 @@ def _date(usd: Interval | None, seen: str | None) -> str:
     return (seen or "") if usd else ""
 
 
-def _figure(row: PlanRow, interval: Interval | None, text: _Text, is_predicted: bool) -> str:
+def figure_text(row: PlanRow, interval: Interval | None, text: FigureText, is_predicted: bool) -> str:
     """Return a row's expected figure with its mark; its range alone where only that is known."""
-    if row.has_range_only and (ends := _ends(interval, text)):
+    if row.has_range_only and (ends := ends_text(interval, text)):
         return ends
-    return (_PREDICTED if is_predicted and interval is not None else "") + _middle(interval, text)
+    return (PREDICTED_MARK if is_predicted and interval is not None else "") + _middle(interval, text)
 
 
-def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
-    return _figure(row, interval, text, row.how is RateSource.PREDICTED)
+def _marked(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
+    return figure_text(row, interval, text, row.how is RateSource.PREDICTED)
 
 
-def _range(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+def _range(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
     """Return a figure's range, where that doesn't stand for the figure."""
-    return "" if row.has_range_only else _ends(interval, text)
+    return "" if row.has_range_only else ends_text(interval, text)
 
 
-def _limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+def _limited(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
     """Return what only notebook services have; elsewhere it is not unknown but nothing."""
     return "" if interval is None else _marked(row, interval, text)
 
 
-def _name(row: PlanRow) -> str:
+def machine_name(row: PlanRow) -> str:
+    """Return provider and instance, or what stands for them."""
     if row.is_measured_machine:
         return "(as measured)"
     return "(no offer known)" if row.instance is None else printable(f"{row.provider} {row.instance}")
@@ -384,25 +387,26 @@ def _gpus_text(row: PlanRow) -> str:
     return printable(f"{row.gpus}x {row.profile_id}")
 
 
-def _marked_gpus(row: PlanRow) -> str:
+def marked_gpus(row: PlanRow) -> str:
+    """Return number and model of its GPUs, marked where their memory is too small or may be."""
     return _gpus_text(row) + (_DOES_NOT_FIT if row.fits is False else _MAY_NOT_FIT if row.may_not_fit else "")
 
 
 _COLUMNS: tuple[Column[PlanRow], ...] = (
-    Column("machine", _name, is_numeric=False),
-    Column("GPUs", _marked_gpus, is_numeric=False, is_below=True),
+    Column("machine", machine_name, is_numeric=False),
+    Column("GPUs", marked_gpus, is_numeric=False, is_below=True),
     Column("training", lambda row: _marked(row, row.hours, hours_text)),
     Column("range", lambda row: _range(row, row.hours, hours_text), is_optional=True, is_below=True),
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), is_below=True),
     Column(
         "on demand",
-        lambda row: _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale),
+        lambda row: starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale),
         is_optional=True,
     ),
     Column("range", lambda row: _range(row, row.usd_on_demand, usd_text), is_optional=True, is_below=True),
     Column(
         "spot",
-        lambda row: _starred(_figure(row, row.usd_spot, usd_text, is_predicted=True), row.is_spot_stale),
+        lambda row: starred(figure_text(row, row.usd_spot, usd_text, is_predicted=True), row.is_spot_stale),
         is_optional=True,
         is_below=True,
     ),
@@ -416,11 +420,11 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
 )
 
 
-def _middle(interval: Interval | None, text: _Text) -> str:
+def _middle(interval: Interval | None, text: FigureText) -> str:
     return UNKNOWN if interval is None else text(interval.value)
 
 
-def _ends(interval: Interval | None, text: _Text) -> str:
+def ends_text(interval: Interval | None, text: FigureText) -> str:
     """Return "LOW to HIGH"; nothing where both read the same."""
     if interval is None:
         return ""
@@ -430,9 +434,9 @@ def _ends(interval: Interval | None, text: _Text) -> str:
     return "" if low == high.removesuffix(_HOURS) else f"{low} to {high}"
 
 
-def _range_text(interval: Interval | None, text: _Text, unit: str = "") -> str:
+def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> str:
     """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
-    ends = _ends(interval, text)
+    ends = ends_text(interval, text)
     return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
 
 
@@ -440,9 +444,9 @@ def _count_text(count: float | None) -> str:
     return UNKNOWN if count is None else f"{count:,.0f}"
 
 
-def _starred(text: str, is_stale: bool) -> str:
+def starred(text: str, is_stale: bool) -> str:
     """Return a price with its mark, or with the mark's place so that figures stand below each other."""
-    return text + (_STALE if is_stale and text != UNKNOWN else " ")
+    return text + (STALE_MARK if is_stale and text != UNKNOWN else " ")
 
 
 # --- what was assumed ------------------------------------------------------------------------
@@ -480,7 +484,7 @@ def _of_loader(plan: Plan) -> list[str]:
     unsaid = "a machine of unknown CPUs has as many as the GPU's usual machine, else as many as fed the rate"
     lines = [unsaid] if unknown else []
     if asked.loader_samples_per_s_per_cpu is not None:
-        loads = _range_text(per_cpu, rate_text, " samples/s")
+        loads = range_text(per_cpu, rate_text, " samples/s")
         return [f"a CPU there loads {loads}, by what a batch costs here", *lines]
     used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
     whose = ", as its usual machine has," if asked.vcpus_are_assumed else ""

@@ -1,0 +1,528 @@
+"""Milestones on machines: each is a plan of its own, and together they have the cheapest and fastest ways."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple, TypeVar
+
+from tunekit.errors import UsageError
+from tunekit.plan.plan import BALANCED_COST, SOON_H, candidates, make_plan, that_hold_it
+from tunekit.records.interval import Interval
+from tunekit.records.milestones import (
+    GivenUp,
+    GpuBreakEven,
+    Hardware,
+    HardwareKind,
+    Milestone,
+    MilestoneOption,
+    MilestonePlan,
+    Programme,
+    RunsWay,
+    TuningBreakEven,
+)
+from tunekit.records.plan import ChoiceKind, Plan, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.profile import Instance, Profile
+from tunekit.units import count_text
+
+_Item = TypeVar("_Item")
+
+_MOST_BREAK_EVENS = 3
+_H = 3600.0
+
+
+class Limits(NamedTuple):
+    """What the milestones may take and cost together."""
+
+    max_usd: float | None = None
+    deadline: str | None = None
+    """As it was written."""
+    deadline_h: float | None = None
+
+
+class Search(NamedTuple):
+    """What the search took that the rate comes from, and what it gained."""
+
+    hours: float
+    speedup: Interval
+
+
+def plan_milestones(
+    request: PlanRequest,
+    milestones: Sequence[Milestone],
+    profiles: Mapping[str, Profile],
+    today: date,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    drops_last: bool = True,
+    search: Search | None = None,
+) -> MilestonePlan:
+    """Return what milestones take and cost on the machines that stand out.
+
+    Args:
+        request: the training that they are made of, and its measured rate.
+        milestones: at least one; they follow one another.
+        profiles: every GPU by id.
+        today: the day to judge prices by.
+        limits: that the choices have to hold.
+        drops_last: whether an epoch leaves out its last, partial batch.
+        search: that the rate comes from.
+
+    Raises:
+        UsageError: a milestone's hardware can't be chosen, or it would never end.
+    """
+    found = [_options(request, one, profiles, today) for one in milestones]
+    made = [
+        [option.changed(**_figures(request, one, option, drops_last)) for option in options]
+        for one, options in zip(milestones, found, strict=True)
+    ]
+    all_ways = _programmes([_undominated(options, _of_option) for options in made])
+    held = [one for one in all_ways if _holds(one, limits)]
+    choices = _stand_out(held)
+    out = {kind: one for kind, one in _stand_out(all_ways).items() if not _holds(one, limits)}
+    nearest = {} if held else _nearest(all_ways, limits)
+    base = make_plan(request, profiles, today)
+    shown = [option for one in (*choices.values(), *nearest.values()) for option in one.options]
+    return MilestonePlan(
+        made_on=today.isoformat(),
+        request=request,
+        milestones=tuple(milestones),
+        drops_last=drops_last,
+        max_usd=limits.max_usd,
+        deadline=limits.deadline,
+        deadline_h=limits.deadline_h,
+        choices=_with_given_up([_programme(kind, one, limits) for kind, one in choices.items()]),
+        left_out=tuple(_programme(kind, one, limits) for kind, one in out.items()),
+        nearest=tuple(_programme(kind, one, limits) for kind, one in nearest.items()),
+        together=tuple(option for options in made for option in _together(options)),
+        gpu_break_evens=_gpu_break_evens(base, search),
+        tuning=_tuning(base, milestones, search),
+        sources=_sources(shown),
+    )
+
+
+def milestone_request(request: PlanRequest, one: Milestone) -> PlanRequest:
+    """Return the plan that one run of a milestone asks for."""
+    assumed = request.assumptions.changed(checkpoint_every_s=one.checkpoint_every_s)
+    return request.changed(
+        samples_per_epoch=one.samples_per_epoch,
+        epochs=one.epochs,
+        validation_share=one.validation_share,
+        assumptions=assumed,
+    )
+
+
+# --- the machines of one milestone -----------------------------------------------------------
+
+
+def _options(
+    request: PlanRequest, one: Milestone, profiles: Mapping[str, Profile], today: date
+) -> list[MilestoneOption]:
+    """Return the ways in which a milestone can be had; on the measured machine where none is offered."""
+    asked = milestone_request(request, one)
+    plan = make_plan(asked, profiles, today)
+    if one.hardware is not None and one.hardware.kind is HardwareKind.MEASURED:
+        return [_on_machine(one, plan.rows[0])]
+    rows = [row for row in plan.rows if _is_meant(one.hardware, row) and one.gpus in (None, row.gpus)]
+    options = list(_on_machines(one, rows, asked.may_use_spot))
+    if one.runs > 1:
+        options += _on_parts(one, asked, profiles, today)
+    priced = [option for option in options if option.usd is not None]
+    if priced:
+        return priced
+    if one.hardware is None and one.gpus is None and one.instances is None:
+        return [_on_machine(one, plan.rows[0])]
+    raise UsageError(_without_machine(one, rows))
+
+
+def _is_meant(hardware: Hardware | None, row: PlanRow) -> bool:
+    if hardware is None:
+        return True
+    named = {
+        HardwareKind.GPU: row.profile_id,
+        HardwareKind.INSTANCE: row.instance,
+        HardwareKind.PROVIDER: row.provider,
+    }
+    return named[hardware.kind] == hardware.name
+
+
+def _on_machines(one: Milestone, rows: Sequence[PlanRow], may_use_spot: bool) -> Iterator[MilestoneOption]:
+    """Yield the milestone on whole machines that can be rented, fed and hold it."""
+    for chosen in that_hold_it(candidates(rows, may_use_spot), rows)[0]:
+        row = rows[chosen.row]
+        if not (_gives_one_at_a_time(row) and (one.instances or 1) > 1):
+            yield _on_machine(one, row, chosen.on_spot)
+
+
+def _gives_one_at_a_time(row: PlanRow) -> bool:
+    """Return whether it is a notebook service's, or nobody's offer, of which there is one."""
+    return row.compute_units is not None or row.provider is None
+
+
+def _on_machine(one: Milestone, row: PlanRow, on_spot: bool = False) -> MilestoneOption:
+    """Return the milestone with each run on all GPUs of a machine."""
+    hours, usd = (row.spot_hours, row.usd_spot) if on_spot else (row.hours, row.usd_on_demand)
+    assert hours is not None
+    machines = 1 if _gives_one_at_a_time(row) else min(one.instances or one.runs, one.runs)
+    several = RunsWay.IN_TURN if machines == 1 else RunsWay.INSTANCES
+    return MilestoneOption(
+        milestone=one.name,
+        way=RunsWay.ONE if one.runs == 1 else several,
+        machines=machines,
+        machine_gpus=row.gpus,
+        row=row,
+        on_spot=on_spot,
+        hours=hours.times(math.ceil(one.runs / machines)),
+        usd=usd.times(one.runs) if usd else None,
+        epoch_hours=hours.times(1 / one.epochs),
+        iterations_per_epoch=None,
+        sessions=row.sessions.times(one.runs) if row.sessions else None,
+    )
+
+
+def _on_parts(
+    one: Milestone, asked: PlanRequest, profiles: Mapping[str, Profile], today: date
+) -> Iterator[MilestoneOption]:
+    """Yield the milestone with a run on each GPU of machines with several, at their price on demand.
+
+    A preempted machine would take all its runs with it, so there is none on spot.
+    """
+    parts: dict[tuple[str, str, str | None], int] = {}
+    split: dict[str, Profile] = {}
+    for key, profile in profiles.items():
+        several = [machine for machine in profile.instances if machine.gpus > 1]
+        parts |= {(key, machine.name, machine.region): machine.gpus for machine in several}
+        split[key] = profile.changed(instances=tuple(map(_part, several)))
+    known = {machine.provider for profile in split.values() for machine in profile.instances}
+    wanted = tuple(name for name in asked.providers if name in known)
+    if asked.providers and not wanted:
+        return
+    rows = [
+        row
+        for row in make_plan(asked.changed(providers=wanted), split, today).rows
+        if row.instance is not None
+        and _is_meant(one.hardware, row)
+        and one.gpus in (None, parts[row.profile_id, row.instance, row.region])
+    ]
+    for chosen in that_hold_it(candidates(rows, may_use_spot=False), rows)[0]:
+        row = rows[chosen.row]
+        assert row.instance is not None
+        yield _on_part(one, row, parts[row.profile_id, row.instance, row.region])
+
+
+def _part(machine: Instance) -> Instance:
+    """Return the part of a machine that belongs to one of its GPUs."""
+    return machine.changed(
+        gpus=1,
+        vcpus=None if machine.vcpus is None else max(1, machine.vcpus // machine.gpus),
+        ram_gb=None if machine.ram_gb is None else machine.ram_gb / machine.gpus,
+        usd_per_h=None if machine.usd_per_h is None else machine.usd_per_h / machine.gpus,
+        compute_units_per_h=None,
+        spot=None,
+    )
+
+
+def _on_part(one: Milestone, row: PlanRow, gpus: int) -> MilestoneOption:
+    """Return the milestone with a run on each GPU; machines are paid whole until the last run is done."""
+    assert row.hours is not None
+    machines = one.instances or 1
+    rounds = math.ceil(one.runs / (gpus * machines))
+    usd = row.usd_on_demand
+    return MilestoneOption(
+        milestone=one.name,
+        way=RunsWay.GPUS,
+        machines=machines,
+        machine_gpus=gpus,
+        row=row,
+        on_spot=False,
+        hours=row.hours.times(rounds),
+        usd=usd.times(gpus * machines * rounds) if usd else None,
+        epoch_hours=row.hours.times(1 / one.epochs),
+        iterations_per_epoch=None,
+    )
+
+
+def _without_machine(one: Milestone, rows: Sequence[PlanRow]) -> str:
+    """Return why a milestone can't be planned on what it asks for."""
+    asked = [one.hardware.name] if one.hardware else []
+    asked += [count_text(one.gpus, "GPU")] if one.gpus else []
+    what = " with ".join(asked) or count_text(one.instances or 1, "instance")
+    offered = [row for row in rows if row.provider is not None]
+    why = "no provider is known to offer it with these GPUs"
+    if any(row.is_mostly_idle for row in offered):
+        why = "its GPUs would wait for the loader most of the time"
+    elif blocked := next((row.obstacle for row in offered if row.obstacle), None):
+        why = blocked
+    elif unknown := next((row.basis for row in rows if row.how is None), None):
+        why = unknown
+    elif offered:
+        why = "no price is known"
+    return (
+        f"milestone {one.name!r} can't be planned on {what}: {why}; leave its hardware open, or write another"
+    )
+
+
+def _figures(
+    request: PlanRequest, one: Milestone, option: MilestoneOption, drops_last: bool
+) -> dict[str, object]:
+    """Return an option's iterations, and what its validation and checkpoints take."""
+    row, assumed = option.row, request.assumptions
+    known: dict[str, object] = {"iterations_per_epoch": _iterations(request, one, row.gpus, drops_last)}
+    rate, hours = row.rate_samples_per_s, row.spot_hours if option.on_spot else row.hours
+    if rate is None or hours is None:
+        return known
+    runs_at_once = option.machine_gpus if option.way is RunsWay.GPUS else 1
+    usd = row.usd_spot if option.on_spot else row.usd_on_demand
+    usd_per_h = usd.value / hours.value * runs_at_once if usd else None
+    training = rate.under(one.samples_per_epoch * one.epochs / _H)
+    work = training.times(1 + one.validation_share)
+    spent = {
+        "validation": training.times(one.validation_share),
+        "checkpoint": _checkpoints(one, option, work, assumed),
+    }
+    for name, of_a_run in spent.items():
+        if of_a_run is not None and of_a_run.high > 0:
+            known[f"{name}_hours"] = of_all = of_a_run.times(one.runs / runs_at_once)
+            known[f"{name}_usd"] = of_all.times(usd_per_h) if usd_per_h else None
+    return known
+
+
+def _checkpoints(
+    one: Milestone, option: MilestoneOption, work: Interval, assumed: PlanAssumptions
+) -> Interval | None:
+    """Return the hours of a run's checkpoints; what fits one session, or one interval on spot, writes none.
+
+    Args:
+        one: the milestone.
+        option: where it runs.
+        work: hours of a run's training and validation.
+        assumed: what a checkpoint costs.
+    """
+    every_s, cost_s = option.row.checkpoint_interval_s, assumed.checkpoint_cost_s
+    # The interval of a machine without sessions is that of its spot price, unless the milestone has one.
+    is_written = option.on_spot or option.row.sessions is not None or one.checkpoint_every_s is not None
+    if every_s is None or cost_s is None or not is_written:
+        return None
+    least_s = every_s if option.on_spot else assumed.max_session_s if one.checkpoint_every_s is None else 0.0
+    share = cost_s / every_s
+    return work.through(lambda hours: hours * share if hours * _H > least_s else 0.0)
+
+
+def _iterations(request: PlanRequest, one: Milestone, gpus: int, drops_last: bool) -> int | None:
+    """Return the optimizer steps of an epoch: each GPU keeps its batch."""
+    if request.samples_per_step is None:
+        return None
+    batch = max(1, request.samples_per_step * gpus // request.measured_gpus)
+    whole, rest = divmod(one.samples_per_epoch, batch)
+    return max(1, whole if drops_last or not rest else whole + 1)
+
+
+def _together(options: Sequence[MilestoneOption]) -> Iterator[MilestoneOption]:
+    """Yield the cheapest option with an instance of one GPU a run, and with a GPU of several a run."""
+    separate = [one for one in options if one.way is RunsWay.INSTANCES and one.machine_gpus == 1]
+    shared = [one for one in options if one.way is RunsWay.GPUS]
+    for some in (separate, shared):
+        if some:
+            yield min(some, key=lambda one: (_usd(one), one.hours.value))
+
+
+# --- all milestones together -----------------------------------------------------------------
+
+
+class _Ways(NamedTuple):
+    """An option for each milestone so far, by expected figures."""
+
+    options: tuple[MilestoneOption, ...] = ()
+    hours: float = 0.0
+    rented_h: float = 0.0
+    """With `SOON_H` for each milestone at the least."""
+    usd: float = 0.0
+    """Infinite where a price is unknown."""
+
+    def then(self, option: MilestoneOption) -> "_Ways":
+        """Return the same with one milestone more."""
+        hours = option.hours.value
+        rented_h = self.rented_h + max(SOON_H, hours)
+        return _Ways((*self.options, option), self.hours + hours, rented_h, self.usd + _usd(option))
+
+
+def _usd(option: MilestoneOption) -> float:
+    return option.usd.value if option.usd else math.inf
+
+
+def _of_option(option: MilestoneOption) -> tuple[float, float]:
+    return option.hours.value, _usd(option)
+
+
+def _of_ways(ways: _Ways) -> tuple[float, float]:
+    return ways.hours, ways.usd
+
+
+def _undominated(items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float]]) -> list[_Item]:
+    """Return the items that no other beats in both hours and dollars, the fastest first."""
+    kept: list[_Item] = []
+    for one in sorted(items, key=figures):
+        if not kept or figures(one)[1] < figures(kept[-1])[1]:
+            kept.append(one)
+    return kept
+
+
+def _programmes(milestones: Sequence[Sequence[MilestoneOption]]) -> list[_Ways]:
+    """Return the ways through all milestones that no other beats in both hours and dollars."""
+    ways = [_Ways()]
+    for options in milestones:
+        ways = _undominated((one.then(option) for one in ways for option in options), _of_ways)
+    return ways
+
+
+def _stand_out(ways: Sequence[_Ways]) -> dict[ChoiceKind, _Ways]:
+    """Return the cheapest, the balanced and the fastest, by the rules of a plan's choices."""
+    if not ways:
+        return {}
+    cheapest = min(ways, key=lambda one: (one.usd, one.rented_h))
+    affordable = [one for one in ways if one.usd <= BALANCED_COST * cheapest.usd]
+    return {
+        ChoiceKind.CHEAPEST: cheapest,
+        ChoiceKind.BALANCED: min(affordable, key=lambda one: (one.usd * one.rented_h, one.usd)),
+        ChoiceKind.FASTEST: min(ways, key=lambda one: (one.rented_h, one.usd)),
+    }
+
+
+def _holds(ways: _Ways, limits: Limits) -> bool:
+    return _hours_over(ways.hours, limits) is None and (limits.max_usd is None or ways.usd <= limits.max_usd)
+
+
+def _hours_over(hours: float, limits: Limits) -> float | None:
+    return hours - limits.deadline_h if limits.deadline_h is not None and hours > limits.deadline_h else None
+
+
+def _nearest(ways: Sequence[_Ways], limits: Limits) -> dict[ChoiceKind, _Ways]:
+    """Return what breaks the deadline least within the dollars, and the dollars least within the deadline."""
+    most_usd = math.inf if limits.max_usd is None else limits.max_usd
+    in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
+    paid = [one for one in ways if one.usd <= most_usd]
+    cheapest, fastest = min(ways, key=lambda one: one.usd), min(ways, key=lambda one: one.hours)
+    return {
+        ChoiceKind.CHEAPEST: min(paid, key=lambda one: one.hours, default=cheapest),
+        ChoiceKind.FASTEST: min(in_time, key=lambda one: one.usd, default=fastest),
+    }
+
+
+def _programme(kind: ChoiceKind, ways: _Ways, limits: Limits) -> Programme:
+    first, *others = ways.options
+    hours, usd = first.hours, first.usd
+    for one in others:
+        hours = hours.plus(one.hours)
+        usd = usd.plus(one.usd) if usd and one.usd else None
+    is_dear = limits.max_usd is not None and usd is not None and usd.value > limits.max_usd
+    return Programme(
+        kind=kind,
+        options=ways.options,
+        hours=hours,
+        usd=usd,
+        hours_over=_hours_over(ways.hours, limits),
+        usd_over=usd.value - limits.max_usd if is_dear and usd and limits.max_usd else None,
+    )
+
+
+def _with_given_up(programmes: Sequence[Programme]) -> tuple[Programme, ...]:
+    """Return the choices with what each takes and costs more than every other."""
+    return tuple(
+        one.changed(
+            given_up=tuple(
+                GivenUp(
+                    beside=other.kind,
+                    hours_more=one.hours.value - other.hours.value,
+                    usd_more=one.usd.value - other.usd.value if one.usd and other.usd else None,
+                )
+                for other in programmes
+                if other is not one
+            )
+        )
+        for one in programmes
+    )
+
+
+def _sources(options: Iterable[MilestoneOption]) -> tuple[str, ...]:
+    machines: dict[str, dict[str, None]] = {}
+    for one in options:
+        if one.row.price_source:
+            named = f"{one.row.provider} {one.row.instance}"
+            machines.setdefault(" ".join(one.row.price_source.split()), {})[named] = None
+    return tuple(f"{', '.join(names)}: {source}" for source, names in machines.items())
+
+
+# --- what pays when --------------------------------------------------------------------------
+
+
+def _gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, ...]:
+    """Return from when on faster GPUs at a higher price cost no more than the measured one.
+
+    Each machine has to be started, and a GPU that the search was not made on needs a search of its own.
+    """
+    own = plan.measured_offer
+    if own is None or own.hours is None or own.usd_on_demand is None:
+        return ()
+    best: dict[str, GpuBreakEven] = {}
+    for chosen in that_hold_it(candidates(plan.rows, may_use_spot=False), plan.rows)[0]:
+        row = plan.rows[chosen.row]
+        if row.gpus == own.gpus and row.profile_id not in (own.profile_id, *best):
+            found = _gpu_break_even(plan.request, row, own, search)
+            if found is not None:
+                best[row.profile_id] = found  # rows stand by dollars
+    return tuple(sorted(best.values(), key=lambda one: one.usd_per_epoch.value)[:_MOST_BREAK_EVENS])
+
+
+def _gpu_break_even(
+    request: PlanRequest, row: PlanRow, own: PlanRow, search: Search | None
+) -> GpuBreakEven | None:
+    """Return None for a machine that is not both faster and dearer by the hour."""
+    if row.hours is None or row.usd_on_demand is None or own.hours is None or own.usd_on_demand is None:
+        return None
+    per_h = row.usd_on_demand.value / row.hours.value
+    own_per_h = own.usd_on_demand.value / own.hours.value
+    if row.hours.value >= own.hours.value or per_h <= own_per_h:
+        return None
+    start_h = request.assumptions.restart_cost_s / _H
+    start_usd = start_h * (per_h - own_per_h) + (search.hours * per_h if search else 0.0)
+    usd, own_usd = (one.times(1 / request.epochs) for one in (row.usd_on_demand, own.usd_on_demand))
+    epochs = _paid_back(start_usd, own_usd.value - usd.value)
+    return GpuBreakEven(
+        row=row,
+        beside=own,
+        usd_per_h=per_h,
+        beside_usd_per_h=own_per_h,
+        usd_per_epoch=usd,
+        beside_usd_per_epoch=own_usd,
+        start_usd=start_usd,
+        epochs=epochs,
+        hours=None if epochs is None else epochs * row.hours.value / request.epochs,
+        epochs_low=_paid_back(start_usd, own_usd.value - usd.low),
+        epochs_high=_paid_back(start_usd, own_usd.value - usd.high),
+    )
+
+
+def _paid_back(spent: float, saved_per_epoch: float) -> float | None:
+    """Return the epochs after which what was spent is saved; None for never."""
+    return spent / saved_per_epoch if saved_per_epoch > 0 else None
+
+
+def _tuning(plan: Plan, milestones: Sequence[Milestone], search: Search | None) -> TuningBreakEven | None:
+    """Return when the search is paid back: its own machine's price is the same on both sides."""
+    if search is None:
+        return None
+    request, offer = plan.request, plan.measured_offer
+    rate = request.rate_samples_per_s.value
+    usd_per_h = None
+    if offer is not None and offer.hours is not None and offer.usd_on_demand is not None:
+        usd_per_h = offer.usd_on_demand.value / offer.hours.value
+    epoch_h = request.samples_per_epoch / rate / _H
+    all_h = sum(one.samples_per_epoch * one.epochs * one.runs for one in milestones) / rate / _H
+    gained = search.speedup
+    return TuningBreakEven(
+        search_hours=search.hours,
+        usd_per_h=usd_per_h,
+        speedup=gained,
+        epochs=_paid_back(search.hours, epoch_h * (gained.value - 1)),
+        epochs_low=_paid_back(search.hours, epoch_h * (gained.high - 1)),
+        epochs_high=_paid_back(search.hours, epoch_h * (gained.low - 1)),
+        saved_hours=gained.through(lambda factor: all_h * (factor - 1)),
+    )
