@@ -126,7 +126,8 @@ def _range_too_wide(facts: PlanFacts) -> Hits:
 
 
 def _factor(interval: Interval | None) -> float:
-    return 1.0 if interval is None else interval.high / interval.low
+    # What is free has no ends to divide.
+    return 1.0 if interval is None or not interval.low else interval.high / interval.low
 
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")

@@ -6,10 +6,12 @@ from functools import partial
 from typing import NamedTuple
 
 from tunekit.plan.interruptions import (
+    WeeklyQuota,
     daly_interval_s,
     session_time_s,
     sessions_needed,
     spot_time_s,
+    under_quota,
     with_checkpoints_s,
 )
 from tunekit.predict.loader_rate import usual_instance
@@ -46,6 +48,18 @@ class _Loader(NamedTuple):
     rate: Interval
     is_assumed: bool
     """Whether nobody measured it, or how many CPUs there are is unknown."""
+
+
+class _Sessions(NamedTuple):
+    """The training in sessions of limited length."""
+
+    hours: Interval | None
+    sessions: Interval | None = None
+    weeks: Interval | None = None
+    """Calendar weeks; None without a weekly quota."""
+    elapsed: Interval | None = None
+    """Hours with the days that wait for the next week's quota; None without one."""
+    obstacle: str | None = None
 
 
 class _Spot(NamedTuple):
@@ -148,18 +162,25 @@ def _row(
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
     """Return the row with what the machine's price and its sessions make of the hours of work."""
     work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
-    # What is paid from a balance of compute units is a notebook, and its sessions are limited.
-    units_per_h = instance.compute_units_per_h
-    hours, sessions, obstacle = work, None, None
-    if units_per_h is not None:
-        hours, sessions, obstacle = _in_sessions(_with_checkpoints(work, assumed), assumed)
+    units_per_h, longest_s = instance.compute_units_per_h, _longest_session_s(instance, assumed)
+    cut = _Sessions(work)
+    if longest_s is not None:
+        loaded = _with_checkpoints(work, assumed, longest_s)
+        cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
+    hours = cut.hours
     spot = _on_spot(work, spot_price, assumed)
-    between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
+    between_s = spot.interval_s
+    if cut.sessions is not None and longest_s is not None:
+        between_s = _checkpoints_between_sessions_s(cut.sessions, assumed, longest_s)
     return row.changed(
         hours=hours,
-        sessions=sessions,
+        sessions=cut.sessions,
+        max_session_s=longest_s,
+        hours_per_week=instance.hours_per_week,
+        weeks=cut.weeks,
+        elapsed_hours=cut.elapsed,
         checkpoint_interval_s=between_s,
-        usd_on_demand=hours.times(price) if hours and price else None,
+        usd_on_demand=None if hours is None or price is None else hours.times(price),
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
@@ -169,7 +190,7 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
         is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
-        obstacle=row.obstacle or obstacle,
+        obstacle=row.obstacle or cut.obstacle,
     )
 
 
@@ -271,41 +292,64 @@ def _hours(request: PlanRequest, rate: Interval) -> Interval:
     return rate.under(request.samples / _H)
 
 
+def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | None:
+    """Return the longest session of a notebook service; None for a machine that is rented by the hour.
+
+    What is paid from a balance of compute units is a notebook, and so is what has sessions or a quota.
+    """
+    own = [h * _H for h in (instance.max_session_h, instance.hours_per_week) if h is not None]
+    if not own and instance.compute_units_per_h is None:
+        return None
+    return min([assumed.max_session_s, *own])
+
+
 def _in_sessions(
-    work: Interval | None, assumed: PlanAssumptions
-) -> tuple[Interval | None, Interval | None, str | None]:
-    """Return the hours in sessions, their number, and what is in the way."""
+    work: Interval | None, assumed: PlanAssumptions, longest_s: float, hours_per_week: float | None
+) -> _Sessions:
+    """Return the hours in sessions, their number and weeks, or what is in the way."""
     if work is None:
-        return None, None, None
-    longest_s = assumed.max_session_s
-    if assumed.checkpoint_cost_s is None:
-        if work.high * _H > longest_s:
-            is_certain = work.low * _H > longest_s
-            longer = "it is longer" if is_certain else "it may be longer"
-            return None, None, f"{longer} than a session, and the script writes no checkpoints"
-        return work, EXACTLY_ONE, None
-    overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
-    if overhead_s >= longest_s and work.high * _H > longest_s:
-        return None, None, "a session is too short for one restart and one checkpoint"
-    sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
-    hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
-    return hours, sessions, None
+        return _Sessions(None)
+    overhead_s = 0.0
+    if assumed.checkpoint_cost_s is not None:
+        overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
+        if overhead_s >= longest_s and work.high * _H > longest_s:
+            return _Sessions(None, obstacle="a session is too short for one restart and one checkpoint")
+    elif work.high * _H > longest_s:
+        is_certain = work.low * _H > longest_s
+        longer = "it is longer" if is_certain else "it may be longer"
+        return _Sessions(None, obstacle=f"{longer} than a session, and the script writes no checkpoints")
+    if hours_per_week is None:
+        sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
+        hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
+        return _Sessions(hours, sessions)
+
+    def cut(hours: float) -> WeeklyQuota:
+        return under_quota(hours * _H, longest_s, overhead_s, hours_per_week * _H)
+
+    return _Sessions(
+        hours=work.through(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
+        sessions=work.through(lambda h: cut(h).sessions),
+        weeks=work.through(lambda h: cut(h).weeks),
+        elapsed=work.through(lambda h: cut(h).elapsed_s / _H),
+    )
 
 
-def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
+def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions, longest_s: float) -> Interval | None:
     """Return the hours of work with the checkpoints that a session ending at any time asks for."""
-    cost_s, longest_s = assumed.checkpoint_cost_s, assumed.max_session_s
+    cost_s = assumed.checkpoint_cost_s
     if work is None or cost_s is None:
         return work
     interval_s = daly_interval_s(cost_s, longest_s)
     return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
 
-def _checkpoints_between_sessions_s(sessions: Interval, assumed: PlanAssumptions) -> float | None:
+def _checkpoints_between_sessions_s(
+    sessions: Interval, assumed: PlanAssumptions, longest_s: float
+) -> float | None:
     """Return how often to write a checkpoint when a session may end any time before its limit."""
     if sessions.high <= 1 or assumed.checkpoint_cost_s is None:
         return None
-    return daly_interval_s(assumed.checkpoint_cost_s, assumed.max_session_s)
+    return daly_interval_s(assumed.checkpoint_cost_s, longest_s)
 
 
 def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssumptions) -> _Spot:

@@ -19,7 +19,7 @@ class PlanAssumptions(Record):
     """What a plan takes for granted. None of it is measured."""
 
     max_session_s: PositiveFloat = 12 * 3600.0
-    """Longest session of a notebook service (Colab)."""
+    """Longest session of a notebook service (Colab); a service's own limit counts where it is shorter."""
     checkpoint_cost_s: PositiveFloat | None = 30.0
     """Time to write one checkpoint; None for a script that writes none."""
     restart_cost_s: PositiveFloat = 300.0
@@ -150,6 +150,14 @@ class PlanRow(Record):
     """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
     sessions: Interval | None = None
     """Sessions that it takes; None where they are not limited."""
+    max_session_s: PositiveFloat | None = None
+    """Its longest session; None where they are not limited."""
+    hours_per_week: PositiveFloat | None = None
+    """Quota of its hours in a week; None is unlimited."""
+    weeks: Interval | None = None
+    """Calendar weeks that the quota stretches the training over; None without one."""
+    elapsed_hours: Interval | None = None
+    """From the first step to the last under a weekly quota; without one these are `hours`."""
     checkpoint_interval_s: PositiveFloat | None = None
     """Best time between checkpoints, on spot or between sessions; None if none is needed."""
 
@@ -215,6 +223,11 @@ class PlanRow(Record):
     def is_without_session(self) -> bool:
         """Whether its sessions are too short for the training, though its rate is known."""
         return self.how is not None and self.hours is None
+
+    @property
+    def done_in_hours(self) -> Interval | None:
+        """Hours by the calendar, with those that wait for the next week's quota."""
+        return self.elapsed_hours or self.hours
 
     @property
     def lower_usd(self) -> Interval | None:

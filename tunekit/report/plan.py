@@ -164,9 +164,10 @@ def _measured_text(plan: Plan) -> str:
     text = f"Measured on {_gpus_text(own)}: {_range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
     if offer is None:
         return f"{text}; {_without_offer(plan)}."
-    stale = ", a stale price" if offer.is_stale else ""
+    stale = f", at a stale price of {offer.price_as_of}" if offer.is_stale else ""
     if is_offered:
         parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
+        parts += f" over {_weeks_text(offer.weeks)}" if offer.weeks is not None and parts else ""
         return f"{text}, {_range_text(offer.usd_on_demand, usd_text)} on {_name(offer)}{parts}{stale}."
     usd = _ends(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
     return f"{text}; {usd}, predicted, on {_name(offer)}, which has fewer CPUs{stale}."
@@ -252,10 +253,14 @@ def _remark(plan: Plan, option: _Option) -> str:
     if row.precision is not asked.precision:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
-        longest = duration_text(asked.assumptions.max_session_s)
+        longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
         parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}")
+    if row.weeks is not None and row.weeks.high > 1:
+        parts.append(f"{_weeks_text(row.weeks)}, as its quota is {row.hours_per_week:g} h a week")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {_checkpoint_text(plan, row, row.checkpoint_interval_s)}")
+    if _is_stale(option):
+        parts.append(f"stale price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
@@ -409,6 +414,7 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("range", lambda row: _range(row, row.usd_spot, usd_text), is_optional=True, is_below=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
+    Column("weeks", lambda row: _limited(row, row.weeks, _count_text), is_optional=True, is_below=True),
     Column(
         "price seen", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
     ),
@@ -434,6 +440,10 @@ def _range_text(interval: Interval | None, text: _Text, unit: str = "") -> str:
     """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
     ends = _ends(interval, text)
     return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
+
+
+def _weeks_text(weeks: Interval) -> str:
+    return f"{_range_text(weeks, _count_text)} week{'s' if weeks.high > 1 else ''}"
 
 
 def _count_text(count: float | None) -> str:
@@ -542,5 +552,7 @@ def _of_interruptions(plan: Plan) -> list[str]:
         longest = duration_text(assumed.max_session_s)
         writes = any(row.sessions and row.checkpoint_interval_s for row in plan.rows)
         counted = "; its hours count a checkpoint after every interval" if writes else ""
-        lines.append(f"a Colab session lasts {longest} at most (--max-session){counted}")
+        lines.append(f"a notebook session lasts {longest} at most (--max-session){counted}")
+        if any(row.weeks for row in plan.rows):
+            lines.append("a weekly quota is whole when the training begins")
     return lines
