@@ -75,6 +75,13 @@ def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
     for one in colab:
         assert one.compute_units_per_h is not None
         assert one.usd_per_h == pytest.approx(one.compute_units_per_h * 9.99 / 100, abs=0.001)
+        assert [
+            (plan.name, plan.units_per_month, plan.usd_per_month / plan.units_per_month)
+            for plan in one.subscriptions
+        ] == [
+            ("Colab Pro", 100, pytest.approx(0.0999)),
+            ("Colab Pro+", 500, pytest.approx(0.0999, abs=0.0001)),
+        ]
 
 
 def test_kaggle_is_free_for_30_hours_a_week_in_sessions_of_12() -> None:

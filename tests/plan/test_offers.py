@@ -26,7 +26,7 @@ from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest, RateSource
-from tunekit.records.profile import NO_TORCH_BUILD, Profile
+from tunekit.records.profile import NO_TORCH_BUILD, Profile, Subscription
 
 H = 3600.0
 
@@ -327,6 +327,20 @@ def test_the_longest_time_is_the_calendars():
     for most_h, is_kept in ((350.0, False), (360.0, True)):
         plan = plan_of(a10g(kaggle), request=seventy_five_hours(max_hours=most_h))
         assert ("A10G" in [row.instance for row in plan.rows]) is is_kept
+
+
+def test_units_are_whole_months_of_a_subscription():
+    """75 h are 77.0 h in 7 sessions, and 385 units: 4 months of 100, and one of 500."""
+    pro, plus = (
+        Subscription(name=name, usd_per_month=usd, units_per_month=units, as_of=as_of, source="a page")
+        for name, usd, units, as_of in (("Pro", 10.0, 100.0, "2026-02-01"), ("Pro+", 50.0, 500.0, "2025"))
+    )
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
+    row = row_on(plan_of(a10g(colab), request=seventy_five_hours()), "A10G")
+    assert [(one.months, one.usd, one.is_stale) for one in row.subscriptions] == [
+        (exactly(4.0), exactly(40.0), False),
+        (exactly(1.0), exactly(50.0), True),
+    ]
 
 
 def test_what_fits_one_session_of_colab_writes_no_checkpoint():

@@ -12,7 +12,7 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions
-from tunekit.records.profile import Instance, Profile
+from tunekit.records.profile import Instance, Profile, Subscription
 from tunekit.records.recommendation import Tier
 from tunekit.report.blocks import WIDE, Table
 from tunekit.report.plan import plan_answer, plan_report
@@ -31,7 +31,7 @@ fastest   aws g5.12xlarge  ~33m 09s          ~49.7 h            ~$282*
           4x a10g                     43.2 to 57.3 h      $245 to $325
 cheapest: 8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m 20s (0.44
   epochs); its loader has to feed 312 to 415 samples/s
-fastest: stale price of 2025-04-01; its loader has to feed 559 to 742 samples/s
+fastest: price of 2025-04-01; its loader has to feed 559 to 742 samples/s
 """
 
 MORE_AT_80 = """\
@@ -255,9 +255,17 @@ def test_a_weekly_quota_is_told_in_weeks():
     assert cells(choices(plan), "dollars") == ["$0.00"]
     assert view_plan(plan).answers[0].endswith("$0.00 on kaggle A10G in sessions over 7 weeks.")
     (remark,) = view_plan(plan).passage()[:1]
-    assert "sessions of up to 12h 00m; 7 weeks, as its quota is 30 h a week; a checkpoint every" in remark
+    assert "sessions of up to 12h 00m over 7 weeks of 30 h; a checkpoint every" in remark
     (row,) = [row for row in machines(plan).rows if "kaggle A10G" in row]
     assert dict(zip(machines(plan).columns, row, strict=True))["weeks"] == "7"
+
+
+def test_the_units_of_a_choice_are_told_in_months_of_each_subscription():
+    pro = Subscription(name="Pro", usd_per_month=10, units_per_month=100, as_of="2026-02-01", source="a page")
+    plus = pro.changed(name="Pro+", usd_per_month=50, units_per_month=1000)
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
+    (remark,) = view_plan(plan_of(profile(instances=(colab,)))).passage()[:1]
+    assert "units of 10 months of Pro or 1 month of Pro+; a checkpoint every" in remark
 
 
 def test_a_choice_at_a_stale_price_says_its_day():
@@ -267,8 +275,8 @@ def test_a_choice_at_a_stale_price_says_its_day():
     )
     assert cells(choices(plan), "dollars") == ["~$77.57*spot", "$179*"]
     remarks = view_plan(plan).passage()
-    assert "stale price of 2024" in remarks[0]
-    assert "stale price of 2025-01-01" in remarks[1]
+    assert "price of 2024" in remarks[0]
+    assert "price of 2025-01-01" in remarks[1]
 
 
 def test_where_the_loader_is_not_known_a_range_stands_for_the_figure():

@@ -1,5 +1,6 @@
 """The planned training on one machine: rate, hours, dollars."""
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
@@ -19,7 +20,7 @@ from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource
+from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource, SubscribedMonths
 from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
 from tunekit.records.scaling import OneGpuStep, ScaledStep
@@ -168,6 +169,7 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         loaded = _with_checkpoints(work, assumed, longest_s)
         cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
     hours = cut.hours
+    units = None if hours is None or units_per_h is None else hours.times(units_per_h)
     spot = _on_spot(work, spot_price, assumed)
     between_s = spot.interval_s
     if cut.sessions is not None and longest_s is not None:
@@ -184,7 +186,8 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
-        compute_units=hours.times(units_per_h) if hours and units_per_h else None,
+        compute_units=units,
+        subscriptions=_subscribed(units, instance, today, assumed.stale_after_days) if units else (),
         price_as_of=instance.as_of,
         spot_as_of=spot_price.as_of if spot_price else None,
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
@@ -192,6 +195,25 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         price_source=instance.source,
         obstacle=row.obstacle or cut.obstacle,
     )
+
+
+def _subscribed(
+    units: Interval, instance: Instance, today: date, stale_after_days: int
+) -> tuple[SubscribedMonths, ...]:
+    """Return how many months each subscription takes to give as many compute units."""
+    found = []
+    for one in instance.subscriptions:
+        months = units.times(1 / one.units_per_month).through(math.ceil)
+        found.append(
+            SubscribedMonths(
+                name=one.name,
+                months=months,
+                usd=months.times(one.usd_per_month),
+                as_of=one.as_of,
+                is_stale=is_stale(one.as_of, today, stale_after_days),
+            )
+        )
+    return tuple(found)
 
 
 def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:

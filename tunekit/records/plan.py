@@ -120,6 +120,18 @@ class RateSource(StrEnum):
     PREDICTED = "predicted"
 
 
+class SubscribedMonths(Record):
+    """How long a subscription has to be paid until its compute units are enough."""
+
+    name: str
+    months: Interval
+    """Whole months."""
+    usd: Interval
+    """Of all of them."""
+    as_of: str
+    is_stale: bool
+
+
 class PlanRow(Record):
     """The training on one machine. Every figure is a prediction but those of a `measured` rate."""
 
@@ -169,6 +181,8 @@ class PlanRow(Record):
     """Why a known spot price is no option."""
     compute_units: Interval | None = None
     """What it takes from a prepaid balance (Colab)."""
+    subscriptions: tuple[SubscribedMonths, ...] = ()
+    """What fills that balance, each by itself."""
     price_as_of: str | None = None
     spot_as_of: str | None = None
     is_stale: bool = False

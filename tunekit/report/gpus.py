@@ -201,6 +201,9 @@ def _price_lines(profile: Profile) -> tuple[str, ...]:
         remarks = [_spot_text(one.spot)] if one.spot else []
         if one.compute_units_per_h:
             remarks.append(f"{_figure(one.compute_units_per_h)} prepaid compute units/h.")
+        for plan in one.subscriptions:
+            months = f"{_figure(plan.units_per_month)} units a month for {_money(plan.usd_per_month)} $"
+            remarks.append(f"{_text(plan.name)} gives {months}, seen {plan.as_of}.")
         if one.hours_per_week:
             remarks.append(f"At most {_figure(one.hours_per_week)} h a week.")
         if one.max_session_h:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRow, RateSource, SubscribedMonths
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
     WIDE,
@@ -254,13 +254,14 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
         longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
-        parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}")
-    if row.weeks is not None and row.weeks.high > 1:
-        parts.append(f"{_weeks_text(row.weeks)}, as its quota is {row.hours_per_week:g} h a week")
+        weeks = f" over {_weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
+        parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}{weeks}")
+    if row.subscriptions:
+        parts.append(f"units of {' or '.join(map(_months_text, row.subscriptions))}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {_checkpoint_text(plan, row, row.checkpoint_interval_s)}")
     if _is_stale(option):
-        parts.append(f"stale price of {row.spot_as_of if option.on_spot else row.price_as_of}")
+        parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
@@ -440,6 +441,10 @@ def _range_text(interval: Interval | None, text: _Text, unit: str = "") -> str:
     """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
     ends = _ends(interval, text)
     return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
+
+
+def _months_text(one: SubscribedMonths) -> str:
+    return f"{_range_text(one.months, _count_text)} month{'s' if one.months.high > 1 else ''} of {one.name}"
 
 
 def _weeks_text(weeks: Interval) -> str:
