@@ -156,12 +156,8 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
         most_usd = _BALANCED_COST * min(one.usd or 0.0 for one in worth_it)
         affordable = [one for one in worth_it if one.usd is not None and one.usd <= most_usd]
         balanced = min(affordable, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
-        whose = (
-            "the cheapest's dollars"
-            if cheapest.usd
-            else "the least dollars of those faster than what is free"
-        )
-        reason = f"least dollars x hours for at most {_BALANCED_COST:g} times {whose}"
+        whose = "" if cheapest.usd else " of those faster than the free one,"
+        reason = f"least dollars x hours{whose} for at most {_BALANCED_COST:g} times the cheapest's dollars"
         stands_out(ChoiceKind.BALANCED, balanced, reason)
     if candidates:
         kept, passed_over = _that_hold_it(candidates, rows)
