@@ -256,10 +256,10 @@ def _remark(plan: Plan, option: _Option) -> str:
         longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
         weeks = f" over {_weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
         parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}{weeks}")
-    if row.subscriptions:
-        parts.append(f"units of {' or '.join(map(_months_text, row.subscriptions))}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {_checkpoint_text(plan, row, row.checkpoint_interval_s)}")
+    if row.subscriptions:
+        parts.append(f"units of {' or '.join(map(_months_text, row.subscriptions))}")
     if _is_stale(option):
         parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
