@@ -144,8 +144,10 @@ def instances(draw: st.DrawFn) -> Instance:
         name=draw(st.text(min_size=1, max_size=8)),
         gpus=draw(st.sampled_from([1, 2, 4, 8])),
         vcpus=draw(st.none() | st.integers(1, 256)),
-        usd_per_h=draw(st.none() | st.floats(0.01, 200)),
+        usd_per_h=draw(st.none() | st.just(0.0) | st.floats(0.01, 200)),
         spot=spot,
         compute_units_per_h=draw(st.none() | st.floats(0.1, 20)),
+        hours_per_week=draw(st.none() | st.floats(1, 168)),
+        max_session_h=draw(st.none() | st.floats(1, 48)),
         as_of=draw(st.sampled_from(["2024", "2025-04", "2026-02-28", "2025-02-30", "2027-01-01"])),
     )

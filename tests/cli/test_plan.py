@@ -63,12 +63,19 @@ def test_a_rate_may_be_iterations_of_a_batch(capsys: pytest.CaptureFixture[str])
 
 def test_no_gpus_are_chosen_that_the_loader_can_not_feed(capsys: pytest.CaptureFixture[str]):
     words = ("--samples", "50k", "--epochs", "10", "--gpu", "t4", "--precision", "fp16")
-    plan = planned(capsys, "plan", "--rate", "282", *words)
+    paid = [word for name in ("aws", "gcp", "azure", "lambda", "colab") for word in ("--provider", name)]
+    plan = planned(capsys, "plan", "--rate", "282", *words, *paid)
     chosen = [plan.rows[one.row] for one in plan.choices]
     assert len(chosen) == 3
     assert {row.profile_id for row in chosen}.isdisjoint({"b200", "h200", "h100-sxm"})
     assert all(row.gpus == 1 and not row.is_mostly_idle for row in chosen)
     assert all(row.is_mostly_idle for row in plan.rows if row.instance == "p6-b200.48xlarge")
+
+
+def test_what_kaggle_does_for_nothing_within_an_hour_is_every_choice(capsys: pytest.CaptureFixture[str]):
+    words = ("--samples", "50k", "--epochs", "10", "--gpu", "t4", "--precision", "fp16")
+    plan = planned(capsys, "plan", "--rate", "282", *words)
+    assert {plan.rows[one.row].instance for one in plan.choices} == {"T4 x2"}
 
 
 def test_a_saved_run_is_planned(saved: Path, capsys: pytest.CaptureFixture[str]):
@@ -150,7 +157,7 @@ def test_samples_are_read_as_they_are_printed(capsys: pytest.CaptureFixture[str]
 def test_too_slow_machines_are_the_reason_where_there_is_no_other(capsys: pytest.CaptureFixture[str]):
     assert main([*RATE, "--precision", "bf16", "--max-hours", "0.1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "No other machine is fast enough: 70 machines that need more than 0.1 h are left out" in shown
+    assert "No other machine is fast enough: 73 machines that need more than 0.1 h are left out" in shown
 
 
 def test_the_runs_tier_samples_and_epochs_can_be_set(saved: Path, capsys: pytest.CaptureFixture[str]):

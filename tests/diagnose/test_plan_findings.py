@@ -68,6 +68,16 @@ def test_what_should_be_known_of_a_plan_is_told():
     assert_texts([found(code, plan) for code, plan in plans], "plan")
 
 
+@pytest.mark.parametrize(("own_h", "is_told"), [(None, True), (0.1, False)])
+def test_a_longer_session_is_a_remedy_only_where_the_service_allows_it(own_h: float | None, is_told: bool):
+    notebook = profile(instances=(instance(provider="colab", compute_units_per_h=5.0, max_session_h=own_h),))
+    asked = plan_request(assumptions=PlanAssumptions(max_session_s=600.0, restart_cost_s=900.0))
+    (told,) = [one for one in plan_of(notebook, request=asked).findings if one.code == "session-too-short"]
+    assert told.remedy is not None
+    assert ("--max-session" in told.remedy) is is_told
+    assert "--restart-cost" in told.remedy
+
+
 @pytest.mark.parametrize(
     "gpus",
     [

@@ -60,7 +60,7 @@ def test_torch_never_sees_more_memory_than_the_driver(path: Path) -> None:
 
 def test_every_price_says_when_and_where_it_was_read() -> None:
     offers = [instance for profile in PROFILES.values() for instance in profile.instances]
-    assert len(offers) == 58
+    assert len(offers) == 61
     for offer in offers:
         assert re.fullmatch(r"20\d\d(-\d\d){0,2}", offer.as_of)
         assert offer.source.strip()
@@ -75,6 +75,38 @@ def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
     for one in colab:
         assert one.compute_units_per_h is not None
         assert one.usd_per_h == pytest.approx(one.compute_units_per_h * 9.99 / 100, abs=0.001)
+        assert [
+            (plan.name, plan.units_per_month, plan.usd_per_month / plan.units_per_month)
+            for plan in one.subscriptions
+        ] == [
+            ("Colab Pro", 100, pytest.approx(0.0999)),
+            ("Colab Pro+", 500, pytest.approx(0.0999, abs=0.0001)),
+        ]
+
+
+def test_kaggle_is_free_for_30_hours_a_week_in_sessions_of_12() -> None:
+    kaggle = [one for profile in PROFILES.values() for one in profile.instances if one.provider == "kaggle"]
+    assert [(one.name, one.gpus, one.usd_per_h) for one in kaggle] == [("T4 x2", 2, 0)]
+    assert [(one.hours_per_week, one.max_session_h) for one in kaggle] == [(30, 12)]
+
+
+def test_only_what_has_a_quota_is_free() -> None:
+    for profile in PROFILES.values():
+        for one in profile.instances:
+            assert (one.usd_per_h == 0) == (one.hours_per_week is not None)
+
+
+def test_gcp_rents_up_to_16_a100_together() -> None:
+    gcp = {one.name: one for one in PROFILES["a100-sxm-40"].instances if one.provider == "gcp"}
+    assert {name: one.gpus for name, one in gcp.items()} == {
+        "a2-highgpu-1g": 1,
+        "a2-highgpu-8g": 8,
+        "a2-megagpu-16g": 16,
+    }
+    eight, one = gcp["a2-highgpu-8g"].usd_per_h, gcp["a2-highgpu-1g"].usd_per_h
+    assert eight is not None
+    assert one is not None
+    assert eight == pytest.approx(8 * one)
 
 
 def test_offers_are_told_apart_by_provider_and_name() -> None:

@@ -69,6 +69,22 @@ def test_gpus_that_would_mostly_wait_for_the_loader_are_never_chosen():
     assert choose([idle], may_use_spot=True) == ()
 
 
+def test_what_is_free_is_cheapest_and_the_balanced_one_costs_something():
+    rows = [priced(0, 100), priced(20, 40), priced(10, 90), priced(90, 10)]
+    assert rows_chosen(rows) == {
+        ChoiceKind.CHEAPEST: (0, False),
+        ChoiceKind.BALANCED: (1, False),
+        ChoiceKind.FASTEST: (3, False),
+    }
+    assert set(rows_chosen([priced(0, 100), priced(5, 100)]).values()) == {(0, False)}
+
+
+def test_the_fastest_is_done_first_by_the_calendar():
+    quota = priced(0, 40, hours_per_week=30.0, weeks=exactly(2), elapsed_hours=exactly(178))
+    assert rows_chosen([quota, priced(50, 100)])[ChoiceKind.FASTEST] == (1, False)
+    assert rows_chosen([quota, priced(50, 180)])[ChoiceKind.FASTEST] == (0, False)
+
+
 def test_balanced_costs_at_most_twice_the_cheapest():
     rows = [priced(10, 100), priced(20, 60), priced(21, 1)]
     assert rows_chosen(rows) == {

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import is_stale, offered_machines
 from tunekit.predict.scaling import SOURCE
+from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import PlanAssumptions, PlanRequest, RateSource
-from tunekit.records.profile import NO_TORCH_BUILD, Profile
+from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile, Subscription
 
 H = 3600.0
 
@@ -280,6 +281,66 @@ def test_colab_takes_units_and_sessions():
     assert row.usd_on_demand is not None
     assert row.usd_on_demand.value == pytest.approx(0.5 * row.hours.value)
     assert row.checkpoint_interval_s is not None
+
+
+def seventy_five_hours(**overrides: object) -> PlanRequest:
+    return plan_request(samples_per_epoch=180 * 3600, epochs=75, **overrides)
+
+
+def test_75_hours_at_30_a_week_take_3_weeks_of_kaggle():
+    """With 30 s after every 1,579.97 s they are 76.42 h.
+
+    Three sessions of a week with 330 s after each hold 30 h - 990 s = 29.725 h. 76.42 - 2 x 29.725 h =
+    16.97 h are left for the third week: 2 sessions, which end 336 h + 16.97 h + 330 s after the first began.
+    """
+    kaggle = instance(provider="kaggle", name="A10G", usd_per_h=0, hours_per_week=30, max_session_h=12)
+    plan = plan_of(a10g(kaggle), request=seventy_five_hours())
+    row = row_on(from_json(to_json(plan), Plan), "A10G")
+    assert (row.weeks, row.sessions) == (exactly(3.0), exactly(8.0))
+    assert (row.hours_per_week, row.max_session_s) == (30.0, 12 * H)
+    work_h = 75 * (1 + 30 / 1579.97)
+    assert row.hours is not None
+    assert row.hours.value == pytest.approx(work_h + 7 * 330 / H, abs=0.001)
+    assert row.elapsed_hours is not None
+    assert row.elapsed_hours.value == pytest.approx(336 + work_h - 2 * 29.725 + 330 / H, abs=0.001)
+    assert row.usd_on_demand == exactly(0.0)
+    assert row.can_be_chosen
+
+
+@pytest.mark.parametrize(("own_h", "asked_h", "longest_h"), [(9, 12, 9), (12, 6, 6), (None, 40, 30)])
+def test_a_session_is_as_long_as_the_shortest_limit_allows(own_h: int | None, asked_h: int, longest_h: int):
+    kaggle = instance(provider="kaggle", name="A10G", hours_per_week=30, max_session_h=own_h)
+    asked = seventy_five_hours(assumptions=PlanAssumptions(max_session_s=asked_h * H))
+    assert row_on(plan_of(a10g(kaggle), request=asked), "A10G").max_session_s == longest_h * H
+
+
+def test_sessions_without_a_quota_take_no_weeks():
+    notebook = instance(provider="kaggle", name="A10G", max_session_h=12)
+    row = row_on(plan_of(a10g(notebook), request=seventy_five_hours()), "A10G")
+    assert row.sessions == exactly(7.0)
+    assert row.weeks is row.elapsed_hours is None
+    assert row.done_in_hours == row.hours
+
+
+def test_the_longest_time_is_the_calendars():
+    kaggle = instance(provider="kaggle", name="A10G", hours_per_week=30, max_session_h=12)
+    for most_h, is_kept in ((350.0, False), (360.0, True)):
+        plan = plan_of(a10g(kaggle), request=seventy_five_hours(max_hours=most_h))
+        assert ("A10G" in [row.instance for row in plan.rows]) is is_kept
+
+
+def test_units_are_whole_months_of_a_subscription():
+    """75 h are 77.0 h in 7 sessions, and 385 units: 4 months of 100, and one of 500."""
+    pro, plus = (
+        Subscription(name=name, usd_per_month=usd, units_per_month=units, as_of=as_of, source="a page")
+        for name, usd, units, as_of in (("Pro", 10.0, 100.0, "2026-02-01"), ("Pro+", 50.0, 500.0, "2025"))
+    )
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
+    row = row_on(plan_of(a10g(colab), request=seventy_five_hours()), "A10G")
+    assert [(one.months, one.usd, one.is_stale) for one in row.subscriptions] == [
+        (exactly(4.0), exactly(40.0), False),
+        (exactly(1.0), exactly(50.0), True),
+    ]
 
 
 def test_what_fits_one_session_of_colab_writes_no_checkpoint():

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.plan.interruptions import session_time_s, sessions_needed, with_checkpoints_s
+from tunekit.plan.interruptions import (
+    WEEK_S,
+    WeeklyQuota,
+    session_time_s,
+    sessions_needed,
+    under_quota,
+    with_checkpoints_s,
+)
 
 
 @given(st.integers(1, 10_000_000), st.integers(60, 100_000), st.integers(0, 3600))
@@ -62,3 +69,49 @@ def test_10_000_trainings_in_sessions_take_what_the_formula_says():
         overhead_s = checkpoint_s + restart_s
         assert sessions_needed(work_s, longest_s, overhead_s) == sessions
         assert session_time_s(work_s, longest_s, overhead_s) == pytest.approx(time_s, rel=0.02)
+
+
+def by_walking(work_s: int, longest_s: int, overhead_s: int, weekly_s: int) -> WeeklyQuota:
+    """Take one session after the other, each but the first behind the overhead."""
+    weeks = sessions = done_s = elapsed_s = 0
+    while done_s < work_s:
+        left_s = weekly_s
+        while left_s > 0 and done_s < work_s:
+            lost_s = overhead_s if sessions else 0
+            length_s = min(longest_s, left_s)
+            if length_s <= lost_s:
+                break
+            worked_s = min(length_s - lost_s, work_s - done_s)
+            elapsed_s = weeks * int(WEEK_S) + weekly_s - left_s + lost_s + worked_s
+            sessions, done_s, left_s = sessions + 1, done_s + worked_s, left_s - length_s
+        weeks += 1
+    return WeeklyQuota(weeks, sessions, elapsed_s)
+
+
+@given(
+    st.integers(1, 2_000_000), st.integers(1800, 100_000), st.integers(0, 1200), st.integers(3600, 7 * 86_400)
+)
+def test_a_weekly_quota_takes_the_weeks_that_walking_through_them_takes(
+    work_s: int, longest_s: int, overhead_s: int, weekly_s: int
+):
+    assert under_quota(work_s, longest_s, overhead_s, weekly_s) == pytest.approx(
+        by_walking(work_s, longest_s, overhead_s, weekly_s)
+    )
+
+
+def test_75_hours_at_30_a_week_take_3_weeks_and_8_sessions_of_12():
+    """12 + 12 + 6, twice, and 12 + 3 in the third week, which ends 351 h after the first began."""
+    hour_s = 3600.0
+    assert under_quota(75 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (3, 8, 351 * hour_s)
+    assert under_quota(60 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (2, 6, 198 * hour_s)
+    assert under_quota(30 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (1, 3, 30 * hour_s)
+
+
+def test_a_rest_of_the_quota_that_only_restarts_is_no_session():
+    """100 + 90 in the first week, 90 + 90 in the second, 30 behind a restart of 10 in the third."""
+    assert under_quota(400, 100, 10, 205) == (3, 5, 2 * WEEK_S + 40)
+
+
+def test_sessions_that_only_restart_never_end():
+    assert under_quota(200, 100, 100, 1000) == (math.inf, math.inf, math.inf)
+    assert under_quota(100, 100, 100, 1000) == (1, 1, 100)

@@ -200,6 +200,15 @@ def test_the_cheapest_price_is_per_gpu_and_not_of_prepaid_units() -> None:
     assert cells(list_of(shipped(cheaper)), "$/GPU-h") == ["0.500"]
 
 
+def test_a_free_quota_is_no_price_per_gpu_and_says_its_limits() -> None:
+    quota = offer("kaggle", "two", 0, gpus=2, hours_per_week=30, max_session_h=12)
+    file = shipped(profile(instances=(*offers(), quota)))
+    assert cells(list_of(file), "$/GPU-h") == ["1.01"]
+    sheet = drawn(gpu_sheet(file, (), 80), 80)
+    assert "free     free" in sheet
+    assert "two: At most 30 h a week. A session lasts 12 h at most." in sheet
+
+
 def test_unknown_is_not_the_same_as_absent() -> None:
     card = profile(fp16_tflops=None, fp8_tflops=None, native_precisions=("fp32", "fp16"))
     table = list_of(shipped(card))

@@ -12,7 +12,7 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions
-from tunekit.records.profile import Instance, Profile
+from tunekit.records.profile import Instance, Profile, Subscription
 from tunekit.records.recommendation import Tier
 from tunekit.report.blocks import WIDE, Table
 from tunekit.report.plan import plan_answer, plan_report
@@ -31,7 +31,7 @@ fastest   aws g5.12xlarge  ~33m 09s          ~49.7 h            ~$282*
           4x a10g                     43.2 to 57.3 h      $245 to $325
 cheapest: 8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m 20s (0.44
   epochs); its loader has to feed 312 to 415 samples/s
-fastest: its loader has to feed 559 to 742 samples/s
+fastest: price of 2025-04-01; its loader has to feed 559 to 742 samples/s
 """
 
 MORE_AT_80 = """\
@@ -74,7 +74,7 @@ Assumed, not measured
     --no-checkpoints)
   a restart takes 5m 00s (--restart-cost)
   a spot machine is preempted every 4h 00m on average (--interrupted-every)
-  a Colab session lasts 12h 00m at most (--max-session); its hours count a
+  a notebook session lasts 12h 00m at most (--max-session); its hours count a
     checkpoint after every interval
   dollars are for the hours of training: no storage, transfer, set-up or tax
 
@@ -249,6 +249,36 @@ def test_the_answer_and_its_choice_have_the_same_hours_where_sessions_cost_some(
     )
 
 
+def test_a_weekly_quota_is_told_in_weeks():
+    kaggle = instance(provider="kaggle", name="A10G", usd_per_h=0, hours_per_week=30, max_session_h=12)
+    plan = plan_of(profile(instances=(kaggle,)))
+    assert cells(choices(plan), "dollars") == ["$0.00"]
+    assert view_plan(plan).answers[0].endswith("$0.00 on kaggle A10G in sessions over 7 weeks.")
+    (remark,) = view_plan(plan).passage()[:1]
+    assert "sessions of up to 12h 00m over 7 weeks of 30 h; a checkpoint every" in remark
+    (row,) = [row for row in machines(plan).rows if "kaggle A10G" in row]
+    assert dict(zip(machines(plan).columns, row, strict=True))["weeks"] == "7"
+
+
+def test_the_units_of_a_choice_are_told_in_months_of_each_subscription():
+    pro = Subscription(name="Pro", usd_per_month=10, units_per_month=100, as_of="2026-02-01", source="a page")
+    plus = pro.changed(name="Pro+", usd_per_month=50, units_per_month=1000)
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
+    (remark,) = view_plan(plan_of(profile(instances=(colab,)))).passage()[:1]
+    assert remark.endswith("; units of 10 months of Pro or 1 month of Pro+")
+
+
+def test_a_choice_at_a_stale_price_says_its_day():
+    spot = spot_price(as_of="2024")
+    plan = plan_of(
+        profile(instances=(instance(as_of="2025-01-01", spot=spot),)), request=plan_request(may_use_spot=True)
+    )
+    assert cells(choices(plan), "dollars") == ["~$77.57*spot", "$179*"]
+    remarks = view_plan(plan).passage()
+    assert "price of 2024" in remarks[0]
+    assert "price of 2025-01-01" in remarks[1]
+
+
 def test_where_the_loader_is_not_known_a_range_stands_for_the_figure():
     """Two CPUs fed 180 samples/s; of those of the faster GPU nobody knows how many there are."""
     fast = twice_as_fast(achievable_bf16_fraction=0.8, instances=(instance(name="2x", vcpus=None),))
@@ -267,7 +297,7 @@ def test_where_the_loader_is_not_known_a_range_stands_for_the_figure():
     ("machine", "said"),
     [
         (instance(), "$179 on aws g5.xlarge."),
-        (instance(as_of="2025-01-01"), "$179 on aws g5.xlarge, a stale price."),
+        (instance(as_of="2025-01-01"), "$179 on aws g5.xlarge, at a stale price of 2025-01-01."),
         (instance(vcpus=3), "; $179 to $239, predicted, on aws g5.xlarge, which has fewer CPUs."),
         (instance(gpus=2), "; no price is known."),
     ],
@@ -436,7 +466,7 @@ def test_every_machine_is_in_the_whole_plan_and_counted_on_the_screen():
             "the script writes no checkpoints (--no-checkpoints)",
         ),
         ({}, "a spot machine is preempted every 4h 00m on average (--interrupted-every)"),
-        ({}, "a Colab session lasts 12h 00m at most (--max-session)"),
+        ({}, "a notebook session lasts 12h 00m at most (--max-session)"),
         ({"measured_vcpus_per_gpu": 4}, "a machine of unknown CPUs has as many as the GPU's usual machine"),
     ],
 )
@@ -485,7 +515,7 @@ def test_sessions_that_are_too_short_still_say_what_was_assumed():
     asked = plan_request(assumptions=assumed)
     colab = instance(provider="colab", compute_units_per_h=5.0)
     lines = view_plan(plan_of(profile(instances=(colab,)), request=asked)).passage("Assumed, not measured")
-    assert "a Colab session lasts 10m 00s at most (--max-session)" in lines
+    assert "a notebook session lasts 10m 00s at most (--max-session)" in lines
     assert "a restart takes 15m 00s (--restart-cost)" in lines
 
 

@@ -467,7 +467,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     )
     _planned_machine(parser)
     assumed = parser.add_argument_group("assumptions")
-    _option(assumed, "--max-session", _LONG_TIME, "longest Colab session", default="12h")
+    _option(assumed, "--max-session", _LONG_TIME, "longest notebook session", default="12h")
     checkpoints = assumed.add_mutually_exclusive_group()
     _option(checkpoints, "--checkpoint-cost", _TIME, "time to write a checkpoint", default="30s")
     _switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")

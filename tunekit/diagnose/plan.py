@@ -126,7 +126,8 @@ def _range_too_wide(facts: PlanFacts) -> Hits:
 
 
 def _factor(interval: Interval | None) -> float:
-    return 1.0 if interval is None else interval.high / interval.low
+    # What is free has no ends to divide.
+    return 1.0 if interval is None or not interval.low else interval.high / interval.low
 
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
@@ -149,11 +150,14 @@ def _memory_too_small(facts: PlanFacts) -> Hits:
 def _session_too_short(facts: PlanFacts) -> Hits:
     blocked = facts.without_session
     if blocked:
+        assumed = facts.request.assumptions
+        can_be_longer = any(row.max_session_s == assumed.max_session_s for row in blocked)
         yield Hit(
             "; ".join(sorted({row.obstacle for row in blocked if row.obstacle})),
             "let the script write checkpoints and resume from them"
-            if facts.request.assumptions.checkpoint_cost_s is None
-            else "give a longer --max-session, or a shorter --restart-cost or --checkpoint-cost",
+            if assumed.checkpoint_cost_s is None
+            else f"give a {'longer --max-session, or a ' if can_be_longer else ''}shorter --restart-cost or "
+            "--checkpoint-cost",
             message=f"The training does not fit into sessions on {_names(blocked)}",
         )
 

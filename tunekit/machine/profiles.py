@@ -116,7 +116,8 @@ def _write_dates_out(content: dict[str, Any]) -> None:
     offers = content.get("instances")
     for offer in offers if isinstance(offers, list) else []:
         spot = offer.get("spot") if isinstance(offer, dict) else None
-        for place in (offer, spot):
+        monthly = offer.get("subscriptions") if isinstance(offer, dict) else None
+        for place in (offer, spot, *(monthly if isinstance(monthly, list) else ())):
             if not isinstance(place, dict):
                 continue
             seen = place.get("as_of")
@@ -177,6 +178,9 @@ def _implausible(profile: Profile) -> str | None:
 def _bad_date(profile: Profile, today: datetime.date | None) -> str | None:
     for number, offer in enumerate(profile.instances):
         dates = [("as_of", offer.as_of)] + ([("spot.as_of", offer.spot.as_of)] if offer.spot else [])
+        dates += [
+            (f"subscriptions.{place}.as_of", one.as_of) for place, one in enumerate(offer.subscriptions)
+        ]
         for field, text in dates:
             place = f"instances.{number}.{field}"
             year, month, day = (*map(int, text.split("-")), 1, 1)[:3]

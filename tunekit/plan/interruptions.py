@@ -8,8 +8,10 @@ Sources:
 """
 
 import math
+from typing import NamedTuple
 
 SOURCE = "checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)"
+WEEK_S = 7 * 24 * 3600.0
 
 
 def young_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
@@ -122,6 +124,46 @@ def with_checkpoints_s(work_s: float, interval_s: float, checkpoint_s: float, ma
     if work_s <= max_session_s:
         return work_s
     return work_s * (1 + checkpoint_s / interval_s)
+
+
+class WeeklyQuota(NamedTuple):
+    """How a weekly quota cuts a training into weeks."""
+
+    weeks: float
+    """Calendar weeks that it takes."""
+    sessions: float
+    elapsed_s: float
+    """From its first step to its last, with the days that wait for the next week's quota."""
+
+
+def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s: float) -> WeeklyQuota:
+    """Return what a weekly quota of session time makes of the work; the first week's is whole.
+
+    A week of k sessions holds its quota less k x overhead_s of work; the first session needs no restart and
+    the last one no checkpoint, which makes up for one overhead. A rest of the quota that is shorter
+    than the overhead is no session.
+
+    Args:
+        work_s: time of the training itself.
+        max_session_s: longest session.
+        overhead_s: one checkpoint and one restart.
+        weekly_s: session time that may be used in a week.
+
+    Returns:
+        Whole numbers of weeks and sessions; infinities when a session is too short to get anywhere.
+    """
+    longest_s = min(max_session_s, weekly_s)
+    whole, rest_s = divmod(weekly_s, longest_s)
+    used_s = weekly_s if rest_s > overhead_s else whole * longest_s
+    a_week = whole + (rest_s > overhead_s)
+    held_s = used_s - a_week * overhead_s
+    if work_s > longest_s and held_s <= 0:
+        return WeeklyQuota(math.inf, math.inf, math.inf)
+    weeks = float(max(1, math.ceil((work_s - overhead_s) / held_s))) if work_s > longest_s else 1.0
+    last_s = work_s - (weeks - 1) * held_s
+    in_last = sessions_needed(last_s, longest_s, overhead_s)
+    elapsed_s = (weeks - 1) * WEEK_S + last_s + (in_last - 1) * overhead_s
+    return WeeklyQuota(weeks, (weeks - 1) * a_week + in_last, elapsed_s)
 
 
 def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:

@@ -145,16 +145,20 @@ def _is_meant(hardware: Hardware | None, row: PlanRow) -> bool:
 
 
 def _on_machines(one: Milestone, rows: Sequence[PlanRow], may_use_spot: bool) -> Iterator[MilestoneOption]:
-    """Yield the milestone on whole machines that can be rented, fed and hold it."""
-    for chosen in that_hold_it(candidates(rows, may_use_spot), rows)[0]:
-        row = rows[chosen.row]
+    """Yield the milestone on whole machines that can be rented, fed and hold it.
+
+    A weekly quota is left out: all runs of all milestones would share it.
+    """
+    lasting = [row for row in rows if row.hours_per_week is None]
+    for chosen in that_hold_it(candidates(lasting, may_use_spot), lasting)[0]:
+        row = lasting[chosen.row]
         if not (_gives_one_at_a_time(row) and (one.instances or 1) > 1):
             yield _on_machine(one, row, chosen.on_spot)
 
 
 def _gives_one_at_a_time(row: PlanRow) -> bool:
     """Return whether it is a notebook service's, or nobody's offer, of which there is one."""
-    return row.compute_units is not None or row.provider is None
+    return row.max_session_s is not None or row.provider is None
 
 
 def _on_machine(one: Milestone, row: PlanRow, on_spot: bool = False) -> MilestoneOption:
@@ -188,7 +192,7 @@ def _on_parts(
     parts: dict[tuple[str, str, str | None], int] = {}
     split: dict[str, Profile] = {}
     for key, profile in profiles.items():
-        several = [machine for machine in profile.instances if machine.gpus > 1]
+        several = [one for one in profile.instances if one.gpus > 1 and one.hours_per_week is None]
         parts |= {(key, machine.name, machine.region): machine.gpus for machine in several}
         split[key] = profile.changed(instances=tuple(map(_part, several)))
     known = {machine.provider for profile in split.values() for machine in profile.instances}
@@ -249,6 +253,8 @@ def _without_machine(one: Milestone, rows: Sequence[PlanRow]) -> str:
     why = "no provider is known to offer it with these GPUs"
     if any(row.is_mostly_idle for row in offered):
         why = "its GPUs would wait for the loader most of the time"
+    elif any(row.hours_per_week is not None for row in offered):
+        why = "all runs of all milestones would share its weekly quota"
     elif blocked := next((row.obstacle for row in offered if row.obstacle), None):
         why = blocked
     elif unknown := next((row.basis for row in rows if row.how is None), None):
@@ -301,7 +307,8 @@ def _checkpoints(
     is_written = option.on_spot or option.row.sessions is not None or one.checkpoint_every_s is not None
     if every_s is None or cost_s is None or not is_written:
         return None
-    least_s = every_s if option.on_spot else assumed.max_session_s if one.checkpoint_every_s is None else 0.0
+    longest_s = option.row.max_session_s or assumed.max_session_s
+    least_s = every_s if option.on_spot else longest_s if one.checkpoint_every_s is None else 0.0
     share = cost_s / every_s
     return work.through(lambda hours: hours * share if hours * _H > least_s else 0.0)
 
@@ -459,7 +466,7 @@ def _gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, .
     Each machine has to be started, and a GPU that the search was not made on needs a search of its own.
     """
     own = plan.measured_offer
-    if own is None or own.hours is None or own.usd_on_demand is None:
+    if own is None or own.hours is None or own.usd_on_demand is None or not own.usd_on_demand.value:
         return ()
     best: dict[str, GpuBreakEven] = {}
     for chosen in that_hold_it(candidates(plan.rows, may_use_spot=False), plan.rows)[0]:
@@ -513,7 +520,7 @@ def _tuning(plan: Plan, milestones: Sequence[Milestone], search: Search | None) 
     rate = request.rate_samples_per_s.value
     usd_per_h = None
     if offer is not None and offer.hours is not None and offer.usd_on_demand is not None:
-        usd_per_h = offer.usd_on_demand.value / offer.hours.value
+        usd_per_h = offer.usd_on_demand.value / offer.hours.value or None  # a free one has no price
     epoch_h = request.samples_per_epoch / rate / _H
     all_h = sum(one.samples_per_epoch * one.epochs * one.runs for one in milestones) / rate / _H
     gained = search.speedup

@@ -1,15 +1,18 @@
 """The planned training on one machine: rate, hours, dollars."""
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
 from typing import NamedTuple
 
 from tunekit.plan.interruptions import (
+    WeeklyQuota,
     daly_interval_s,
     session_time_s,
     sessions_needed,
     spot_time_s,
+    under_quota,
     with_checkpoints_s,
 )
 from tunekit.predict.loader_rate import usual_instance
@@ -17,7 +20,7 @@ from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource
+from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource, SubscribedMonths
 from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
 from tunekit.records.scaling import OneGpuStep, ScaledStep
@@ -46,6 +49,18 @@ class _Loader(NamedTuple):
     rate: Interval
     is_assumed: bool
     """Whether nobody measured it, or how many CPUs there are is unknown."""
+
+
+class _Sessions(NamedTuple):
+    """The training in sessions of limited length."""
+
+    hours: Interval | None
+    sessions: Interval | None = None
+    weeks: Interval | None = None
+    """Calendar weeks; None without a weekly quota."""
+    elapsed: Interval | None = None
+    """Hours with the days that wait for the next week's quota; None without one."""
+    obstacle: str | None = None
 
 
 class _Spot(NamedTuple):
@@ -151,30 +166,58 @@ def _row(
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
     """Return the row with what the machine's price and its sessions make of the hours of work."""
     work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
-    # What is paid from a balance of compute units is a notebook, and its sessions are limited.
-    units_per_h = instance.compute_units_per_h
-    hours, sessions, obstacle = _with_checkpoints(work, assumed), None, None
-    if units_per_h is not None:
-        hours, sessions, obstacle = _in_sessions(_with_session_checkpoints(work, assumed), assumed)
+    units_per_h, longest_s = instance.compute_units_per_h, _longest_session_s(instance, assumed)
+    cut = _Sessions(_with_checkpoints(work, assumed))
+    if longest_s is not None:
+        loaded = _with_session_checkpoints(work, assumed, longest_s)
+        cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
+    hours = cut.hours
+    units = None if hours is None or units_per_h is None else hours.times(units_per_h)
     spot = _on_spot(work, spot_price, assumed)
-    between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
+    between_s = spot.interval_s
+    if cut.sessions is not None and longest_s is not None:
+        between_s = _checkpoints_between_sessions_s(cut.sessions, assumed, longest_s)
     between_s = assumed.checkpoint_every_s or between_s
     return row.changed(
         hours=hours,
-        sessions=sessions,
+        sessions=cut.sessions,
+        max_session_s=longest_s,
+        hours_per_week=instance.hours_per_week,
+        weeks=cut.weeks,
+        elapsed_hours=cut.elapsed,
         checkpoint_interval_s=between_s,
-        usd_on_demand=hours.times(price) if hours and price else None,
+        usd_on_demand=None if hours is None or price is None else hours.times(price),
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
-        compute_units=hours.times(units_per_h) if hours and units_per_h else None,
+        compute_units=units,
+        subscriptions=_subscribed(units, instance, today, assumed.stale_after_days) if units else (),
         price_as_of=instance.as_of,
         spot_as_of=spot_price.as_of if spot_price else None,
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
         is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
-        obstacle=row.obstacle or obstacle,
+        obstacle=row.obstacle or cut.obstacle,
     )
+
+
+def _subscribed(
+    units: Interval, instance: Instance, today: date, stale_after_days: int
+) -> tuple[SubscribedMonths, ...]:
+    """Return how many months each subscription takes to give as many compute units."""
+    found = []
+    for one in instance.subscriptions:
+        months = units.times(1 / one.units_per_month).through(math.ceil)
+        found.append(
+            SubscribedMonths(
+                name=one.name,
+                months=months,
+                usd=months.times(one.usd_per_month),
+                as_of=one.as_of,
+                is_stale=is_stale(one.as_of, today, stale_after_days),
+            )
+        )
+    return tuple(found)
 
 
 def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:
@@ -275,25 +318,46 @@ def _hours(request: PlanRequest, rate: Interval) -> Interval:
     return rate.under(request.work_samples / _H)
 
 
+def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | None:
+    """Return the longest session of a notebook service; None for a machine that is rented by the hour.
+
+    What is paid from a balance of compute units is a notebook, and so is what has sessions or a quota.
+    """
+    own = [h * _H for h in (instance.max_session_h, instance.hours_per_week) if h is not None]
+    if not own and instance.compute_units_per_h is None:
+        return None
+    return min([assumed.max_session_s, *own])
+
+
 def _in_sessions(
-    work: Interval | None, assumed: PlanAssumptions
-) -> tuple[Interval | None, Interval | None, str | None]:
-    """Return the hours in sessions, their number, and what is in the way."""
+    work: Interval | None, assumed: PlanAssumptions, longest_s: float, hours_per_week: float | None
+) -> _Sessions:
+    """Return the hours in sessions, their number and weeks, or what is in the way."""
     if work is None:
-        return None, None, None
-    longest_s = assumed.max_session_s
-    if assumed.checkpoint_cost_s is None:
-        if work.high * _H > longest_s:
-            is_certain = work.low * _H > longest_s
-            longer = "it is longer" if is_certain else "it may be longer"
-            return None, None, f"{longer} than a session, and the script writes no checkpoints"
-        return work, EXACTLY_ONE, None
-    overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
-    if overhead_s >= longest_s and work.high * _H > longest_s:
-        return None, None, "a session is too short for one restart and one checkpoint"
-    sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
-    hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
-    return hours, sessions, None
+        return _Sessions(None)
+    overhead_s = 0.0
+    if assumed.checkpoint_cost_s is not None:
+        overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
+        if overhead_s >= longest_s and work.high * _H > longest_s:
+            return _Sessions(None, obstacle="a session is too short for one restart and one checkpoint")
+    elif work.high * _H > longest_s:
+        is_certain = work.low * _H > longest_s
+        longer = "it is longer" if is_certain else "it may be longer"
+        return _Sessions(None, obstacle=f"{longer} than a session, and the script writes no checkpoints")
+    if hours_per_week is None:
+        sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
+        hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
+        return _Sessions(hours, sessions)
+
+    def cut(hours: float) -> WeeklyQuota:
+        return under_quota(hours * _H, longest_s, overhead_s, hours_per_week * _H)
+
+    return _Sessions(
+        hours=work.through(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
+        sessions=work.through(lambda h: cut(h).sessions),
+        weeks=work.through(lambda h: cut(h).weeks),
+        elapsed=work.through(lambda h: cut(h).elapsed_s / _H),
+    )
 
 
 def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
@@ -302,20 +366,24 @@ def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interv
     return work if work is None or cost_s is None or every_s is None else work.times(1 + cost_s / every_s)
 
 
-def _with_session_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
+def _with_session_checkpoints(
+    work: Interval | None, assumed: PlanAssumptions, longest_s: float
+) -> Interval | None:
     """Return the hours of work with the checkpoints that a session ending at any time asks for."""
-    cost_s, longest_s = assumed.checkpoint_cost_s, assumed.max_session_s
+    cost_s = assumed.checkpoint_cost_s
     if work is None or cost_s is None or assumed.checkpoint_every_s is not None:
         return _with_checkpoints(work, assumed)
     interval_s = daly_interval_s(cost_s, longest_s)
     return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
 
-def _checkpoints_between_sessions_s(sessions: Interval, assumed: PlanAssumptions) -> float | None:
+def _checkpoints_between_sessions_s(
+    sessions: Interval, assumed: PlanAssumptions, longest_s: float
+) -> float | None:
     """Return how often to write a checkpoint when a session may end any time before its limit."""
     if sessions.high <= 1 or assumed.checkpoint_cost_s is None:
         return None
-    return daly_interval_s(assumed.checkpoint_cost_s, assumed.max_session_s)
+    return daly_interval_s(assumed.checkpoint_cost_s, longest_s)
 
 
 def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssumptions) -> _Spot:

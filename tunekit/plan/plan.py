@@ -34,7 +34,7 @@ def make_plan(
     measured = profiles.get(request.measured_on)
     offered = list(offered_machines(request, profiles, today))
     most_h = math.inf if request.max_hours is None else request.max_hours
-    kept = [row for row in offered if row.hours is None or row.hours.value <= most_h]
+    kept = [row for row in offered if row.done_in_hours is None or row.done_in_hours.value <= most_h]
     kept.sort(key=lambda row: _order(row, request.may_use_spot))
     rows = (measured_machine(request, measured), *kept)
     choices = choose(rows, request.may_use_spot)
@@ -128,9 +128,10 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
     """Return the choices among the machines that can be rented and that nothing known speaks against.
 
     Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
-    the two at up to twice the least dollars: it takes twice the speed for less than twice the money. Expected
-    is the middle of the interval, and what is done within an hour is as fast as can be. Ties go
-    to the other figure, then to the earlier row. A choice that no machine qualifies for is left out. GPUs
+    the two at up to twice the least dollars: it takes twice the speed for less than twice the money. Beside a
+    free machine, balanced is one of those that are faster. Expected is the middle of the interval, hours are
+    the calendar's, and what is done within an hour is as fast as can be. Ties go to the other figure, then to
+    the earlier row. A choice that no machine qualifies for is left out. GPUs
     that would mostly wait for the loader are never chosen; a GPU that may not hold the training is chosen
     only where no other qualifies.
 
@@ -150,10 +151,13 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
         of = f"of {_machines(kept)} with a price{passed_over}"
         cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
         stands_out(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}")
-        most_usd = BALANCED_COST * (cheapest.usd or 0.0)
-        affordable = [one for one in kept if one.usd is not None and one.usd <= most_usd]
+        # Times nothing, everything that is free is equal: what costs dollars has to be faster than that.
+        worth_it = kept if cheapest.usd else [one for one in kept if one.hours < cheapest.hours] or [cheapest]
+        most_usd = BALANCED_COST * min(one.usd or 0.0 for one in worth_it)
+        affordable = [one for one in worth_it if one.usd is not None and one.usd <= most_usd]
         balanced = min(affordable, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
-        reason = f"least dollars x hours for at most {BALANCED_COST:g} times the cheapest's dollars"
+        whose = "" if cheapest.usd else " of those faster than the free one,"
+        reason = f"least dollars x hours{whose} for at most {BALANCED_COST:g} times the cheapest's dollars"
         stands_out(ChoiceKind.BALANCED, balanced, reason)
     if found:
         kept, passed_over = that_hold_it(found, rows)
@@ -167,11 +171,11 @@ def candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[Candidate]:
     """Return the machines that can be rented and fed, at each of their prices."""
     found = []
     for index, row in enumerate(rows):
-        if not row.can_be_chosen or row.is_mostly_idle:
+        done_in = row.done_in_hours
+        if done_in is None or not row.can_be_chosen or row.is_mostly_idle:
             continue
-        assert row.hours is not None
         usd = row.usd_on_demand.value if row.usd_on_demand else None
-        found.append(Candidate(index, False, max(SOON_H, row.hours.value), usd))
+        found.append(Candidate(index, False, max(SOON_H, done_in.value), usd))
         if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
             found.append(Candidate(index, True, max(SOON_H, row.spot_hours.value), row.usd_spot.value))
     return found

@@ -19,7 +19,7 @@ class PlanAssumptions(Record):
     """What a plan takes for granted. None of it is measured."""
 
     max_session_s: PositiveFloat = 12 * 3600.0
-    """Longest session of a notebook service (Colab)."""
+    """Longest session of a notebook service (Colab); a service's own limit counts where it is shorter."""
     checkpoint_cost_s: PositiveFloat | None = 30.0
     """Time to write one checkpoint; None for a script that writes none."""
     checkpoint_every_s: PositiveFloat | None = None
@@ -129,6 +129,18 @@ class RateSource(StrEnum):
     PREDICTED = "predicted"
 
 
+class SubscribedMonths(Record):
+    """How long a subscription has to be paid until its compute units are enough."""
+
+    name: str
+    months: Interval
+    """Whole months."""
+    usd: Interval
+    """Of all of them."""
+    as_of: str
+    is_stale: bool
+
+
 class PlanRow(Record):
     """The training on one machine. Every figure is a prediction but those of a `measured` rate."""
 
@@ -159,6 +171,14 @@ class PlanRow(Record):
     """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
     sessions: Interval | None = None
     """Sessions that it takes; None where they are not limited."""
+    max_session_s: PositiveFloat | None = None
+    """Its longest session; None where they are not limited."""
+    hours_per_week: PositiveFloat | None = None
+    """Quota of its hours in a week; None is unlimited."""
+    weeks: Interval | None = None
+    """Calendar weeks that the quota stretches the training over; None without one."""
+    elapsed_hours: Interval | None = None
+    """From the first step to the last under a weekly quota; without one these are `hours`."""
     checkpoint_interval_s: PositiveFloat | None = None
     """Best time between checkpoints, on spot or between sessions; None if none is needed."""
 
@@ -170,6 +190,8 @@ class PlanRow(Record):
     """Why a known spot price is no option."""
     compute_units: Interval | None = None
     """What it takes from a prepaid balance (Colab)."""
+    subscriptions: tuple[SubscribedMonths, ...] = ()
+    """What fills that balance, each by itself."""
     price_as_of: str | None = None
     spot_as_of: str | None = None
     is_stale: bool = False
@@ -224,6 +246,11 @@ class PlanRow(Record):
     def is_without_session(self) -> bool:
         """Whether its sessions are too short for the training, though its rate is known."""
         return self.how is not None and self.hours is None
+
+    @property
+    def done_in_hours(self) -> Interval | None:
+        """Hours by the calendar, with those that wait for the next week's quota."""
+        return self.elapsed_hours or self.hours
 
     @property
     def lower_usd(self) -> Interval | None:

@@ -63,6 +63,16 @@ class SpotPrice(Record):
         return self
 
 
+class Subscription(Record):
+    """What fills a prepaid balance of compute units each month (Colab Pro)."""
+
+    name: str
+    usd_per_month: PositiveFloat
+    units_per_month: PositiveFloat
+    as_of: str = Field(pattern=_SEEN)
+    source: str
+
+
 class Instance(Record):
     """One rentable machine with this GPU."""
 
@@ -72,11 +82,17 @@ class Instance(Record):
     vcpus: PositiveInt | None
     ram_gb: PositiveFloat | None
     """Memory as the provider states it, in decimal GB."""
-    usd_per_h: PositiveFloat | None
-    """On demand, for the whole machine; None when only a part of the price is known."""
+    usd_per_h: NonNegativeFloat | None
+    """On demand, for the whole machine; 0 is free, None when only a part of the price is known."""
     spot: SpotPrice | None = None
     compute_units_per_h: PositiveFloat | None = None
     """What an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
+    subscriptions: tuple[Subscription, ...] = ()
+    """What fills that balance each month."""
+    hours_per_week: Annotated[float, Field(gt=0, le=168)] | None = None
+    """Quota of the machine's hours in a week (Kaggle); None is unlimited."""
+    max_session_h: PositiveFloat | None = None
+    """Longest session of the service; None where it has no sessions, or their limit is not known."""
     region: str | None
     as_of: str = Field(pattern=_SEEN)
     """Day, month or year in which the price was seen."""

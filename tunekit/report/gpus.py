@@ -86,7 +86,7 @@ def _gib_text(file: ProfileFile) -> str:
 
 
 def _cheapest(file: ProfileFile) -> Instance | None:
-    # Prepaid units are no price per hour.
+    # Prepaid units are no price per hour, nor is a free quota.
     priced = [one for one in file.profile.instances if one.usd_per_h and not one.compute_units_per_h]
     return min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None)
 
@@ -201,6 +201,13 @@ def _price_lines(profile: Profile) -> tuple[str, ...]:
         remarks = [_spot_text(one.spot)] if one.spot else []
         if one.compute_units_per_h:
             remarks.append(f"{_figure(one.compute_units_per_h)} prepaid compute units/h.")
+        for plan in one.subscriptions:
+            months = f"{_figure(plan.units_per_month)} units a month for {_money(plan.usd_per_month)} $"
+            remarks.append(f"{_text(plan.name)} gives {months}, seen {plan.as_of}.")
+        if one.hours_per_week:
+            remarks.append(f"At most {_figure(one.hours_per_week)} h a week.")
+        if one.max_session_h:
+            remarks.append(f"A session lasts {_figure(one.max_session_h)} h at most.")
         if one.notes:
             remarks.append(_text(one.notes))
         if remarks:
@@ -248,6 +255,8 @@ def _short_figure(value: float | None) -> str:
 def _money(usd: float | None) -> str:
     if usd is None:
         return UNKNOWN
+    if usd == 0:
+        return "free"
     return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
 
 

@@ -7,7 +7,15 @@ from typing import NamedTuple
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow, RateSource
+from tunekit.records.plan import (
+    Choice,
+    ChoiceKind,
+    Plan,
+    PlanRequest,
+    PlanRow,
+    RateSource,
+    SubscribedMonths,
+)
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
     WIDE,
@@ -164,9 +172,10 @@ def _measured_text(plan: Plan) -> str:
     text = f"Measured on {_gpus_text(own)}: {range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
     if offer is None:
         return f"{text}; {_without_offer(plan)}."
-    stale = ", a stale price" if offer.is_stale else ""
+    stale = f", at a stale price of {offer.price_as_of}" if offer.is_stale else ""
     if is_offered:
         parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
+        parts += f" over {_weeks_text(offer.weeks)}" if offer.weeks is not None and parts else ""
         return f"{text}, {range_text(offer.usd_on_demand, usd_text)} on {machine_name(offer)}{parts}{stale}."
     usd = ends_text(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
     return f"{text}; {usd}, predicted, on {machine_name(offer)}, which has fewer CPUs{stale}."
@@ -252,10 +261,15 @@ def _remark(plan: Plan, option: _Option) -> str:
     if row.precision is not asked.precision:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
-        longest = duration_text(asked.assumptions.max_session_s)
-        parts.append(f"{range_text(row.sessions, _count_text)} sessions of up to {longest}")
+        longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
+        weeks = f" over {_weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
+        parts.append(f"{range_text(row.sessions, _count_text)} sessions of up to {longest}{weeks}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
+    if row.subscriptions:
+        parts.append(f"units of {' or '.join(map(_months_text, row.subscriptions))}")
+    if _is_stale(option):
+        parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
@@ -413,6 +427,7 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("range", lambda row: _range(row, row.usd_spot, usd_text), is_optional=True, is_below=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
+    Column("weeks", lambda row: _limited(row, row.weeks, _count_text), is_optional=True, is_below=True),
     Column(
         "price seen", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
     ),
@@ -438,6 +453,14 @@ def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> s
     """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
     ends = ends_text(interval, text)
     return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
+
+
+def _months_text(one: SubscribedMonths) -> str:
+    return f"{range_text(one.months, _count_text)} month{'s' if one.months.high > 1 else ''} of {one.name}"
+
+
+def _weeks_text(weeks: Interval) -> str:
+    return f"{range_text(weeks, _count_text)} week{'s' if weeks.high > 1 else ''}"
 
 
 def _count_text(count: float | None) -> str:
@@ -546,5 +569,7 @@ def _of_interruptions(plan: Plan) -> list[str]:
         longest = duration_text(assumed.max_session_s)
         writes = any(row.sessions and row.checkpoint_interval_s for row in plan.rows)
         counted = "; its hours count a checkpoint after every interval" if writes else ""
-        lines.append(f"a Colab session lasts {longest} at most (--max-session){counted}")
+        lines.append(f"a notebook session lasts {longest} at most (--max-session){counted}")
+        if any(row.weeks for row in plan.rows):
+            lines.append("a weekly quota is whole when the training begins")
     return lines
