@@ -154,7 +154,7 @@ class Candidate(Record):
     config: TrainConfig
     trial: NonNegativeInt
     """The one that found it."""
-    factor: NonNegativeFloat
+    factor: float
     """How many times as fast as the baseline it is, in what the search looked for."""
     speedup: Interval | None
     """The same with its range, over interleaved rounds; None where one process alone tells."""
