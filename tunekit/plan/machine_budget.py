@@ -216,6 +216,7 @@ def machine_budget(
     return MachineBudget(
         machine=machine,
         source=training.source,
+        batch_size=training.batch_size,
         batch_bytes=training.batch_bytes,
         cells=tuple(_cell(one) for one in cells),
         chosen=None if chosen is None else _cell(chosen),

@@ -107,6 +107,8 @@ class MachineBudget(Record):
     machine: PlannedMachine
     source: str
     """What the figures of the training come from."""
+    batch_size: PositiveInt | None = None
+    """That is meant; the device memory may be known at another one only."""
     batch_bytes: float | None = Field(default=None, gt=0)
     """Of one batch of one GPU while it waits; None where it is not known."""
     cells: tuple[BufferCell, ...] = ()

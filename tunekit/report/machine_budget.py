@@ -66,7 +66,9 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
         own = " as in the run" if chosen.is_present else ""
         parts.append(f"{_loader_text(chosen)}{own}: {chosen.verdict}")
     if vram is not None:
-        most = "" if vram.fits == "yes" else f" (at most {vram.largest_batch:,} surely do)"
+        if budget.batch_size not in (None, vram.batch_size):
+            parts.append(f"GPU memory at batch {budget.batch_size:,} n/a")
+        most = "" if vram.fits == "yes" else f" (the largest that fits: {vram.largest_batch:,})"
         parts.append(f"batch {vram.batch_size:,} in {vram.precision} {_FITS[vram.fits]}{most}")
     sentence = ""
     if accumulated is not None:
