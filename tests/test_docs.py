@@ -152,6 +152,8 @@ def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "run.json").write_text(saved_runs[example])
     (tmp_path / "train.py").write_text("import torch\n")
+    milestones = next(body for language, body in fences((DOCS / "plan.md").read_text()) if language == "yaml")
+    (tmp_path / "milestones.yaml").write_text(milestones)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples.bin").write_bytes(os.urandom(1 << 20))
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ figures       charts as plotly figures; charts: what a run's figures show
 One file a subject, from its record to blocks, pure:
 run           a search: its parts in answer, overview, tiers, trials; how each medium arranges them
 loop_profile  with loop_time, loop_memory
-fits  plan  comparison  doctor  gpus  discovery
+fits  plan  milestones  machine_budget  comparison  doctor  gpus  discovery
 
-text          records as phrases, and tunekit's commands as they would be typed again
+text          records as phrases, and the search as it would be typed again
 """

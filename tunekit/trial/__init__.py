@@ -8,6 +8,7 @@ config_files         single keys of the user's YAML, JSON and TOML files
 binding_suggestions  the places that command, files and script have for them
 knob_verification    whether the knobs really hold in the process (pure)
 binding_trials       suggested bindings, each tried by a short trial
+typed_commands       tunekit's commands on a target, as they would be typed again (pure)
 
 Running it
 target               the words after `--` -> a target
