@@ -110,9 +110,11 @@ def test_the_answer_is_one_screen(cpus: int, width: int):
 def test_a_batch_whose_device_memory_is_not_known_is_not_passed_over():
     device = DeviceMemory(fit("a10g", 22.0, (90, 100, 110)), outside(), PredictionPath.LOOP_DRY)
     machine = PlannedMachine(ram_limit_bytes=62 * GIB, cpus=16, profile_id="a10g")
-    other = machine_budget(machine, Training("a test", batch_size=256, device=device))
-    shown = " ".join(drawn(budget_answer(other), 80).split())
-    assert "GPU memory at batch 256 n/a; batch 90 in fp32 fits." in shown
+    for batch_size, said in ((64, "fits."), (256, "may not fit (the largest that fits: 90).")):
+        other = machine_budget(machine, Training("a test", batch_size=batch_size, device=device))
+        shown = " ".join(drawn(budget_answer(other), 80).split())
+        assert f"batch {batch_size} in fp32 {said}" in shown
+        assert "batch 90 in fp32 (predicted)" in shown
 
 
 def test_parts_that_are_too_small_are_summed_up_on_one_screen_alone():

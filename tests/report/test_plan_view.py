@@ -260,12 +260,12 @@ def test_a_weekly_quota_is_told_in_weeks():
     assert dict(zip(machines(plan).columns, row, strict=True))["weeks"] == "7"
 
 
-def test_the_units_of_a_choice_are_told_in_months_of_each_subscription():
+def test_the_units_of_a_choice_are_told_in_months_of_the_subscription_that_costs_least():
     pro = Subscription(name="Pro", usd_per_month=10, units_per_month=100, as_of="2026-02-01", source="a page")
     plus = pro.changed(name="Pro+", usd_per_month=50, units_per_month=1000)
     colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
     (remark,) = view_plan(plan_of(profile(instances=(colab,)))).passage()[:1]
-    assert remark.endswith("; units of 10 months of Pro or 1 month of Pro+")
+    assert remark.endswith("; units sold as 1 month of Pro+ for $50.00")
 
 
 def test_a_choice_at_a_stale_price_says_its_day():
@@ -444,6 +444,9 @@ def test_a_plan_without_a_choice_says_why(gpu: Profile, asked: dict[str, Any], s
     where, why = view_plan(plan).answers
     blocked = "on colab g5.xlarge it is longer than a session, and the script writes no checkpoints"
     unpriced = blocked if "assumptions" in asked else "no price is known"
+    filtered = {"only": "--only", "max_hours": "--max-hours"}
+    given = [flag for name, flag in filtered.items() if name in asked]
+    unpriced = f"no price with {given[0]} as given" if given else unpriced
     assert where == f"Measured on 1x a10g: 178 h, 1.98 h an epoch; {unpriced}."
     assert said in why
 

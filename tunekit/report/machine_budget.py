@@ -66,10 +66,7 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
         own = " as in the run" if chosen.is_present else ""
         parts.append(f"{_loader_text(chosen)}{own}: {chosen.verdict}")
     if vram is not None:
-        if budget.batch_size not in (None, vram.batch_size):
-            parts.append(f"GPU memory at batch {budget.batch_size:,} n/a")
-        most = "" if vram.fits == "yes" else f" (the largest that fits: {vram.largest_batch:,})"
-        parts.append(f"batch {vram.batch_size:,} in {vram.precision} {_FITS[vram.fits]}{most}")
+        parts.append(_fit_text(budget.batch_size or vram.batch_size, vram))
     sentence = ""
     if accumulated is not None:
         sentence = (
@@ -83,6 +80,15 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
         Lead(printable(sentence)),
         Line(printable(f"{of}{source}."), True),
     )
+
+
+def _fit_text(batch_size: int, vram: VramBudget) -> str:
+    """Return whether a batch fits; the memory's rows may be those of another one."""
+    fits = vram.fits
+    if batch_size != vram.batch_size:
+        fits = "yes" if batch_size <= vram.largest_batch else "tight"
+    most = "" if fits == "yes" else f" (the largest that fits: {vram.largest_batch:,})"
+    return f"batch {batch_size:,} in {vram.precision} {_FITS[fits]}{most}"
 
 
 def _loader_text(cell: BufferCell) -> str:

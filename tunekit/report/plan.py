@@ -182,11 +182,16 @@ def _measured_text(plan: Plan) -> str:
 
 
 def _without_offer(plan: Plan) -> str:
-    """Return why the measured GPU has no dollars: nobody offers it, or what is in the way there."""
+    """Return why the measured GPU has no dollars: no offer is among the machines, or what is in the way there."""
     own, *offers = plan.rows
     same = [row for row in offers if (row.profile_id, row.gpus) == (own.profile_id, own.gpus)]
     blocked = next((row for row in same if row.obstacle and row.instance), None)
-    return "no price is known" if blocked is None else f"on {machine_name(blocked)} {blocked.obstacle}"
+    if blocked is not None:
+        return f"on {machine_name(blocked)} {blocked.obstacle}"
+    asked = plan.request
+    filters = {"--provider": asked.providers, "--only": asked.only, "--max-hours": asked.max_hours}
+    given = [flag for flag, value in filters.items() if value]
+    return f"no price with {' and '.join(given)} as given" if given else "no price is known"
 
 
 def _preventing(plan: Plan) -> Finding | None:
@@ -267,7 +272,8 @@ def _remark(plan: Plan, option: _Option) -> str:
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
     if row.subscriptions:
-        parts.append(f"units of {' or '.join(map(_months_text, row.subscriptions))}")
+        cheapest = min(row.subscriptions, key=lambda one: one.usd.value)
+        parts.append(f"units sold as {_months_text(cheapest)}")
     if _is_stale(option):
         parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
@@ -456,7 +462,9 @@ def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> s
 
 
 def _months_text(one: SubscribedMonths) -> str:
-    return f"{range_text(one.months, _count_text)} month{'s' if one.months.high > 1 else ''} of {one.name}"
+    """Return what has to be paid, such as "1 month of Pro for $9.99"."""
+    months = f"{range_text(one.months, _count_text)} month{'s' if one.months.high > 1 else ''}"
+    return f"{months} of {one.name} for {range_text(one.usd, usd_text)}"
 
 
 def _weeks_text(weeks: Interval) -> str:
