@@ -43,7 +43,7 @@ def test_a_rate_becomes_hours_and_dollars(
     assert main(words) == 0
     shown = capsys.readouterr().out
     assert "Measured on 1x a10g: 178 h, 1.98 h an epoch, $179 on aws g5.xlarge" in " ".join(shown.split())
-    assert "from 180 samples/s in fp32, assumed (--rate 180)" in " ".join(shown.split())
+    assert "at 180 samples/s in fp32, assumed (--rate 180)" in " ".join(shown.split())
     assert "(--precision)" not in shown
     assert len(shown.splitlines()) <= 24
     assert main([*words, "--full"]) == 0
@@ -82,7 +82,7 @@ def test_a_saved_run_is_planned(saved: Path, capsys: pytest.CaptureFixture[str])
     assert main(["plan", str(saved), "--full"]) == 0
     shown = capsys.readouterr().out
     assert f"tunekit run {saved}/balanced.yaml" in shown
-    assert "90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) in" in " ".join(shown.split())
+    assert "90 epochs of 1,281,167 samples, at 180 samples/s (175 to 185) in" in " ".join(shown.split())
     assert "5.0 GiB of memory" in shown
 
 
@@ -104,9 +104,9 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]):
 def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, comment = tmp_path / "plan.html", tmp_path / "plan.md"
     assert main([*RATE, "--html", str(page), "--markdown", str(comment)]) == 0
-    assert "90 epochs of 1,281,167 samples, from 180 samples/s" in " ".join(capsys.readouterr().out.split())
-    assert "from 180 samples/s in fp32" in page.read_text()
-    assert "from 180 samples/s in fp32, assumed" in comment.read_text()
+    assert "90 epochs of 1,281,167 samples, at 180 samples/s" in " ".join(capsys.readouterr().out.split())
+    assert "at 180 samples/s in fp32" in page.read_text()
+    assert "at 180 samples/s in fp32, assumed" in comment.read_text()
     assert main([*RATE, "--html", "-"]) == 0
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
 

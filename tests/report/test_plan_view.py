@@ -20,8 +20,7 @@ from tunekit.report.plan import plan_answer, plan_report
 ANSWER_AT_80 = """
 Measured on 1x a10g: 178 h (173 to 183 h), 1.98 h an epoch, $179 ($174 to $185)
 on aws g5.xlarge.
-90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) in bf16 (a
-test).
+90 epochs of 1,281,167 samples, at 180 samples/s (175 to 185) in bf16 (a test).
 
 What to choose (~ predicted, * stale price)
           machine, GPUs       epoch  training, range    dollars, range  units
@@ -265,7 +264,7 @@ def test_the_units_of_a_choice_are_told_in_months_of_the_subscription_that_costs
     plus = pro.changed(name="Pro+", usd_per_month=50, units_per_month=1000)
     colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
     (remark,) = view_plan(plan_of(profile(instances=(colab,)))).passage()[:1]
-    assert remark.endswith("; units sold as 1 month of Pro+ for $50.00")
+    assert remark.endswith("; units sold as 1 month of Pro+, $50.00")
 
 
 def test_a_choice_at_a_stale_price_says_its_day():

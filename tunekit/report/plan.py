@@ -182,7 +182,7 @@ def _measured_text(plan: Plan) -> str:
 
 
 def _without_offer(plan: Plan) -> str:
-    """Return why the measured GPU has no dollars: no offer is among the machines, or what is in the way there."""
+    """Return why the measured GPU has no dollars: it has no offer here, or what is in the way there."""
     own, *offers = plan.rows
     same = [row for row in offers if (row.profile_id, row.gpus) == (own.profile_id, own.gpus)]
     blocked = next((row for row in same if row.obstacle and row.instance), None)
@@ -210,7 +210,7 @@ def _basis(plan: Plan) -> str:
     asked = plan.request
     rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     return printable(
-        f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, from {rate} in "
+        f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, at {rate} in "
         f"{asked.precision}{', assumed' if asked.precision_is_assumed else ''} ({asked.source})."
     )
 
@@ -462,9 +462,10 @@ def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> s
 
 
 def _months_text(one: SubscribedMonths) -> str:
-    """Return what has to be paid, such as "1 month of Pro for $9.99"."""
-    months = f"{range_text(one.months, _count_text)} month{'s' if one.months.high > 1 else ''}"
-    return f"{months} of {one.name} for {range_text(one.usd, usd_text)}"
+    """Return what has to be paid, such as "1 month of Pro , $9.99"."""
+    months = ends_text(one.months, _count_text) or _count_text(one.months.value)
+    usd = ends_text(one.usd, usd_text) or usd_text(one.usd.value)
+    return f"{months} month{'s' if one.months.high > 1 else ''} of {one.name}, {usd}"
 
 
 def _weeks_text(weeks: Interval) -> str:
