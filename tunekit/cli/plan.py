@@ -10,7 +10,6 @@ from typing import Any
 from tunekit.cli.machine import host_here
 from tunekit.cli.milestones import limits_of, read_milestones, refuse_limits_alone
 from tunekit.cli.numbers import Rate
-from tunekit.cli.planned_machine import refuse_without_ram, show_machine
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
@@ -30,6 +29,8 @@ from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
 
 _OF_A_RATE = ("gpu", "gpus", "precision", "batch")
+_OF_A_MACHINE = ("ram", "cpus", "batch_mib", "global_batch")
+"""Flags of a machine's memory."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -38,9 +39,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Raises:
         UsageError: a flag can't be used.
     """
-    if options.ram is not None:
+    if any(getattr(options, name) is not None for name in _OF_A_MACHINE):
+        from tunekit.cli.planned_machine import show_machine  # noqa: PLC0415 - with numpy, half a second
+
         return show_machine(options)
-    refuse_without_ram(options)
     _refuse_mixtures(options)
     check_report_files(options)
     profiles = load_profiles()

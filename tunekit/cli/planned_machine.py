@@ -40,12 +40,8 @@ _TAKEN = (
 )
 
 
-def refuse_without_ram(options: argparse.Namespace) -> None:
-    """Refuse flags that describe a machine, where none is described.
-
-    Raises:
-        UsageError: there is one.
-    """
+def _refuse_without_ram(options: argparse.Namespace) -> None:
+    """Refuse flags that describe a machine, where none is described."""
     for name in _ONLY_HERE:
         if getattr(options, name) is not None:
             raise UsageError(f"{_given(options, name)} is of a machine that is not here; add --ram GIB")
@@ -57,6 +53,8 @@ def show_machine(options: argparse.Namespace) -> int:
     Raises:
         UsageError: a flag can't be used.
     """
+    if options.ram is None:
+        _refuse_without_ram(options)
     _refuse_mixtures(options)
     check_report_files(options)
     profiles = load_profiles()
