@@ -217,6 +217,8 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
         The rounds, no fewer than there were; None where none would tell, as the value itself lies between
         what would matter and the noise floor, or as good as at an end of that.
     """
+    if speedup.value <= 0:
+        return None  # no ratio of rates; a record may hold one all the same
     value, half = math.log(speedup.value), math.log(speedup.high / speedup.value)
     floor = math.log1p(noise.relative) if noise else 0.0
     to_spare = value if value > floor else math.log1p(LEAST_GAIN) - value
