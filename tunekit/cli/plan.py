@@ -10,7 +10,7 @@ from typing import Any
 from tunekit.cli.machine import host_here
 from tunekit.cli.milestones import limits_of, read_milestones, refuse_limits_alone
 from tunekit.cli.numbers import Rate
-from tunekit.cli.report_files import check_report_files, drawn, show, write_files
+from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
@@ -63,10 +63,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         options.full_paths,
         folder,
     )
-    if not options.full:
-        report = report._replace(blocks=lambda width: plan_answer(plan, width, str(folder)))
-    write_files(options, report)
-    show(options, plan, report)
+    present(options, plan, report, lambda width: plan_answer(plan, width, str(folder)))
     return 0
 
 
@@ -91,10 +88,7 @@ def _show_milestones(
         options.full_paths,
         folder,
     )
-    if not options.full:
-        report = report._replace(blocks=lambda width: milestones_answer(plan, width))
-    write_files(options, report)
-    show(options, plan, report)
+    present(options, plan, report, lambda width: milestones_answer(plan, width))
     return 0
 
 

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from tunekit.cli.parser import defaults_of
-from tunekit.cli.report_files import check_report_files, drawn, show, write_files
+from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.cli.trials import memory_outside
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import find_profile, load_profiles
@@ -74,10 +74,7 @@ def show_machine(options: argparse.Namespace) -> int:
     report = drawn(
         budget, lambda shown, _, width: budget_report(shown, width), "machine-budget.json", options.full_paths
     )
-    if not options.full:
-        report = report._replace(blocks=lambda width: budget_answer(budget, width))
-    write_files(options, report)
-    show(options, budget, report)
+    present(options, budget, report, lambda width: budget_answer(budget, width))
     return 0
 
 

@@ -168,6 +168,15 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
     return written
 
 
+def present(
+    options: argparse.Namespace, record: Record, report: Drawn, answer: Callable[[int], Sequence[Block]]
+) -> None:
+    """Write the files that are asked for; show the answer in lines of a width, or all of it with --full."""
+    report = report if options.full else report._replace(blocks=answer)
+    write_files(options, report)
+    show(options, record, report)
+
+
 def show(options: argparse.Namespace, record: Record, report: Drawn) -> None:
     """Print the record as JSON, the page or the Markdown, as asked for, else draw the report."""
     if options.json:
