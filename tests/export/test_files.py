@@ -66,14 +66,12 @@ def test_a_config_whose_gain_is_left_open_has_a_file_that_reads_back(tmp_path: P
     assert max(map(len, text.splitlines())) <= MAX_COLUMNS
     assert text.startswith(
         "# tunekit candidate: not confirmed to be faster than the baseline's own config\n"
-        "# measured on a10g\n"
+        "# measured on NVIDIA A10G\n"
         "# machine: "
     )
     assert "# found by trial 1\n# speed-up: 1.08x (0.98x to 1.19x) " in text
-    assert (
-        ", over 2 rounds\n# lr: 0.1 at global batch 128 (the baseline's optimizer) scaled to batch 256"
-        in text
-    )
+    assert ", over 2 rounds\n# VRAM: " in text and "\n# RAM: " in text
+    assert "\n# lr: 0.1 at global batch 128 (the baseline's optimizer) scaled to batch 256" in text
     read = read_tuned(tmp_path / "candidate.yaml", saved)
     assert (read.config, read.lr) == (FAST, 0.2)
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.settings import file_and_line
 from tunekit.cli.trials import REPORTS, bound_target
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
@@ -122,10 +123,9 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
     target = resolve_target(tuple(command) or run.target.command, folder)
     if target.script_sha256 != run.target.script_sha256:
         _tell("the script has changed since the search; what was measured may not hold")
-    in_file = options.project.get("bind", ())
-    own = [parse_binding(text) for text in options.bind]
-    of_project = () if run.target.builtin else own[: len(in_file)]
-    target = bound_target(target, (*of_project, *bindings_here(run.target, target), *own[len(in_file) :]))
+    of_file, of_line = (map(parse_binding, texts) for texts in file_and_line(options, "bind"))
+    of_project = () if run.target.builtin else of_file
+    target = bound_target(target, (*of_project, *bindings_here(run.target, target), *of_line))
     same_defaults = target.script_sha256 == run.target.script_sha256
     return target.changed(unset_knobs=run.target.unset_knobs if same_defaults else ())
 

@@ -19,6 +19,7 @@ from tunekit.cli.report_files import (
     write_reports,
 )
 from tunekit.cli.screen import SearchScreen
+from tunekit.cli.settings import file_and_line
 from tunekit.cli.trials import (
     before_trials,
     executor_for,
@@ -197,8 +198,7 @@ def _drop_what_the_line_replaces(options: argparse.Namespace) -> None:
     """Drop what the settings file says of a knob's values where the command line says something else."""
     of_file, of_line = {}, {}
     for name in ("fix", "range"):
-        values, count = getattr(options, name), len(options.project.get(name, ()))
-        of_file[name], of_line[name] = values[:count], values[count:]
+        of_file[name], of_line[name] = file_and_line(options, name)
     given = {_knob_of(text): f"--{name} {text}" for name, texts in of_line.items() for text in texts}
     most, most_in_file = options.max_batch, digits(str(options.project.get("max_batch")))
     if most is not None and str(most) != most_in_file:

@@ -1,5 +1,6 @@
 """A project's settings, flags and bindings: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
 
+import argparse
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -75,6 +76,17 @@ class Settings:
         if self.bindings:
             values["bind"] = [binding_text(binding) for binding in self.bindings]
         return values
+
+
+def file_and_line(options: argparse.Namespace, name: str) -> tuple[list[str], list[str]]:
+    """Return what the settings file says of a flag that may be repeated, and what the command line adds.
+
+    Args:
+        options: what the parser read.
+        name: of the flag, such as "fix".
+    """
+    values, count = getattr(options, name), len(options.project.get(name, ()))
+    return values[:count], values[count:]
 
 
 def load_settings(folder: Path) -> Settings | None:

@@ -4,7 +4,7 @@ One for each tier, and one to begin with on a GPU that is not here, whose figure
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import yaml
@@ -20,7 +20,13 @@ from tunekit.records.config import Precision
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
-from tunekit.records.recommendation import Candidate, LearningRateRule, Recommendation, Tier
+from tunekit.records.recommendation import (
+    Candidate,
+    LearningRateRule,
+    MemoryNeed,
+    Recommendation,
+    Tier,
+)
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
@@ -55,7 +61,7 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
 def candidate_yaml(run: Run, candidate: Candidate) -> str:
     """Return the file of a config whose gain is left open: what is known of it, then the knobs."""
     lines = comment("tunekit candidate: not confirmed to be faster than the baseline's own config")
-    lines += comment(f"measured on {run.measured_on}")
+    lines += comment(_device_text(run, (candidate.trial,)))
     lines += comment(f"machine: {_machine_text(run)}")
     compared = planned_training(run.options, run.trials).compared_text
     ratio = candidate.speedup
@@ -65,8 +71,9 @@ def candidate_yaml(run: Run, candidate: Candidate) -> str:
         told = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) {compared}, over {rounds}"
     lines += comment(f"found by trial {candidate.trial}")
     lines += comment(f"speed-up: {told}")
-    if candidate.learning_rate is not None:
-        lines += comment(f"lr: {_lr_text(run, candidate)}")
+    if candidate.memory is not None:
+        lines += _memory_lines(run, candidate.memory)
+    lines += _cautions(run, candidate)
     dumped = yaml.safe_dump(nested(knob_values(candidate, run.target)), sort_keys=False)
     lines += ["", *dumped.splitlines()]
     if candidate.learning_rate is None:
@@ -115,10 +122,8 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     planned = planned_training(run.options, run.trials)
     meaning = POLICIES[recommendation.tier].meaning.format(best=planned.best_text)
     lines = comment(f"tunekit {recommendation.tier.value}: {meaning}")
-    if run.is_emulated:
-        lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
-    else:
-        lines += comment(f"measured on {_device_name(run, recommendation)}")
+    evidence = {*recommendation.confirm_trials, recommendation.search_trial}
+    lines += comment(_device_text(run, evidence))
     lines += comment(f"machine: {_machine_text(run)}")
     lines += comment(_trials_text(recommendation))
     lines += comment(f"why: {recommendation.reason}")
@@ -129,10 +134,17 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines += comment(_expected_text(recommendation))
     lines += comment(f"speed-up: {_speedup_text(run, recommendation)}")
     lines += comment(f"time: {_time_text(run, recommendation)}")
-    lines += comment(f"VRAM: {_vram_text(recommendation)}")
-    lines += comment(f"RAM: {_ram_text(run, recommendation)}")
-    if recommendation.largest is not None:
-        lines += comment(f"largest samples: {_largest_text(recommendation.largest)}")
+    return lines + _memory_lines(run, recommendation) + _cautions(run, recommendation)
+
+
+def _memory_lines(run: Run, need: MemoryNeed) -> list[str]:
+    lines = comment(f"VRAM: {_vram_text(need)}") + comment(f"RAM: {_ram_text(run, need)}")
+    return lines + (comment(f"largest samples: {_largest_text(need.largest)}") if need.largest else [])
+
+
+def _cautions(run: Run, recommendation: Recommendation | Candidate) -> list[str]:
+    """Return what to mind in the training script."""
+    lines: list[str] = []
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:
@@ -140,16 +152,12 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     return lines
 
 
-def _device_name(run: Run, recommendation: Recommendation) -> str:
-    evidence = {*recommendation.confirm_trials, recommendation.search_trial}
-    return next(
-        (
-            trial.measurement.loop.device.name
-            for trial in run.trials
-            if trial.number in evidence and trial.measurement is not None
-        ),
-        run.measured_on,
-    )
+def _device_text(run: Run, trials: Collection[int]) -> str:
+    """Return where some trials were measured, and which GPU that is not where another was asked for."""
+    if run.is_emulated:
+        return f"measured on {run.measured_on}; not {run.profile.id}"
+    ran = (one.measurement for one in run.trials if one.number in trials and one.measurement is not None)
+    return f"measured on {next((one.loop.device.name for one in ran), run.measured_on)}"
 
 
 def _machine_text(run: Run) -> str:
@@ -205,8 +213,8 @@ def _time_text(run: Run, recommendation: Recommendation) -> str:
     return f"{', '.join(parts)} (training only, validation not included)"
 
 
-def _vram_text(recommendation: Recommendation) -> str:
-    reserved, total = recommendation.peak_reserved_bytes, recommendation.device_memory_bytes
+def _vram_text(need: MemoryNeed) -> str:
+    reserved, total = need.peak_reserved_bytes, need.device_memory_bytes
     if reserved is None or total is None:
         return "n/a"
     return (
@@ -215,12 +223,8 @@ def _vram_text(recommendation: Recommendation) -> str:
     )
 
 
-def _ram_text(run: Run, recommendation: Recommendation) -> str:
-    base, buffer, limit = (
-        recommendation.base_ram_bytes,
-        recommendation.buffer_bytes,
-        run.rank_host.ram_limit_bytes,
-    )
+def _ram_text(run: Run, need: MemoryNeed) -> str:
+    base, buffer, limit = need.base_ram_bytes, need.buffer_bytes, run.rank_host.ram_limit_bytes
     return (
         f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
         f"{(base + buffer) / limit:.0%} of {bytes_text(limit)}; {bytes_text(limit - base - buffer)} left"

@@ -3,12 +3,13 @@
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_of_known, verdict
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
+from tunekit.recommend.recommendation import answer_of, comparison_of, memory_need, speedup_over_baseline
 from tunekit.recommend.tiers import best_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import OWN_NAME, Candidate
 from tunekit.records.run import Run
+from tunekit.records.trials import measured
 
 
 def candidate_of(run: Run) -> Candidate | None:
@@ -47,7 +48,7 @@ def _candidate(
 ) -> Candidate:
     tier = next((one.tier.value for one in run.recommendations if one.config == config), OWN_NAME)
     batch = global_batch(config, run.world_size)
-    found = next((one.measurement for one in run.trials if one.number == trial), None)
+    ran = measured(run.history.confirm_of(config)) or measured(r for r in run.trials if r.number == trial)
     return Candidate(
         name=tier,
         config=config,
@@ -58,5 +59,6 @@ def _candidate(
         learning_rate=None
         if run.script_scales_lr
         else recommended(run.discovery, run.options, run.baseline_config, batch),
-        float32_matmul_precision=found.loop.float32_matmul_precision if found else None,
+        float32_matmul_precision=ran[0].loop.float32_matmul_precision if ran else None,
+        memory=memory_need(config, ran) if ran else None,
     )

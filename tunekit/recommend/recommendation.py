@@ -14,7 +14,14 @@ from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, SetAside, Tier
+from tunekit.records.recommendation import (
+    MemoryNeed,
+    MissingTier,
+    NoiseFloor,
+    Recommendation,
+    SetAside,
+    Tier,
+)
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
@@ -93,7 +100,6 @@ def recommend(
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
     loops = [one.loop for one in confirmed]
-    largest = largest_samples(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = speedup_over_baseline(confirm, against)
@@ -110,11 +116,7 @@ def recommend(
         speedup=ratio,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
         finish_time_s=against.planned.mean_finish_time_s(config, loops),
-        peak_reserved_bytes=_peak_reserved_bytes(confirmed),
-        device_memory_bytes=loops[0].device.memory_bytes,
-        buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
-        base_ram_bytes=max(base_ram_bytes(one.measurement) for one in confirmed),
-        largest=largest,
+        **dict(memory_need(config, confirmed)),
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=None
         if against.script_scales_lr
@@ -221,6 +223,20 @@ def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -
     return speedup([rate for rate, _ in pairs], [rate for _, rate in pairs], against.noise)
 
 
+def memory_need(config: TrainConfig, processes: Sequence[Measured]) -> MemoryNeed:
+    """Return the most memory that a config took in some processes, of which there is one at the least."""
+    loops = [one.loop for one in processes]
+    largest = largest_samples(one.measurement for one in processes)
+    peaks = [peak_reserved_bytes(one.measurement) for one in processes]
+    return MemoryNeed(
+        peak_reserved_bytes=max((peak for peak in peaks if peak is not None), default=None),
+        device_memory_bytes=loops[0].device.memory_bytes,
+        buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
+        base_ram_bytes=max(base_ram_bytes(one.measurement) for one in processes),
+        largest=largest,
+    )
+
+
 def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[int, float]:
     return {
         one.record.round: planned.objective_samples_per_s(one.config, one.loop)
@@ -232,11 +248,6 @@ def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[i
 def _in_order(confirmed: Sequence[Measured], planned: PlannedTraining) -> list[float]:
     ordered = sorted(confirmed, key=lambda one: one.record.number)
     return [planned.objective_samples_per_s(one.config, one.loop) for one in ordered]
-
-
-def _peak_reserved_bytes(confirmed: Sequence[Measured]) -> int | None:
-    peaks = [peak_reserved_bytes(one.measurement) for one in confirmed]
-    return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def _most_batch_bytes(

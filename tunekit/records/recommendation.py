@@ -81,8 +81,24 @@ class SetAside(Record):
     """Against the baseline, over interleaved rounds."""
 
 
-class Recommendation(Record):
-    """A tier's config with its evidence."""
+class MemoryNeed(Record):
+    """The memory that a config takes, by the processes that ran it."""
+
+    peak_reserved_bytes: NonNegativeInt | None
+    """Device memory, on a batch of the largest samples too."""
+    device_memory_bytes: PositiveInt | None
+    buffer_bytes: NonNegativeInt
+    """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
+    bound, as a queue hardly ever holds such batches alone."""
+    base_ram_bytes: NonNegativeInt
+    """RAM of the process tree without the buffer."""
+    largest: LargestSamples | None = None
+    """What a process saw of the data set's largest samples; None where sizes do not vary, or where that is
+    not known."""
+
+
+class Recommendation(MemoryNeed):
+    """A tier's config with its evidence, whose memory is that of its confirming processes."""
 
     tier: Tier
     config: TrainConfig
@@ -101,17 +117,6 @@ class Recommendation(Record):
     epoch_time_s: PositiveFloat | None
     finish_time_s: PositiveFloat | None = None
     """Of the planned training, start-up and compiling included; None where the user planned none."""
-    peak_reserved_bytes: NonNegativeInt | None
-    """Of the confirming processes, on a batch of the largest samples too."""
-    device_memory_bytes: PositiveInt | None
-    buffer_bytes: NonNegativeInt
-    """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
-    bound, as a queue hardly ever holds such batches alone."""
-    base_ram_bytes: NonNegativeInt
-    """RAM of the process tree without the buffer."""
-    largest: LargestSamples | None = None
-    """What a confirming process saw of the data set's largest samples; None where sizes do not vary, or where
-    that is not known."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
     reason: str
@@ -161,6 +166,8 @@ class Candidate(Record):
     rounds: NonNegativeInt
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
+    memory: MemoryNeed | None = None
+    """None in a run of an earlier tunekit."""
 
     @property
     def has_own_file(self) -> bool:
