@@ -1,6 +1,7 @@
-"""Every test's child processes compute on one thread: spinning threads on a busy machine prove nothing."""
+"""What all tests have: child processes that compute on one thread, signals that can be heard, patience."""
 
 import os
+import signal
 
 import pytest
 from gpu_environment import gpu_torch, simulated_gpu
@@ -8,7 +9,13 @@ from hypothesis import HealthCheck, settings
 
 __all__ = ["gpu_torch", "simulated_gpu"]
 
+# Spinning threads on a busy machine prove nothing.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell that starts the tests in the background, or under nohup, has these ignored; tests send them.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 # A busy machine is no counterexample.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

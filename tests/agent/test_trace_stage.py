@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from tunekit.predict.vram.predict import MemoryPrediction
 from tunekit.predict.vram.trace import AllocationTrace, in_order
 from tunekit.records.details import TraceSeen
-from tunekit.records.prediction import Purpose, StepTrace
+from tunekit.records.prediction import PURPOSES, Purpose, StepTrace
 
 WIDTH = 16
 
@@ -130,6 +130,19 @@ def test_two_sizes_are_traced_as_the_script_is_and_in_bf16(tmp_path: Path) -> No
     assert loop.details.facts()["faults"] == []
     for one in seen.steps:
         assert loop.trace(one.file).batch_size == one.batch_size
+
+
+@pytest.mark.parametrize(("turns", "steps"), [(0, 4), (1, 5), (2, 5), (3, 5)])
+def test_gradients_of_a_step_whose_end_is_not_traced_are_known_as_gradients(
+    turns: int, steps: int, tmp_path: Path
+) -> None:
+    loop = Loop(tmp_path, batches_per_step=4)
+    loop.turns = turns  # the trace begins between two steps, or within one
+    loop.run()
+    of_gradients = PURPOSES.index(Purpose.GRADIENTS)
+    parameters = len(list(loop.model.parameters()))
+    for size in (2, 4):
+        assert loop.trace(f"trace-own-{size}.json").purposes.count(of_gradients) == steps * parameters
 
 
 def test_what_is_traced_holds_for_any_size(tmp_path: Path) -> None:

@@ -335,6 +335,7 @@ class TracedSteps:
             return True
         if self._turns < self._unseen + _STEPS * self._per_step:
             return False
+        self._tracer.is_for("gradients", _gradients(self._loop))  # of a step whose end is not traced
         self.has_seen = self._tracer.has_seen
         if self._kept is not None:
             self._kept.end(self._tracer.places)
