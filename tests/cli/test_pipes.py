@@ -53,6 +53,23 @@ def test_a_pipe_that_is_not_tunekits_own_output_is_told(
     assert "Broken pipe" in capsys.readouterr().err
 
 
+def test_a_terminal_gets_errors_in_lines_that_fit_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "50")
+    words = ["plan", "--rate", "180", "--samples", "9", "--epochs", "9", "--gpu", "z9"]
+    assert main(words) == 3
+    piped = capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(words) == 3
+    shown = capsys.readouterr().err
+    assert (len(piped.splitlines()), shown.split()) == (1, piped.split())
+    first, *rest = shown.splitlines()
+    assert first.startswith("tunekit: ")
+    assert rest and all(line.startswith("  ") for line in rest)
+    assert max(len(line) for line in shown.splitlines() if len(line.split()) > 1) <= 50
+
+
 def without_reader(*words: str) -> "subprocess.CompletedProcess[bytes]":
     """Run a program whose standard output and error nobody reads."""
     reading, writing = os.pipe()

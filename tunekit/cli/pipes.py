@@ -3,10 +3,14 @@
 import errno
 import os
 import select
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import TextIO
 
+_LEAST_WIDTH = 40
+"""Letters of a line on a terminal, however narrow it is."""
 GONE = (errno.EPIPE, errno.EIO)
 """What writing to a pipe that nobody reads, or to a terminal that hung up, comes back with."""
 
@@ -44,11 +48,22 @@ def reader_has_left(error: OSError) -> bool:
 
 
 def say_error(text: str) -> None:
-    """Say what went wrong, if anybody is there to read it."""
+    """Say what went wrong, if anybody is there to read it; a terminal gets lines that fit it."""
     try:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        shown = _folded(text) if sys.stderr.isatty() else text
+        print(shown, file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
         discard_the_rest()
+
+
+def _folded(text: str) -> str:
+    """Return text whose long lines go on further in, so that none looks like one of tunekit's own."""
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+    lines = (
+        textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(some) for some in lines)
 
 
 def _is_unread(stream: TextIO) -> bool:
