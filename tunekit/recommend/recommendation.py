@@ -13,7 +13,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.measurement import LoopMeasurement, samples_of_epoch
 from tunekit.records.recommendation import (
     MemoryNeed,
     MissingTier,
@@ -103,7 +103,7 @@ def recommend(
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = speedup_over_baseline(confirm, against)
-    epoch_samples = next((loop.epoch_samples_total for loop in loops if loop.epoch_samples), None)
+    epoch_samples = samples_of_epoch(loops)
     return Recommendation(
         tier=tier,
         config=config,

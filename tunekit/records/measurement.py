@@ -1,5 +1,7 @@
 """What one trial measured: its loop from inside, its process tree and its machine from outside."""
 
+from collections.abc import Iterable
+
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, ModelBytes, StepParts
@@ -187,6 +189,11 @@ class LoopMeasurement(LoaderKnobs):
     def epoch_it_per_s(self) -> float:
         """Loop batches per second over whole epochs."""
         return self.rank_rate_samples_per_s * self.steady_batches / self.steady_samples
+
+
+def samples_of_epoch(loops: Iterable[LoopMeasurement]) -> int | None:
+    """Return the samples that an epoch trains on over all ranks, by the first loop that knows; else None."""
+    return next((one.epoch_samples_total for one in loops if one.epoch_samples is not None), None)
 
 
 class DryLoop(Record):

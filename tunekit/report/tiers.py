@@ -9,6 +9,7 @@ from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import samples_of_epoch
 from tunekit.records.recommendation import (
     LearningRateRule,
     Recommendation,
@@ -99,7 +100,7 @@ def baseline_column(run: Run) -> TierColumn:
     loops = [one.loop for one in measured]
     rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
     pace = mean_of_known([loop.epoch_it_per_s for loop in loops])
-    epoch_samples = loops[0].epoch_samples_total if loops else None
+    epoch_samples = samples_of_epoch(loops)
     config = run.baseline_config
     buffer = "n/a"
     if config and loops:
