@@ -16,7 +16,15 @@ from machine.shipped import FOLDER
 from pydantic import BaseModel
 
 from tunekit.machine.profiles import PLAUSIBLE
-from tunekit.records.profile import FactGroup, Instance, Profile, ProfileFacts, SpotPrice, Subscription
+from tunekit.records.profile import (
+    FactGroup,
+    Instance,
+    Profile,
+    ProfileFacts,
+    SpotPrice,
+    Subscription,
+    UnitPack,
+)
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOT_WRITTEN = "is_read_from_device"
@@ -29,7 +37,7 @@ def profile_schema() -> dict[str, Any]:
     del schema["properties"][_NOT_WRITTEN]
     _add_bounds(schema["properties"])
     parts = schema["$defs"] | {Profile.__name__: schema}
-    for record in (Profile, ProfileFacts, FactGroup, Instance, SpotPrice, Subscription):
+    for record in (Profile, ProfileFacts, FactGroup, Instance, SpotPrice, Subscription, UnitPack):
         for name, text in _field_docstrings(record).items():
             if name in parts[record.__name__]["properties"]:
                 parts[record.__name__]["properties"][name]["description"] = text

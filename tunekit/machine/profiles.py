@@ -14,10 +14,19 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UnreadableError, UsageError
-from tunekit.records.profile import PRECISIONS, FactConfidence, FactGroup, Profile, ProfileFacts
+from tunekit.records.profile import (
+    PRECISIONS,
+    FactConfidence,
+    FactGroup,
+    Profile,
+    ProfileFacts,
+    TakenName,
+)
 from tunekit.units import MIB
 from tunekit.untrusted import parse_yaml, read_text
 
+_SOLD = ("subscriptions", "unit_packs")
+"""What of a machine has prices of its own."""
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
 """Environment variable naming further profile folders, separated as in PATH."""
 _VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
@@ -116,8 +125,8 @@ def _write_dates_out(content: dict[str, Any]) -> None:
     offers = content.get("instances")
     for offer in offers if isinstance(offers, list) else []:
         spot = offer.get("spot") if isinstance(offer, dict) else None
-        monthly = offer.get("subscriptions") if isinstance(offer, dict) else None
-        for place in (offer, spot, *(monthly if isinstance(monthly, list) else ())):
+        sold = [offer.get(key) for key in _SOLD] if isinstance(offer, dict) else []
+        for place in (offer, spot, *(one for some in sold if isinstance(some, list) for one in some)):
             if not isinstance(place, dict):
                 continue
             seen = place.get("as_of")
@@ -179,7 +188,9 @@ def _bad_date(profile: Profile, today: datetime.date | None) -> str | None:
     for number, offer in enumerate(profile.instances):
         dates = [("as_of", offer.as_of)] + ([("spot.as_of", offer.spot.as_of)] if offer.spot else [])
         dates += [
-            (f"subscriptions.{place}.as_of", one.as_of) for place, one in enumerate(offer.subscriptions)
+            (f"{key}.{place}.as_of", one.as_of)
+            for key in _SOLD
+            for place, one in enumerate(getattr(offer, key))
         ]
         for field, text in dates:
             place = f"instances.{number}.{field}"
@@ -298,6 +309,20 @@ def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Pr
         + (f"; near: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
         + f"; `tunekit gpus` shows what each is; to add one, {how_to_add()}"
     )
+
+
+def taken_name(name: str, profiles: Mapping[str, Profile]) -> TakenName | None:
+    """Return which profile a name is taken for; None where it is the profile's id.
+
+    Raises:
+        UnknownGpuError: no profile has the name.
+    """
+    found = find_profile(name, profiles).id
+    if name.strip().lower() == found:
+        return None
+    family = found.split("-")[0]
+    others = tuple(sorted(one for one in profiles if one.split("-")[0] == family and one != found))
+    return TakenName(typed=name.strip(), profile_id=found, others=others)
 
 
 def how_to_add() -> str:

@@ -73,6 +73,15 @@ class Subscription(Record):
     source: str
 
 
+class UnitPack(Record):
+    """Compute units that are bought once, with or without a subscription."""
+
+    units: PositiveFloat
+    usd: PositiveFloat
+    as_of: str = Field(pattern=_SEEN)
+    source: str
+
+
 class Instance(Record):
     """One rentable machine with this GPU."""
 
@@ -89,6 +98,8 @@ class Instance(Record):
     """What an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
     subscriptions: tuple[Subscription, ...] = ()
     """What fills that balance each month."""
+    unit_packs: tuple[UnitPack, ...] = ()
+    """What fills it at once."""
     hours_per_week: Annotated[float, Field(gt=0, le=168)] | None = None
     """Quota of the machine's hours in a week (Kaggle); None is unlimited."""
     max_session_h: PositiveFloat | None = None
@@ -104,6 +115,15 @@ class Instance(Record):
     def full_name(self) -> str:
         """Its name after its provider's."""
         return f"{self.provider} {self.name}"
+
+
+class TakenName(Record):
+    """A name of a GPU that stands for a profile of another id."""
+
+    typed: str
+    profile_id: str
+    others: tuple[str, ...]
+    """Profiles of the same family that it might have meant."""
 
 
 _OLDEST_CAPABILITY = (5, 0)

@@ -204,6 +204,10 @@ def _price_lines(profile: Profile) -> tuple[str, ...]:
         for plan in one.subscriptions:
             months = f"{_figure(plan.units_per_month)} units a month for {_money(plan.usd_per_month)} $"
             remarks.append(f"{_text(plan.name)} gives {months}, seen {plan.as_of}.")
+        for pack in one.unit_packs:
+            remarks.append(
+                f"{_figure(pack.units)} units at once cost {_money(pack.usd)} $, seen {pack.as_of}."
+            )
         if one.hours_per_week:
             remarks.append(f"At most {_figure(one.hours_per_week)} h a week.")
         if one.max_session_h:
