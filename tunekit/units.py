@@ -39,7 +39,7 @@ def bytes_text(size_bytes: float | None) -> str:
         return _UNKNOWN
     for unit, scale in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(size) >= scale * (1 - 0.05 / 1024):  # 1023.96 KiB reads as 1.0 MiB, not as 1024.0 KiB
-            return f"{digits_text(size / scale, '.1f')} {unit}"
+            return f"{digits_text(size / scale, ',.1f')} {unit}"
     return f"{size:.0f} B"
 
 

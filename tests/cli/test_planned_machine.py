@@ -148,6 +148,16 @@ def test_a_search_that_has_not_begun_knows_nothing_of_memory(
         ),
         (["RUN", *HERE, "--batch-mib", "1"], "RUN knows the bytes of a batch; drop --batch-mib 1"),
         (
+            ["--ram", "62", "--cpus", "16", "--batch-mib", "100000"],
+            "--batch-mib 100000: a batch of 97.7 GiB is more than the 62.0 GiB of --ram; give the size of "
+            "one batch, or more RAM",
+        ),
+        (
+            [*HERE, "--gpus", "32", "--batch-mib", "1"],
+            "--gpus 32 with --cpus 16: each GPU's process needs a CPU of its own; give all CPUs of the "
+            "machine, or fewer GPUs",
+        ),
+        (
             ["RUN", *HERE, "--tier", "aggressive"],
             "RUN has no aggressive tier (it has: balanced); choose another --tier",
         ),
@@ -158,6 +168,33 @@ def test_flags_that_do_not_go_together_are_refused(
 ):
     assert main(["plan", *(str(searched) if word == "RUN" else word for word in words)]) == 2
     assert capsys.readouterr().err.replace(str(searched), "RUN") == f"tunekit: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "most"),
+    [("--cpus", "4,096"), ("--gpus", "65,536"), ("--global-batch", "10,000,000"), ("--batch", "10,000,000")],
+)
+def test_a_number_that_can_not_be_meant_is_refused_with_its_bound_and_a_remedy(
+    flag: str, most: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "--ram", "62", flag, "1e9"])
+    assert f"argument {flag}: must be at most {most}, got '1e9'; give the " in capsys.readouterr().err
+
+
+def test_a_name_that_stands_for_another_is_said_and_so_is_a_memory_that_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+):
+    words = ("--ram", "62", "--cpus", "16", "--gpu", "a100", "--batch-mib", "230")
+    (taken,) = planned(capsys, *words).taken_names
+    assert (taken.typed, taken.profile_id) == ("a100", "a100-sxm-40")
+    assert taken.others == ("a100-pcie-40", "a100-pcie-80", "a100-sxm-80")
+    assert planned(capsys, *HERE, "--batch-mib", "230").taken_names == ()
+    for full in ((), ("--full",)):
+        assert main(["plan", *words, *full]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "a100 is a100-sxm-40 (others: a100-pcie-40, a100-pcie-80, a100-sxm-80)." in shown
+        assert "Device memory of a100-sxm-40: n/a; give the RUN folder" in shown
 
 
 def test_a_loop_profile_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

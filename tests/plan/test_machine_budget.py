@@ -86,12 +86,13 @@ def test_what_the_processes_take_counts_in_the_verdicts():
     assert (cell(with_base, 8, 1).verdict, cell(without, 8, 1).verdict) == ("OOM", "Safe")
 
 
-def test_each_gpus_process_has_its_share_of_ram_and_cpus():
+def test_each_gpus_process_has_its_share_of_the_cpus_and_all_are_held_against_the_hosts_ram():
     training = Training("a test", batch_bytes=GIB, base=BaseRam(GIB, 0), loader=(2, 2))
     budget = machine_budget(machine(gpus=4), training)
     assert max(one.num_workers for one in budget.cells) == 8
     assert (cell(budget, 2, 2).verdict, cell(budget, 1, 2).verdict) == ("Risky", "Safe")
-    assert row(budget.ram, "loader's buffer").size_bytes == 4 * 4 * GIB
+    assert cell(budget, 2, 2).buffer_bytes == row(budget.ram, "loader's buffer").size_bytes == 4 * 4 * GIB
+    assert cell(budget, 2, 2).ram_bytes == 4 * (1 + 4) * GIB
     assert row(budget.ram, "framework").size_bytes == 4 * GIB
 
 

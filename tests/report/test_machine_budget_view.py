@@ -15,20 +15,21 @@ FULL_AT_80 = """
 62.0 GiB RAM, 16 CPUs, 4x a10g; 3 workers x prefetch 6 as in the run: Risky;
 batch 90 in fp32 fits.
 Global batch 720 = batch 90 x accumulation 2 x 4 GPUs (a test).
-230.0 MiB a batch (reports/train).
+230.0 MiB a batch of one GPU (reports/train).
 
-RAM buffer by workers and prefetch (predicted)
-workers      prefetch 1      prefetch 2      prefetch 4      prefetch 6
-      1  230.0 MiB Safe  460.0 MiB Safe  920.0 MiB Safe    1.3 GiB Safe
-      2  460.0 MiB Safe  920.0 MiB Safe    1.8 GiB Safe    2.7 GiB Safe
-      3  690.0 MiB Safe    1.3 GiB Safe    2.7 GiB Safe  *4.0 GiB Risky
-      4  920.0 MiB Safe    1.8 GiB Safe   3.6 GiB Risky   5.4 GiB Risky
-      8    1.8 GiB Safe   3.6 GiB Risky   7.2 GiB Risky    10.8 GiB OOM
-3 x 6: Risky, buffer 4.0 GiB (predicted) exceeds 20% of the RAM limit (3.1 GiB)
-8 x 6: OOM, base 3.0 GiB + buffer 10.8 GiB (predicted) exceed 85% of the RAM
-  limit (13.2 GiB)
+The host's RAM buffer by workers and prefetch (predicted)
+workers      prefetch 1      prefetch 2      prefetch 4       prefetch 6
+      1  920.0 MiB Safe    1.8 GiB Safe    3.6 GiB Safe     5.4 GiB Safe
+      2    1.8 GiB Safe    3.6 GiB Safe    7.2 GiB Safe    10.8 GiB Safe
+      3    2.7 GiB Safe    5.4 GiB Safe   10.8 GiB Safe  *16.2 GiB Risky
+      4    3.6 GiB Safe    7.2 GiB Safe  14.4 GiB Risky   21.6 GiB Risky
+      8    7.2 GiB Safe  14.4 GiB Risky  28.8 GiB Risky     43.1 GiB OOM
+3 x 6: Risky, buffer 16.2 GiB (predicted) exceeds 20% of the RAM limit (12.4
+  GiB)
+8 x 6: OOM, base 12.0 GiB + buffer 43.1 GiB (predicted) exceed 85% of the RAM
+  limit (52.7 GiB)
 * is the run's setting
-Each of 4 processes has its own loader, and its share of RAM and CPUs
+workers are those of each of the 4 processes, RAM is all that they take together
 
 RAM of 62.0 GiB
 part                       memory  basis

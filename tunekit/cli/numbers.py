@@ -41,6 +41,23 @@ def positive(text: str) -> int:
     return _whole(text, least=1)
 
 
+def count_up_to(most: int, remedy: str) -> Callable[[str], int]:
+    """Return what reads a whole number of at least 1.
+
+    Args:
+        most: no number may be larger.
+        remedy: what to give instead of one that is.
+    """
+
+    def read(text: str) -> int:
+        count = positive(text)
+        if count > most:
+            raise argparse.ArgumentTypeError(f"must be at most {most:,}, got {text!r}; {remedy}")
+        return count
+
+    return read
+
+
 def digits(text: str) -> str | None:
     """Return a whole number in digits that was written as such, or as 50k, 1.2M, 1_000, 1,000 or 1e6.
 

@@ -8,7 +8,7 @@ from tunekit.cli.parser import defaults_of
 from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.cli.trials import memory_outside
 from tunekit.errors import RecordError, UsageError
-from tunekit.machine.profiles import find_profile, load_profiles
+from tunekit.machine.profiles import find_profile, load_profiles, taken_name
 from tunekit.plan.machine_budget import (
     DeviceMemory,
     Training,
@@ -29,7 +29,7 @@ from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.report.machine_budget import budget_answer, budget_report
 from tunekit.session.folder import kind_held, load_fits_run, load_run
 from tunekit.session.predicted import outside_of
-from tunekit.units import MIB, typed_duration_text
+from tunekit.units import MIB, bytes_text, typed_duration_text
 
 _ONLY_HERE = ("cpus", "batch_mib", "global_batch")
 """Flags, beside --ram, of a machine that is not here."""
@@ -69,8 +69,20 @@ def show_machine(options: argparse.Namespace) -> int:
         gpus=options.gpus or 1,
         profile_id=profile.id if profile else None,
     )
+    if machine.gpus > machine.cpus:
+        raise UsageError(
+            f"--gpus {machine.gpus} with --cpus {machine.cpus}: each GPU's process needs a CPU of its own; "
+            "give all CPUs of the machine, or fewer GPUs"
+        )
     training, accumulated = _of_run(options, machine, profile) if options.run else _of_flags(options)
-    budget = machine_budget(machine, training, accumulated)
+    if training.batch_bytes is not None and training.batch_bytes * machine.gpus > machine.ram_limit_bytes:
+        each = f" for each of {machine.gpus} GPUs" if machine.gpus > 1 else ""
+        raise UsageError(
+            f"{training.source}: a batch of {bytes_text(training.batch_bytes)}{each} is more than the "
+            f"{bytes_text(machine.ram_limit_bytes)} of --ram; give the size of one batch, or more RAM"
+        )
+    taken = taken_name(options.gpu, profiles) if options.gpu else None
+    budget = machine_budget(machine, training, accumulated, (taken,) if taken else ())
     report = drawn(
         budget, lambda shown, _, width: budget_report(shown, width), "machine-budget.json", options.full_paths
     )
@@ -190,4 +202,4 @@ def _most(asked: int | None, device: DeviceMemory | None) -> tuple[int | None, s
     low = device.fit.largest.low
     if asked is not None and asked <= low:
         return asked, f"--batch {asked}"
-    return low, f"{low} fit {device.fit.profile_id} in {device.fit.precision} with margin"
+    return low, f"{low:,} fit {device.fit.profile_id} in {device.fit.precision} with margin"

@@ -21,7 +21,7 @@ from tunekit.records.machine_budget import (
     VramBudget,
 )
 from tunekit.records.prediction import OutsideTorch, PredictedFit, PredictionPath, Purpose
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FitsRun, Run
 from tunekit.units import count_text
@@ -192,7 +192,10 @@ def accumulation(
 
 
 def machine_budget(
-    machine: PlannedMachine, training: Training, accumulated: Accumulation | None = None
+    machine: PlannedMachine,
+    training: Training,
+    accumulated: Accumulation | None = None,
+    taken_names: tuple[TakenName, ...] = (),
 ) -> MachineBudget:
     """Return what a training takes of a machine's memory.
 
@@ -200,19 +203,21 @@ def machine_budget(
         machine: that is not here.
         training: what is known of it, at the batch size that is meant.
         accumulated: how its global batch is made, where one was asked for.
+        taken_names: GPUs whose profile has another id than was typed.
     """
     base = training.base or BaseRam()
     cells: tuple[GridCell, ...] = ()
     if training.batch_bytes is not None:
+        shared = training.batch_shared_bytes
         cells = ram_grid(
-            training.batch_bytes,
-            base.main_bytes,
-            base.worker_bytes,
-            machine.per_rank,
+            machine.gpus * training.batch_bytes,
+            machine.gpus * base.main_bytes,
+            machine.gpus * base.worker_bytes,
+            machine.cpus_of_each,
             training.loader,
-            training.batch_shared_bytes,
+            None if shared is None else machine.gpus * shared,
         )
-    chosen = _chosen(cells, machine.per_rank.cpus)
+    chosen = _chosen(cells, machine.cpus_of_each.cpus)
     return MachineBudget(
         machine=machine,
         source=training.source,
@@ -223,6 +228,8 @@ def machine_budget(
         ram=_ram_rows(machine, training, chosen),
         vram=_vram(training.device),
         accumulation=accumulated,
+        vram_needs=_vram_needs(machine, training),
+        taken_names=taken_names,
         unknown=_unknown(machine, training),
     )
 
@@ -271,8 +278,7 @@ def _ram_rows(machine: PlannedMachine, training: Training, chosen: GridCell | No
         workers, prefetch = count_text(chosen.num_workers, "worker"), chosen.prefetch_factor or 0
         ranks = f" x {machine.gpus} processes" if machine.gpus > 1 else ""
         source = f"{workers} x prefetch {prefetch} x one batch{ranks}"
-        size_bytes = machine.gpus * chosen.buffer_bytes
-        rows.append(_row("loader's buffer", size_bytes, FigureBasis.PREDICTED, source))
+        rows.append(_row("loader's buffer", chosen.buffer_bytes, FigureBasis.PREDICTED, source))
     reserve = max(0, kept_bytes - (taken or 0))
     beside = ", less what is taken already" if taken else ""
     rows.append(
@@ -380,6 +386,13 @@ def _rest_row(name: str, total: int, rows: Sequence[BudgetRow]) -> BudgetRow:
     return _row(name, rest, FigureBasis.REST, source)
 
 
+def _vram_needs(machine: PlannedMachine, training: Training) -> str | None:
+    """Return what would say the device memory; None where it is known."""
+    if machine.profile_id is None:
+        return "give --gpu NAME and a RUN"
+    return _NO_TRACE if training.device is None else None
+
+
 def _unknown(machine: PlannedMachine, training: Training) -> tuple[str, ...]:
     lines = []
     if training.batch_bytes is None:
@@ -397,11 +410,9 @@ def _unknown(machine: PlannedMachine, training: Training) -> tuple[str, ...]:
         lines.append("pinned memory, which takes up to twice a batch's data: the verdicts leave that out")
     if machine.gpus > 1:
         lines.append("what NCCL takes of the memory of each of several GPUs")
-    if machine.profile_id is None:
-        lines.append("device memory: give --gpu NAME and a RUN")
-    elif training.device is None:
-        lines.append(f"device memory: {_NO_TRACE}")
-    elif training.device.fit.batch_size not in (0, training.batch_size):
+    if needs := _vram_needs(machine, training):
+        lines.append(f"device memory: {needs}")
+    elif training.device and training.device.fit.batch_size not in (0, training.batch_size):
         lines.append(
             f"device memory at batch {training.batch_size}: the run holds that of batch "
             f"{training.device.fit.batch_size}, as its trials' files are gone or an epoch has no more samples"

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
+from tunekit.records.profile import TakenName
 
 
 class FigureBasis(StrEnum):
@@ -21,7 +22,7 @@ class FigureBasis(StrEnum):
 
 
 class PlannedMachine(Record):
-    """A machine as the user describes it, or the share of it that each training process has."""
+    """A machine as the user describes it."""
 
     ram_limit_bytes: PositiveInt
     cpus: PositiveInt
@@ -35,13 +36,9 @@ class PlannedMachine(Record):
     shm_free_bytes: None = None
 
     @property
-    def per_rank(self) -> "PlannedMachine":
-        """The share that each training process has."""
-        return self.changed(
-            ram_limit_bytes=max(1, self.ram_limit_bytes // self.gpus),
-            cpus=max(1, self.cpus // self.gpus),
-            gpus=1,
-        )
+    def cpus_of_each(self) -> "PlannedMachine":
+        """The same with the CPUs that each training process has."""
+        return self.changed(cpus=max(1, self.cpus // self.gpus))
 
 
 class BudgetRow(Record):
@@ -61,7 +58,7 @@ class BufferCell(Record):
     """Of one training process."""
     prefetch_factor: PositiveInt | None
     buffer_bytes: NonNegativeInt
-    """Of one training process."""
+    """Of all training processes of the machine."""
     ram_bytes: NonNegativeInt
     """The same with what its processes take."""
     verdict: Literal["Safe", "Risky", "OOM"]
@@ -112,11 +109,15 @@ class MachineBudget(Record):
     batch_bytes: float | None = Field(default=None, gt=0)
     """Of one batch of one GPU while it waits; None where it is not known."""
     cells: tuple[BufferCell, ...] = ()
-    """Workers x prefetch of each training process; none where the batch is not known."""
+    """Workers x prefetch of each training process, with the RAM of all; none where the batch is not known."""
     chosen: BufferCell | None = None
     """Whose buffer is in the budget."""
     ram: tuple[BudgetRow, ...]
     vram: VramBudget | None = None
+    vram_needs: str | None = None
+    """What would say the device memory, where it is not known."""
+    taken_names: tuple[TakenName, ...] = ()
+    """GPUs whose profile has another id than was typed."""
     accumulation: Accumulation | None = None
     unknown: tuple[str, ...] = ()
     """What could not be said, and what would say it."""

@@ -1,12 +1,14 @@
 """The memory of a machine that is not here, in words: verdicts and sums; each row's source in full. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tunekit.plain_text import printable
 from tunekit.predict.ram import GridCell, RamVerdict
 from tunekit.records.machine_budget import BudgetRow, BufferCell, FigureBasis, MachineBudget, VramBudget
 from tunekit.report.blocks import Block, Column, Lead, Line, Passage, Report, Section, fitted_table
 from tunekit.report.loop_memory import grid_table, reason_lines
+from tunekit.report.text import taken_text
 from tunekit.units import bytes_text, count_text
 
 _FITS = {"yes": "fits", "tight": "may not fit", "no": "does not fit"}
@@ -44,6 +46,8 @@ def budget_answer(budget: MachineBudget, width: int = 80) -> tuple[Block, ...]:
     lines = [f"RAM: {_sum_text(budget.ram, budget.machine.ram_limit_bytes)}"]
     if vram is not None:
         lines.append(f"{_vram_title(budget, vram)}: {_sum_text(vram.rows, vram.capacity_bytes)}")
+    elif budget.vram_needs:
+        lines.append(_without_vram(budget))
     unknown = count_text(len(budget.unknown), "thing") + " not known, " if budget.unknown else ""
     return (
         *_answer(budget),
@@ -71,14 +75,15 @@ def _answer(budget: MachineBudget) -> tuple[Block, ...]:
     if accumulated is not None:
         sentence = (
             f"Global batch {accumulated.global_batch:,} = batch {accumulated.batch_size:,} x accumulation "
-            f"{accumulated.steps} x {count_text(accumulated.gpus, 'GPU')} ({accumulated.limit})."
+            f"{accumulated.steps:,} x {count_text(accumulated.gpus, 'GPU')} ({accumulated.limit})."
         )
     of = f"{bytes_text(budget.batch_bytes)} a batch" if budget.batch_bytes else "bytes of a batch n/a"
+    of += " of one GPU" if budget.machine.gpus > 1 else ""
     source = f" ({budget.source})" if budget.source else ""
     return (
         Lead(printable("; ".join(parts) + ".")),
         Lead(printable(sentence)),
-        Line(printable(f"{of}{source}."), True),
+        Line(printable(f"{of}{source}.{taken_text(budget.taken_names)}"), True),
     )
 
 
@@ -108,11 +113,13 @@ def _grid(budget: MachineBudget, in_full: bool = False) -> tuple[Block, ...]:
     lines = list(reason_lines(cells)) if in_full else []
     if present:
         lines.append("* is the run's setting")
+    table = grid_table(cells, {one.prefetch_factor for one in present})
     if budget.machine.gpus > 1:
         lines.append(
-            f"Each of {budget.machine.gpus} processes has its own loader, and its share of RAM and CPUs"
+            f"workers are those of each of the {budget.machine.gpus} processes, RAM is all that they take "
+            "together"
         )
-    table = grid_table(cells, {one.prefetch_factor for one in present})
+        table = replace(table, title=f"The host's {table.title}")
     section = (Section("loader", "The loader's buffer", "Loader"),) if in_full else ()
     return *section, table, Passage("", tuple(map(printable, lines)))
 
@@ -125,10 +132,15 @@ def _largest(cells: Sequence[GridCell]) -> list[GridCell]:
 
 
 def _vram(budget: MachineBudget, width: int) -> tuple[Block, ...]:
+    section = Section("vram", "Device memory", "GPU")
     if budget.vram is None:
-        return ()
-    title = _vram_title(budget, budget.vram)
-    return Section("vram", "Device memory", "GPU"), *_rows_blocks(title, budget.vram.rows, width)
+        return section, Line(printable(_without_vram(budget)), is_apart=True)
+    return section, *_rows_blocks(_vram_title(budget, budget.vram), budget.vram.rows, width)
+
+
+def _without_vram(budget: MachineBudget) -> str:
+    whose = f" of {budget.machine.profile_id}" if budget.machine.profile_id else ""
+    return f"Device memory{whose}: n/a; {budget.vram_needs}"
 
 
 def _vram_title(budget: MachineBudget, vram: VramBudget) -> str:

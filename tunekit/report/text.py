@@ -11,6 +11,7 @@ from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
+from tunekit.records.profile import TakenName
 from tunekit.records.run import Run, usual_options
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -237,3 +238,12 @@ _SEARCH_FLAGS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("--no-progress-limit", "no_progress_limit_s", typed_duration_text),
 )
 """Flags of a search with one value: the option that holds it, and how it is typed."""
+
+
+def taken_text(names: Sequence[TakenName]) -> str:
+    """Return which profiles the names of GPUs were taken for, after a blank; nothing where all are ids."""
+    parts = []
+    for one in names:
+        others = f" (others: {', '.join(one.others)})" if one.others else ""
+        parts.append(f" {one.typed} is {one.profile_id}{others}.")
+    return printable("".join(parts)).rstrip() if parts else ""
