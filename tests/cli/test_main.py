@@ -156,6 +156,7 @@ SURFACE = {
         "--provider",
         "--only",
         "--max-hours",
+        "--here-cost-per-hour",
         "--spot",
         "--milestones",
         "--max-cost",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.cli.main import main
-from tunekit.cli.milestones import limits_of, read_milestones
+from tunekit.cli.milestones import UsualEpochs, limits_of, read_milestones
 from tunekit.errors import UsageError
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
@@ -20,7 +20,7 @@ from tunekit.records.milestones import HardwareKind, Milestone, MilestonePlan
 from tunekit.records.plan import ChoiceKind, PlanAssumptions
 
 EXAMPLE = Path(__file__).with_name("milestones.yaml")
-RATE = ("plan", "--rate", "180samples/s", "--batch", "256", "--samples", "1281167", "--epochs", "90")
+RATE = ("plan", "--rate", "180samples/s", "--batch", "256", "--samples", "1281167")
 GPU = ("--gpu", "a10g", "--precision", "bf16", "--memory-gib", "18")
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 def read(folder: Path, text: str) -> tuple[Milestone, ...]:
     path = folder / "m.yaml"
     path.write_text(text)
-    return read_milestones(path, plan_request(), load_profiles())
+    return read_milestones(path, plan_request(), load_profiles(), UsualEpochs(90, "--epochs"))
 
 
 def only(folder: Path, fields: str) -> Milestone:
@@ -53,6 +53,8 @@ def test_the_example_says_everything_a_milestone_can_have():
 def test_what_a_milestone_does_not_say_is_the_runs(tmp_path: Path):
     one = only(tmp_path, "runs: 1")
     assert (one.samples_per_epoch, one.epochs, one.data) == (1_281_167, 90, "x1")
+    assert one.epochs_from == "--epochs"
+    assert only(tmp_path, "epochs: 3").epochs_from is None
     assert (one.hardware, one.gpus, one.instances, one.checkpoint_every_s) == (None, None, None, None)
 
 
@@ -100,7 +102,9 @@ def test_hardware_is_a_gpu_an_instance_a_provider_or_here(
         ("zzz: 3", "no key 'zzz'; there are: name, data"),
         ("epochs: 0", "epochs must be a whole number of at least 1, such as 8, got 0"),
         ("epochs: true", "epochs must be a whole number of at least 1, such as 8, got True"),
-        ("epochs: null", "epochs must be a whole number of at least 1, such as 8, got None"),
+        ("epochs: ", "epochs is empty; write a number, such as 90, or drop the key"),
+        ("hardware: ", "hardware is empty; write a GPU, an instance, a provider or here, such as a10g, or"),
+        ("data: null", "data is empty; write a multiple of the data set, such as x4, or drop the key"),
         ("samples: many", "samples must be a whole number of at least 1, such as 50k or 1.2M, got 'many'"),
         ("data: 4", "data must be a multiple of the data set's 1,281,167 samples, such as x4, got 4"),
         ("data: x0", "data must be a multiple"),
@@ -132,7 +136,9 @@ def test_what_is_no_milestones_is_refused_with_its_place_and_a_remedy(tmp_path: 
             "no key 'rate' beside milestones; the file has milestones: alone",
         ),
         ("milestones: [a]", "milestone 1: 'a' is no mapping"),
-        ("milestones: [{epochs: 3}]", "milestone 1: name must be a text, got None"),
+        ("milestones: [{epochs: 3}]", "milestone 1: name must be a text; every milestone has one"),
+        ("milestones: [{name: }]", "milestone 1: name is empty; write a text, such as pilot"),
+        ("milestones:\n  -\n", "milestone 1: it is empty; write name:, epochs: and what else it has"),
         ("milestones: [{name: a}, {name: a}]", "two milestones are named 'a'"),
         ("milestones: [" + "{name: a}," * 13 + "]", "has 13 milestones, where 12 is the most"),
         ("milestones: [", "is not YAML"),
@@ -153,14 +159,14 @@ def test_any_value_is_read_or_refused_in_a_sentence(value: object):
             path = Path(folder) / "m.yaml"
             path.write_text(json.dumps({"milestones": [{"name": "full", key: value}]}))
             try:
-                assert read_milestones(path, plan_request(), {})
+                assert read_milestones(path, plan_request(), {}, UsualEpochs(90, "--epochs"))
             except UsageError as error:
                 assert "m.yaml" in str(error)
 
 
 def test_a_checkpoint_interval_contradicts_a_script_without_checkpoints(tmp_path: Path):
     path = tmp_path / "m.yaml"
-    path.write_text("milestones: [{name: full, checkpoint_every: 30m}]")
+    path.write_text("milestones: [{name: full, epochs: 9, checkpoint_every: 30m}]")
     asked = plan_request(assumptions=PlanAssumptions(checkpoint_cost_s=None))
     with pytest.raises(UsageError, match="'30m' contradicts --no-checkpoints"):
         read_milestones(path, asked, load_profiles())
@@ -185,6 +191,39 @@ def test_a_deadline_that_is_none_or_past_is_refused(deadline: str):
 def test_limits_without_milestones_are_refused(capsys: pytest.CaptureFixture[str]):
     assert main([*RATE, *GPU, "--max-cost", "500", "--deadline", "3d"]) == 2
     assert "--max-cost and --deadline without --milestones" in capsys.readouterr().err
+
+
+def test_epochs_that_no_milestone_takes_are_refused(capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE, *GPU, "--epochs", "90", "--milestones", str(EXAMPLE)]) == 2
+    assert "--epochs 90 would not be used: each milestone of" in capsys.readouterr().err
+
+
+def test_a_milestone_without_epochs_takes_those_of_the_flag_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "m.yaml"
+    path.write_text("milestones: [{name: pilot}, {name: full, epochs: 9}]")
+    assert main([*RATE, *GPU, "--milestones", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "milestone 1 (pilot): it has no epochs; write epochs: 90, or give --epochs" in said
+    plan = planned(capsys, *RATE, *GPU, "--epochs", "5", "--milestones", str(path))
+    assert [(one.epochs, one.epochs_from) for one in plan.milestones] == [(5, "--epochs"), (9, None)]
+    assert main([*RATE, *GPU, "--epochs", "5", "--milestones", str(path), "--full"]) == 0
+    assert "5 epochs (--epochs)" in capsys.readouterr().out
+
+
+def test_what_the_measured_machine_costs_is_taken_from_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "m.yaml"
+    path.write_text("milestones: [{name: own, epochs: 1, hardware: here}]")
+    words = (*RATE, *GPU, "--milestones", str(path))
+    assert [one.usd for one in planned(capsys, *words).choices] == [None]
+    assert main([*words]) == 0
+    assert "the machine of the rate has no price; say it with" in " ".join(capsys.readouterr().out.split())
+    priced = planned(capsys, *words, "--here-cost-per-hour", "2").choices[0]
+    assert priced.usd is not None
+    assert priced.usd.value == pytest.approx(2 * 1_281_167 / 180 / 3600)
 
 
 def test_milestones_from_a_rate_are_planned(capsys: pytest.CaptureFixture[str]):

@@ -5,6 +5,7 @@ from build_plans import exactly, plan_row
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunekit.plan.choices import Figures, stand_out
 from tunekit.plan.plan import choose
 from tunekit.records.plan import ChoiceKind, PlanRow
 
@@ -137,3 +138,41 @@ def test_every_choice_says_why():
         ChoiceKind.BALANCED: "least dollars x hours for at most 2 times the cheapest's dollars",
         ChoiceKind.FASTEST: "least expected hours of 2 machines",
     }
+
+
+@given(
+    st.lists(st.tuples(st.floats(1.0, 1e4), st.none() | st.just(0.0) | st.floats(0.01, 1e4)), max_size=8),
+    st.floats(0, 1e4),
+    st.floats(0, 1e4),
+)
+def test_a_limit_only_filters(figures: list[tuple[float, float | None]], most_h: float, most_usd: float):
+    """What stands out without limits and holds them still does; nothing that breaks one ever does."""
+    ways = [Figures(*one) for one in figures]
+
+    def holds(one: Figures) -> bool:
+        return one.hours <= most_h and (one.usd or 0.0) <= most_usd
+
+    free, held = stand_out(ways, lambda one: one), stand_out(ways, lambda one: one, holds)
+    assert all(map(holds, held.values()))
+    for kind, one in free.items():
+        if holds(one):
+            assert held[kind] == one
+    assert (ChoiceKind.FASTEST in held) == any(map(holds, ways))
+
+
+def test_a_choice_that_a_limit_decided_says_so():
+    rows = [priced(10, 100), priced(20, 60), priced(90, 10)]
+    slow, *fast = rows
+    chosen = choose(fast, may_use_spot=False, max_hours=60, too_slow=[slow])
+    assert [(one.kind, one.row, one.is_by_limit) for one in chosen] == [
+        (ChoiceKind.CHEAPEST, 0, True),
+        (ChoiceKind.BALANCED, 0, True),
+        (ChoiceKind.FASTEST, 1, False),
+    ]
+    assert chosen[0].reason == "least expected dollars of 2 machines with a price within --max-hours 60"
+
+
+def test_spot_that_takes_longer_than_the_limit_is_no_choice():
+    rows = [priced(20, 8, usd_spot=exactly(5.0), spot_hours=exactly(12.0))]
+    assert {one.on_spot for one in choose(rows, may_use_spot=True, max_hours=10)} == {False}
+    assert True in {one.on_spot for one in choose(rows, may_use_spot=True, max_hours=12)}

@@ -11,6 +11,7 @@ from build_records import (
     options,
     recommendation,
     run,
+    trial_record,
 )
 from scripted_search import loader
 
@@ -109,6 +110,17 @@ def test_a_tier_that_the_run_lacks_is_named_with_those_it_has():
     only = finished(recommendations=finished().recommendations[:1])
     with pytest.raises(UsageError, match=r"no aggressive tier \(it has: conservative\)"):
         request_of_run(only, PlanOptions(), Tier.AGGRESSIVE)
+
+
+def test_an_epoch_is_as_long_in_a_plan_as_in_the_report():
+    """A loader that leaves out its last, partial batch trains on fewer samples of a larger one."""
+    trials = (
+        baseline_record(epoch_samples=1792),
+        trial_record(1, 200.0, epoch_samples=1728),
+    )
+    best = recommendation(Tier.BALANCED, search_trial=1, confirm_trials=(), epoch_time_s=1728 / 200)
+    asked = request_of_run(run(trials=trials, recommendations=(best,)), PlanOptions())
+    assert asked.samples_per_epoch == 1728
 
 
 def test_a_data_set_without_a_length_needs_samples():

@@ -23,7 +23,7 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import ChoiceKind, PlanAssumptions
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Profile, UnitPack
 
 HOUR = 180 * 3600
 """Samples of an hour on the A10G that measured."""
@@ -223,15 +223,93 @@ def test_hardware_that_the_loader_can_not_feed_is_never_chosen():
         planned(milestone(hardware=named("starved")), request=asked, profiles=(starved,))
 
 
+@pytest.mark.parametrize(
+    ("one", "asked", "says"),
+    [
+        (
+            {"hardware": named("a10g", HardwareKind.GPU), "gpus": 8},
+            {},
+            "a10g with 8 GPUs: it is sold with 1 or 4 GPUs; write gpus: 1 or 4, or leave gpus out",
+        ),
+        (
+            {"hardware": named("a10g", HardwareKind.GPU)},
+            {"providers": ("gcp",)},
+            "a10g: --provider gcp leaves no offer of it; give --provider aws, or drop the flag",
+        ),
+        (
+            {"hardware": named("twice")},
+            {"only": ("a10g",)},
+            "twice: --only a10g leaves no offer of it; give --only a10g-twice, or drop the flag",
+        ),
+        (
+            {"hardware": named("one")},
+            {"measured_on": "cpu"},
+            "write hardware: here, or plan with the rate of a GPU",
+        ),
+        ({"hardware": named("one")}, {"max_hours": 3.0}, "one: it takes more than --max-hours 3; give more"),
+        (
+            {"hardware": named("b200", HardwareKind.GPU)},
+            {},
+            "b200: no provider is known to offer it; write another GPU",
+        ),
+    ],
+)
+def test_hardware_that_can_not_be_had_says_what_is_in_the_way(
+    one: dict[str, Any], asked: dict[str, Any], says: str
+):
+    with pytest.raises(UsageError) as refused:
+        planned(milestone(**one), request=plan_request(**asked))
+    assert says in str(refused.value)
+
+
+def test_a_weekly_quota_is_left_out_and_named():
+    free = instance(name="T4 x2", provider="kaggle", usd_per_h=0, hours_per_week=30, max_session_h=12)
+    own = profile(instances=(instance(name="one"), free))
+    plan = planned(profiles=(own,))
+    assert plan.with_quota == ("kaggle T4 x2",)
+    assert cheapest(plan).row.instance == "one"
+    with pytest.raises(UsageError, match="share its weekly quota; plan one run there with --provider kaggle"):
+        planned(milestone(hardware=named("T4 x2")), profiles=(own,))
+
+
 def test_without_any_offer_the_measured_machine_stands_without_dollars():
     plan = planned(profiles=(profile(instances=()),))
-    option = cheapest(plan)
+    (only,) = plan.choices
+    (option,) = only.options
+    assert only.kind is ChoiceKind.FASTEST
     assert option.row.is_measured_machine
-    assert (option.hours.value, option.usd, choice(plan, ChoiceKind.CHEAPEST).usd) == (
-        pytest.approx(100),
-        None,
-        None,
+    assert (option.hours.value, option.usd, only.usd) == (pytest.approx(100), None, None)
+
+
+def test_a_machine_of_ones_own_has_the_price_that_its_user_says():
+    here = milestone("own", hardware=named("a10g", HardwareKind.MEASURED))
+    plan = planned(here, request=plan_request(here_usd_per_h=2.0))
+    assert usd_and_hours(cheapest(plan)) == (pytest.approx(200), pytest.approx(100))
+
+
+def test_a_machine_without_a_price_leaves_the_others_their_choices():
+    """The dollars are those of the milestone that has some."""
+    here = milestone("own", hardware=named("a10g", HardwareKind.MEASURED))
+    plan = planned(here, milestone("rented", gpus=1))
+    alone = planned(milestone("rented", gpus=1))
+    for kind in (ChoiceKind.CHEAPEST, ChoiceKind.FASTEST):
+        assert choice(plan, kind).options[1] == choice(alone, kind).options[0]
+        assert choice(plan, kind).usd == choice(alone, kind).usd
+
+
+def test_the_units_of_all_runs_are_bought_together():
+    """Ten hours of 3 units, in three runs: 90 units, which one pack of 100 holds."""
+    pack = UnitPack(units=100, usd=10, as_of="2026-02-01", source="a page")
+    book = instance(name="book", provider="colab", usd_per_h=0.3, compute_units_per_h=3.0, unit_packs=(pack,))
+    own = (profile(instances=(book,)),)
+    one_run, all_runs = (
+        cheapest(planned(milestone(epochs=1, runs=runs, hardware=named("book")), profiles=own))
+        for runs in (1, 3)
     )
+    assert usd_and_hours(one_run) == (pytest.approx(10), pytest.approx(10))
+    assert usd_and_hours(all_runs) == (pytest.approx(10), pytest.approx(30))
+    assert all_runs.row.usd_of_units is not None
+    assert all_runs.row.usd_of_units.value == pytest.approx(3)
 
 
 def test_totals_are_the_sums_of_the_milestones_and_each_is_chosen_by_itself():
@@ -359,6 +437,7 @@ def test_a_search_is_paid_back_by_the_hours_that_its_speed_up_saves():
     found = planned(request=asked, search=Search(2.0, Interval(value=1.25, low=0.95, high=1.5))).tuning
     assert found is not None
     assert found.epochs == pytest.approx(0.8)
+    assert found.hours == pytest.approx(8.0)
     assert (found.epochs_low, found.epochs_high) == (pytest.approx(0.4), None)
     assert found.usd_per_h == pytest.approx(1.0)
     assert found.saved_hours.value == pytest.approx(25.0)

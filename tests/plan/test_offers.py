@@ -25,8 +25,8 @@ from tunekit.predict.scaling import SOURCE
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest, RateSource
-from tunekit.records.profile import NO_TORCH_BUILD, Profile, Subscription
+from tunekit.records.plan import ChoiceKind, Plan, PlanAssumptions, PlanRequest, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile, Subscription, UnitPack
 
 H = 3600.0
 
@@ -337,10 +337,46 @@ def test_units_are_whole_months_of_a_subscription():
     )
     colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0, subscriptions=(pro, plus))
     row = row_on(plan_of(a10g(colab), request=seventy_five_hours()), "A10G")
-    assert [(one.months, one.usd, one.is_stale) for one in row.subscriptions] == [
-        (exactly(4.0), exactly(40.0), False),
-        (exactly(1.0), exactly(50.0), True),
-    ]
+    assert row.compute_units is not None
+    assert row.compute_units.value == pytest.approx(385, abs=1)
+    assert [
+        (one.count(row.compute_units).value, one.paid(row.compute_units).value, one.is_stale)
+        for one in row.purchases
+    ] == [(4, 40.0, False), (1, 50.0, True)]
+    assert row.usd_on_demand == exactly(40.0)
+
+
+@pytest.mark.parametrize(("pack_usd", "name"), [(9.0, "pack of 100"), (10.0, "pack of 100"), (11.0, "Pro")])
+def test_what_is_paid_are_the_fewest_dollars_that_buy_the_units(pack_usd: float, name: str):
+    """Of equals it is the pack: the next month of a subscription has to be waited for."""
+    pro = Subscription(name="Pro", usd_per_month=10, units_per_month=100, as_of="2026-02-01", source="a page")
+    pack = UnitPack(units=100, usd=pack_usd, as_of="2026-02-01", source="a page")
+    colab = instance(
+        provider="colab",
+        name="A10G",
+        usd_per_h=0.5,
+        compute_units_per_h=5.0,
+        subscriptions=(pro,),
+        unit_packs=(pack,),
+    )
+    row = row_on(plan_of(a10g(colab), request=seventy_five_hours()), "A10G")
+    assert row.purchase is not None
+    assert row.purchase.name == name
+    assert row.usd_on_demand == exactly(4 * min(pack_usd, 10.0))
+    assert row.usd_of_units is not None
+    assert row.usd_of_units.value == pytest.approx(38.5, abs=0.1)
+
+
+def test_the_cheapest_goes_by_what_is_really_paid():
+    """Five hours of 1 unit are worth cents, and a whole pack has to be bought."""
+    pack = UnitPack(units=100, usd=10, as_of="2026-02-01", source="a page")
+    colab = instance(
+        provider="colab", name="book", usd_per_h=0.1, compute_units_per_h=1.0, unit_packs=(pack,)
+    )
+    asked = plan_request(samples_per_epoch=180 * 3600, epochs=5)
+    plan = plan_of(a10g(colab, instance(name="rented", usd_per_h=1.0)), request=asked)
+    (cheapest,) = (one for one in plan.choices if one.kind is ChoiceKind.CHEAPEST)
+    assert plan.rows[cheapest.row].instance == "rented"
 
 
 def test_what_fits_one_session_of_colab_writes_no_checkpoint():

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -21,33 +21,44 @@ from tunekit.untrusted import parse_yaml, read_text
 
 _MOST = 12
 """Milestones of a file."""
-_KEYS = (
-    "name",
-    "data",
-    "samples",
-    "hardware",
-    "gpus",
-    "instances",
-    "runs",
-    "epochs",
-    "validation",
-    "checkpoint_every",
-)
+_NEEDS = {
+    "name": "a text, such as pilot",
+    "data": "a multiple of the data set, such as x4",
+    "samples": "a number, such as 50k or 1.2M",
+    "hardware": "a GPU, an instance, a provider or here, such as a10g",
+    "gpus": "a number, such as 8",
+    "instances": "a number, such as 4",
+    "runs": "a number, such as 4",
+    "epochs": "a number, such as 90",
+    "validation": "a share or a time for each epoch, such as 5% or 2m",
+    "checkpoint_every": "a time, such as 30m",
+}
+"""The keys of a milestone, and what each holds."""
+_KEYS = tuple(_NEEDS)
 _HERE = "here"
 """Hardware: the machine that the rate was measured on."""
 _MULTIPLE = re.compile(r"x(\d{1,9}(?:\.\d{1,6})?)")
 _LONGEST_H = 1e6
 
 
+class UsualEpochs(NamedTuple):
+    """The epochs of a milestone that has none of its own."""
+
+    epochs: int
+    origin: str
+    """What says so, such as "--epochs"."""
+
+
 def read_milestones(
-    path: Path, request: PlanRequest, profiles: Mapping[str, Profile]
+    path: Path, request: PlanRequest, profiles: Mapping[str, Profile], usual: UsualEpochs | None = None
 ) -> tuple[Milestone, ...]:
     """Return the milestones of a file.
 
     Args:
         path: YAML, `milestones:` with a list below it.
-        request: the training that they are made of: x1 is its data set, and its epochs stand where none do.
+        request: the training that they are made of: x1 is its data set.
         profiles: every GPU by id, with the machines that hardware may name.
+        usual: epochs where a milestone has none; None where each needs its own.
 
     Raises:
         UsageError: it can't be read, or something in it is no milestone's; the message names the place.
@@ -68,7 +79,7 @@ def read_milestones(
     read = []
     for number, item in enumerate(items, 1):
         try:
-            read.append(_milestone(item, request, profiles))
+            read.append(_milestone(item, request, profiles, usual))
         except (_WrongValueError, ValidationError) as error:
             problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
             problem = problem.removeprefix("Value error, ")
@@ -85,25 +96,37 @@ class _WrongValueError(ValueError):
     """What is wrong in a milestone: what, the value and the remedy."""
 
 
-def _milestone(item: object, request: PlanRequest, profiles: Mapping[str, Profile]) -> Milestone:
+def _milestone(
+    item: object, request: PlanRequest, profiles: Mapping[str, Profile], usual: UsualEpochs | None
+) -> Milestone:
     if not isinstance(item, dict):
-        raise _WrongValueError(f"{item!r} is no mapping; write name:, epochs: and what else it has")
+        what = "it is empty" if item is None else f"{item!r} is no mapping"
+        raise _WrongValueError(f"{what}; write name:, epochs: and what else it has")
     for key in item:
         if key not in _KEYS:
             hint = did_you_mean(str(key), _KEYS, f"there are: {', '.join(_KEYS)}")
             raise _WrongValueError(f"no key {key!r}; {hint}")
+        if item[key] is None:
+            raise _WrongValueError(f"{key} is empty; write {_NEEDS[key]}, or drop the key")
     name = item.get("name")
     if not isinstance(name, str | int) or isinstance(name, bool) or not str(name).strip():
-        raise _WrongValueError(f"name must be a text, got {name!r}; every milestone has one, such as pilot")
+        got = f", got {name!r}" if "name" in item else ""
+        raise _WrongValueError(f"name must be a text{got}; every milestone has one, such as pilot")
     data, samples = _data(item, request)
     every = item.get("checkpoint_every")
     if every is not None and request.assumptions.checkpoint_cost_s is None:
         raise _WrongValueError(f"checkpoint_every {every!r} contradicts --no-checkpoints; drop one")
+    epochs = _count(item, "epochs")
+    if epochs is None and usual is None:
+        raise _WrongValueError(
+            "it has no epochs; write epochs: 90, or give --epochs for the milestones without"
+        )
     return Milestone(
         name=str(name).strip(),
         samples_per_epoch=samples,
         data=data,
-        epochs=_count(item, "epochs") or request.epochs,
+        epochs=epochs or (usual.epochs if usual else None),
+        epochs_from=usual.origin if usual and epochs is None else None,
         runs=_count(item, "runs") or 1,
         hardware=_hardware(item.get("hardware"), request, profiles),
         gpus=_count(item, "gpus"),

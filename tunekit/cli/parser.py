@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from tunekit import __version__
 from tunekit.cli.numbers import (
+    count_up_to,
     data_path,
     duration_s,
     long_duration_s,
@@ -39,6 +40,9 @@ COMPARED_ROUNDS = 3
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_MEMORY = 1e6
+_MAX_CPUS = 4096
+_MAX_GPUS = 65_536
+_MAX_BATCH = 10_000_000
 """GiB or MiB, that a flag takes at the most."""
 _NEGATIVE = re.compile(r"-\.?\d")
 """How a negative value begins: -5, -.5, -5%, -5m. No flag does."""
@@ -449,14 +453,16 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps; with --ram "
         "samples of one GPU's batch"
     )
-    _option(training, "--batch", _COUNT, meaning)
+    batch = _Value("N", count_up_to(_MAX_BATCH, "give the samples of one batch"))
+    _option(training, "--batch", batch, meaning)
     meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
     _option(training, "--samples", _COUNT, meaning)
     _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
     meaning = "where --rate was measured (default: the GPU here); with --ram the GPU of that machine"
     _option(training, "--gpu", _NAME, meaning)
     meaning = "GPUs that --rate was measured on, or of the machine of --ram (default: 1)"
-    _option(training, "--gpus", _COUNT, meaning)
+    gpus = _Value("N", count_up_to(_MAX_GPUS, "give the GPUs of one training"))
+    _option(training, "--gpus", gpus, meaning)
     meaning = "what --rate was measured in (default: fp32, assumed); with --ram what RUN trains in there"
     _choice(training, "--precision", _PRECISIONS, meaning)
     _option(
@@ -487,6 +493,8 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     machines = parser.add_argument_group("the machines")
     _option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)
+    meaning = "what an hour costs on the machine that the rate was measured on"
+    _option(machines, "--here-cost-per-hour", _Value("USD", positive_number("dollars")), meaning)
     _option(machines, "--max-hours", _Value("H", positive_number("hours")), "leave out what needs longer")
     _switch(machines, "--spot", "let the choices use spot prices too")
     _full(machines)
@@ -503,11 +511,13 @@ def _planned_machine(parser: argparse.ArgumentParser) -> None:
         "--cpus, a RUN or --batch-mib, and --gpu and --gpus",
     )
     _option(memory, "--ram", _Value("GIB", memory_bytes), "RAM of the machine in GiB, or with a unit: 64GB")
-    _option(memory, "--cpus", _COUNT, "CPUs of the machine")
+    cpus = _Value("N", count_up_to(_MAX_CPUS, "give the CPUs of one machine"))
+    _option(memory, "--cpus", cpus, "CPUs of the machine")
     meaning = "size of one batch of one GPU, where no run knows it"
     _option(memory, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), meaning)
     meaning = "samples per optimizer step on all GPUs: how to make them of batches that fit"
-    _option(memory, "--global-batch", _COUNT, meaning)
+    batch = _Value("N", count_up_to(_MAX_BATCH, "give the samples of one optimizer step"))
+    _option(memory, "--global-batch", batch, meaning)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.milestones import limits_of, read_milestones, refuse_limits_alone
+from tunekit.cli.milestones import UsualEpochs, limits_of, read_milestones, refuse_limits_alone
 from tunekit.cli.numbers import Rate
 from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
-from tunekit.machine.profiles import find_profile, load_profiles
+from tunekit.machine.profiles import find_profile, load_profiles, taken_name
 from tunekit.plan.from_run import PlanOptions, drops_last, measured_profile, request_of_run, search_of_run
 from tunekit.plan.milestones import plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
+from tunekit.records.milestones import Milestone
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
@@ -72,9 +73,10 @@ def _show_milestones(
 ) -> int:
     run = None if options.run is None else load_run(options.run)
     tier = Tier(options.tier) if options.tier else None
+    milestones = _milestones(options, request, profiles)
     plan = plan_milestones(
-        request,
-        read_milestones(options.milestones, request, profiles),
+        request.changed(epochs=max(one.epochs for one in milestones)),
+        milestones,
         profiles,
         datetime.now(UTC).date(),
         limits_of(options.max_cost, options.deadline),
@@ -92,6 +94,23 @@ def _show_milestones(
     return 0
 
 
+def _milestones(
+    options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile]
+) -> tuple[Milestone, ...]:
+    """Return the milestones; those without epochs have those of `--epochs`, else the run's."""
+    usual = None
+    if options.epochs is not None or options.run is not None:
+        origin = "the run's" if options.epochs is None else "--epochs"
+        usual = UsualEpochs(request.epochs, origin)
+    milestones = read_milestones(options.milestones, request, profiles, usual)
+    if options.epochs is not None and not any(one.epochs_from for one in milestones):
+        raise UsageError(
+            f"--epochs {options.epochs} would not be used: each milestone of {options.milestones} has its "
+            "own epochs; drop one"
+        )
+    return milestones
+
+
 def _refuse_mixtures(options: argparse.Namespace) -> None:
     """Refuse flags that contradict each other, or would be ignored."""
     refuse_limits_alone(options)
@@ -102,7 +121,8 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
             f"{options.run} has its own rate, so --rate {options.rate.text} is one too many; drop one"
         )
     if options.rate is not None:
-        missing = [f"--{name}" for name in ("samples", "epochs") if getattr(options, name) is None]
+        needed = ("samples", "epochs") if options.milestones is None else ("samples",)
+        missing = [f"--{name}" for name in needed if getattr(options, name) is None]
         if missing:
             raise UsageError(
                 f"--rate {options.rate.text} says nothing of the training; add {' and '.join(missing)}"
@@ -128,11 +148,17 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
     scaling = {} if options.scaling is None else _scaling(options.scaling)
     return PlanOptions(
         samples_per_epoch=options.samples,
-        epochs=options.epochs,
+        epochs=options.epochs or (1 if options.milestones and options.run is None else None),
         providers=tuple(name.strip().lower() for name in options.provider),
         only=tuple(find_profile(name, profiles).id for name in options.only),
         max_hours=options.max_hours,
         may_use_spot=options.spot,
+        here_usd_per_h=options.here_cost_per_hour,
+        taken_names=tuple(
+            taken
+            for name in (*([options.gpu] if options.gpu else []), *options.only)
+            if (taken := taken_name(name, profiles)) is not None
+        ),
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
         assumptions=PlanAssumptions(
             max_session_s=options.max_session,

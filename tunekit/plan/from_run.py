@@ -13,8 +13,9 @@ from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.interval import Interval
+from tunekit.records.measurement import samples_of_epoch
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Objective, Run
 
@@ -28,6 +29,8 @@ class PlanOptions(NamedTuple):
     only: tuple[str, ...] = ()
     max_hours: float | None = None
     may_use_spot: bool = False
+    here_usd_per_h: float | None = None
+    taken_names: tuple[TakenName, ...] = ()
     peak_reserved_bytes: int | None = None
     """Peak memory per GPU, instead of the run's."""
     assumptions: PlanAssumptions = PlanAssumptions()
@@ -41,7 +44,7 @@ class PlanOptions(NamedTuple):
 def request_of_run(
     run: Run, asked: PlanOptions, tier: Tier | None = None, name: str = "the run"
 ) -> PlanRequest:
-    """Return the plan that a run asks for: a tier's confirmed rate over the data set that its baseline saw.
+    """Return the plan that a run asks for: a tier's confirmed rate over the samples that its epochs have.
 
     Args:
         run: the saved run.
@@ -53,7 +56,7 @@ def request_of_run(
         UsageError: the run has no rate of that tier, or does not know its data set's length.
     """
     best = _recommendation(run, tier, name)
-    samples = asked.samples_per_epoch or _samples_per_epoch(run)
+    samples = asked.samples_per_epoch or _samples_per_epoch(run, best)
     if samples is None:
         raise UsageError(
             f"{name} does not know how many samples an epoch has, since its data set has no length; "
@@ -131,9 +134,10 @@ def _gradients_bytes(run: Run, best: Recommendation) -> int | None:
     return next((model.gradients_bytes for model in seen if model is not None), None)
 
 
-def _samples_per_epoch(run: Run) -> int | None:
-    measured = run.baseline.measurement if run.baseline else None
-    return measured.loop.epoch_samples_total if measured else None
+def _samples_per_epoch(run: Run, best: Recommendation) -> int | None:
+    """Return what an epoch trains on with the tier's own batch, which may leave out a partial one."""
+    seen = [one.measurement for one in (*run.history.evidence(best), *run.history.evidence(None))]
+    return samples_of_epoch(one.loop for one in seen)
 
 
 def _rate_source(best: Recommendation) -> str:

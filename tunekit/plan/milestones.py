@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import reduce
 from typing import NamedTuple, TypeVar
 
 from tunekit.errors import UsageError
-from tunekit.plan.plan import BALANCED_COST, SOON_H, candidates, make_plan, that_hold_it
+from tunekit.plan.choices import SOON_H, Figures, stand_out
+from tunekit.plan.plan import candidates, make_plan, that_hold_it
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GivenUp,
@@ -20,7 +22,14 @@ from tunekit.records.milestones import (
     RunsWay,
     TuningBreakEven,
 )
-from tunekit.records.plan import ChoiceKind, Plan, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.plan import (
+    ChoiceKind,
+    Plan,
+    PlanAssumptions,
+    PlanRequest,
+    PlanRow,
+    cheapest_purchase,
+)
 from tunekit.records.profile import Instance, Profile
 from tunekit.units import count_text
 
@@ -75,10 +84,9 @@ def plan_milestones(
         for one, options in zip(milestones, found, strict=True)
     ]
     all_ways = _programmes([_undominated(options, _of_option) for options in made])
-    held = [one for one in all_ways if _holds(one, limits)]
-    choices = _stand_out(held)
-    out = {kind: one for kind, one in _stand_out(all_ways).items() if not _holds(one, limits)}
-    nearest = {} if held else _nearest(all_ways, limits)
+    choices = stand_out(all_ways, _figures_of, lambda one: _holds(one, limits))
+    out = {kind: one for kind, one in stand_out(all_ways, _figures_of).items() if not _holds(one, limits)}
+    nearest = {} if choices else _nearest(all_ways, limits)
     base = make_plan(request, profiles, today)
     shown = [option for one in (*choices.values(), *nearest.values()) for option in one.options]
     return MilestonePlan(
@@ -95,6 +103,11 @@ def plan_milestones(
         together=tuple(option for options in made for option in _together(options)),
         gpu_break_evens=_gpu_break_evens(base, search),
         tuning=_tuning(base, milestones, search),
+        with_quota=tuple(
+            f"{row.provider} {row.instance}"
+            for row in base.rows
+            if row.hours_per_week is not None and row.can_be_chosen and not row.is_mostly_idle
+        ),
         sources=_sources(shown),
     )
 
@@ -121,7 +134,12 @@ def _options(
     plan = make_plan(asked, profiles, today)
     if one.hardware is not None and one.hardware.kind is HardwareKind.MEASURED:
         return [_on_machine(one, plan.rows[0])]
-    rows = [row for row in plan.rows if _is_meant(one.hardware, row) and one.gpus in (None, row.gpus)]
+    rows = [
+        row
+        for row in plan.rows
+        if _is_meant(one.hardware, row.profile_id, row.instance, row.provider)
+        and one.gpus in (None, row.gpus)
+    ]
     options = list(_on_machines(one, rows, asked.may_use_spot))
     if one.runs > 1:
         options += _on_parts(one, asked, profiles, today)
@@ -130,16 +148,16 @@ def _options(
         return priced
     if one.hardware is None and one.gpus is None and one.instances is None:
         return [_on_machine(one, plan.rows[0])]
-    raise UsageError(_without_machine(one, rows))
+    raise UsageError(_without_machine(one, asked, rows, profiles))
 
 
-def _is_meant(hardware: Hardware | None, row: PlanRow) -> bool:
+def _is_meant(hardware: Hardware | None, profile_id: str, instance: str | None, provider: str | None) -> bool:
     if hardware is None:
         return True
     named = {
-        HardwareKind.GPU: row.profile_id,
-        HardwareKind.INSTANCE: row.instance,
-        HardwareKind.PROVIDER: row.provider,
+        HardwareKind.GPU: profile_id,
+        HardwareKind.INSTANCE: instance,
+        HardwareKind.PROVIDER: provider,
     }
     return named[hardware.kind] == hardware.name
 
@@ -175,11 +193,20 @@ def _on_machine(one: Milestone, row: PlanRow, on_spot: bool = False) -> Mileston
         row=row,
         on_spot=on_spot,
         hours=hours.times(math.ceil(one.runs / machines)),
-        usd=usd.times(one.runs) if usd else None,
+        usd=_usd_of_runs(row, one.runs, usd),
         epoch_hours=hours.times(1 / one.epochs),
         iterations_per_epoch=None,
         sessions=row.sessions.times(one.runs) if row.sessions else None,
     )
+
+
+def _usd_of_runs(row: PlanRow, runs: int, usd: Interval | None) -> Interval | None:
+    """Return the dollars of all runs together: of lots that are sold, they share what is left over."""
+    if row.compute_units is not None and row.purchases:
+        units = row.compute_units.times(runs)
+        bought = cheapest_purchase(units, row.purchases)
+        return bought.paid(units) if bought else None
+    return None if usd is None else usd.times(runs)
 
 
 def _on_parts(
@@ -203,7 +230,7 @@ def _on_parts(
         row
         for row in make_plan(asked.changed(providers=wanted), split, today).rows
         if row.instance is not None
-        and _is_meant(one.hardware, row)
+        and _is_meant(one.hardware, row.profile_id, row.instance, row.provider)
         and one.gpus in (None, parts[row.profile_id, row.instance, row.region])
     ]
     for chosen in that_hold_it(candidates(rows, may_use_spot=False), rows)[0]:
@@ -220,6 +247,8 @@ def _part(machine: Instance) -> Instance:
         ram_gb=None if machine.ram_gb is None else machine.ram_gb / machine.gpus,
         usd_per_h=None if machine.usd_per_h is None else machine.usd_per_h / machine.gpus,
         compute_units_per_h=None,
+        subscriptions=(),
+        unit_packs=(),
         spot=None,
     )
 
@@ -244,26 +273,82 @@ def _on_part(one: Milestone, row: PlanRow, gpus: int) -> MilestoneOption:
     )
 
 
-def _without_machine(one: Milestone, rows: Sequence[PlanRow]) -> str:
-    """Return why a milestone can't be planned on what it asks for."""
-    asked = [one.hardware.name] if one.hardware else []
-    asked += [count_text(one.gpus, "GPU")] if one.gpus else []
-    what = " with ".join(asked) or count_text(one.instances or 1, "instance")
+def _without_machine(
+    one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow], profiles: Mapping[str, Profile]
+) -> str:
+    """Return why a milestone can't be planned on what it asks for, and what would help."""
+    named = [one.hardware.name] if one.hardware else []
+    named += [count_text(one.gpus, "GPU")] if one.gpus else []
+    what = " with ".join(named) or count_text(one.instances or 1, "instance")
+    why, remedy = _not_offered(one, asked, profiles) or _not_usable(one, asked, rows)
+    return f"milestone {one.name!r} can't be planned on {what}: {why}; {remedy}"
+
+
+def _not_offered(
+    one: Milestone, asked: PlanRequest, profiles: Mapping[str, Profile]
+) -> tuple[str, str] | None:
+    """Return what keeps every offer away, and what would help; None where some are left."""
+    if asked.measured_on == "cpu":
+        return (
+            "the rate was measured on a CPU, which says nothing of a GPU's speed",
+            "write hardware: here, or plan with the rate of a GPU (--rate and --gpu)",
+        )
+    offers = [
+        (profile.id, machine)
+        for profile in profiles.values()
+        for machine in profile.instances
+        if _is_meant(one.hardware, profile.id, machine.name, machine.provider)
+    ]
+    if not offers:
+        return "no provider is known to offer it", "write another GPU, or add a machine to its profile"
+    sold = sorted({machine.gpus for _, machine in offers})
+    offers = [(name, machine) for name, machine in offers if one.gpus in (None, machine.gpus)]
+    if not offers:
+        counts = _either([str(gpus) for gpus in sold])
+        return f"it is sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
+    sellers, models = {machine.provider for _, machine in offers}, {name for name, _ in offers}
+    filters = (("--provider", asked.providers, sellers), ("--only", asked.only, models))
+    kept = [
+        name
+        for name, machine in offers
+        if machine.provider in (asked.providers or sellers) and name in (asked.only or (name,))
+    ]
+    if kept:
+        return None
+    given = " and ".join(f"{flag} {name}" for flag, names, _ in filters for name in names)
+    known = " or ".join(f"{flag} {_either(sorted(known))}" for flag, names, known in filters if names)
+    return f"{given} leaves no offer of it", f"give {known}, or drop the flag"
+
+
+def _either(names: Sequence[str]) -> str:
+    """Return "a, b or c"."""
+    *some, last = names
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def _not_usable(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tuple[str, str]:
+    """Return what is in the way on machines that are offered, and what would help."""
     offered = [row for row in rows if row.provider is not None]
-    why = "no provider is known to offer it with these GPUs"
+    other = "leave its hardware open, or write another"
+    if not offered and asked.max_hours is not None:
+        return f"it takes more than --max-hours {asked.max_hours:g}", f"give more hours, or {other}"
     if any(row.is_mostly_idle for row in offered):
-        why = "its GPUs would wait for the loader most of the time"
-    elif any(row.hours_per_week is not None for row in offered):
-        why = "all runs of all milestones would share its weekly quota"
-    elif blocked := next((row.obstacle for row in offered if row.obstacle), None):
-        why = blocked
-    elif unknown := next((row.basis for row in rows if row.how is None), None):
-        why = unknown
-    elif offered:
-        why = "no price is known"
-    return (
-        f"milestone {one.name!r} can't be planned on {what}: {why}; leave its hardware open, or write another"
-    )
+        return (
+            "its GPUs would wait for the loader most of the time",
+            f"make the loader faster (tunekit search), {other}",
+        )
+    if quota := next((row for row in offered if row.hours_per_week is not None), None):
+        return (
+            "all runs of all milestones would share its weekly quota",
+            f"plan one run there with --provider {quota.provider}, or {other}",
+        )
+    if blocked := next((row.obstacle for row in offered if row.obstacle), None):
+        return blocked, other
+    if unknown := next((row.basis for row in rows if row.how is None), None):
+        return unknown, other
+    if (one.instances or 1) > 1 and any(map(_gives_one_at_a_time, offered)):
+        return "a notebook service gives one machine at a time", f"write instances: 1, or {other}"
+    return "no price is known", f"add one to its profile, or {other}"
 
 
 def _figures(
@@ -328,7 +413,7 @@ def _together(options: Sequence[MilestoneOption]) -> Iterator[MilestoneOption]:
     shared = [one for one in options if one.way is RunsWay.GPUS]
     for some in (separate, shared):
         if some:
-            yield min(some, key=lambda one: (_usd(one), one.hours.value))
+            yield min(some, key=lambda one: _of_option(one)[::-1])
 
 
 # --- all milestones together -----------------------------------------------------------------
@@ -341,26 +426,27 @@ class _Ways(NamedTuple):
     hours: float = 0.0
     rented_h: float = 0.0
     """With `SOON_H` for each milestone at the least."""
-    usd: float = 0.0
-    """Infinite where a price is unknown."""
+    usd: float | None = None
+    """Of those that have a price; None where none has."""
 
     def then(self, option: MilestoneOption) -> "_Ways":
         """Return the same with one milestone more."""
         hours = option.hours.value
         rented_h = self.rented_h + max(SOON_H, hours)
-        return _Ways((*self.options, option), self.hours + hours, rented_h, self.usd + _usd(option))
+        usd = self.usd if option.usd is None else (self.usd or 0.0) + option.usd.value
+        return _Ways((*self.options, option), self.hours + hours, rented_h, usd)
 
 
-def _usd(option: MilestoneOption) -> float:
-    return option.usd.value if option.usd else math.inf
+def _figures_of(ways: _Ways) -> Figures:
+    return Figures(ways.rented_h, ways.usd)
 
 
 def _of_option(option: MilestoneOption) -> tuple[float, float]:
-    return option.hours.value, _usd(option)
+    return option.hours.value, option.usd.value if option.usd else 0.0
 
 
 def _of_ways(ways: _Ways) -> tuple[float, float]:
-    return ways.hours, ways.usd
+    return ways.hours, ways.usd or 0.0
 
 
 def _undominated(items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float]]) -> list[_Item]:
@@ -380,21 +466,9 @@ def _programmes(milestones: Sequence[Sequence[MilestoneOption]]) -> list[_Ways]:
     return ways
 
 
-def _stand_out(ways: Sequence[_Ways]) -> dict[ChoiceKind, _Ways]:
-    """Return the cheapest, the balanced and the fastest, by the rules of a plan's choices."""
-    if not ways:
-        return {}
-    cheapest = min(ways, key=lambda one: (one.usd, one.rented_h))
-    affordable = [one for one in ways if one.usd <= BALANCED_COST * cheapest.usd]
-    return {
-        ChoiceKind.CHEAPEST: cheapest,
-        ChoiceKind.BALANCED: min(affordable, key=lambda one: (one.usd * one.rented_h, one.usd)),
-        ChoiceKind.FASTEST: min(ways, key=lambda one: (one.rented_h, one.usd)),
-    }
-
-
 def _holds(ways: _Ways, limits: Limits) -> bool:
-    return _hours_over(ways.hours, limits) is None and (limits.max_usd is None or ways.usd <= limits.max_usd)
+    most_usd = math.inf if limits.max_usd is None else limits.max_usd
+    return _hours_over(ways.hours, limits) is None and (ways.usd or 0.0) <= most_usd
 
 
 def _hours_over(hours: float, limits: Limits) -> float | None:
@@ -405,20 +479,18 @@ def _nearest(ways: Sequence[_Ways], limits: Limits) -> dict[ChoiceKind, _Ways]:
     """Return what breaks the deadline least within the dollars, and the dollars least within the deadline."""
     most_usd = math.inf if limits.max_usd is None else limits.max_usd
     in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
-    paid = [one for one in ways if one.usd <= most_usd]
-    cheapest, fastest = min(ways, key=lambda one: one.usd), min(ways, key=lambda one: one.hours)
+    paid = [one for one in ways if _of_ways(one)[1] <= most_usd]
+    # What comes first is the fastest and costs most.
     return {
-        ChoiceKind.CHEAPEST: min(paid, key=lambda one: one.hours, default=cheapest),
-        ChoiceKind.FASTEST: min(in_time, key=lambda one: one.usd, default=fastest),
+        ChoiceKind.CHEAPEST: (paid or ways[-1:])[0],
+        ChoiceKind.FASTEST: (in_time or ways[:1])[-1],
     }
 
 
 def _programme(kind: ChoiceKind, ways: _Ways, limits: Limits) -> Programme:
-    first, *others = ways.options
-    hours, usd = first.hours, first.usd
-    for one in others:
-        hours = hours.plus(one.hours)
-        usd = usd.plus(one.usd) if usd and one.usd else None
+    hours = reduce(Interval.plus, (one.hours for one in ways.options))
+    priced = [one.usd for one in ways.options if one.usd is not None]
+    usd = reduce(Interval.plus, priced) if priced else None
     is_dear = limits.max_usd is not None and usd is not None and usd.value > limits.max_usd
     return Programme(
         kind=kind,
@@ -465,7 +537,7 @@ def _gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, .
 
     Each machine has to be started, and a GPU that the search was not made on needs a search of its own.
     """
-    own = plan.measured_offer
+    own = _paid_for(plan)
     if own is None or own.hours is None or own.usd_on_demand is None or not own.usd_on_demand.value:
         return ()
     best: dict[str, GpuBreakEven] = {}
@@ -476,6 +548,12 @@ def _gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, .
             if found is not None:
                 best[row.profile_id] = found  # rows stand by dollars
     return tuple(sorted(best.values(), key=lambda one: one.usd_per_epoch.value)[:_MOST_BREAK_EVENS])
+
+
+def _paid_for(plan: Plan) -> PlanRow | None:
+    """Return the measured machine with its price: what its user says, else the cheapest offer's."""
+    own, *_ = plan.rows
+    return own if own.usd_on_demand is not None else plan.measured_offer
 
 
 def _gpu_break_even(
@@ -516,7 +594,7 @@ def _tuning(plan: Plan, milestones: Sequence[Milestone], search: Search | None) 
     """Return when the search is paid back: its own machine's price is the same on both sides."""
     if search is None:
         return None
-    request, offer = plan.request, plan.measured_offer
+    request, offer = plan.request, _paid_for(plan)
     rate = request.rate_samples_per_s.value
     usd_per_h = None
     if offer is not None and offer.hours is not None and offer.usd_on_demand is not None:
@@ -524,11 +602,13 @@ def _tuning(plan: Plan, milestones: Sequence[Milestone], search: Search | None) 
     epoch_h = request.samples_per_epoch / rate / _H
     all_h = sum(one.samples_per_epoch * one.epochs * one.runs for one in milestones) / rate / _H
     gained = search.speedup
+    epochs = _paid_back(search.hours, epoch_h * (gained.value - 1))
     return TuningBreakEven(
         search_hours=search.hours,
         usd_per_h=usd_per_h,
         speedup=gained,
-        epochs=_paid_back(search.hours, epoch_h * (gained.value - 1)),
+        epochs=epochs,
+        hours=None if epochs is None else epochs * epoch_h,
         epochs_low=_paid_back(search.hours, epoch_h * (gained.high - 1)),
         epochs_high=_paid_back(search.hours, epoch_h * (gained.low - 1)),
         saved_hours=gained.through(lambda factor: all_h * (factor - 1)),

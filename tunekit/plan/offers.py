@@ -1,6 +1,5 @@
 """The planned training on one machine: rate, hours, dollars."""
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
@@ -20,7 +19,14 @@ from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource, SubscribedMonths
+from tunekit.records.plan import (
+    PlanAssumptions,
+    PlanRequest,
+    PlanRow,
+    RateSource,
+    UnitPurchase,
+    cheapest_purchase,
+)
 from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
 from tunekit.records.scaling import OneGpuStep, ScaledStep
@@ -73,7 +79,9 @@ class _Spot(NamedTuple):
 
 
 def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
-    """Return the training on the machine that the rate was measured on; its price is not known."""
+    """Return the training on the machine that the rate was measured on; only its user knows its price."""
+    hours = _with_checkpoints(_hours(request, request.rate_samples_per_s), request.assumptions)
+    per_h = request.here_usd_per_h
     return PlanRow(
         profile_id=request.measured_on,
         device_name=profile.device_names[0] if profile else request.measured_on,
@@ -87,9 +95,9 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
         rate_samples_per_s=request.rate_samples_per_s,
         basis=f"measured on {request.measured_on}",
         precision=request.precision,
-        hours=_with_checkpoints(_hours(request, request.rate_samples_per_s), request.assumptions),
+        hours=hours,
         checkpoint_interval_s=request.assumptions.checkpoint_every_s,
-        usd_on_demand=None,
+        usd_on_demand=None if hours is None or per_h is None else hours.times(per_h),
         fits=True,
     )
 
@@ -172,7 +180,10 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         loaded = _with_session_checkpoints(work, assumed, longest_s)
         cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
     hours = cut.hours
+    usd = None if hours is None or price is None else hours.times(price)
     units = None if hours is None or units_per_h is None else hours.times(units_per_h)
+    purchases = _purchases(instance, today, assumed.stale_after_days)
+    bought = None if units is None else cheapest_purchase(units, purchases)
     spot = _on_spot(work, spot_price, assumed)
     between_s = spot.interval_s
     if cut.sessions is not None and longest_s is not None:
@@ -186,12 +197,13 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         weeks=cut.weeks,
         elapsed_hours=cut.elapsed,
         checkpoint_interval_s=between_s,
-        usd_on_demand=None if hours is None or price is None else hours.times(price),
+        usd_on_demand=usd if units is None or bought is None else bought.paid(units),
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
         compute_units=units,
-        subscriptions=_subscribed(units, instance, today, assumed.stale_after_days) if units else (),
+        usd_of_units=usd if bought else None,
+        purchases=purchases if units else (),
         price_as_of=instance.as_of,
         spot_as_of=spot_price.as_of if spot_price else None,
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
@@ -201,23 +213,22 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
     )
 
 
-def _subscribed(
-    units: Interval, instance: Instance, today: date, stale_after_days: int
-) -> tuple[SubscribedMonths, ...]:
-    """Return how many months each subscription takes to give as many compute units."""
-    found = []
-    for one in instance.subscriptions:
-        months = units.times(1 / one.units_per_month).through(math.ceil)
-        found.append(
-            SubscribedMonths(
-                name=one.name,
-                months=months,
-                usd=months.times(one.usd_per_month),
-                as_of=one.as_of,
-                is_stale=is_stale(one.as_of, today, stale_after_days),
-            )
+def _purchases(instance: Instance, today: date, stale_after_days: int) -> tuple[UnitPurchase, ...]:
+    """Return the ways to buy a notebook service's compute units."""
+    months = [(one.name, one.units_per_month, one.usd_per_month, one.as_of) for one in instance.subscriptions]
+    packs = [(f"pack of {one.units:g}", one.units, one.usd, one.as_of) for one in instance.unit_packs]
+    return tuple(
+        UnitPurchase(
+            name=name,
+            units=units,
+            usd=usd,
+            is_monthly=is_monthly,
+            as_of=as_of,
+            is_stale=is_stale(as_of, today, stale_after_days),
         )
-    return tuple(found)
+        for is_monthly, sold in ((False, packs), (True, months))
+        for name, units, usd, as_of in sold
+    )
 
 
 def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions
+from tunekit.plan.choices import BALANCED_COST, SOON_H, Figures, stand_out
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
 from tunekit.predict import roofline, scaling
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
@@ -32,13 +34,14 @@ def make_plan(
     _refuse_endless(request)
     _refuse_unknown_providers(request, profiles)
     measured = profiles.get(request.measured_on)
-    offered = list(offered_machines(request, profiles, today))
+    offered = sorted(
+        offered_machines(request, profiles, today), key=lambda row: _order(row, request.may_use_spot)
+    )
     most_h = math.inf if request.max_hours is None else request.max_hours
-    kept = [row for row in offered if row.done_in_hours is None or row.done_in_hours.value <= most_h]
-    kept.sort(key=lambda row: _order(row, request.may_use_spot))
-    rows = (measured_machine(request, measured), *kept)
-    choices = choose(rows, request.may_use_spot)
-    facts = PlanFacts(request, rows, choices, measured, left_out=len(offered) - len(kept))
+    too_slow = [row for row in offered if row.done_in_hours and row.done_in_hours.value > most_h]
+    rows = (measured_machine(request, measured), *(row for row in offered if row not in too_slow))
+    choices = choose(rows, request.may_use_spot, request.max_hours, too_slow)
+    facts = PlanFacts(request, rows, choices, measured, left_out=len(too_slow))
     return Plan(
         made_on=today.isoformat(),
         request=request,
@@ -109,62 +112,65 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
 # --- which machines stand out ----------------------------------------------------------------
 
 
-BALANCED_COST = 2.0
-"""Times the dollars of the cheapest, that a balanced choice costs at the most."""
-SOON_H = 1.0
-"""Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
-
-
 class Candidate(NamedTuple):
     """A machine at one of its prices, by expected figures."""
 
     row: int
     on_spot: bool
     hours: float
+    """By the calendar."""
     usd: float | None
 
 
-def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
-    """Return the choices among the machines that can be rented and that nothing known speaks against.
+def choose(
+    rows: Sequence[PlanRow],
+    may_use_spot: bool,
+    max_hours: float | None = None,
+    too_slow: Sequence[PlanRow] = (),
+) -> tuple[Choice, ...]:
+    """Return the choices, as `stand_out` defines them, among the machines that nothing known speaks against.
 
-    Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
-    the two at up to twice the least dollars: it takes twice the speed for less than twice the money. Beside a
-    free machine, balanced is one of those that are faster. Expected is the middle of the interval, hours are
-    the calendar's, and what is done within an hour is as fast as can be. Ties go to the other figure, then to
-    the earlier row. A choice that no machine qualifies for is left out. GPUs
-    that would mostly wait for the loader are never chosen; a GPU that may not hold the training is chosen
-    only where no other qualifies.
+    GPUs that would mostly wait for the loader are never chosen; a GPU that may not hold the training is
+    chosen only where there is no other.
 
     Args:
         rows: the machines.
         may_use_spot: whether a machine may stand at its spot price too, with the hours that it takes there.
+        max_hours: the most that a choice may take.
+        too_slow: machines that take more, which are never chosen.
     """
-    found = candidates(rows, may_use_spot)
-    priced = [one for one in found if one.usd is not None]
-    choices = []
+    known = (*rows, *too_slow)
+    found, passed_over = that_hold_it(candidates(known, may_use_spot), known)
+    most_h = math.inf if max_hours is None else max_hours
 
-    def stands_out(kind: ChoiceKind, one: Candidate, reason: str) -> None:
-        choices.append(Choice(kind=kind, row=one.row, on_spot=one.on_spot, reason=reason))
+    def holds(one: Candidate) -> bool:
+        return one.row < len(rows) and one.hours <= most_h
 
-    if priced:
-        kept, passed_over = that_hold_it(priced, rows)
-        of = f"of {_machines(kept)} with a price{passed_over}"
-        cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
-        stands_out(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}")
-        # Times nothing, everything that is free is equal: what costs dollars has to be faster than that.
-        worth_it = kept if cheapest.usd else [one for one in kept if one.hours < cheapest.hours] or [cheapest]
-        most_usd = BALANCED_COST * min(one.usd or 0.0 for one in worth_it)
-        affordable = [one for one in worth_it if one.usd is not None and one.usd <= most_usd]
-        balanced = min(affordable, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
-        whose = "" if cheapest.usd else " of those faster than the free one,"
-        reason = f"least dollars x hours{whose} for at most {BALANCED_COST:g} times the cheapest's dollars"
-        stands_out(ChoiceKind.BALANCED, balanced, reason)
-    if found:
-        kept, passed_over = that_hold_it(found, rows)
-        fastest = min(kept, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
-        of = f"of {_machines(kept)}" + ("" if priced else passed_over)
-        stands_out(ChoiceKind.FASTEST, fastest, f"least expected hours {of}")
-    return tuple(choices)
+    chosen, unlimited = stand_out(found, _figures, holds), stand_out(found, _figures)
+    held = [one for one in found if holds(one)]
+    priced = [one for one in held if one.usd is not None]
+    is_free = any(one.usd == 0 for one in found)
+    whose = " of those faster than the free one," if is_free else ""
+    reasons = {
+        ChoiceKind.CHEAPEST: f"least expected dollars of {_machines(priced)} with a price{passed_over}",
+        ChoiceKind.BALANCED: f"least dollars x hours{whose} for at most {BALANCED_COST:g} times the "
+        "cheapest's dollars",
+        ChoiceKind.FASTEST: f"least expected hours of {_machines(held)}{'' if priced else passed_over}",
+    }
+    return tuple(
+        Choice(
+            kind=kind,
+            row=one.row,
+            on_spot=one.on_spot,
+            is_by_limit=one != unlimited[kind],
+            reason=reasons[kind] + (f" within --max-hours {most_h:g}" if one != unlimited[kind] else ""),
+        )
+        for kind, one in chosen.items()
+    )
+
+
+def _figures(one: Candidate) -> Figures:
+    return Figures(max(SOON_H, one.hours), one.usd)
 
 
 def candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[Candidate]:
@@ -174,11 +180,14 @@ def candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[Candidate]:
         done_in = row.done_in_hours
         if done_in is None or not row.can_be_chosen or row.is_mostly_idle:
             continue
-        usd = row.usd_on_demand.value if row.usd_on_demand else None
-        found.append(Candidate(index, False, max(SOON_H, done_in.value), usd))
+        found.append(Candidate(index, False, done_in.value, _value(row.usd_on_demand)))
         if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
-            found.append(Candidate(index, True, max(SOON_H, row.spot_hours.value), row.usd_spot.value))
+            found.append(Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
     return found
+
+
+def _value(figure: Interval | None) -> float | None:
+    return None if figure is None else figure.value
 
 
 def that_hold_it(found: list[Candidate], rows: Sequence[PlanRow]) -> tuple[list[Candidate], str]:

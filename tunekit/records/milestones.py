@@ -37,6 +37,8 @@ class Milestone(Record):
     """The size of its data as it was written, such as "x4"."""
     epochs: PositiveInt
     """Of each run."""
+    epochs_from: str | None = None
+    """What gave its epochs; None for itself."""
     runs: PositiveInt = 1
     """Trainings that don't need each other, such as seeds or folds."""
     hardware: Hardware | None = None
@@ -84,7 +86,7 @@ class MilestoneOption(Record):
     hours: Interval
     """Until the last run is done."""
     usd: Interval | None
-    """None where no price is known."""
+    """None on a machine of the user's own whose price nobody said."""
     epoch_hours: Interval
     """Of one run's epoch, with what belongs to it."""
     iterations_per_epoch: PositiveInt | None
@@ -117,6 +119,7 @@ class Programme(Record):
     """In the order of the milestones."""
     hours: Interval
     usd: Interval | None
+    """Of the milestones that have a price; None where none has."""
     hours_over: PositiveFloat | None = None
     """Beyond the deadline; None where it is held."""
     usd_over: PositiveFloat | None = None
@@ -155,6 +158,8 @@ class TuningBreakEven(Record):
     speedup: Interval
     epochs: NonNegativeFloat | None
     """Of the run's data set, after which the search is paid back; None for never."""
+    hours: NonNegativeFloat | None = None
+    """Of training at the tuned rate until then; None for never."""
     epochs_low: NonNegativeFloat | None
     epochs_high: NonNegativeFloat | None
     saved_hours: Interval
@@ -190,5 +195,7 @@ class MilestonePlan(Record):
     """Dearer, faster GPUs, those with the least dollars for an epoch first."""
     tuning: TuningBreakEven | None = None
     """None where the rate comes from no search."""
+    with_quota: tuple[str, ...] = ()
+    """Machines that are left out, as all runs of all milestones would share their weekly quota."""
     sources: tuple[str, ...] = ()
     """Where the prices of the choices come from."""

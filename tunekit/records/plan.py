@@ -1,5 +1,7 @@
 """What a planned training costs on each GPU and machine, with every assumption that went in."""
 
+import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -9,6 +11,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
+from tunekit.records.profile import TakenName
 from tunekit.records.recommendation import Tier
 
 _BUSY, _MOSTLY = 0.99, 0.5
@@ -87,6 +90,10 @@ class PlanRequest(Record):
     """Machines that are expected to need longer are left out."""
     may_use_spot: bool = False
     """Whether a choice may rest on a spot price."""
+    taken_names: tuple[TakenName, ...] = ()
+    """GPUs whose profile has another id than was typed."""
+    here_usd_per_h: NonNegativeFloat | None = None
+    """Of the machine that the rate was measured on; None where nobody said so."""
     assumptions: PlanAssumptions = PlanAssumptions()
 
     @model_validator(mode="after")
@@ -129,16 +136,36 @@ class RateSource(StrEnum):
     PREDICTED = "predicted"
 
 
-class SubscribedMonths(Record):
-    """How long a subscription has to be paid until its compute units are enough."""
+class UnitPurchase(Record):
+    """One way to buy compute units: a month of a subscription, or a pack."""
 
     name: str
-    months: Interval
-    """Whole months."""
-    usd: Interval
-    """Of all of them."""
+    units: PositiveFloat
+    """Of one month, or of one pack."""
+    usd: PositiveFloat
+    is_monthly: bool
     as_of: str
     is_stale: bool
+
+    def count(self, units: Interval) -> Interval:
+        """Return how many whole ones have to be bought."""
+        return units.times(1 / self.units).through(math.ceil)
+
+    def paid(self, units: Interval) -> Interval:
+        """Return the dollars of all of them."""
+        return self.count(units).times(self.usd)
+
+
+def cheapest_purchase(units: Interval, purchases: Sequence[UnitPurchase]) -> UnitPurchase | None:
+    """Return what costs least for as many units.
+
+    Of equals it is what has no month to wait for, then what has the newer price.
+    """
+    return min(
+        purchases,
+        key=lambda one: (one.paid(units).value, one.is_monthly and one.count(units).value > 1, one.is_stale),
+        default=None,
+    )
 
 
 class PlanRow(Record):
@@ -190,7 +217,9 @@ class PlanRow(Record):
     """Why a known spot price is no option."""
     compute_units: Interval | None = None
     """What it takes from a prepaid balance (Colab)."""
-    subscriptions: tuple[SubscribedMonths, ...] = ()
+    usd_of_units: Interval | None = None
+    """What those units cost; `usd_on_demand` is what has to be paid, as they are sold in lots."""
+    purchases: tuple[UnitPurchase, ...] = ()
     """What fills that balance, each by itself."""
     price_as_of: str | None = None
     spot_as_of: str | None = None
@@ -253,6 +282,11 @@ class PlanRow(Record):
         return self.elapsed_hours or self.hours
 
     @property
+    def purchase(self) -> UnitPurchase | None:
+        """What its compute units are bought as; None where they are not, or nobody knows how."""
+        return None if self.compute_units is None else cheapest_purchase(self.compute_units, self.purchases)
+
+    @property
     def lower_usd(self) -> Interval | None:
         """The lower of its dollars on demand and on spot, by the expected figures."""
         known = [one for one in (self.usd_on_demand, self.usd_spot) if one is not None]
@@ -275,6 +309,8 @@ class Choice(Record):
     """Its place in the plan's rows."""
     on_spot: bool
     """Whether hours and dollars are those of the spot price."""
+    is_by_limit: bool = False
+    """Whether another machine would stand there without `max_hours`."""
     reason: str
 
 

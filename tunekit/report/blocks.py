@@ -94,6 +94,12 @@ class Table:
     changed: tuple[tuple[int, int], ...] = ()
     """Cells, by row and column, that differ from the baseline's of their row."""
 
+    @property
+    def width(self) -> int:
+        """Letters of its lines on a terminal."""
+        cells = [[title, *(row[at] for row in self.rows)] for at, title in enumerate(self.columns)]
+        return _width_of([max(len(line) for cell in some for line in cell.split("\n")) for some in cells])
+
 
 @dataclass(frozen=True)
 class FoundBlock:

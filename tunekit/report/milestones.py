@@ -1,7 +1,6 @@
 """Milestones in words: the choices on one screen; every choice, what pays when and what was assumed. Pure."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tunekit.plain_text import printable
 from tunekit.records.interval import Interval
@@ -14,23 +13,34 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import ChoiceKind, RateSource
-from tunekit.report.blocks import WIDE, Block, Column, Lead, Line, Passage, Report, fitted_table
+from tunekit.report.blocks import (
+    Block,
+    Column,
+    Item,
+    Lead,
+    Line,
+    Passage,
+    Report,
+    Table,
+    fitted_table,
+)
 from tunekit.report.plan import (
     PREDICTED_MARK,
     STALE_MARK,
     FigureText,
     checkpoint_text,
     ends_text,
+    few_text,
     figure_text,
     machine_name,
     marked_gpus,
+    price_text,
     range_text,
     starred,
 )
 from tunekit.report.text import UNKNOWN
 from tunekit.units import (
     count_text,
-    digits_text,
     duration_text,
     hours_text,
     percent_text,
@@ -39,20 +49,24 @@ from tunekit.units import (
 )
 
 _TITLE = "Milestones"
+_PAGE = 120
+"""Letters in a row of a table that a page of 1,200 pixels shows whole."""
+_NAMES = (60, 16, 12)
+"""Letters that milestones' names may have in a table; fewer where it is too wide otherwise."""
 
 
 def milestones_report(plan: MilestonePlan, width: int = 80) -> Report:
     """Return everything that is shown of milestones."""
-    room = width if width < WIDE else sys.maxsize
+    room = min(width, _PAGE)
     shown = _distinct(plan.choices or plan.nearest)
     blocks = (
         *_answer(plan, width),
+        Line(_quota(plan), is_quiet=True),
         Passage("Beside each other", _given_up(shown), is_list=True),
         *(_programme_table(plan, one, room) for one in shown),
-        fitted_table("Besides the training itself", _PARTS, _with_parts(shown), room),
-        fitted_table(
+        _with_names("Besides the training itself", _PARTS, 1, lambda one: one[1], _with_parts(shown), room),
+        _options_table(
             "Independent runs: an instance with one GPU for each, or one instance with several",
-            _OPTION_COLUMNS,
             plan.together,
             room,
         ),
@@ -76,6 +90,7 @@ def milestones_answer(plan: MilestonePlan, width: int = 80) -> tuple[Block, ...]
         *_answer(plan, width),
         _programme_table(plan, balanced, width),
         Line("" if plan.left_out else _pays(plan)),
+        Line("" if plan.left_out else _quota(plan), is_quiet=True),
         Line("every choice, validation, checkpoints and what was assumed: --full", is_quiet=True),
     )
 
@@ -90,11 +105,13 @@ def _answer(plan: MilestonePlan, width: int) -> tuple[Block, ...]:
     rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     assumed = ", assumed" if asked.precision_is_assumed else ""
     from_rate = f"from {rate} in {asked.precision}{assumed} ({asked.source})"
+    below = tuple(map(_left_out, plan.left_out)) if plan.choices else ()
     return (
         Lead(_without_choice(plan)),
         Line(printable(f"{count_text(len(plan.milestones), 'milestone')}, {runs}, {from_rate}.")),
         fitted_table(_totals_title(plan, shown), _totals(plan, shown), shown, width),
-        Passage("", tuple(_left_out(one) for one in plan.left_out) if plan.choices else ()),
+        Passage("", (*below, *_doubts(plan, shown))),
+        Line(_unpriced(shown)),
     )
 
 
@@ -112,21 +129,67 @@ def _names(plan: MilestonePlan, programme: Programme) -> str:
         return "within the dollars"
     if not plan.choices and programme.hours_over is None and plan.deadline is not None:
         return "by the deadline"
-    same = [str(one.kind) for one in programmes if one.options == programme.options]
-    ends = [name for name in same if name != ChoiceKind.BALANCED]
-    return ", ".join(ends or same)
+    same = [one.kind for one in programmes if one.options == programme.options]
+    ends = [kind for kind in same if kind is not ChoiceKind.BALANCED]
+    is_end = any(not _within(plan, kind) for kind in ends)
+    return ", ".join(f"{kind}{_within(plan, kind)}" for kind in (ends if is_end else same))
+
+
+def _within(plan: MilestonePlan, kind: ChoiceKind) -> str:
+    """Return which limits keep another way from being this choice."""
+    out = next((one for one in plan.left_out if one.kind is kind), None)
+    if out is None:
+        return ""
+    if out.hours_over and out.usd_over:
+        return " in both"
+    return " in time" if out.hours_over else " in budget"
 
 
 def _without_choice(plan: MilestonePlan) -> str:
     """Return which limit gives way, and by how much, where nothing holds both."""
     if plan.choices:
         return ""
-    limits = " and ".join(
-        [f"--max-cost {usd_text(plan.max_usd)}"] * (plan.max_usd is not None)
-        + [f"--deadline {plan.deadline}"] * (plan.deadline is not None)
-    )
+    limits = " and ".join(flag for _, _, flag in _limits(plan))
     ways = ", or ".join(_over_text(one) for one in _distinct(plan.nearest))
     return printable(f"Nothing holds {limits}: {ways}.")
+
+
+def _limits(plan: MilestonePlan) -> tuple[tuple[str, float, str], ...]:
+    """Return what limits there are: the field of what they hold, their value, and the flag as given."""
+    usd, hours = plan.max_usd, plan.deadline_h
+    limits = (("usd", usd, f"--max-cost {usd_text(usd)}"), ("hours", hours, f"--deadline {plan.deadline}"))
+    return tuple((field, most, flag) for field, most, flag in limits if most is not None)
+
+
+def _doubts(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
+    """Return which limits a choice holds by its expected figure, and not to the end of its range."""
+    texts = {"usd": price_text, "hours": hours_text}
+    lines = []
+    for one in shown if plan.choices else ():
+        for field, most, flag in _limits(plan):
+            figure: Interval | None = getattr(one, field)
+            if figure is not None and figure.high > most:
+                text = texts[field]
+                figures = f"{text(figure.value)} expected, up to {text(figure.high)}"
+                lines.append(f"{_names(plan, one)}: {figures}, beyond {flag}")
+    return tuple(map(printable, lines))
+
+
+def _unpriced(shown: Sequence[Programme]) -> str:
+    """Return which milestones the dollars leave out, and what would say theirs."""
+    names = dict.fromkeys(option.milestone for one in shown for option in one.options if option.usd is None)
+    if not names:
+        return ""
+    return printable(
+        f"Dollars without {', '.join(names)}: the machine of the rate has no price; say it with "
+        "--here-cost-per-hour USD."
+    )
+
+
+def _quota(plan: MilestonePlan) -> str:
+    """Return which machines are left out, and why."""
+    names = ", ".join(plan.with_quota)
+    return printable(f"Left out: {names}, whose weekly quota all runs would share.") if names else ""
 
 
 def _over_text(one: Programme) -> str:
@@ -182,18 +245,17 @@ def _legend(options: Sequence[MilestoneOption]) -> str:
 
 def _totals(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[Column[Programme], ...]:
     def total(one: Programme, interval: Interval | None, text: FigureText) -> str:
-        mark = PREDICTED_MARK if any(map(_is_predicted, one.options)) else ""
-        return UNKNOWN if interval is None else mark + text(interval.value)
+        return figure_text(interval, text, any(map(_is_predicted, one.options)))
 
     def usd(one: Programme) -> str:
-        return starred(total(one, one.usd, usd_text), any(map(_is_stale, one.options)))
+        return starred(total(one, one.usd, price_text), any(map(_is_stale, one.options)))
 
     return (
         Column("", lambda one: _names(plan, one), is_numeric=False),
         Column("hours", lambda one: total(one, one.hours, hours_text)),
         Column("range", lambda one: ends_text(one.hours, hours_text), is_optional=True, is_below=True),
         Column("dollars", usd),
-        Column("range", lambda one: ends_text(one.usd, usd_text), is_optional=True, is_below=True),
+        Column("range", lambda one: ends_text(one.usd, price_text), is_optional=True, is_below=True),
         Column("gives up", lambda one: _beside_best(one, shown), is_optional=True),
     )
 
@@ -213,19 +275,15 @@ def _beside_best(one: Programme, shown: Sequence[Programme]) -> str:
 
 def _programme_table(plan: MilestonePlan, one: Programme, width: int) -> Block:
     title = f"Milestone by milestone: {_names(plan, one)}"
-    return fitted_table(title, _OPTION_COLUMNS, one.options, width)
+    return _options_table(title, one.options, width)
 
 
 def _marked(option: MilestoneOption, interval: Interval | None, text: FigureText) -> str:
-    return figure_text(option.row, interval, text, _is_predicted(option))
-
-
-def _range(option: MilestoneOption, interval: Interval | None, text: FigureText) -> str:
-    return "" if option.row.has_range_only else ends_text(interval, text)
+    return figure_text(interval, text, _is_predicted(option))
 
 
 def _usd(option: MilestoneOption) -> str:
-    text = starred(_marked(option, option.usd, usd_text), _is_stale(option))
+    text = starred(_marked(option, option.usd, price_text), _is_stale(option))
     return f"{text}spot" if option.on_spot else text
 
 
@@ -252,17 +310,42 @@ def _steps_text(option: MilestoneOption) -> str:
     return "" if option.iterations_per_epoch is None else f"{option.iterations_per_epoch:,} it"
 
 
+def _options_table(title: str, options: Sequence[MilestoneOption], width: int) -> Table:
+    return _with_names(title, _OPTION_COLUMNS, 0, lambda one: one, options, width)
+
+
+def _with_names(
+    title: str,
+    columns: tuple[Column[Item], ...],
+    place: int,
+    option: Callable[[Item], MilestoneOption],
+    items: Sequence[Item],
+    width: int,
+) -> Table:
+    """Return a table with as much of the milestones' names, in that place, as there is room for."""
+
+    def table(most: int) -> Table:
+        def name(one: Item) -> str:
+            text = printable(option(one).milestone)
+            return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+        named = Column("milestone", name, is_numeric=False, is_below=place > 0)
+        return fitted_table(title, (*columns[:place], named, *columns[place:]), items, width)
+
+    tables = [table(most) for most in _NAMES]
+    return next((one for one in tables if one.width <= width), tables[-1])
+
+
 _OPTION_COLUMNS: tuple[Column[MilestoneOption], ...] = (
-    Column("milestone", lambda one: printable(one.milestone), is_numeric=False),
     Column("runs", _runs, is_numeric=False, is_below=True),
     Column("machine", _machine, is_numeric=False),
     Column("provider, GPUs", _gpus, is_numeric=False, is_below=True),
     Column("epoch", lambda one: _marked(one, one.epoch_hours, hours_text), drop=1),
     Column("steps", _steps_text, is_below=True, is_optional=True),
     Column("hours", lambda one: _marked(one, one.hours, hours_text)),
-    Column("range", lambda one: _range(one, one.hours, hours_text), is_optional=True, is_below=True),
+    Column("range", lambda one: ends_text(one.hours, hours_text), is_optional=True, is_below=True),
     Column("dollars", _usd),
-    Column("range", lambda one: _range(one, one.usd, usd_text), is_optional=True, is_below=True),
+    Column("range", lambda one: ends_text(one.usd, price_text), is_optional=True, is_below=True),
 )
 
 
@@ -277,7 +360,6 @@ def _with_parts(programmes: Sequence[Programme]) -> tuple[tuple[ChoiceKind, Mile
 
 _PARTS: tuple[Column[tuple[ChoiceKind, MilestoneOption]], ...] = (
     Column("choice", lambda one: str(one[0]), is_numeric=False),
-    Column("milestone", lambda one: printable(one[1].milestone), is_numeric=False, is_below=True),
     Column("validation", lambda one: range_text(one[1].validation_hours, hours_text), is_optional=True),
     Column(
         "dollars",
@@ -301,26 +383,25 @@ def _pays(plan: MilestonePlan) -> str:
     """Return the break-evens in a line."""
     parts = []
     if plan.tuning is not None:
-        parts.append(f"the search {_epochs_text(plan.tuning.epochs)} of x1")
+        parts.append(f"the search {_after(plan.tuning.hours, plan.tuning.epochs)} of x1")
     if plan.gpu_break_evens:
         best = plan.gpu_break_evens[0]
         gpus = f"{best.row.profile_id} instead of {best.beside.profile_id}"
-        parts.append(f"the start of {gpus} {_epochs_text(best.epochs)}")
+        parts.append(f"the start of {gpus} {_after(best.hours, best.epochs)}")
     return printable(f"Paid back: {'; '.join(parts)}.") if parts else ""
 
 
-def _epochs_text(epochs: float | None) -> str:
-    return "never" if epochs is None else f"after {_number(epochs)} epochs"
-
-
-def _number(epochs: float) -> str:
-    return rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, ".1g")
+def _after(hours: float | None, epochs: float | None) -> str:
+    """Return after how much training something is paid back."""
+    if hours is None or epochs is None:
+        return "never"
+    return f"after {hours_text(hours)} of training, {few_text(epochs)} epochs"
 
 
 def _epochs_range(epochs: float | None, low: float | None, high: float | None) -> str:
     """Return epochs with their range, whose high end may be never."""
-    ends = [("never" if one is None else _number(one)) for one in (low, high)]
-    text = "never" if epochs is None else _number(epochs)
+    ends = [("never" if one is None else few_text(one)) for one in (low, high)]
+    text = "never" if epochs is None else few_text(epochs)
     return text if ends[0] == ends[1] else f"{text} ({ends[0]} to {ends[1]})"
 
 
@@ -328,10 +409,12 @@ _GPUS: tuple[Column[GpuBreakEven], ...] = (
     Column("machine", lambda one: machine_name(one.row), is_numeric=False),
     Column("GPUs", lambda one: marked_gpus(one.row), is_numeric=False, is_below=True),
     Column("an hour", lambda one: usd_text(one.usd_per_h)),
-    Column("an epoch", lambda one: range_text(one.usd_per_epoch, usd_text)),
-    Column("its start", lambda one: usd_text(one.start_usd)),
+    Column("its start", lambda one: usd_text(one.start_usd), is_below=True),
+    Column("an epoch", lambda one: usd_text(one.usd_per_epoch.value)),
+    Column("range", lambda one: ends_text(one.usd_per_epoch, usd_text), is_optional=True, is_below=True),
+    Column("pays after", lambda one: "never" if one.hours is None else hours_text(one.hours)),
     Column(
-        "pays from epoch",
+        "in epochs",
         lambda one: _epochs_range(one.epochs, one.epochs_low, one.epochs_high),
         is_below=True,
     ),
@@ -345,7 +428,7 @@ def _gpu_text(one: GpuBreakEven) -> str:
         text = f"never: an epoch costs {usd_text(one.usd_per_epoch.value)} there, and {epoch} on {beside}"
     else:
         epochs = _epochs_range(one.epochs, one.epochs_low, one.epochs_high)
-        text = f"costs no more than {beside} from {epochs} epochs on, {hours_text(one.hours)} there"
+        text = f"costs no more than {beside} after {hours_text(one.hours)} there, {epochs} epochs"
     return f"{machine_name(one.row)}: {text} (predicted)"
 
 
@@ -363,8 +446,9 @@ def _tuning(plan: MilestonePlan) -> tuple[str, ...]:
         worth = f", {range_text(one.saved_hours.times(one.usd_per_h), usd_text)}"
     epochs = _epochs_range(one.epochs, one.epochs_low, one.epochs_high)
     return (
-        f"the search took {hours_text(one.search_hours)}{usd}; at {speedup} it is paid back after {epochs} "
-        f"epochs of x1, and all milestones on that machine would take {saved}{worth} less",
+        f"the search took {hours_text(one.search_hours)}{usd}; at {speedup} it is paid back after "
+        f"{hours_text(one.hours)} of training, {epochs} epochs of x1, and all milestones on that machine "
+        f"would take {saved}{worth} less",
     )
 
 
@@ -372,9 +456,10 @@ def _tuning(plan: MilestonePlan) -> tuple[str, ...]:
 
 
 def _milestone_text(plan: MilestonePlan, one: Milestone) -> str:
+    multiple = "" if one.data.endswith("samples") else f"{one.data}, "
     parts = [
-        f"{one.data}, {one.samples_per_epoch:,} samples an epoch",
-        count_text(one.epochs, "epoch"),
+        f"{multiple}{one.samples_per_epoch:,} samples an epoch",
+        count_text(one.epochs, "epoch") + (f" ({one.epochs_from})" if one.epochs_from else ""),
         count_text(one.runs, "run"),
     ]
     if one.validation_share:
@@ -392,14 +477,16 @@ def _milestone_text(plan: MilestonePlan, one: Milestone) -> str:
 
 def _sessions(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
     """Return how many sessions it takes where they are limited, and how often to write a checkpoint."""
-    longest = duration_text(plan.request.assumptions.max_session_s)
+    sizes = {one.name: one.samples_per_epoch for one in plan.milestones}
     lines = []
     for option in (option for one in shown for option in one.options):
         if option.sessions is not None:
             counted = range_text(option.sessions, lambda count: f"{count or 0:,.0f}")
-            every_s = option.row.checkpoint_interval_s
-            every = "" if every_s is None else f", a checkpoint every {duration_text(every_s)}"
-            where = f"{option.milestone} on {machine_name(option.row)}"
+            row, every_s = option.row, option.row.checkpoint_interval_s
+            of_it = plan.request.changed(samples_per_epoch=sizes[option.milestone])
+            every = "" if every_s is None else f", a checkpoint every {checkpoint_text(of_it, row, every_s)}"
+            where = f"{option.milestone} on {machine_name(row)}"
+            longest = duration_text(row.max_session_s)
             lines.append(printable(f"{where}: {counted} sessions of up to {longest}{every}"))
     return tuple(dict.fromkeys(lines))
 
@@ -436,6 +523,11 @@ def _assumptions(plan: MilestonePlan) -> tuple[str, ...]:
     if plan.deadline_h is not None:
         lines.append(
             f"until the deadline there are {hours_text(plan.deadline_h)}, and training goes on day and night"
+        )
+    if any(option.row.purchases for one in plan.choices for option in one.options):
+        lines.append(
+            "compute units are bought for all runs of a milestone together; what is left over may serve the "
+            "next"
         )
     lines.append("limits hold the expected hours and dollars, not the high end of their ranges")
     return tuple(lines)

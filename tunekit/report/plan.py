@@ -14,7 +14,6 @@ from tunekit.records.plan import (
     PlanRequest,
     PlanRow,
     RateSource,
-    SubscribedMonths,
 )
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
@@ -29,7 +28,7 @@ from tunekit.report.blocks import (
     fitted_table,
     note_of,
 )
-from tunekit.report.text import UNKNOWN, finding_text
+from tunekit.report.text import UNKNOWN, finding_text, taken_text
 from tunekit.trial.typed_commands import quoted
 from tunekit.units import (
     bytes_text,
@@ -56,6 +55,7 @@ FigureText = Callable[[float | None], str]
 """How a figure is written."""
 
 _HOURS = " h"
+_FREE = "free"
 PREDICTED_MARK = "~"
 STALE_MARK = "*"
 _MAY_NOT_FIT = "?"
@@ -87,7 +87,7 @@ class _Option(NamedTuple):
 
     def figure(self, interval: Interval | None, text: FigureText) -> str:
         """Return an expected figure with its mark."""
-        return figure_text(self.row, interval, text, self.is_predicted)
+        return figure_text(interval, text, self.is_predicted)
 
 
 def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
@@ -148,7 +148,8 @@ def _options(plan: Plan) -> tuple[_Option, ...]:
     """Return every machine that was chosen, once at each of its prices."""
     together: dict[tuple[int, bool], list[str]] = {}
     for choice in _choices(plan):
-        together.setdefault((choice.row, choice.on_spot), []).append(str(choice.kind))
+        name = f"{choice.kind}{' in time' if choice.is_by_limit else ''}"
+        together.setdefault((choice.row, choice.on_spot), []).append(name)
     return tuple(
         _Option(", ".join(names), plan.rows[row], on_spot) for (row, on_spot), names in together.items()
     )
@@ -170,14 +171,20 @@ def _measured_text(plan: Plan) -> str:
     is_offered = offer is not None and offer.how is RateSource.MEASURED
     hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
     text = f"Measured on {_gpus_text(own)}: {range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
+    here = plan.request.here_usd_per_h
+    if here is not None:
+        usd = range_text(own.usd_on_demand, price_text)
+        return f"{text}, {usd} at {usd_text(here)} an hour (--here-cost-per-hour)."
     if offer is None:
         return f"{text}; {_without_offer(plan)}."
     stale = f", at a stale price of {offer.price_as_of}" if offer.is_stale else ""
     if is_offered:
         parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
         parts += f" over {_weeks_text(offer.weeks)}" if offer.weeks is not None and parts else ""
-        return f"{text}, {range_text(offer.usd_on_demand, usd_text)} on {machine_name(offer)}{parts}{stale}."
-    usd = ends_text(offer.usd_on_demand, usd_text) or _middle(offer.usd_on_demand, usd_text)
+        return (
+            f"{text}, {range_text(offer.usd_on_demand, price_text)} on {machine_name(offer)}{parts}{stale}."
+        )
+    usd = range_text(offer.usd_on_demand, price_text)
     return f"{text}; {usd}, predicted, on {machine_name(offer)}, which has fewer CPUs{stale}."
 
 
@@ -212,6 +219,7 @@ def _basis(plan: Plan) -> str:
     return printable(
         f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples, at {rate} in "
         f"{asked.precision}{', assumed' if asked.precision_is_assumed else ''} ({asked.source})."
+        + taken_text(asked.taken_names)
     )
 
 
@@ -239,7 +247,7 @@ def _is_stale(option: _Option) -> bool:
 
 
 def _usd_text(option: _Option) -> str:
-    text = starred(option.figure(option.usd, usd_text), _is_stale(option))
+    text = starred(option.figure(option.usd, price_text), _is_stale(option))
     return f"{text}spot" if option.on_spot else text
 
 
@@ -250,9 +258,9 @@ def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
         Column("GPUs", lambda one: marked_gpus(one.row), is_numeric=False, is_below=True),
         Column("epoch", lambda one: one.figure(_of_epoch(plan, one.hours), hours_text), drop=1),
         Column("training", lambda one: one.figure(one.hours, hours_text)),
-        Column("range", lambda one: _range(one.row, one.hours, hours_text), is_optional=True, is_below=True),
+        Column("range", lambda one: ends_text(one.hours, hours_text), is_optional=True, is_below=True),
         Column("dollars", _usd_text),
-        Column("range", lambda one: _range(one.row, one.usd, usd_text), is_optional=True, is_below=True),
+        Column("range", lambda one: ends_text(one.usd, price_text), is_optional=True, is_below=True),
         Column(
             "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=2, is_optional=True
         ),
@@ -271,9 +279,10 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append(f"{range_text(row.sessions, _count_text)} sessions of up to {longest}{weeks}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
-    if row.subscriptions:
-        cheapest = min(row.subscriptions, key=lambda one: one.usd.value)
-        parts.append(f"units sold as {_months_text(cheapest)}")
+    if bought := purchase_text(row):
+        parts.append(bought)
+    if asked.max_hours is not None and option.hours is not None and option.hours.high > asked.max_hours:
+        parts.append(f"up to {hours_text(option.hours.high)}, beyond --max-hours {asked.max_hours:g}")
     if _is_stale(option):
         parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
@@ -281,7 +290,7 @@ def _remark(plan: Plan, option: _Option) -> str:
     rate = row.rate_samples_per_s
     if rate is not None and row.is_loader_bound:
         parts.append(
-            f"its loader is not known: GPUs {row.gpu_busy:.0%} busy or more"
+            f"its loader is not known: taken as fast as it was seen, GPUs {row.gpu_busy:.0%} busy"
             if row.loader_is_assumed
             else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
         )
@@ -299,12 +308,29 @@ def checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
         return duration_text(interval_s)
     samples = interval_s * rate.value
     epochs = samples / asked.samples_per_epoch
-    counts = [f"{rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, '.1g')} epochs"]
-    if asked.samples_per_step is not None:
-        # Each GPU keeps its batch.
-        steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
-        counts.insert(0, f"{max(1.0, steps):,.0f} steps")
-    return f"{duration_text(interval_s)} ({', '.join(counts)})"
+    if asked.samples_per_step is None:
+        return f"{duration_text(interval_s)} ({few_text(epochs)} epochs; steps: give --batch)"
+    # Each GPU keeps its batch.
+    steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
+    return f"{duration_text(interval_s)} ({max(1.0, steps):,.0f} steps, {few_text(epochs)} epochs)"
+
+
+def few_text(count: float) -> str:
+    """Return a number of epochs, that may be far below one."""
+    return rate_text(count) if count >= 0.1 else digits_text(count, ".1g")
+
+
+def purchase_text(row: PlanRow) -> str:
+    """Return what a notebook's units are bought as, beside what they are worth; nothing elsewhere."""
+    units, bought = row.compute_units, row.purchase
+    if units is None or bought is None:
+        return ""
+    counts = bought.count(units)
+    count = ends_text(counts, _count_text) or _count_text(counts.value)
+    many = "s" if counts.high > 1 else ""
+    of = f"month{many} of {bought.name}" if bought.is_monthly else f"pack{many} of {bought.units:g}"
+    worth = f" ({usd_text(row.usd_of_units.value)})" if row.usd_of_units else ""
+    return f"{rate_text(units.value)} units{worth}, sold as {count} {of} at {usd_text(bought.usd)}"
 
 
 def _reasons(plan: Plan) -> str:
@@ -362,8 +388,8 @@ def _below(plan: Plan, rows: Sequence[PlanRow]) -> tuple[str, ...]:
     lines = []
     if any(row.has_range_only for row in rows):
         lines.append(
-            "a range alone: how fast the loader is there is not known; the range lies between a loader that "
-            "keeps up with the GPUs and one that feeds no more than it was seen to"
+            "where the loader of a machine is not known, it is expected to feed no more than it was seen to; "
+            "the range goes up to one that keeps up with the GPUs"
         )
     unknown = sum(row.how is None for row in plan.rows)
     if unknown and plan.choices:
@@ -375,20 +401,19 @@ def _date(usd: Interval | None, seen: str | None) -> str:
     return (seen or "") if usd else ""
 
 
-def figure_text(row: PlanRow, interval: Interval | None, text: FigureText, is_predicted: bool) -> str:
-    """Return a row's expected figure with its mark; its range alone where only that is known."""
-    if row.has_range_only and (ends := ends_text(interval, text)):
-        return ends
-    return (PREDICTED_MARK if is_predicted and interval is not None else "") + _middle(interval, text)
+def price_text(usd: float | None) -> str:
+    """Return what has to be paid."""
+    return _FREE if usd == 0 else usd_text(usd)
+
+
+def figure_text(interval: Interval | None, text: FigureText, is_predicted: bool) -> str:
+    """Return an expected figure with its mark."""
+    figure = _middle(interval, text)
+    return PREDICTED_MARK + figure if is_predicted and figure not in (UNKNOWN, _FREE) else figure
 
 
 def _marked(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
-    return figure_text(row, interval, text, row.how is RateSource.PREDICTED)
-
-
-def _range(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
-    """Return a figure's range, where that doesn't stand for the figure."""
-    return "" if row.has_range_only else ends_text(interval, text)
+    return figure_text(interval, text, row.how is RateSource.PREDICTED)
 
 
 def _limited(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
@@ -416,24 +441,25 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("machine", machine_name, is_numeric=False),
     Column("GPUs", marked_gpus, is_numeric=False, is_below=True),
     Column("training", lambda row: _marked(row, row.hours, hours_text)),
-    Column("range", lambda row: _range(row, row.hours, hours_text), is_optional=True, is_below=True),
+    Column("range", lambda row: ends_text(row.hours, hours_text), is_optional=True, is_below=True),
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), is_below=True),
     Column(
         "on demand",
-        lambda row: starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale),
+        lambda row: starred(_marked(row, row.usd_on_demand, price_text), row.is_stale),
         is_optional=True,
     ),
-    Column("range", lambda row: _range(row, row.usd_on_demand, usd_text), is_optional=True, is_below=True),
+    Column("range", lambda row: ends_text(row.usd_on_demand, price_text), is_optional=True, is_below=True),
     Column(
         "spot",
-        lambda row: starred(figure_text(row, row.usd_spot, usd_text, is_predicted=True), row.is_spot_stale),
+        lambda row: starred(figure_text(row.usd_spot, usd_text, is_predicted=True), row.is_spot_stale),
         is_optional=True,
         is_below=True,
     ),
-    Column("range", lambda row: _range(row, row.usd_spot, usd_text), is_optional=True, is_below=True),
+    Column("range", lambda row: ends_text(row.usd_spot, usd_text), is_optional=True, is_below=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
     Column("weeks", lambda row: _limited(row, row.weeks, _count_text), is_optional=True, is_below=True),
+    Column("worth", lambda row: _limited(row, row.usd_of_units, usd_text), is_optional=True, is_below=True),
     Column(
         "price seen", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
     ),
@@ -459,13 +485,6 @@ def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> s
     """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
     ends = ends_text(interval, text)
     return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
-
-
-def _months_text(one: SubscribedMonths) -> str:
-    """Return what has to be paid, such as "1 month of Pro , $9.99"."""
-    months = ends_text(one.months, _count_text) or _count_text(one.months.value)
-    usd = ends_text(one.usd, usd_text) or usd_text(one.usd.value)
-    return f"{months} month{'s' if one.months.high > 1 else ''} of {one.name}, {usd}"
 
 
 def _weeks_text(weeks: Interval) -> str:
