@@ -20,7 +20,8 @@ from build_records import (
 )
 
 from tunekit.machine.telemetry.series import Series
-from tunekit.plan.milestones import Limits, Search, plan_milestones
+from tunekit.plan.break_even import Search
+from tunekit.plan.milestones import Limits, plan_milestones
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, HostTelemetry, Telemetry

@@ -16,8 +16,8 @@ from build_records import (
 from scripted_search import loader
 
 from tunekit.errors import UsageError
+from tunekit.plan.break_even import Search
 from tunekit.plan.from_run import PlanOptions, drops_last, measured_profile, request_of_run, search_of_run
-from tunekit.plan.milestones import Search
 from tunekit.records.attribution import LoaderWork, ModelBytes, WorkerWork
 from tunekit.records.config import Precision
 from tunekit.records.plan import PlanAssumptions

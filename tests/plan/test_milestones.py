@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
-from tunekit.plan.milestones import Limits, Search, milestone_request, plan_milestones
+from tunekit.plan.break_even import Search
+from tunekit.plan.milestones import Limits, milestone_request, plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.interval import Interval

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
-from tunekit.plan.milestones import Search
+from tunekit.plan.break_even import Search
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
 from tunekit.recommend.learning_rate import global_batch

@@ -7,12 +7,12 @@ from functools import reduce
 from typing import NamedTuple, TypeVar
 
 from tunekit.errors import UsageError
+from tunekit.plan.break_even import Search, gpu_break_evens, tuning_break_even
 from tunekit.plan.choices import SOON_H, Figures, stand_out
 from tunekit.plan.plan import candidates, make_plan, that_hold_it
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GivenUp,
-    GpuBreakEven,
     Hardware,
     HardwareKind,
     Milestone,
@@ -20,11 +20,9 @@ from tunekit.records.milestones import (
     MilestonePlan,
     Programme,
     RunsWay,
-    TuningBreakEven,
 )
 from tunekit.records.plan import (
     ChoiceKind,
-    Plan,
     PlanAssumptions,
     PlanRequest,
     PlanRow,
@@ -35,7 +33,6 @@ from tunekit.units import count_text
 
 _Item = TypeVar("_Item")
 
-_MOST_BREAK_EVENS = 3
 _H = 3600.0
 
 
@@ -46,13 +43,6 @@ class Limits(NamedTuple):
     deadline: str | None = None
     """As it was written."""
     deadline_h: float | None = None
-
-
-class Search(NamedTuple):
-    """What the search took that the rate comes from, and what it gained."""
-
-    hours: float
-    speedup: Interval
 
 
 def plan_milestones(
@@ -101,8 +91,8 @@ def plan_milestones(
         left_out=tuple(_programme(kind, one, limits) for kind, one in out.items()),
         nearest=tuple(_programme(kind, one, limits) for kind, one in nearest.items()),
         together=tuple(option for options in made for option in _together(options)),
-        gpu_break_evens=_gpu_break_evens(base, search),
-        tuning=_tuning(base, milestones, search),
+        gpu_break_evens=gpu_break_evens(base, search),
+        tuning=tuning_break_even(base, milestones, search),
         with_quota=tuple(
             f"{row.provider} {row.instance}"
             for row in base.rows
@@ -527,89 +517,3 @@ def _sources(options: Iterable[MilestoneOption]) -> tuple[str, ...]:
             named = f"{one.row.provider} {one.row.instance}"
             machines.setdefault(" ".join(one.row.price_source.split()), {})[named] = None
     return tuple(f"{', '.join(names)}: {source}" for source, names in machines.items())
-
-
-# --- what pays when --------------------------------------------------------------------------
-
-
-def _gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, ...]:
-    """Return from when on faster GPUs at a higher price cost no more than the measured one.
-
-    Each machine has to be started, and a GPU that the search was not made on needs a search of its own.
-    """
-    own = _paid_for(plan)
-    if own is None or own.hours is None or own.usd_on_demand is None or not own.usd_on_demand.value:
-        return ()
-    best: dict[str, GpuBreakEven] = {}
-    for chosen in that_hold_it(candidates(plan.rows, may_use_spot=False), plan.rows)[0]:
-        row = plan.rows[chosen.row]
-        if row.gpus == own.gpus and row.profile_id not in (own.profile_id, *best):
-            found = _gpu_break_even(plan.request, row, own, search)
-            if found is not None:
-                best[row.profile_id] = found  # rows stand by dollars
-    return tuple(sorted(best.values(), key=lambda one: one.usd_per_epoch.value)[:_MOST_BREAK_EVENS])
-
-
-def _paid_for(plan: Plan) -> PlanRow | None:
-    """Return the measured machine with its price: what its user says, else the cheapest offer's."""
-    own, *_ = plan.rows
-    return own if own.usd_on_demand is not None else plan.measured_offer
-
-
-def _gpu_break_even(
-    request: PlanRequest, row: PlanRow, own: PlanRow, search: Search | None
-) -> GpuBreakEven | None:
-    """Return None for a machine that is not both faster and dearer by the hour."""
-    if row.hours is None or row.usd_on_demand is None or own.hours is None or own.usd_on_demand is None:
-        return None
-    per_h = row.usd_on_demand.value / row.hours.value
-    own_per_h = own.usd_on_demand.value / own.hours.value
-    if row.hours.value >= own.hours.value or per_h <= own_per_h:
-        return None
-    start_h = request.assumptions.restart_cost_s / _H
-    start_usd = start_h * (per_h - own_per_h) + (search.hours * per_h if search else 0.0)
-    usd, own_usd = (one.times(1 / request.epochs) for one in (row.usd_on_demand, own.usd_on_demand))
-    epochs = _paid_back(start_usd, own_usd.value - usd.value)
-    return GpuBreakEven(
-        row=row,
-        beside=own,
-        usd_per_h=per_h,
-        beside_usd_per_h=own_per_h,
-        usd_per_epoch=usd,
-        beside_usd_per_epoch=own_usd,
-        start_usd=start_usd,
-        epochs=epochs,
-        hours=None if epochs is None else epochs * row.hours.value / request.epochs,
-        epochs_low=_paid_back(start_usd, own_usd.value - usd.low),
-        epochs_high=_paid_back(start_usd, own_usd.value - usd.high),
-    )
-
-
-def _paid_back(spent: float, saved_per_epoch: float) -> float | None:
-    """Return the epochs after which what was spent is saved; None for never."""
-    return spent / saved_per_epoch if saved_per_epoch > 0 else None
-
-
-def _tuning(plan: Plan, milestones: Sequence[Milestone], search: Search | None) -> TuningBreakEven | None:
-    """Return when the search is paid back: its own machine's price is the same on both sides."""
-    if search is None:
-        return None
-    request, offer = plan.request, _paid_for(plan)
-    rate = request.rate_samples_per_s.value
-    usd_per_h = None
-    if offer is not None and offer.hours is not None and offer.usd_on_demand is not None:
-        usd_per_h = offer.usd_on_demand.value / offer.hours.value or None  # a free one has no price
-    epoch_h = request.samples_per_epoch / rate / _H
-    all_h = sum(one.samples_per_epoch * one.epochs * one.runs for one in milestones) / rate / _H
-    gained = search.speedup
-    epochs = _paid_back(search.hours, epoch_h * (gained.value - 1))
-    return TuningBreakEven(
-        search_hours=search.hours,
-        usd_per_h=usd_per_h,
-        speedup=gained,
-        epochs=epochs,
-        hours=None if epochs is None else epochs * epoch_h,
-        epochs_low=_paid_back(search.hours, epoch_h * (gained.high - 1)),
-        epochs_high=_paid_back(search.hours, epoch_h * (gained.low - 1)),
-        saved_hours=gained.through(lambda factor: all_h * (factor - 1)),
-    )

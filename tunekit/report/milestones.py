@@ -24,7 +24,7 @@ from tunekit.report.blocks import (
     Table,
     fitted_table,
 )
-from tunekit.report.plan import (
+from tunekit.report.plan_figures import (
     PREDICTED_MARK,
     STALE_MARK,
     FigureText,

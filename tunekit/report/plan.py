@@ -1,7 +1,7 @@
 """A plan in words: what to choose on one screen; all machines and what was assumed in full. Pure."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
@@ -11,7 +11,6 @@ from tunekit.records.plan import (
     Choice,
     ChoiceKind,
     Plan,
-    PlanRequest,
     PlanRow,
     RateSource,
 )
@@ -28,12 +27,31 @@ from tunekit.report.blocks import (
     fitted_table,
     note_of,
 )
-from tunekit.report.text import UNKNOWN, finding_text, taken_text
+from tunekit.report.plan_figures import (
+    DOES_NOT_FIT_MARK,
+    MAY_NOT_FIT_MARK,
+    PREDICTED_MARK,
+    STALE_MARK,
+    FigureText,
+    checkpoint_text,
+    ends_text,
+    figure_text,
+    gpus_text,
+    machine_name,
+    marked_gpus,
+    middle_text,
+    price_text,
+    purchase_text,
+    range_text,
+    starred,
+    weeks_text,
+    whole_text,
+)
+from tunekit.report.text import finding_text, taken_text
 from tunekit.trial.typed_commands import quoted
 from tunekit.units import (
     bytes_text,
     count_text,
-    digits_text,
     duration_text,
     hours_text,
     rate_text,
@@ -50,16 +68,6 @@ _PREVENTING = {
     "too-slow": "No other machine is fast enough",
 }
 """Findings that say why no machine could be chosen, with what follows from each."""
-
-FigureText = Callable[[float | None], str]
-"""How a figure is written."""
-
-_HOURS = " h"
-_FREE = "free"
-PREDICTED_MARK = "~"
-STALE_MARK = "*"
-_MAY_NOT_FIT = "?"
-_DOES_NOT_FIT = "!"
 
 
 class _Option(NamedTuple):
@@ -170,7 +178,7 @@ def _measured_text(plan: Plan) -> str:
     own, offer = plan.rows[0], plan.measured_offer
     is_offered = offer is not None and offer.how is RateSource.MEASURED
     hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
-    text = f"Measured on {_gpus_text(own)}: {range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
+    text = f"Measured on {gpus_text(own)}: {range_text(hours, hours_text)}, {_epoch(plan, hours)} an epoch"
     here = plan.request.here_usd_per_h
     if here is not None:
         usd = range_text(own.usd_on_demand, price_text)
@@ -180,7 +188,7 @@ def _measured_text(plan: Plan) -> str:
     stale = f", at a stale price of {offer.price_as_of}" if offer.is_stale else ""
     if is_offered:
         parts = " in sessions" if offer.sessions is not None and offer.sessions.high > 1 else ""
-        parts += f" over {_weeks_text(offer.weeks)}" if offer.weeks is not None and parts else ""
+        parts += f" over {weeks_text(offer.weeks)}" if offer.weeks is not None and parts else ""
         return (
             f"{text}, {range_text(offer.usd_on_demand, price_text)} on {machine_name(offer)}{parts}{stale}."
         )
@@ -224,7 +232,7 @@ def _basis(plan: Plan) -> str:
 
 
 def _epoch(plan: Plan, hours: Interval | None) -> str:
-    return _middle(_of_epoch(plan, hours), hours_text)
+    return middle_text(_of_epoch(plan, hours), hours_text)
 
 
 def _of_epoch(plan: Plan, hours: Interval | None) -> Interval | None:
@@ -235,7 +243,7 @@ def _options_title(options: Sequence[_Option]) -> str:
     marks = {
         f"{PREDICTED_MARK} predicted": any(one.is_predicted for one in options),
         f"{STALE_MARK} stale price": any(_is_stale(one) for one in options),
-        f"{_MAY_NOT_FIT} may not fit its memory": any(one.row.may_not_fit for one in options),
+        f"{MAY_NOT_FIT_MARK} may not fit its memory": any(one.row.may_not_fit for one in options),
     }
     legend = ", ".join(mark for mark, is_there in marks.items() if is_there)
     return "What to choose" + (f" ({legend})" if legend else "")
@@ -275,8 +283,8 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
         longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
-        weeks = f" over {_weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
-        parts.append(f"{range_text(row.sessions, _count_text)} sessions of up to {longest}{weeks}")
+        weeks = f" over {weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
+        parts.append(f"{range_text(row.sessions, whole_text)} sessions of up to {longest}{weeks}")
     if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
     if bought := purchase_text(row):
@@ -299,38 +307,6 @@ def _remark(plan: Plan, option: _Option) -> str:
             f"its loader has to feed {ends_text(rate, rate_text) or rate_text(rate.value)} samples/s"
         )
     return printable(f"{option.name}: {'; '.join(parts)}") if parts else ""
-
-
-def checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
-    """Return the time between two checkpoints, in steps where these are known, and in epochs."""
-    rate = row.rate_samples_per_s
-    if rate is None:
-        return duration_text(interval_s)
-    samples = interval_s * rate.value
-    epochs = samples / asked.samples_per_epoch
-    if asked.samples_per_step is None:
-        return f"{duration_text(interval_s)} ({few_text(epochs)} epochs; steps: give --batch)"
-    # Each GPU keeps its batch.
-    steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
-    return f"{duration_text(interval_s)} ({max(1.0, steps):,.0f} steps, {few_text(epochs)} epochs)"
-
-
-def few_text(count: float) -> str:
-    """Return a number of epochs, that may be far below one."""
-    return rate_text(count) if count >= 0.1 else digits_text(count, ".1g")
-
-
-def purchase_text(row: PlanRow) -> str:
-    """Return what a notebook's units are bought as, beside what they are worth; nothing elsewhere."""
-    units, bought = row.compute_units, row.purchase
-    if units is None or bought is None:
-        return ""
-    counts = bought.count(units)
-    count = ends_text(counts, _count_text) or _count_text(counts.value)
-    many = "s" if counts.high > 1 else ""
-    of = f"month{many} of {bought.name}" if bought.is_monthly else f"pack{many} of {bought.units:g}"
-    worth = f" ({usd_text(row.usd_of_units.value)})" if row.usd_of_units else ""
-    return f"{rate_text(units.value)} units{worth}, sold as {count} {of} at {usd_text(bought.usd)}"
 
 
 def _reasons(plan: Plan) -> str:
@@ -376,8 +352,8 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
         f"{STALE_MARK} price older than {days} days": any(
             (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
         ),
-        f"{_MAY_NOT_FIT} may not fit its memory": any(row.may_not_fit for row in rows),
-        f"{_DOES_NOT_FIT} does not fit it": any(row.fits is False for row in rows),
+        f"{MAY_NOT_FIT_MARK} may not fit its memory": any(row.may_not_fit for row in rows),
+        f"{DOES_NOT_FIT_MARK} does not fit it": any(row.fits is False for row in rows),
     }
     legend = ", ".join(mark for mark, is_there in marks.items() if is_there)
     by = "the lower of on demand and spot" if plan.request.may_use_spot else "dollars on demand"
@@ -401,17 +377,6 @@ def _date(usd: Interval | None, seen: str | None) -> str:
     return (seen or "") if usd else ""
 
 
-def price_text(usd: float | None) -> str:
-    """Return what has to be paid."""
-    return _FREE if usd == 0 else usd_text(usd)
-
-
-def figure_text(interval: Interval | None, text: FigureText, is_predicted: bool) -> str:
-    """Return an expected figure with its mark."""
-    figure = _middle(interval, text)
-    return PREDICTED_MARK + figure if is_predicted and figure not in (UNKNOWN, _FREE) else figure
-
-
 def _marked(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
     return figure_text(interval, text, row.how is RateSource.PREDICTED)
 
@@ -419,22 +384,6 @@ def _marked(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
 def _limited(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
     """Return what only notebook services have; elsewhere it is not unknown but nothing."""
     return "" if interval is None else _marked(row, interval, text)
-
-
-def machine_name(row: PlanRow) -> str:
-    """Return provider and instance, or what stands for them."""
-    if row.is_measured_machine:
-        return "(as measured)"
-    return "(no offer known)" if row.instance is None else printable(f"{row.provider} {row.instance}")
-
-
-def _gpus_text(row: PlanRow) -> str:
-    return printable(f"{row.gpus}x {row.profile_id}")
-
-
-def marked_gpus(row: PlanRow) -> str:
-    """Return number and model of its GPUs, marked where their memory is too small or may be."""
-    return _gpus_text(row) + (_DOES_NOT_FIT if row.fits is False else _MAY_NOT_FIT if row.may_not_fit else "")
 
 
 _COLUMNS: tuple[Column[PlanRow], ...] = (
@@ -457,47 +406,14 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     ),
     Column("range", lambda row: ends_text(row.usd_spot, usd_text), is_optional=True, is_below=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
-    Column("sessions", lambda row: _limited(row, row.sessions, _count_text), is_optional=True, is_below=True),
-    Column("weeks", lambda row: _limited(row, row.weeks, _count_text), is_optional=True, is_below=True),
+    Column("sessions", lambda row: _limited(row, row.sessions, whole_text), is_optional=True, is_below=True),
+    Column("weeks", lambda row: _limited(row, row.weeks, whole_text), is_optional=True, is_below=True),
     Column("worth", lambda row: _limited(row, row.usd_of_units, usd_text), is_optional=True, is_below=True),
     Column(
         "price seen", lambda row: _date(row.usd_on_demand, row.price_as_of), is_optional=True, is_below=True
     ),
     Column("spot seen", lambda row: _date(row.usd_spot, row.spot_as_of), is_optional=True, is_below=True),
 )
-
-
-def _middle(interval: Interval | None, text: FigureText) -> str:
-    return UNKNOWN if interval is None else text(interval.value)
-
-
-def ends_text(interval: Interval | None, text: FigureText) -> str:
-    """Return "LOW to HIGH"; nothing where both read the same."""
-    if interval is None:
-        return ""
-    low, high = text(interval.low), text(interval.high)
-    if high.endswith(_HOURS):
-        low = low.removesuffix(_HOURS)
-    return "" if low == high.removesuffix(_HOURS) else f"{low} to {high}"
-
-
-def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> str:
-    """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
-    ends = ends_text(interval, text)
-    return _middle(interval, text) + unit + (f" ({ends})" if ends else "")
-
-
-def _weeks_text(weeks: Interval) -> str:
-    return f"{range_text(weeks, _count_text)} week{'s' if weeks.high > 1 else ''}"
-
-
-def _count_text(count: float | None) -> str:
-    return UNKNOWN if count is None else f"{count:,.0f}"
-
-
-def starred(text: str, is_stale: bool) -> str:
-    """Return a price with its mark, or with the mark's place so that figures stand below each other."""
-    return text + (STALE_MARK if is_stale and text != UNKNOWN else " ")
 
 
 # --- what was assumed ------------------------------------------------------------------------
