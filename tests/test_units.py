@@ -41,7 +41,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
         (MIB - 1, "1.0 MiB"),
         (22.5 * GIB, "22.5 GiB"),
         (-GIB, "-1.0 GiB"),
-        (1 << 50, "1048576.0 GiB"),
+        (1 << 50, "1,048,576.0 GiB"),
     ],
 )
 def test_sizes_are_binary(size: float | None, text: str):

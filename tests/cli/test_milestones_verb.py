@@ -47,6 +47,7 @@ def test_the_example_says_everything_a_milestone_can_have():
     assert (ablations.samples_per_epoch, ablations.validation_share) == (4 * 1_281_167, 0.05)
     assert full.hardware is not None
     assert (full.hardware.kind, full.hardware.name) == (HardwareKind.GPU, "a100-sxm-80")
+    assert full.hardware.typed == "a100-80"
     assert (full.data, full.gpus, full.checkpoint_every_s) == ("x20", 8, 1800.0)
 
 

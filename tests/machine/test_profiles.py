@@ -43,6 +43,12 @@ def subscribed(as_of: object) -> dict[str, object]:
     return offer("2025") | {"compute_units_per_h": 1.2, "subscriptions": [monthly]}
 
 
+def packed(as_of: object) -> dict[str, object]:
+    """The same machine with a pack of units that was seen on this day."""
+    pack = {"units": 100, "usd": 9.99, "as_of": as_of, "source": "seen"}
+    return offer("2025") | {"compute_units_per_h": 1.2, "unit_packs": [pack]}
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -182,6 +188,7 @@ def test_other_files_in_a_folder_are_not_read(user_folder: Path) -> None:
         ({"instances": [offer("2999-01")]}, "0.as_of: 2999-01 lies in the future; write the day"),
         ({"instances": [offer("2026", spot_as_of="2999")]}, "0.spot.as_of: 2999 lies in the future"),
         ({"instances": [subscribed("2999")]}, "0.subscriptions.0.as_of: 2999 lies in the future"),
+        ({"instances": [packed("2999")]}, "0.unit_packs.0.as_of: 2999 lies in the future"),
         ({"instances": [subscribed("soon")]}, "0.subscriptions.0.as_of: 'soon' is no date"),
         ({"instances": [offer("2025") | {"hours_per_week": 200}]}, "0.hours_per_week: .*168, got 200"),
         ({"torch_memory_bytes": MISSING}, "torch_memory_bytes is missing; write null if it is unknown"),
@@ -217,6 +224,9 @@ def test_a_date_needs_no_quotes(write_profile: WriteProfile, seen: object, text:
     write_profile(instances=[subscribed(seen)])
     ((monthly,),) = (one.subscriptions for one in load_profiles()["t4"].instances)
     assert monthly.as_of == text
+    write_profile(instances=[packed(seen)])
+    ((pack,),) = (one.unit_packs for one in load_profiles()["t4"].instances)
+    assert pack.as_of == text
 
 
 def test_a_bad_file_can_be_moved_away(write_profile: WriteProfile) -> None:

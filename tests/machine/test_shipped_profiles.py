@@ -82,6 +82,7 @@ def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
             ("Colab Pro", 100, pytest.approx(0.0999)),
             ("Colab Pro+", 500, pytest.approx(0.0999, abs=0.0001)),
         ]
+        assert [(pack.units, pack.usd) for pack in one.unit_packs] == [(100, 9.99)]
 
 
 def test_kaggle_is_free_for_30_hours_a_week_in_sessions_of_12() -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tunekit.cli.numbers import digits, duration_s, share
 from tunekit.errors import UnknownGpuError, UnreadableError, UsageError
-from tunekit.machine.profiles import find_profile
+from tunekit.machine.profiles import taken_name
 from tunekit.plan.milestones import Limits
 from tunekit.records.milestones import Hardware, HardwareKind, Milestone
 from tunekit.records.plan import PlanRequest
@@ -206,7 +206,9 @@ def _hardware(written: object, request: PlanRequest, profiles: Mapping[str, Prof
     if name.lower() == _HERE:
         return Hardware(kind=HardwareKind.MEASURED, name=request.measured_on)
     try:
-        return Hardware(kind=HardwareKind.GPU, name=find_profile(name, profiles).id)
+        taken = taken_name(name, profiles)
+        known_id = taken.profile_id if taken else name.lower()
+        return Hardware(kind=HardwareKind.GPU, name=known_id, typed=taken.typed if taken else None)
     except UnknownGpuError as error:
         if name.lower() in instances:
             return Hardware(kind=HardwareKind.INSTANCE, name=instances[name.lower()])

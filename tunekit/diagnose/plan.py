@@ -247,9 +247,9 @@ def _too_slow(facts: PlanFacts) -> Hits:
         yield Hit(
             None,
             "give a higher --max-hours to see them",
-            message=f"1 machine that needs more than {most_h:g} h is left out"
+            message=f"1 machine that needs more than {most_h:,g} h is left out"
             if count == 1
-            else f"{count} machines that need more than {most_h:g} h are left out",
+            else f"{count:,} machines that need more than {most_h:,g} h are left out",
         )
 
 

@@ -414,7 +414,8 @@ def _unknown(machine: PlannedMachine, training: Training) -> tuple[str, ...]:
         lines.append(f"device memory: {needs}")
     elif training.device and training.device.fit.batch_size not in (0, training.batch_size):
         lines.append(
-            f"device memory at batch {training.batch_size}: the run holds that of batch "
-            f"{training.device.fit.batch_size}, as its trials' files are gone or an epoch has no more samples"
+            f"device memory at batch {training.batch_size or 0:,}: the run holds that of batch "
+            f"{training.device.fit.batch_size:,}, as its trials' files are gone or an epoch has no more "
+            "samples"
         )
     return tuple(lines)

@@ -321,7 +321,7 @@ def _not_usable(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> 
     offered = [row for row in rows if row.provider is not None]
     other = "leave its hardware open, or write another"
     if not offered and asked.max_hours is not None:
-        return f"it takes more than --max-hours {asked.max_hours:g}", f"give more hours, or {other}"
+        return f"it takes more than --max-hours {asked.max_hours:,g}", f"give more hours, or {other}"
     if any(row.is_mostly_idle for row in offered):
         return (
             "its GPUs would wait for the loader most of the time",

@@ -163,7 +163,7 @@ def choose(
             row=one.row,
             on_spot=one.on_spot,
             is_by_limit=one != unlimited[kind],
-            reason=reasons[kind] + (f" within --max-hours {most_h:g}" if one != unlimited[kind] else ""),
+            reason=reasons[kind] + (f" within --max-hours {most_h:,g}" if one != unlimited[kind] else ""),
         )
         for kind, one in chosen.items()
     )

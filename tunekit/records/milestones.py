@@ -26,6 +26,8 @@ class Hardware(Record):
     kind: HardwareKind
     name: str
     """Profile id, or the name of the instance or provider."""
+    typed: str | None = None
+    """As it was written, where that is another name."""
 
 
 class Milestone(Record):

@@ -6,6 +6,7 @@ from tunekit.plain_text import printable
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GpuBreakEven,
+    HardwareKind,
     Milestone,
     MilestoneOption,
     MilestonePlan,
@@ -455,12 +456,22 @@ def _tuning(plan: MilestonePlan) -> tuple[str, ...]:
 # --- what was asked and assumed --------------------------------------------------------------
 
 
+def _hardware(one: Milestone) -> list[str]:
+    """Return what a milestone asks to run on."""
+    if one.hardware is None:
+        return []
+    typed = f" ({one.hardware.typed})" if one.hardware.typed else ""
+    here = ", where the rate was measured" if one.hardware.kind is HardwareKind.MEASURED else ""
+    return [f"on {one.hardware.name}{typed}{here}"]
+
+
 def _milestone_text(plan: MilestonePlan, one: Milestone) -> str:
     multiple = "" if one.data.endswith("samples") else f"{one.data}, "
     parts = [
         f"{multiple}{one.samples_per_epoch:,} samples an epoch",
         count_text(one.epochs, "epoch") + (f" ({one.epochs_from})" if one.epochs_from else ""),
         count_text(one.runs, "run"),
+        *_hardware(one),
     ]
     if one.validation_share:
         parts.append(f"validation {percent_text(one.validation_share)} of the training's time")

@@ -290,7 +290,7 @@ def _remark(plan: Plan, option: _Option) -> str:
     if bought := purchase_text(row):
         parts.append(bought)
     if asked.max_hours is not None and option.hours is not None and option.hours.high > asked.max_hours:
-        parts.append(f"up to {hours_text(option.hours.high)}, beyond --max-hours {asked.max_hours:g}")
+        parts.append(f"up to {hours_text(option.hours.high)}, beyond --max-hours {asked.max_hours:,g}")
     if _is_stale(option):
         parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
     if row.may_not_fit:
