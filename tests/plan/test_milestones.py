@@ -342,6 +342,7 @@ def test_a_choice_that_breaks_a_limit_is_left_out_and_another_that_holds_it_stan
     (out,) = plan.left_out
     assert (out.kind, out.hours_over, out.usd_over) == (ChoiceKind.CHEAPEST, pytest.approx(1), None)
     assert choice(plan, ChoiceKind.CHEAPEST).hours.value <= slow - 1
+    assert choice(plan, ChoiceKind.FASTEST).options == choice(free, ChoiceKind.FASTEST).options
     dear = choice(free, ChoiceKind.FASTEST).usd
     assert dear is not None
     paid = planned(limits=Limits(max_usd=dear.value - 1))

@@ -113,7 +113,7 @@ When it pays
   gcp twice: costs no more than aws g5.xlarge at $1.01 an hour after 4.56 h
     there, 4.61 (1.34 to never) epochs (predicted)
 
-In sessions
+Sessions and checkpoints
   pilot on colab Twice: 4 (4 to 8) sessions of up to 12h 00m, a checkpoint every
     26m 20s (2,222 steps, 0.44 epochs)
   folds on colab Twice: 55 (40 to 75) sessions of up to 12h 00m, a checkpoint
@@ -261,3 +261,14 @@ def test_without_prices_there_are_hours():
     held = plan.changed(choices=(), nearest=(unpriced,), deadline=None, deadline_h=None)
     assert "Nothing holds --max-cost $9,000: no price is known (1,137 h)" in " ".join(screen(held).split())
     assert "by the deadline" not in screen(held)
+
+
+def test_a_choice_on_spot_says_how_often_to_write_a_checkpoint():
+    plan = full_milestones()
+    first, *_ = plan.choices
+    on_spot = first.options[0].changed(
+        on_spot=True, sessions=None, row=first.options[0].row.changed(checkpoint_interval_s=900.0)
+    )
+    changed = plan.changed(choices=(first.changed(options=(on_spot, *first.options[1:])),))
+    lines = Read(milestones_report(changed, 80)).passage("Sessions and checkpoints")
+    assert lines[0] == "pilot on colab Twice spot: a checkpoint every 15m 00s (1,266 steps, 0.25 epochs)"

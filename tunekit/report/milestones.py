@@ -75,7 +75,7 @@ def milestones_report(plan: MilestonePlan, width: int = 80) -> Report:
             "A faster GPU at a higher price, beside the measured one", _GPUS, plan.gpu_break_evens, room
         ),
         Passage("When it pays", (*_tuning(plan), *map(_gpu_text, plan.gpu_break_evens)), is_list=True),
-        Passage("In sessions", _sessions(plan, shown), is_list=True),
+        Passage("Sessions and checkpoints", _sessions(plan, shown), is_list=True),
         Passage("The milestones", tuple(_milestone_text(plan, one) for one in plan.milestones), is_list=True),
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
         Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
@@ -113,6 +113,7 @@ def _answer(plan: MilestonePlan, width: int) -> tuple[Block, ...]:
         fitted_table(_totals_title(plan, shown), _totals(plan, shown), shown, width),
         Passage("", (*below, *_doubts(plan, shown))),
         Line(_unpriced(shown)),
+        Line(_borrowed_epochs(plan), is_quiet=True),
     )
 
 
@@ -185,6 +186,16 @@ def _unpriced(shown: Sequence[Programme]) -> str:
         f"Dollars without {', '.join(names)}: the machine of the rate has no price; say it with "
         "--here-cost-per-hour USD."
     )
+
+
+def _borrowed_epochs(plan: MilestonePlan) -> str:
+    """Return which milestones have no epochs of their own, and whose they take."""
+    of = {one.name: one for one in plan.milestones if one.epochs_from}
+    if not of:
+        return ""
+    first = next(iter(of.values()))
+    epochs = count_text(first.epochs, "epoch")
+    return printable(f"Without epochs of its own: {', '.join(of)}; it takes {epochs}, {first.epochs_from}.")
 
 
 def _quota(plan: MilestonePlan) -> str:
@@ -487,19 +498,21 @@ def _milestone_text(plan: MilestonePlan, one: Milestone) -> str:
 
 
 def _sessions(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
-    """Return how many sessions it takes where they are limited, and how often to write a checkpoint."""
+    """Return how many sessions it takes, and how often to write a checkpoint in them and on spot."""
     sizes = {one.name: one.samples_per_epoch for one in plan.milestones}
     lines = []
     for option in (option for one in shown for option in one.options):
+        row, parts = option.row, []
         if option.sessions is not None:
             counted = range_text(option.sessions, lambda count: f"{count or 0:,.0f}")
-            row, every_s = option.row, option.row.checkpoint_interval_s
+            parts.append(f"{counted} sessions of up to {duration_text(row.max_session_s)}")
+        if row.checkpoint_interval_s is not None and (parts or option.on_spot):
             of_it = plan.request.changed(samples_per_epoch=sizes[option.milestone])
-            every = "" if every_s is None else f", a checkpoint every {checkpoint_text(of_it, row, every_s)}"
-            where = f"{option.milestone} on {machine_name(row)}"
-            longest = duration_text(row.max_session_s)
-            lines.append(printable(f"{where}: {counted} sessions of up to {longest}{every}"))
-    return tuple(dict.fromkeys(lines))
+            parts.append(f"a checkpoint every {checkpoint_text(of_it, row, row.checkpoint_interval_s)}")
+        if parts:
+            spot = " spot" if option.on_spot else ""
+            lines.append(f"{option.milestone} on {machine_name(row)}{spot}: {', '.join(parts)}")
+    return tuple(map(printable, dict.fromkeys(lines)))
 
 
 def _option_of(plan: MilestonePlan, one: Milestone) -> MilestoneOption | None:
