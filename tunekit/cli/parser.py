@@ -24,6 +24,7 @@ from tunekit.cli.numbers import (
     rate,
     share,
 )
+from tunekit.cli.pipes import as_read
 from tunekit.errors import UsageError
 from tunekit.plain_text import printable
 from tunekit.typos import did_you_mean
@@ -95,6 +96,10 @@ class VerbParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with what argparse has to say of a value, which may hold anything."""
         super().error(printable(message))
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End with a message in lines that fit a terminal."""
+        super().exit(status, message and as_read(message))
 
 
 class _KeepsIndentedLines(argparse.HelpFormatter):

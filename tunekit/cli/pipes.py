@@ -50,14 +50,18 @@ def reader_has_left(error: OSError) -> bool:
 def say_error(text: str) -> None:
     """Say what went wrong, if anybody is there to read it; a terminal gets lines that fit it."""
     try:
-        shown = _folded(text) if sys.stderr.isatty() else text
-        print(shown, file=sys.stderr, flush=True)  # noqa: T201
+        print(as_read(text), file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
         discard_the_rest()
 
 
-def _folded(text: str) -> str:
-    """Return text whose long lines go on further in, so that none looks like one of tunekit's own."""
+def as_read(text: str) -> str:
+    """Return an error as standard error shows it: on a terminal long lines go on further in.
+
+    So none of them looks like one of tunekit's own.
+    """
+    if not sys.stderr.isatty():
+        return text
     width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
     lines = (
         textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
