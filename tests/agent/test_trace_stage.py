@@ -300,7 +300,7 @@ def test_bf16_steps_that_differ_by_their_size_are_left_out(tmp_path: Path) -> No
 
     def train(batch: Any) -> None:
         loop.train(batch)
-        if loop.stage._precision is not None and len(batch["rows"]) == 4:
+        if loop.stage._way.precision is not None and len(batch["rows"]) == 4:
             torch.zeros(100).exp()
 
     seen = loop.run(train)
