@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from tunekit.plain_text import printable
-from tunekit.predict.checkpointing import blocks_text, cost_text
+from tunekit.predict.checkpointing import EXTRA_TIME, blocks_text, cost_text
 from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
 from tunekit.records.details import IsolatedRates
@@ -129,7 +129,8 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     if prediction is None or not prediction.fits:
         return fits_report(run, width).blocks
     rows = _rows(run, prediction)
-    shown = _screen_rows(run, rows)
+    checkpointing = _checkpointing_lines(prediction, is_short=True)
+    shown = _screen_rows(run, rows, _SCREEN_ROWS - len(checkpointing))
     largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
     rates = _asked_rates(run, prediction, is_own=True)
     by_kind = largest if run.options.batch_size is None else asked
@@ -143,7 +144,7 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
         *(_asked_lines(run) if run.options.batch_size is not None else _largest_lines(prediction, shown)),
         *_other_lines(prediction, (fit for fit in in_table if fit.profile_id in names)),
         *_rate_lines(run, rates, shown),
-        *_checkpointing_lines(prediction, is_short=True),
+        *checkpointing,
     )
     doubts = f"{count_text(len(prediction.doubts), 'doubt')}, " if prediction.doubts else ""
     every = f"all {len(rows)} GPUs, " if len(rows) > len(shown) else ""
@@ -159,12 +160,12 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     )
 
 
-def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
+def _screen_rows(run: FitsRun, rows: Sequence[_Row], most: int) -> list[_Row]:
     """Return all GPUs where they are few, else the fastest of each memory size.
 
     Where these are too many, the ones from a little below what the batch needs.
     """
-    if len(rows) <= _SCREEN_ROWS:
+    if len(rows) <= most:
         return list(rows)
     by_size: dict[int, _Row] = {}
     for row in rows:
@@ -175,8 +176,8 @@ def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
     kept = list(by_size.values())
     batch = run.batch_size or 1
     first_fit = next((place for place, row in enumerate(kept) if row.shown.largest.low >= batch), len(kept))
-    start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - _SCREEN_ROWS))
-    return kept[start : start + _SCREEN_ROWS]
+    start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - most))
+    return kept[start : start + most]
 
 
 def _preference(run: FitsRun, row: _Row) -> tuple[bool, bool, float]:
@@ -518,7 +519,7 @@ def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -
 
     Args:
         prediction: of all GPUs.
-        is_short: whether to say it only where it gives more.
+        is_short: whether to say it in a line, and only where it gives more.
     """
     known = prediction.checkpointing
     if known is None:
@@ -536,6 +537,8 @@ def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -
         return [] if is_short else [f"gradient checkpointing of {blocks_text(known)}: no larger batch fits"]
     low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
     gain = high if low == high else f"{low} to {high}"
+    if is_short:
+        return [f"gradient checkpointing: {gain} the batch, steps about {EXTRA_TIME:.0%} longer (--full)"]
     return [
         printable(
             f"with gradient checkpointing of {blocks_text(known)} the largest batch is {gain} as large, "
