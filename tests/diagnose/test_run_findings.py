@@ -11,7 +11,11 @@ from tunekit.records.trial import OutcomeKind
 
 BLOCKS = CheckpointingPredicted(blocks=12, names=("Block",), extra_flops=0.25)
 USUAL = "speed-ups are n/a; the tiers were searched from smaller batches"
-COST = "for about 30% more time a step (Chen et al. 2016, arXiv 1604.06174; 25% more arithmetic by the trace)"
+WITH_IT = "with gradient checkpointing of its 12 blocks (Block)"
+COST = (
+    "for up to about 30% more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 25% more "
+    "arithmetic by the trace)"
+)
 
 
 def out_of_memory(most: int | None, kind: OutcomeKind = OutcomeKind.DEVICE_OOM) -> Run:
@@ -28,11 +32,11 @@ def out_of_memory(most: int | None, kind: OutcomeKind = OutcomeKind.DEVICE_OOM) 
     [
         (
             90,
-            f"with gradient checkpointing of its 12 blocks (Block) its batch of 64 would fit, {COST}; {USUAL}",
+            f"{WITH_IT} its batch of 64 would fit, {COST}; {USUAL}",
         ),
         (
             50,
-            f"with gradient checkpointing of its 12 blocks (Block) a batch of 50 would fit, {COST}; {USUAL}",
+            f"{WITH_IT} a batch of 50 would fit, {COST}; {USUAL}",
         ),
         (40, USUAL),
         (None, USUAL),

@@ -124,10 +124,10 @@ def test_a_batch_whose_device_memory_is_not_known_is_not_passed_over():
             180,
             True,
             "With gradient checkpointing: 8.2 GiB reserved by torch in place of 16.5 GiB, up to batch 180 in "
-            "place of 90, for about 30% more time a step (Chen et al. 2016, arXiv 1604.06174; 25% more "
-            "arithmetic by the trace).",
+            "place of 90, for up to about 30% more time a step (one more forward, Chen et al. 2016, arXiv "
+            "1604.06174; 25% more arithmetic by the trace).",
         ),
-        (180, False, "With gradient checkpointing: up to batch 180 in place of 90, for about 30% more time"),
+        (180, False, "With gradient checkpointing: up to batch 180 in place of 90, for up to about 30%"),
         (90, True, ""),
     ],
 )

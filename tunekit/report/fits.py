@@ -538,7 +538,7 @@ def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -
     low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
     gain = high if low == high else f"{low} to {high}"
     if is_short:
-        return [f"gradient checkpointing: {gain} the batch, steps about {EXTRA_TIME:.0%} longer (--full)"]
+        return [f"gradient checkpointing: {gain} the batch, steps up to {EXTRA_TIME:.0%} longer (--full)"]
     return [
         printable(
             f"with gradient checkpointing of {blocks_text(known)} the largest batch is {gain} as large, "
