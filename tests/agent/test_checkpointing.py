@@ -119,36 +119,48 @@ def test_a_model_without_repeated_blocks_says_so(model: nn.Module):
 # --- how they are checkpointed ---------------------------------------------------------------
 
 
-class Switched(nn.Module):
-    """A model with a switch of its own, as those of transformers have."""
+def switched(switch: str) -> Any:
+    """A model with a switch of its own, as those of transformers have, in which a model has one too."""
 
-    supports_gradient_checkpointing = True
+    class Switched(nn.Module):
+        supports_gradient_checkpointing = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList([Residual(4), Residual(4)])
-        self.is_gradient_checkpointing = False
-        self.asked: dict[str, Any] = {}
+        def __init__(self, *inner: nn.Module) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Residual(4), Residual(4), *inner])
+            self.asked: list[dict[str, Any]] = []
+            setattr(self, f"is_{switch}", False)
 
-    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any]) -> None:
-        self.is_gradient_checkpointing, self.asked = True, gradient_checkpointing_kwargs
+        def enable(self, **keywords: Any) -> None:
+            self.asked.append(keywords[f"{switch}_kwargs"])
+            setattr(self, f"is_{switch}", True)
 
-    def gradient_checkpointing_disable(self) -> None:
-        self.is_gradient_checkpointing = False
+        def disable(self) -> None:
+            setattr(self, f"is_{switch}", False)
+
+    setattr(Switched, f"{switch}_enable", Switched.enable)
+    setattr(Switched, f"{switch}_disable", Switched.disable)
+    return Switched(Switched())
 
 
-def test_a_models_own_switch_is_used_and_put_back():
-    model = Switched()
+both_names = pytest.mark.parametrize("switch", ["gradient_checkpointing", "activation_checkpointing"])
+
+
+@both_names
+def test_a_models_own_switch_is_used_and_put_back(switch: str):
+    model = switched(switch)
     with Blocks(torch, [nn.Sequential(model)]).checkpointed():
-        assert model.is_gradient_checkpointing
-        assert model.asked["use_reentrant"] is False
+        assert getattr(model, f"is_{switch}")
+        assert [one["use_reentrant"] for one in model.asked] == [False]
         assert "forward" not in model.blocks[0].__dict__
-    assert not model.is_gradient_checkpointing
+        assert model.blocks[2].asked == [], "the outer model switches the inner one"
+    assert not getattr(model, f"is_{switch}")
 
 
-def test_a_model_that_checkpoints_already_is_left_alone():
-    model = Switched()
-    model.is_gradient_checkpointing = True
+@both_names
+def test_a_model_that_checkpoints_already_is_left_alone(switch: str):
+    model = switched(switch)
+    model.enable(**{f"{switch}_kwargs": {}})
     assert "already" in (Blocks(torch, [model]).why_not or "")
 
 
@@ -204,6 +216,18 @@ def test_a_model_without_blocks_is_traced_as_it_is_alone(tmp_path: Path):
     assert (seen.checkpointing.blocks, seen.checkpointing.names) == (0, ())
     assert "no repeated blocks" in (seen.checkpointing.why_not or "")
     assert not any(one.is_checkpointed for one in seen.steps)
+
+
+def test_a_model_that_cant_be_looked_through_is_traced_as_it_is(tmp_path: Path):
+    class Odd(Encoder):
+        @property
+        def supports_gradient_checkpointing(self) -> bool:
+            raise ValueError("ask later")
+
+    seen = Loop(tmp_path, Odd(2)).run()
+    assert seen.checkpointing is not None
+    assert seen.checkpointing.why_not == "ValueError: ask later"
+    assert (len(seen.steps), seen.why_ended) == (4, None)
 
 
 def test_each_block_keeps_its_input_alone(tmp_path: Path):

@@ -235,9 +235,9 @@ def test_with_gradient_checkpointing_each_gpu_has_its_largest_batch_too():
     assert cells(table, "k80")["checkpointed, fp32"] == "n/a"
     text = " ".join(drawn(checkpointed(), 80).split())
     assert (
-        "with gradient checkpointing of 12 blocks (Block) the largest batch is 2.0x as large, for up to about "
-        "30% more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 28% more arithmetic by "
-        "the trace)"
+        "with gradient checkpointing of 12 blocks (Block) the largest batch is 2.0x as large, for up to "
+        "about 30% more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 28% more "
+        "arithmetic by the trace)"
     ) in text
     assert max(map(len, drawn(checkpointed(), 80).split("Next")[0].splitlines())) <= 80
 

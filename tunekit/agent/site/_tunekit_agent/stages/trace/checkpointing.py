@@ -14,6 +14,8 @@ from typing import Any, Iterator
 _LEAST_BLOCKS = 2
 _NO_BLOCKS = "its model has no repeated blocks: modules of one class, with layers of their own, in a list"
 _ITS_OWN = "its model has it switched on already"
+_SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
+"""What models of transformers call theirs: from version 5 on, and before."""
 _KEYWORDS = {"use_reentrant": False, "preserve_rng_state": False}
 """A state of random numbers lies on the host, and is no matter to what is allocated."""
 
@@ -28,10 +30,10 @@ class Blocks:
 
     def __init__(self, torch: Any, roots: list) -> None:
         self._torch = torch
-        self._models = [one for root in roots for one in root.modules() if _has_own_switch(one)]
+        self._models = _with_own_switch(roots)
         self.modules = repeated_blocks(torch, roots)
         self.why_not: str | None = None
-        if any(getattr(one, "is_gradient_checkpointing", False) for one in self._models):
+        if any(getattr(model, f"is_{switch}", False) for model, switch in self._models):
             self.why_not = _ITS_OWN
         elif not self.modules:
             self.why_not = _NO_BLOCKS
@@ -45,9 +47,9 @@ class Blocks:
     def checkpointed(self) -> Iterator[None]:
         """Checkpoint them: by the model's own switch where it has one, as those of transformers do."""
         with contextlib.ExitStack() as open_:
-            for model in self._models:
-                open_.callback(model.gradient_checkpointing_disable)
-                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(_KEYWORDS))
+            for model, switch in self._models:
+                open_.callback(getattr(model, f"{switch}_disable"))
+                getattr(model, f"{switch}_enable")(**{f"{switch}_kwargs": dict(_KEYWORDS)})
             if not self._models:
                 checkpoint = importlib.import_module(f"{self._torch.__name__}.utils.checkpoint").checkpoint
                 for block in self.modules:
@@ -55,10 +57,17 @@ class Blocks:
             yield
 
 
-def _has_own_switch(module: Any) -> bool:
-    return bool(getattr(module, "supports_gradient_checkpointing", False)) and all(
-        hasattr(module, f"gradient_checkpointing_{verb}") for verb in ("enable", "disable")
-    )
+def _with_own_switch(roots: list) -> list:
+    """Return the outermost models that have a switch of their own, each with what it is called."""
+    found, within = [], set()
+    for module in (one for root in roots for one in root.modules()):
+        if id(module) in within or not getattr(module, "supports_gradient_checkpointing", False):
+            continue
+        switch = next((name for name in _SWITCHES if hasattr(type(module), f"{name}_enable")), None)
+        if switch is not None:
+            found.append((module, switch))
+            within.update(map(id, module.modules()))
+    return found
 
 
 @contextlib.contextmanager

@@ -213,15 +213,19 @@ class LoopTrace(ReplayStage):
                     "recurrent layers run as one kernel on a GPU, which keeps its own buffers"
                 )
         self._waiting = [Way("bf16")] if self._may_set_precision() else []
-        self._blocks = Blocks(self._torch, self._loop.modules())
-        self._checkpointing = {
-            "blocks": len(self._blocks.modules),
-            "names": self._blocks.names[:_MOST_NAMES],
-            "why_not": self._blocks.why_not,
-        }
-        if self._blocks.why_not is None:
+        if self._may_checkpoint():
             ways = (self._way, *self._waiting) if self._was_dry else (self._way,)
             self._waiting += [Way(way.precision, True) for way in ways]
+
+    def _may_checkpoint(self) -> bool:
+        """Look for blocks to checkpoint; a model that can't be looked through is traced without."""
+        try:
+            blocks = self._blocks = Blocks(self._torch, self._loop.modules())
+            count, names, why_not = len(blocks.modules), blocks.names[:_MOST_NAMES], blocks.why_not
+        except Exception as error:
+            count, names, why_not = 0, [], f"{type(error).__name__}: {error}"[:200]
+        self._checkpointing = {"blocks": count, "names": names, "why_not": why_not}
+        return why_not is None
 
     def _is_expandable(self) -> bool:
         """Return whether torch's allocator has expandable segments; on a CPU, what its variables ask for."""
