@@ -8,12 +8,14 @@ be asked meanwhile. Models are plain torch; there is nothing of tunekit in here.
 """
 
 import argparse
+import functools
 import json
 import sys
 
 import torch
 from fits_script import MODELS, Bert, Gpt2, LstmModel, UNet, Vit
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 from vram_models import timm_resnet
 
@@ -58,6 +60,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="a few layers of it")
     parser.add_argument("--steps", type=int, help="end after so many and tell the peaks (default: train on)")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--checkpoint", action="store_true", help="a transformer's layers keep their inputs")
     parser.add_argument("--stay", action="store_true")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -66,6 +69,9 @@ def main():
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     # cuDNN takes TF32 for convolutions unless it is told otherwise.
     torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
+    if options.checkpoint:
+        for layer in next(one for one in model.modules() if isinstance(one, nn.ModuleList)):
+            layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
     if options.compile:
         model = torch.compile(model, backend="inductor" if device.type == "cuda" else "eager")
     optimizer = optimizer_of(options.optimizer, model.parameters())

@@ -8,7 +8,7 @@ from build_records import GIB, MIB, baseline_record, config, cpu, host, measurem
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.codec import write_json
 from tunekit.records.config import Precision
-from tunekit.records.details import Details, IsolatedRates, TracedAt, TraceSeen
+from tunekit.records.details import CheckpointingSeen, Details, IsolatedRates, TracedAt, TraceSeen
 from tunekit.records.prediction import (
     PURPOSES,
     BytesRange,
@@ -31,14 +31,18 @@ PER_SAMPLE = 12 * MIB
 """Activations in float32."""
 
 
-def steps(batch_size: int, share: float = 1.0, dtype: str = "float32") -> StepTrace:
+def steps(
+    batch_size: int, share: float = 1.0, dtype: str = "float32", is_checkpointed: bool = False
+) -> StepTrace:
     """Parameters and momentum that stay; batch, activations and gradients that come and go, twice.
 
     Args:
         batch_size: samples.
         share: of the activations' bytes in float32.
         dtype: of the ops.
+        is_checkpointed: half of the activations are kept, and a third more is computed.
     """
+    kept, work = (0.5, 4 / 3) if is_checkpointed else (1.0, 1.0)
     blocks, sizes, purposes = [], [], []
 
     def allocated(size: float, purpose: Purpose) -> int:
@@ -55,12 +59,13 @@ def steps(batch_size: int, share: float = 1.0, dtype: str = "float32") -> StepTr
     allocated(PARAMETERS, Purpose.OPTIMIZER)
     for _ in range(2):
         batch = allocated(batch_size * 600_000, Purpose.BATCH)
-        layers = [allocated(batch_size * PER_SAMPLE * share / 6, Purpose.ACTIVATIONS) for _ in range(6)]
+        layer = batch_size * PER_SAMPLE * share * kept / 6
+        layers = [allocated(layer, Purpose.ACTIVATIONS) for _ in range(6)]
         gradients = allocated(PARAMETERS, Purpose.GRADIENTS)
         for block in (*reversed(layers), gradients, batch):
             freed(block)
     ops = tuple(
-        OpCost(name=name, dtype=dtype, flops=flops * batch_size, moved_bytes=4e6 * share * batch_size)
+        OpCost(name=name, dtype=dtype, flops=work * flops * batch_size, moved_bytes=4e6 * share * batch_size)
         for name, flops in (("convolution", 2e9), ("addmm", 1e9), ("relu", 0.0))
     )
     return StepTrace(
@@ -74,6 +79,7 @@ def traced_trial(
     batch_cost_s: float | None = 0.004,
     traces: tuple[str | None, ...] = (None, "bf16"),
     epoch_samples: int | None = 50_000,
+    checkpointed: tuple[str | None, ...] = (),
     **seen: Any,
 ) -> TrialRecord:
     """A baseline trial on a CPU whose steps were traced at batch sizes 2 and 4.
@@ -84,18 +90,22 @@ def traced_trial(
         batch_cost_s: CPU seconds that the loader takes for a batch of 16; None for unknown.
         traces: what was traced, as in TracedAt.
         epoch_samples: of the loader.
+        checkpointed: of the traces, those that were also traced with gradient checkpointing.
         seen: of TraceSeen.
     """
     (folder / "0000").mkdir(parents=True, exist_ok=True)
     told = []
-    for under in traces:
+    ways = [*((under, False) for under in traces), *((under, True) for under in checkpointed)]
+    for under, with_it in ways:
         for size in (2, 4):
-            name = f"trace-{under or 'own'}-{size}.json"
+            name = f"trace-{under or 'own'}{'-checkpointed' * with_it}-{size}.json"
             is_half = under == "bf16" or precision in (Precision.BF16, Precision.FP16)
-            made = steps(size, 0.5, "bfloat16") if is_half else steps(size)
+            made = steps(size, *((0.5, "bfloat16") if is_half else ()), is_checkpointed=with_it)
             write_json(folder / "0000" / name, made)
-            told.append(TracedAt(precision=under, batch_size=size, file=name))
+            told.append(TracedAt(precision=under, batch_size=size, is_checkpointed=with_it, file=name))
     values: dict[str, Any] = {"device_type": "cpu", "steps": tuple(told)}
+    if checkpointed:
+        values["checkpointing"] = CheckpointingSeen(blocks=12, names=("Block",))
     details = Details(
         floors=IsolatedRates(loader_step_s=0.008, loader_batches=20, compute_step_s=0.5, compute_batches=4),
         trace=TraceSeen(**(values | seen)),

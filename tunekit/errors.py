@@ -14,6 +14,7 @@ TunekitError (1)
 ├── RecordError (10)              a file of a run can't be read
 │   ├── DamagedRecordError (10)   not what a record of its kind looks like
 │   └── NewerRecordError (10)     written by a newer tunekit
+├── PricesError (1)               current prices can't be fetched
 └── UnreadableError (1)           why a file can't be read; its reader says which file and what to do
 
 The number is the exit code of the command line. 130 is Ctrl-C.
@@ -125,6 +126,10 @@ class DamagedRecordError(RecordError):
 
 class NewerRecordError(RecordError):
     """The file was written by a newer tunekit."""
+
+
+class PricesError(TunekitError):
+    """Current prices can't be fetched; those that are here stay."""
 
 
 class UnreadableError(TunekitError):

@@ -300,7 +300,7 @@ def test_bf16_steps_that_differ_by_their_size_are_left_out(tmp_path: Path) -> No
 
     def train(batch: Any) -> None:
         loop.train(batch)
-        if loop.stage._precision is not None and len(batch["rows"]) == 4:
+        if loop.stage._way.precision is not None and len(batch["rows"]) == 4:
             torch.zeros(100).exp()
 
     seen = loop.run(train)
@@ -580,8 +580,8 @@ def test_what_two_sizes_say_of_a_third_is_what_it_takes(
             known.loss_of(loop.model(batch["rows"]), batch["targets"]).backward()
             loop.step()
 
-        assert len(loop.run(train, Known(known, name)).steps) == 4
-    for precision in ("own", "bf16"):
+        loop.run(train, Known(known, name))
+    for precision in ("own", "bf16", *(["own-checkpointed"] if name == "gpt" else [])):
         prediction = loop.prediction(precision)
         for size in (8, 16):
             direct = in_order(AllocationTrace.of(loop.trace(f"trace-{precision}-{size}.json")))

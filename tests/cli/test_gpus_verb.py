@@ -2,13 +2,18 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from recorded_catalog import DAY, recorded_catalog
 
 from tunekit.cli.main import main
-from tunekit.machine.profiles import how_to_add, load_profile_files, load_profiles
+from tunekit.errors import PricesError
+from tunekit.machine.price_catalog import Catalog, matched_prices
+from tunekit.machine.prices import save_prices
+from tunekit.machine.profiles import how_to_add, load_profile_files, load_profiles, shipped_profiles
 from tunekit.records.profile import Profile
 
 
@@ -134,3 +139,66 @@ def test_the_price_of_one_gpu_stays_at_80_columns_beside_that_of_eight(capsys: p
     assert header.split() == ["provider", "machine", "GPUs", "vCPUs", "$/h", "$/GPU-h", "as", "of"]
     (eight,) = [line for line in lines if line.startswith("lambda") and "gpu_8x_h100_sxm5" in line]
     assert eight.split()[-3:] == ["31.92", "3.99", "2026-09-25"]
+
+
+# --- current prices --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gpuhunt would fetch, where it is not installed either."""
+    monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", recorded_catalog)
+
+
+@pytest.mark.usefixtures("catalog")
+def test_a_refresh_saves_prices_and_shows_them(home: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "a10g", "--refresh"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (home / ".config" / "tunekit" / "prices.json").is_file()
+    assert f"aws us-east-1 g5.xlarge 1 4 16 1.01 1.01 {DAY}" in shown
+    assert f"g5.xlarge, g5.12xlarge: gpuhunt 0.1.34, its catalogue of {DAY}" in shown
+    assert main(["gpus", "a10g"]) == 0
+    assert f"16 1.01 1.01 {DAY}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.usefixtures("catalog")
+def test_with_json_the_profiles_alone_are_on_standard_output(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "t4", "--refresh", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert Profile.model_validate_json(captured.out) == load_profiles()["t4"]
+    assert "18 machines priced by gpuhunt" in captured.err
+
+
+@pytest.mark.usefixtures("catalog")
+def test_a_damaged_file_of_prices_is_replaced_by_a_refresh(home: Path):
+    path = home / ".config" / "tunekit" / "prices.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{", encoding="utf-8")
+    assert main(["gpus", "t4"]) == 10
+    assert main(["gpus", "t4", "--refresh"]) == 0
+    assert main(["gpus", "t4"]) == 0
+
+
+def test_a_refresh_without_gpuhunt_ends_with_how_to_install_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "gpuhunt", None)
+    assert main(["gpus", "--refresh"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "pip install 'tunekit[prices]'" in captured.err
+    assert not (home / ".config").exists()
+
+
+def test_a_refresh_without_prices_leaves_the_earlier_ones(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails() -> Catalog:
+        raise PricesError("no network")
+
+    save_prices(matched_prices(recorded_catalog(), shipped_profiles()).prices)
+    before = load_profiles()
+    monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", fails)
+    assert main(["gpus", "--refresh"]) == 1
+    assert capsys.readouterr().err == "tunekit: no network\n"
+    assert load_profiles() == before

@@ -199,7 +199,7 @@ SURFACE = {
         "--full-paths",
         "RUN",
     },
-    "gpus": {"-h", "--help", "--json", "NAME"},
+    "gpus": {"-h", "--help", "--json", "--refresh", "NAME"},
     "doctor": {
         "-h",
         "--help",

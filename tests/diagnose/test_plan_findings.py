@@ -11,6 +11,8 @@ from tunekit.records.finding import Finding
 from tunekit.records.plan import Plan, PlanAssumptions
 from tunekit.records.profile import Profile
 
+REFRESHED = instance(name="new", is_refreshed=True)
+EARLIER = instance(name="newer than shipped", as_of="2026-02-25", is_refreshed=True)
 NO_CHECKPOINTS = {"assumptions": PlanAssumptions(checkpoint_cost_s=None)}
 QUIET = profile(instances=(instance(name="quiet"),))
 TWICE = twice_as_fast(instances=(instance(name="2x"),))
@@ -28,6 +30,8 @@ def found(code: str, plan: Plan) -> Finding:
 ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
     ("stale-price", (profile(instances=(instance(as_of="2025-01"),)),), {}),
     ("stale-price", (profile(instances=(instance(spot=spot_price(as_of="2024")),)),), {}),
+    ("prices-refreshed", (profile(instances=(REFRESHED,)),), {}),
+    ("prices-refreshed", (profile(instances=(REFRESHED, EARLIER, instance())),), {}),
     ("no-price", (profile(instances=(instance(usd_per_h=None),)),), {}),
     ("no-price", (SEVEN,), {}),
     ("loader-not-counted", (QUIET, twice_as_fast(instances=(instance(),))), {}),

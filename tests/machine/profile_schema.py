@@ -27,16 +27,17 @@ from tunekit.records.profile import (
 )
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NOT_WRITTEN = "is_read_from_device"
-"""The field that tunekit sets itself."""
+_NOT_WRITTEN = {Profile: "is_read_from_device", Instance: "is_refreshed"}
+"""The fields that tunekit sets itself."""
 
 
 def profile_schema() -> dict[str, Any]:
     """Return what a profile file may hold, with the record's own words on its fields."""
     schema = Profile.model_json_schema()
-    del schema["properties"][_NOT_WRITTEN]
-    _add_bounds(schema["properties"])
     parts = schema["$defs"] | {Profile.__name__: schema}
+    for record, name in _NOT_WRITTEN.items():
+        del parts[record.__name__]["properties"][name]
+    _add_bounds(schema["properties"])
     for record in (Profile, ProfileFacts, FactGroup, Instance, SpotPrice, Subscription, UnitPack):
         for name, text in _field_docstrings(record).items():
             if name in parts[record.__name__]["properties"]:

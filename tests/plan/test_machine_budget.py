@@ -26,7 +26,15 @@ from tunekit.predict.ram import BaseRam
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
-from tunekit.records.machine_budget import BudgetRow, BufferCell, FigureBasis, MachineBudget, PlannedMachine
+from tunekit.records.machine_budget import (
+    BudgetRow,
+    BufferCell,
+    CheckpointedVram,
+    FigureBasis,
+    MachineBudget,
+    PlannedMachine,
+)
+from tunekit.records.prediction import LargestBatch
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRole
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
@@ -199,6 +207,29 @@ def test_the_rows_of_device_memory_come_to_its_capacity(fits: Fits, batch: int, 
     assert row(vram.rows, "model").size_bytes == row(vram.rows, "optimizer").size_bytes == 40 * MIB
     assert row(vram.rows, "CUDA context").size_bytes == outside().context.high
     assert row(vram.rows, "CUDA context").basis is FigureBasis.ASSUMED
+
+
+def test_the_same_batch_is_told_with_gradient_checkpointing(tmp_path: Path):
+    traced = Fits((traced_trial(tmp_path, checkpointed=(None, "bf16")),), tmp_path, cpus=8)
+    device = device_memory(traced, A10G, Precision.BF16, 3000, outside())
+    vram = machine_budget(machine(), Training("a test", batch_size=3000, device=device)).vram
+    assert vram is not None and vram.checkpointed is not None
+    assert vram.checkpointed.largest_batch == pytest.approx(2 * vram.largest_batch, rel=0.15)
+    assert vram.checkpointed.reserved_bytes == pytest.approx(vram.reserved_bytes / 2, rel=0.1)
+    assert vram.checkpointed.extra_flops == pytest.approx(1 / 3)
+
+
+def test_of_a_saved_run_only_the_largest_batch_is_known_with_it(fits: Fits):
+    largest = LargestBatch(low=180, value=200, high=220)
+    saved = fits_run((fit("a10g", 22.0, (90, 100, 110), checkpointed=largest),))
+    device = saved_device_memory(saved, A10G, Precision.FP32, outside())
+    vram = machine_budget(machine(), Training("a test", batch_size=90, device=device)).vram
+    assert vram is not None
+    assert vram.checkpointed == CheckpointedVram(largest_batch=180, reserved_bytes=None, extra_flops=None)
+    known = device_memory(fits, A10G, Precision.FP32, 16, outside())
+    vram = machine_budget(machine(), Training("a test", batch_size=16, device=known)).vram
+    assert vram is not None
+    assert vram.checkpointed is None
 
 
 def test_a_gpu_without_bf16_has_the_other_16_bit(fits: Fits):

@@ -47,6 +47,13 @@ def test_imagenet_for_90_epochs_at_180_samples_per_s_takes_178_hours_and_179_dol
     assert not row.is_stale
 
 
+def test_a_refreshed_price_says_so():
+    gpu = profile(instances=(instance(is_refreshed=True), instance(name="shipped")))
+    plan = plan_of(gpu)
+    assert row_on(plan, "g5.xlarge").is_price_refreshed
+    assert not row_on(plan, "shipped").is_price_refreshed
+
+
 def test_the_measured_machine_has_hours_and_no_price():
     first = plan_of(a10g()).rows[0]
     assert first.is_measured_machine

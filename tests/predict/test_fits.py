@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build_fits import A10G, K80, T4, gpu, outside, traced_trial
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.predict.step_traces import Unpredictable
 from tunekit.records.config import Precision
-from tunekit.records.details import Details
-from tunekit.records.prediction import DevicePrediction, OutsideTorch
+from tunekit.records.details import CheckpointingSeen, Details
+from tunekit.records.prediction import DevicePrediction, OutsideTorch, Purpose
 from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit
 
@@ -227,3 +228,64 @@ def test_a_trial_without_two_traced_sizes_says_why(tmp_path: Path):
     for why, one in cases.items():
         with pytest.raises(Unpredictable, match=why):
             Fits((one,), tmp_path, cpus=8)
+
+
+# --- gradient checkpointing --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpointed(tmp_path_factory: pytest.TempPathFactory) -> Fits:
+    folder = tmp_path_factory.mktemp("checkpointed")
+    return Fits((traced_trial(folder, checkpointed=(None, "bf16")),), folder, cpus=8)
+
+
+def test_half_the_activations_let_nearly_twice_the_batch_fit(fits: Fits, checkpointed: Fits):
+    told = predicted(checkpointed, K80, T4, A10G)
+    assert told.checkpointing is not None
+    assert (told.checkpointing.blocks, told.checkpointing.names) == (12, ("Block",))
+    assert told.checkpointing.why_not is None
+    assert told.checkpointing.extra_flops == pytest.approx(1 / 3)
+    for one, other in zip(told.fits, predicted(fits, K80, T4, A10G).fits, strict=True):
+        assert one.checkpointed is not None
+        assert one.checkpointed.low == pytest.approx(2 * one.largest.low, rel=0.15)
+        assert one.checkpointed.low <= one.checkpointed.value <= one.checkpointed.high
+        assert one.changed(checkpointed=None) == other, "the rest is of the steps as they are"
+
+
+@pytest.mark.parametrize("batch", [16, 10_000])
+def test_the_peak_of_a_batch_is_told_with_it_too(checkpointed: Fits, batch: int):
+    usual, other = (checkpointed.at(A10G, FP32, batch, outside(), with_it) for with_it in (False, True))
+    assert usual is not None and usual.peak is not None
+    assert other is not None and other.peak is not None
+    assert other.largest == usual.checkpointed
+    kept = [one.peak.by_purpose[Purpose.ACTIVATIONS] for one in (other, usual)]
+    assert kept[0] == pytest.approx(kept[1] / 2, rel=0.01)
+    assert other.peak.reserved_bytes < usual.peak.reserved_bytes
+
+
+def test_only_what_was_traced_with_it_is_told(tmp_path: Path):
+    own = Fits((traced_trial(tmp_path, checkpointed=(None,)),), tmp_path, cpus=8)
+    told = predicted(own, A10G, T4)
+    known = {one.precision: one.checkpointed is not None for one in told.fits}
+    assert known == {FP32: True, BF16: False, FP16: False}
+    assert own.at(A10G, BF16, 16, outside(), is_checkpointed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "why_not"),
+    [
+        ({"checkpointing": CheckpointingSeen(blocks=0, why_not="no blocks")}, "no blocks"),
+        ({"checkpointing": CheckpointingSeen(blocks=2), "why_ended": "too slow"}, "too slow"),
+        ({"checkpointing": CheckpointingSeen(blocks=2)}, "no steps were traced with it at two batch sizes"),
+    ],
+)
+def test_why_nothing_is_told_of_it_is_said(tmp_path: Path, seen: dict[str, Any], why_not: str):
+    told = predicted(Fits((traced_trial(tmp_path, **seen),), tmp_path, cpus=8), A10G)
+    assert told.checkpointing is not None
+    assert told.checkpointing.why_not == why_not
+    assert told.checkpointing.extra_flops is None
+    assert all(one.checkpointed is None for one in told.fits)
+
+
+def test_an_older_trace_says_nothing_of_it(fits: Fits):
+    assert predicted(fits, A10G).checkpointing is None

@@ -10,7 +10,12 @@ from read_report import drawn as drawn_blocks
 
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
-from tunekit.records.prediction import PredictedFit, PredictionPath
+from tunekit.records.prediction import (
+    CheckpointingPredicted,
+    LargestBatch,
+    PredictedFit,
+    PredictionPath,
+)
 from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RequestedBatch, RunStatus
 from tunekit.report.blocks import Table
 from tunekit.report.fits import fits_answer, fits_report
@@ -196,6 +201,66 @@ def test_the_gpu_that_is_here_stands_for_its_size_in_the_answer():
     run = fits_run(many(), measured_on="gpu-40-slow", options=FitsOptions(batch_size=100))
     (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
     assert "gpu-40-slow (here)" in [row[0] for row in table.rows]
+
+
+def checkpointed(**known: Any) -> FitsRun:
+    """The five, most of which hold twice the batch with gradient checkpointing."""
+    fits = tuple(
+        one.changed(checkpointed=LargestBatch(**{name: 2 * size for name, size in one.largest}))
+        if one.profile_id != "k80"
+        else one
+        for one in five()
+    )
+    values = {"blocks": 12, "names": ("Block",), "extra_flops": 0.28} | known
+    prediction = predicted(fits, checkpointing=CheckpointingPredicted(**values))
+    return fits_run(fits, asked=at_own(), prediction=prediction)
+
+
+def test_what_gradient_checkpointing_gives_is_a_line_of_the_answer_within_24():
+    line = "gradient checkpointing: 2.0x the batch, steps up to 30% longer (--full)"
+    assert line in screen(checkpointed()).splitlines()
+    prediction = checkpointed().prediction
+    assert prediction is not None
+    fits = tuple(one.changed(checkpointed=one.largest.changed(high=9999)) for one in many())
+    fits = (fits[0].changed(checkpointed=LargestBatch(low=30, value=30, high=30)), *fits[1:])
+    lines = screen(fits_run(fits, asked=at_own(100), prediction=prediction.changed(fits=fits))).splitlines()
+    assert "gradient checkpointing: 1.0x to 3.0x the batch, steps up to 30% longer (--full)" in lines
+    assert len(lines) <= 24
+
+
+def test_with_gradient_checkpointing_each_gpu_has_its_largest_batch_too():
+    table = next(iter(tables(checkpointed()).values()))
+    assert cells(table, "t4")["checkpointed, fp32"] == "270 (to 384)"
+    assert cells(table, "t4")["checkpointed, bf16"] == "524 (to 740)*"
+    assert cells(table, "k80")["checkpointed, fp32"] == "n/a"
+    text = " ".join(drawn(checkpointed(), 80).split())
+    assert (
+        "with gradient checkpointing of 12 blocks (Block) the largest batch is 2.0x as large, for up to "
+        "about 30% more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 28% more "
+        "arithmetic by the trace)"
+    ) in text
+    assert max(map(len, drawn(checkpointed(), 80).split("Next")[0].splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"why_not": "no blocks", "blocks": 0, "names": ()}, "gradient checkpointing: n/a, no blocks"),
+        ({"is_whole": True}, "gradient checkpointing of 12 blocks (Block): no larger batch fits"),
+    ],
+)
+def test_where_gradient_checkpointing_gives_nothing_the_whole_report_alone_says_why(
+    known: dict[str, Any], said: str
+):
+    is_whole = known.pop("is_whole", False)
+    run = checkpointed(**known)
+    assert run.prediction is not None
+    fits = run.prediction.fits
+    if is_whole:  # what holds an epoch is not limited by memory
+        fits = tuple(one.changed(peak=one.peak and one.peak.changed(batch_size=1)) for one in fits)
+        run = run.changed(prediction=run.prediction.changed(fits=fits, epoch_samples=1))
+    assert said in " ".join(drawn(run, 120).split())
+    assert "gradient checkpointing" not in screen(run)
 
 
 def tables(run: FitsRun, width: int = 200) -> dict[str, Table]:

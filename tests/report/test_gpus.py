@@ -1,17 +1,21 @@
 """What is shown of GPU profiles: all in one table, or all of one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from build_records import GIB, profile
 from read_report import drawn
+from recorded_catalog import recorded_catalog
 
+from tunekit.machine.price_catalog import Refreshed, matched_prices
 from tunekit.machine.profiles import ProfileFile, load_profile_files
 from tunekit.records.host import Accelerator
+from tunekit.records.prices import CatalogPrices
 from tunekit.records.profile import FactConfidence, Instance, Profile, SpotPrice
 from tunekit.report.blocks import Table
-from tunekit.report.gpus import gpu_list, gpu_sheet
+from tunekit.report.gpus import gpu_list, gpu_sheet, refreshed_prices
 
 PATH = Path("profiles/a10g.yaml")
 
@@ -289,3 +293,36 @@ def test_text_of_a_users_file_can_not_steer_the_terminal() -> None:
     text = drawn((*gpu_sheet(file, (), 200), *gpu_list([file], (), 200)), 200)
     assert "\x1b" not in text
     assert "\\x1b[31m[red]x[/red]" in text
+
+
+# --- what a refresh got ----------------------------------------------------------------------
+
+REFRESHED_AT_80 = """
+Prices
+4 machines priced by gpuhunt 0.1.34, of 2026-11-20.
+Saved in prices.json: they take the place of older shipped prices until you
+  delete it.
+Without a price there, and so as shipped: 10 machines, aws p5.4xlarge, gcp
+  a3-highgpu-1g, lambda gpu_1x_h100_sxm5, lambda gpu_8x_h100_sxm5, runpod H100
+  SXM secure, aws g4dn.2xlarge, aws g4dn.4xlarge, aws g4dn.12xlarge, colab T4,
+  kaggle T4 x2.
+Nothing was to be had of oracle, vultr.
+Left out: 43 rows of machines or regions that no profile has.
+More than 3x off what is shipped, so look it up before you book: aws p5.48xlarge
+  at 14.04 $/h in us-east-1, shipped 55.04.
+"""
+
+
+def test_what_a_refresh_got_at_80_columns(files: dict[str, ProfileFile]) -> None:
+    some = [files[name].profile for name in ("h100-sxm", "t4")]
+    told = matched_prices(recorded_catalog(), some)
+    told = replace(told, absent=("oracle", "vultr"))
+    assert drawn((refreshed_prices(told, Path("prices.json")),), 80) == REFRESHED_AT_80
+
+
+def test_a_refresh_that_matched_nothing_is_short() -> None:
+    nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), 0, (), ())
+    text = drawn((refreshed_prices(nothing, Path("prices.json")),), 80)
+    first = "0 machines priced by gpuhunt 1."
+    last = "Saved in prices.json: they take the place of older shipped prices until you delete it."
+    assert " ".join(text.split()) == f"Prices {first} {last}"

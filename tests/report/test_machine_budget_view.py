@@ -8,7 +8,7 @@ from read_report import drawn
 from tunekit.plan.machine_budget import DeviceMemory, Training, accumulation, machine_budget
 from tunekit.predict.ram import BaseRam
 from tunekit.records.machine_budget import MachineBudget, PlannedMachine
-from tunekit.records.prediction import PredictionPath
+from tunekit.records.prediction import CheckpointingPredicted, LargestBatch, PredictionPath
 from tunekit.report.machine_budget import budget_answer, budget_report
 
 FULL_AT_80 = """
@@ -116,6 +116,34 @@ def test_a_batch_whose_device_memory_is_not_known_is_not_passed_over():
         shown = " ".join(drawn(budget_answer(other), 80).split())
         assert f"batch {batch_size} in fp32 {said}" in shown
         assert "batch 90 in fp32 (predicted)" in shown
+
+
+@pytest.mark.parametrize(
+    ("largest", "at_90", "said"),
+    [
+        (
+            180,
+            True,
+            "With gradient checkpointing: 8.2 GiB reserved by torch in place of 16.5 GiB, up to batch 180 in "
+            "place of 90, for up to about 30% more time a step (one more forward, Chen et al. 2016, arXiv "
+            "1604.06174; 25% more arithmetic by the trace).",
+        ),
+        (180, False, "With gradient checkpointing: up to batch 180 in place of 90, for up to about 30%"),
+        (90, True, ""),
+    ],
+)
+def test_gradient_checkpointing_is_told_where_more_fits_with_it(largest: int, at_90: bool, said: str):
+    more = LargestBatch(low=largest, value=largest, high=largest)
+    own = fit("a10g", 22.0, (90, 100, 110), checkpointed=more)
+    other = fit("a10g", 11.0, (90, 100, 110)) if at_90 else None
+    known = CheckpointingPredicted(blocks=12, extra_flops=0.25)
+    device = DeviceMemory(own, outside(), PredictionPath.LOOP_DRY, known, other)
+    machine = PlannedMachine(ram_limit_bytes=62 * GIB, cpus=16, profile_id="a10g")
+    told = machine_budget(machine, Training("a test", batch_size=90, device=device))
+    for blocks in (budget_answer(told), budget_report(told).blocks):
+        shown = " ".join(drawn(blocks, 80).split())
+        assert said in shown
+        assert ("checkpointing" in shown) is bool(said)
 
 
 def test_parts_that_are_too_small_are_summed_up_on_one_screen_alone():

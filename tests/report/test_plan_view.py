@@ -83,8 +83,9 @@ Sources
     widened by 11.8%, the mean error of Habitat (Yu et al. 2021, USENIX ATC)
   checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)
 
-warning: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024;
-look them up before you book; correct them in ~/.config/tunekit/profiles
+warning: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024; get
+newer ones with tunekit gpus --refresh, or look them up and correct them in
+~/.config/tunekit/profiles
 note: Predicted rates are the GPU's alone; a slower loader lowers them (it is
 unknown how many CPUs fed the measured rate); run tunekit search on the machine
 before the long training

@@ -10,19 +10,27 @@ from rich.console import Console
 
 from tunekit.cli.machine import host_here
 from tunekit.errors import UnknownGpuError
-from tunekit.machine.profiles import find_profile, load_profile_files
+from tunekit.machine.price_catalog import fetch_catalog, matched_prices
+from tunekit.machine.prices import save_prices
+from tunekit.machine.profiles import find_profile, load_profile_files, shipped_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.profile import Profile
-from tunekit.report.gpus import gpu_list, gpu_sheet
+from tunekit.report.gpus import gpu_list, gpu_sheet, refreshed_prices
 from tunekit.report.terminal import draw
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Draw all profiles or one and return 0.
+    """Draw all profiles or one and return 0; with `--refresh` get current prices before.
 
     Raises:
         UnknownGpuError: no profile has the name.
+        UsageError: what gets the prices is not installed, or they can't be saved.
+        PricesError: there are none to be had.
     """
+    if options.refresh:
+        refreshed = matched_prices(fetch_catalog(), shipped_profiles())
+        path = save_prices(refreshed.prices)
+        draw(Console(highlight=False, stderr=options.json), (refreshed_prices(refreshed, path),))
     files = load_profile_files()
     profiles = {profile_id: file.profile for profile_id, file in files.items()}
     chosen = _named(options.name, profiles)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
+from tunekit.machine.prices import PRICES_FILE
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, PlanRequest, PlanRow, RateSource
@@ -171,7 +172,8 @@ def _stale_price(facts: PlanFacts) -> Hits:
         of_spot = f", {len(spot)} of them on spot" if spot else ""
         yield Hit(
             None,
-            "look them up before you book; correct them in ~/.config/tunekit/profiles",
+            "get newer ones with tunekit gpus --refresh, or look them up and correct them in "
+            "~/.config/tunekit/profiles",
             message=f"{count_text(len(stale + spot), 'price')} older than {days} days{of_spot}, "
             f"the oldest of {min(stale + spot)}",
         )
@@ -223,6 +225,22 @@ def _no_torch_build(facts: PlanFacts) -> Hits:
     old = [row for row in facts.rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
     if old:
         yield Hit(NO_TORCH_BUILD, "take a newer GPU", message=f"Current torch does not run on {_gpus(old)}")
+
+
+@check("prices-refreshed", INFO, "Some prices come from a refresh")
+def _prices_refreshed(facts: PlanFacts) -> Hits:
+    priced = [row for row in facts.rows if row.usd_on_demand is not None]
+    days = sorted(row.price_as_of or "" for row in priced if row.is_price_refreshed)
+    if days:
+        others = len(priced) - len(days)
+        rest = f"; {others} {'does' if others == 1 else 'do'} not" if others else ""
+        verb = "comes" if len(days) == 1 else "come"
+        yield Hit(
+            None,
+            f"delete {PRICES_FILE} to go back to the shipped ones",
+            message=f"{count_text(len(days), 'price')} on demand {verb} from a refresh, of "
+            f"{' to '.join(dict.fromkeys((days[0], days[-1])))}{rest}",
+        )
 
 
 @check("no-price", INFO, "No price is known of some machines")

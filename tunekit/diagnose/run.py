@@ -7,6 +7,7 @@ from tunekit.diagnose.gpus import POWER_CAP
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.loop_device import FALL_OF_CLOCK
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
+from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import batches_text, failed_on_largest_samples
 from tunekit.recommend.numerics import GuardedMode, LossOutcome
@@ -14,7 +15,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.units import bytes_text, rate_text
 
 _UNSTEADY_RATIO = 1.5
@@ -89,11 +90,27 @@ def _other_device(facts: RunFacts) -> Hits:
 def _baseline_failed(facts: RunFacts) -> Hits:
     failure = facts.run.baseline.failure if facts.run.baseline else None
     if failure is not None:
+        checkpointing = _with_checkpointing(facts.run) if failure.kind is OutcomeKind.DEVICE_OOM else ""
         yield Hit(
             None,
-            "speed-ups are n/a; the tiers were searched from smaller batches",
+            f"{checkpointing}speed-ups are n/a; the tiers were searched from smaller batches",
             message=f"the baseline did not run here ({failure.kind}): {failure.message}",
         )
+
+
+def _with_checkpointing(run: Run) -> str:
+    """Return which batch would fit with gradient checkpointing, and its cost; nothing where none would."""
+    config, prediction = run.baseline_config, run.prediction
+    fit = prediction.fit_of(run.profile.id, config.precision) if prediction and config else None
+    if prediction is None or config is None or fit is None or fit.checkpointed is None:
+        return ""
+    most, known = fit.checkpointed.low, prediction.checkpointing
+    if known is None or most <= fit.largest.low:
+        return ""
+    size = min(most, config.batch_size)
+    fits = f"its batch of {size:,}" if size == config.batch_size else f"a batch of {most:,}"
+    cost = cost_text(known.extra_flops)
+    return f"with gradient checkpointing of its {blocks_text(known)} {fits} would fit, {cost}; "
 
 
 # --- losses ---------------------------------------------------------------------------------

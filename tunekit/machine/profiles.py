@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UnreadableError, UsageError
+from tunekit.machine.prices import load_prices
 from tunekit.records.profile import (
     PRECISIONS,
     FactConfidence,
@@ -258,16 +259,20 @@ def load_profiles() -> dict[str, Profile]:
 def load_profile_files() -> dict[str, ProfileFile]:
     """Return every profile by id with the file that it comes from; see `load_profiles`.
 
+    Prices that a refresh saved stand in place of older ones of the shipped profiles.
+
     Raises:
-        DamagedRecordError: a file is no profile; the message names the file and the field.
+        DamagedRecordError: a file is no profile, or no prices; the message names the file and the field.
         UsageError: $TUNEKIT_PROFILES names something that is no folder.
     """
     files: dict[str, ProfileFile] = {}
-    shipped = _shipped_folder()
+    shipped, refreshed = _shipped_folder(), load_prices()
     for folder in profile_folders():
         here: dict[str, Path] = {}
         for path in _profile_files(folder):
             profile = read_profile(path, is_yours=folder != shipped)
+            if refreshed is not None and folder == shipped:
+                profile = refreshed.over(profile)
             if profile.id in here:
                 raise DamagedRecordError(
                     f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
@@ -279,6 +284,11 @@ def load_profile_files() -> dict[str, ProfileFile]:
             else:
                 files[profile.id] = ProfileFile(profile, path, is_yours=folder != shipped)
     return files
+
+
+def shipped_profiles() -> list[Profile]:
+    """Return the profiles shipped with tunekit, with their own prices."""
+    return [read_profile(path) for path in _profile_files(_shipped_folder())]
 
 
 def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Profile:

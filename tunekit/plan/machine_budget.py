@@ -15,12 +15,19 @@ from tunekit.records.machine_budget import (
     Accumulation,
     BudgetRow,
     BufferCell,
+    CheckpointedVram,
     FigureBasis,
     MachineBudget,
     PlannedMachine,
     VramBudget,
 )
-from tunekit.records.prediction import OutsideTorch, PredictedFit, PredictionPath, Purpose
+from tunekit.records.prediction import (
+    CheckpointingPredicted,
+    OutsideTorch,
+    PredictedFit,
+    PredictionPath,
+    Purpose,
+)
 from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FitsRun, Run
@@ -38,6 +45,9 @@ class DeviceMemory(NamedTuple):
     fit: PredictedFit
     outside: OutsideTorch
     path: PredictionPath
+    checkpointing: CheckpointingPredicted | None = None
+    checkpointed: PredictedFit | None = None
+    """At the same batch size with gradient checkpointing; None where that is not known."""
 
 
 class Training(NamedTuple):
@@ -124,7 +134,10 @@ def device_memory(
     prediction = fits.for_profiles([profile], lambda _: outside)
     named = _in_precision(prediction.fits, precision)
     fit = fits.at(profile, named.precision, batch_size, outside) if named else None
-    return DeviceMemory(fit, outside, prediction.path) if fit else None
+    if named is None or fit is None:
+        return None
+    checkpointed = fits.at(profile, named.precision, batch_size, outside, is_checkpointed=True)
+    return DeviceMemory(fit, outside, prediction.path, prediction.checkpointing, checkpointed)
 
 
 def saved_device_memory(
@@ -143,7 +156,9 @@ def saved_device_memory(
     facts = run.gpus if isinstance(run, FitsRun) else ()
     known = next((one.outside for one in facts if one.profile_id == profile.id), outside)
     fit = _in_precision([one for one in run.prediction.fits if one.profile_id == profile.id], precision)
-    return None if fit is None or fit.peak is None else DeviceMemory(fit, known, run.prediction.path)
+    if fit is None or fit.peak is None:
+        return None
+    return DeviceMemory(fit, known, run.prediction.path, run.prediction.checkpointing)
 
 
 def _in_precision(fits: Sequence[PredictedFit], precision: Precision) -> PredictedFit | None:
@@ -367,6 +382,18 @@ def _vram(device: DeviceMemory | None) -> VramBudget | None:
         reserved_bytes=peak.reserved_bytes,
         capacity_bytes=fit.capacity_bytes,
         rows=(*rows, _rest_row("free", fit.capacity_bytes, rows)),
+        checkpointed=_checkpointed(device),
+    )
+
+
+def _checkpointed(device: DeviceMemory) -> CheckpointedVram | None:
+    largest, peak = device.fit.checkpointed, device.checkpointed.peak if device.checkpointed else None
+    if largest is None:
+        return None
+    return CheckpointedVram(
+        largest_batch=largest.low,
+        reserved_bytes=peak.reserved_bytes if peak else None,
+        extra_flops=device.checkpointing.extra_flops if device.checkpointing else None,
     )
 
 

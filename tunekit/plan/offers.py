@@ -209,6 +209,7 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
         is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
+        is_price_refreshed=instance.is_refreshed,
         obstacle=row.obstacle or cut.obstacle,
     )
 

@@ -27,6 +27,7 @@ from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_betwee
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
+    CheckpointingPredicted,
     DevicePrediction,
     LargestBatch,
     OutsideTorch,
@@ -45,6 +46,7 @@ CPU_MARGIN = 0.10
 """Of steps on a CPU: ops that a GPU has another kernel for."""
 DOUBT_MARGIN = 0.15
 """More for each doubt."""
+_NOT_CHECKPOINTED = "no steps were traced with it at two batch sizes"
 _BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
 _ALIKE = {
     Precision.FP16: Precision.BF16,
@@ -140,16 +142,16 @@ class Fits:
             raise untraced_error((trial, *trials))
         traces = [trace for one in traced[:2] if (trace := trace_of(one))]
         self._doubts = tuple(sorted({doubt for trace in traces for doubt in trace.doubts}))
-        self._pairs = _of_same_steps(
-            {
-                Precision(precision) if precision else trial.config.precision: pair
-                for precision, pair in pairs.items()
-            }
-        )
+        own = trial.config.precision
+        self._pairs = _of_same_steps(_by_precision(pairs, own))
+        self._checkpointed: dict[Precision, TracedPair] = {}
+        with contextlib.suppress(Unpredictable):
+            more = read_traces(traced[:2], trials_folder, is_checkpointed=True)
+            self._checkpointed = _of_same_steps(_by_precision(more, own))
         self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
-        self._memory: dict[tuple[Precision, tuple[int, ...]], MemoryPrediction] = {}
-        self._largest: dict[tuple[Precision, tuple[int, ...], int], int] = {}
-        self._speed_factor = self._measured_over_roofline(trial.config.precision, here)
+        self._memory: dict[tuple[Precision, bool, tuple[int, ...]], MemoryPrediction] = {}
+        self._largest: dict[tuple[Precision, bool, tuple[int, ...], int], int] = {}
+        self._speed_factor = self._measured_over_roofline(own, here)
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
@@ -184,19 +186,20 @@ class Fits:
             traced_sizes=tuple(self._sizes),
             epoch_samples=self._loop.epoch_samples,
             fits=tuple(fits),
+            checkpointing=self._checkpointing(),
             loader_measured=self._loader_here(),
             loader_cpus=self._cpus,
             speed_factor=self._speed_factor,
         )
 
     def unlimited_peak(
-        self, precision: Precision, batch_size: int, outside: OutsideTorch
+        self, precision: Precision, batch_size: int, outside: OutsideTorch, is_checkpointed: bool = False
     ) -> PeakPredicted | None:
         """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
-        traced = self._traced(precision)
+        traced = self._traced(precision, is_checkpointed)
         if traced is None:
             return None
-        return self._memory_of(traced, self._blas_blocks(outside)).peak(batch_size)
+        return self._memory_of(traced, self._blas_blocks(outside), is_checkpointed).peak(batch_size)
 
     def fits_in(
         self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
@@ -207,7 +210,12 @@ class Fits:
         return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, headroom_bytes)
 
     def at(
-        self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
+        self,
+        profile: Profile,
+        precision: Precision,
+        batch_size: int,
+        outside: OutsideTorch,
+        is_checkpointed: bool = False,
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
@@ -219,10 +227,11 @@ class Fits:
             precision: that it trains in.
             batch_size: per device.
             outside: what the GPU's memory holds beside torch's tensors.
+            is_checkpointed: whether with gradient checkpointing, all but the rates.
         """
-        if self._traced(precision) is None or not profile.has_own_memory:
+        if self._traced(precision, is_checkpointed) is None or not profile.has_own_memory:
             return None
-        return self._fit(profile, precision, outside, batch_size)
+        return self._fit(profile, precision, outside, batch_size, is_checkpointed)
 
     def asked(
         self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
@@ -265,18 +274,23 @@ class Fits:
         return [name for name in names if name is not None]
 
     def _fit(
-        self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
+        self,
+        profile: Profile,
+        precision: Precision,
+        outside: OutsideTorch,
+        batch_size: int | None = None,
+        is_checkpointed: bool = False,
     ) -> PredictedFit:
         capacity = profile.capacity_bytes
-        traced = self._traced(precision)
+        traced = self._traced(precision, is_checkpointed)
         assert capacity is not None
         assert traced is not None
-        largest = self._largest_batch(traced, capacity, outside)
+        largest = self._largest_batch(traced, capacity, outside, is_checkpointed)
         batch = self._made(batch_size or largest.low)
         peak, rates = None, _Rates(None, None)
         if batch:
             headrooms = (*self._headrooms(_Headroom.of(capacity, outside)), None)
-            found = self._peak(precision, outside, batch, headrooms)
+            found = self._peak(precision, outside, batch, headrooms, is_checkpointed)
             peak = PeakShown(
                 batch_size=batch,
                 allocated_bytes=found.allocated_bytes,
@@ -290,6 +304,7 @@ class Fits:
             precision=precision,
             capacity_bytes=capacity,
             largest=largest,
+            checkpointed=self._largest_checkpointed(precision, capacity, outside),
             peak=peak,
             rate=rates.slower,
             compute=rates.compute,
@@ -335,13 +350,39 @@ class Fits:
         step_s = min(isolated.compute_step_s, self._busy_step_s or isolated.compute_step_s)
         return batch / step_s / roofline.value if roofline else None
 
-    def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
+    def _largest_batch(
+        self, traced: Precision, capacity: int, outside: OutsideTorch, is_checkpointed: bool = False
+    ) -> LargestBatch:
         headrooms = self._headrooms(_Headroom.of(capacity, outside))
         blas = self._blas_blocks(outside)
         low, value, high = sorted(
-            self._largest_batch_within(traced, blas, headroom_bytes) for headroom_bytes in headrooms
+            self._largest_batch_within(traced, blas, headroom_bytes, is_checkpointed)
+            for headroom_bytes in headrooms
         )
         return LargestBatch(low=low, value=value, high=high)
+
+    def _largest_checkpointed(
+        self, precision: Precision, capacity: int, outside: OutsideTorch
+    ) -> LargestBatch | None:
+        traced = self._traced(precision, is_checkpointed=True)
+        return None if traced is None else self._largest_batch(traced, capacity, outside, True)
+
+    def _checkpointing(self) -> CheckpointingPredicted | None:
+        """Return what gradient checkpointing costs by the trace, or why it was not traced."""
+        seen = self._seen.checkpointing
+        if seen is None:
+            return None
+        why_not, extra = seen.why_not, None
+        for precision, pair in self._checkpointed.items():
+            usual = sum(op.flops for op in self._pairs[precision].second.ops)
+            more = sum(op.flops for op in pair.second.ops)
+            extra = max(0.0, more / usual - 1) if usual else None
+            break
+        else:
+            why_not = why_not or self._seen.why_ended or _NOT_CHECKPOINTED
+        return CheckpointingPredicted(
+            blocks=seen.blocks, names=seen.names, extra_flops=extra, why_not=why_not
+        )
 
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
         """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
@@ -349,42 +390,51 @@ class Fits:
         return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
 
     def _largest_batch_within(
-        self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int
+        self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int, is_checkpointed: bool
     ) -> int:
-        key = (traced, blas_blocks, headroom_bytes)
+        key = (traced, is_checkpointed, blas_blocks, headroom_bytes)
         if key not in self._largest:
-            memory = self._memory_of(traced, blas_blocks)
+            memory = self._memory_of(traced, blas_blocks, is_checkpointed)
             self._largest[key] = memory.largest_batch(headroom_bytes) if headroom_bytes > 0 else 0
         return self._largest[key]
 
     def _peak(
-        self, precision: Precision, outside: OutsideTorch, batch_size: int, headrooms: Sequence[int | None]
+        self,
+        precision: Precision,
+        outside: OutsideTorch,
+        batch_size: int,
+        headrooms: Sequence[int | None],
+        is_checkpointed: bool = False,
     ) -> PeakPredicted:
         """Return the peak with the first headroom that is enough, None being all that is asked for.
 
         Where there is less, torch gives back what it kept before it asks for more.
         """
-        traced = self._traced(precision)
+        traced = self._traced(precision, is_checkpointed)
         assert traced is not None
-        memory = self._memory_of(traced, self._blas_blocks(outside))
+        memory = self._memory_of(traced, self._blas_blocks(outside), is_checkpointed)
         for headroom_bytes in headrooms:
             with contextlib.suppress(OutOfDeviceMemory):
                 return memory.peak(batch_size, headroom_bytes)
         raise AssertionError(f"batch size {batch_size} fits none of {headrooms}")
 
-    def _traced(self, precision: Precision) -> Precision | None:
+    def _traced(self, precision: Precision, is_checkpointed: bool = False) -> Precision | None:
         """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
-        return next((one for one in (precision, _ALIKE[precision]) if one in self._pairs), None)
+        pairs = self._checkpointed if is_checkpointed else self._pairs
+        return next((one for one in (precision, _ALIKE[precision]) if one in pairs), None)
 
-    def _memory_of(self, precision: Precision, blas_blocks: tuple[int, ...]) -> MemoryPrediction:
-        key = (precision, blas_blocks)
+    def _memory_of(
+        self, precision: Precision, blas_blocks: tuple[int, ...], is_checkpointed: bool = False
+    ) -> MemoryPrediction:
+        key = (precision, is_checkpointed, blas_blocks)
         if key not in self._memory:
+            pairs = self._checkpointed if is_checkpointed else self._pairs
             held = [size for size in self._seen.kept or () if size not in _BLAS_BYTES]
             first, second = (
                 with_more(
                     with_more(AllocationTrace.of(steps), held, Purpose.HELD), blas_blocks, Purpose.WORKSPACE
                 )
-                for steps in self._pairs[precision]
+                for steps in pairs[precision]
             )
             self._memory[key] = MemoryPrediction(first, second, self._seen.is_expandable)
         return self._memory[key]
@@ -410,6 +460,10 @@ class Fits:
         if isolated is None or isolated.loader_step_s is None or batch is None:
             return None
         return batch / isolated.loader_step_s
+
+
+def _by_precision(pairs: Mapping[str | None, TracedPair], own: Precision) -> dict[Precision, TracedPair]:
+    return {Precision(precision) if precision else own: pair for precision, pair in pairs.items()}
 
 
 def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:

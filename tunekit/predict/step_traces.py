@@ -53,8 +53,15 @@ class TracedPair(NamedTuple):
     second: StepTrace
 
 
-def read_traces(trials: Iterable[TrialRecord], trials_folder: Path) -> dict[str | None, TracedPair]:
+def read_traces(
+    trials: Iterable[TrialRecord], trials_folder: Path, is_checkpointed: bool = False
+) -> dict[str | None, TracedPair]:
     """Return what was traced at two sizes, by what the modules ran under: None for the script's precision.
+
+    Args:
+        trials: those that traced.
+        trials_folder: where each has its own.
+        is_checkpointed: whether with gradient checkpointing.
 
     Raises:
         RecordError: a file is missing or can't be read.
@@ -63,6 +70,8 @@ def read_traces(trials: Iterable[TrialRecord], trials_folder: Path) -> dict[str 
     for trial in trials:
         seen = trace_of(trial)
         for one in seen.steps if seen else ():
+            if one.is_checkpointed is not is_checkpointed:
+                continue
             path = trials_folder / f"{trial.number:04d}" / one.file
             read = read_json(path, StepTrace, _TRACE_BYTES, _TRACE_VALUES)
             steps.setdefault(one.precision, {}).setdefault(read.batch_size, read)

@@ -1,7 +1,7 @@
 """What a trial looked at after its measurement, while the loop was still there."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -140,8 +140,21 @@ class TracedAt(Record):
     precision: Literal["bf16"] | None
     """What the roots ran under; None for the script's own."""
     batch_size: PositiveInt
+    is_checkpointed: bool = False
+    """Whether with gradient checkpointing."""
     file: str = Field(max_length=100, pattern=r"^[a-z0-9.-]+$")
     """In the trial's folder."""
+
+
+class CheckpointingSeen(Record):
+    """Gradient checkpointing around a model's repeated blocks, as it was traced."""
+
+    blocks: NonNegativeInt
+    """That keep their inputs alone, and run once more within backward."""
+    names: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=4)
+    """Of their classes."""
+    why_not: str | None = Field(default=None, max_length=200)
+    """Why nothing was traced with it."""
 
 
 class TraceSeen(Record):
@@ -161,6 +174,8 @@ class TraceSeen(Record):
     """Bytes of the blocks, of 1 MiB and more, that no tensor of the steps has and that stay: workspaces of
     cuBLAS, tensors that the steps don't take. None on a CPU."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)
+    checkpointing: CheckpointingSeen | None = None
+    """None where nobody looked."""
     doubts: tuple[str, ...] = Field(default=(), max_length=8)
     """Why a GPU may take another amount."""
     why_ended: str | None = Field(default=None, max_length=500)

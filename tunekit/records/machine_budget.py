@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
@@ -68,6 +68,17 @@ class BufferCell(Record):
     """Whether it is the run's own."""
 
 
+class CheckpointedVram(Record):
+    """The same with gradient checkpointing: predicted."""
+
+    largest_batch: NonNegativeInt
+    """That fits with the margin."""
+    reserved_bytes: NonNegativeInt | None
+    """By torch, for the same batch; None where only the largest one is known."""
+    extra_flops: NonNegativeFloat | None
+    """Share by which a step has more arithmetic, by the trace."""
+
+
 class VramBudget(Record):
     """A GPU's memory at the peak of one batch size: predicted."""
 
@@ -82,6 +93,8 @@ class VramBudget(Record):
     capacity_bytes: PositiveInt
     """What torch sees of the GPU."""
     rows: tuple[BudgetRow, ...]
+    checkpointed: CheckpointedVram | None = None
+    """None where nothing was traced with gradient checkpointing."""
 
 
 class Accumulation(Record):

@@ -226,6 +226,8 @@ class PlanRow(Record):
     is_stale: bool = False
     is_spot_stale: bool = False
     price_source: str | None = None
+    is_price_refreshed: bool = False
+    """Whether its price on demand is that of a refresh, not the shipped one."""
 
     fits: bool | None
     """Whether the measured peak fits the memory of its GPUs; None is unknown."""

@@ -199,6 +199,19 @@ class LargestBatch(Record):
     """Fits only if everything is at its best."""
 
 
+class CheckpointingPredicted(Record):
+    """Gradient checkpointing around a model's repeated blocks: traced, not assumed."""
+
+    blocks: NonNegativeInt
+    """Of the model, each of which keeps its inputs alone."""
+    names: tuple[str, ...] = ()
+    """Of their classes."""
+    extra_flops: NonNegativeFloat | None = None
+    """Share by which a step has more arithmetic, by the trace: the blocks' forward runs once more."""
+    why_not: str | None = None
+    """Why nothing is predicted with it."""
+
+
 class PredictedFit(Record):
     """One GPU and precision: what fits, and how fast that would be."""
 
@@ -207,6 +220,8 @@ class PredictedFit(Record):
     capacity_bytes: PositiveInt
     """What torch sees of the device."""
     largest: LargestBatch
+    checkpointed: LargestBatch | None = None
+    """The largest batch with gradient checkpointing; None where that was not traced."""
     peak: PeakShown | None
     """At the largest batch that fits with the margin, or at all samples of an epoch where these are fewer;
     None where not even one sample fits."""
@@ -255,6 +270,8 @@ class DevicePrediction(Record):
     epoch_samples: PositiveInt | None = None
     """That one rank's loader has: no batch is larger; None where unknown."""
     fits: tuple[PredictedFit, ...] = ()
+    checkpointing: CheckpointingPredicted | None = None
+    """None in older runs, and where nobody looked."""
     corrections: tuple[Correction, ...] = ()
     """By trials on the GPU itself."""
     config: TrainConfig | None = None

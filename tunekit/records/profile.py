@@ -110,6 +110,8 @@ class Instance(Record):
     source: str
     confidence: FactConfidence
     notes: str | None = None
+    is_refreshed: bool = False
+    """Whether its price on demand is a catalogue's, and not the profile's own."""
 
     @property
     def full_name(self) -> str:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from tunekit.plain_text import printable
+from tunekit.predict.checkpointing import EXTRA_TIME, blocks_text, cost_text
 from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
 from tunekit.records.details import IsolatedRates
@@ -12,6 +14,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
     BytesRange,
     DevicePrediction,
+    LargestBatch,
     PredictedFit,
     PredictionPath,
 )
@@ -126,11 +129,13 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     if prediction is None or not prediction.fits:
         return fits_report(run, width).blocks
     rows = _rows(run, prediction)
-    shown = _screen_rows(run, rows)
+    checkpointing = _checkpointing_lines(prediction, is_short=True)
+    shown = _screen_rows(run, rows, _SCREEN_ROWS - len(checkpointing))
     largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
     rates = _asked_rates(run, prediction, is_own=True)
     by_kind = largest if run.options.batch_size is None else asked
-    columns = [_NAME, *([_CAPACITY] if by_kind is largest else []), *by_kind, *rates]
+    more = _checkpointed_columns(prediction) if by_kind is largest else []
+    columns = [_NAME, *([_CAPACITY] if by_kind is largest else []), *by_kind, *more, *rates]
     table, kept = fitted_table(_TITLE, columns, shown, width), fitting_columns(columns, shown, width)
     kinds = zip(by_kind, _by_kind(prediction.fits), strict=True)
     in_table = [fit for column, (_, fits) in kinds if column in kept for fit in fits]
@@ -139,6 +144,7 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
         *(_asked_lines(run) if run.options.batch_size is not None else _largest_lines(prediction, shown)),
         *_other_lines(prediction, (fit for fit in in_table if fit.profile_id in names)),
         *_rate_lines(run, rates, shown),
+        *checkpointing,
     )
     doubts = f"{count_text(len(prediction.doubts), 'doubt')}, " if prediction.doubts else ""
     every = f"all {len(rows)} GPUs, " if len(rows) > len(shown) else ""
@@ -154,12 +160,12 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
     )
 
 
-def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
+def _screen_rows(run: FitsRun, rows: Sequence[_Row], most: int) -> list[_Row]:
     """Return all GPUs where they are few, else the fastest of each memory size.
 
     Where these are too many, the ones from a little below what the batch needs.
     """
-    if len(rows) <= _SCREEN_ROWS:
+    if len(rows) <= most:
         return list(rows)
     by_size: dict[int, _Row] = {}
     for row in rows:
@@ -170,8 +176,8 @@ def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
     kept = list(by_size.values())
     batch = run.batch_size or 1
     first_fit = next((place for place, row in enumerate(kept) if row.shown.largest.low >= batch), len(kept))
-    start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - _SCREEN_ROWS))
-    return kept[start : start + _SCREEN_ROWS]
+    start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - most))
+    return kept[start : start + most]
 
 
 def _preference(run: FitsRun, row: _Row) -> tuple[bool, bool, float]:
@@ -306,10 +312,29 @@ def _largest_columns(run: FitsRun, prediction: DevicePrediction) -> list[Column[
 
         def text(row: _Row) -> str:
             fit = row.half if is_half else row.whole
-            return _ABSENT if fit is None else marked(fit, _largest_text(fit, prediction))
+            return _ABSENT if fit is None else marked(fit, _largest_text(fit.largest, prediction))
 
         return Column(f"batch, {what}", text, drop=0 if is_half == own else 1)
 
+    return [column(what, fits) for what, fits in _by_kind(prediction.fits)]
+
+
+def _checkpointed_columns(prediction: DevicePrediction) -> list[Column[_Row]]:
+    """Return the largest batch with gradient checkpointing in each precision; none where nobody traced it."""
+
+    def column(what: str, fits: Sequence[PredictedFit]) -> Column[_Row]:
+        is_half, marked = _are_half(fits), _marker(what, fits)
+
+        def text(row: _Row) -> str:
+            fit = row.half if is_half else row.whole
+            if fit is None or fit.checkpointed is None:
+                return _ABSENT if fit is None else UNKNOWN
+            return marked(fit, _largest_text(fit.checkpointed, prediction))
+
+        return Column(f"checkpointed, {what}", text, drop=3, is_optional=True)
+
+    if prediction.checkpointing is None or prediction.checkpointing.why_not is not None:
+        return []
     return [column(what, fits) for what, fits in _by_kind(prediction.fits)]
 
 
@@ -366,12 +391,12 @@ def _marker(what: str, fits: Sequence[PredictedFit]) -> Callable[[PredictedFit |
     return marked
 
 
-def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
+def _largest_text(largest: LargestBatch, prediction: DevicePrediction) -> str:
     """Return the largest batch, "all 50,000" where memory holds every sample of an epoch."""
-    low, high = fit.largest.low, fit.largest.high
+    low, high = largest.low, largest.high
     if not high:
         return "nothing fits"
-    trusted = _batch_size_text(fit, prediction)
+    trusted = f"all {prediction.epoch_samples:,}" if prediction.has_whole_epoch(low) else _count(low)
     if low == high or prediction.has_whole_epoch(low):
         return trusted
     return f"{trusted} (to {'all' if prediction.has_whole_epoch(high) else _count(high)})"
@@ -418,13 +443,18 @@ def _memory(
 ) -> tuple[Block, ...]:
     """Return the largest batches, each beside whether the batch that was asked for fits."""
     largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
-    pairs = zip(largest, asked, strict=True) if run.asked else ((column,) for column in largest)
+    below = [asked if run.asked else [], _checkpointed_columns(prediction)]
     columns = [_NAME, _CAPACITY]
-    for batch, *verdicts in pairs:
-        columns += [batch, *(replace(verdict, is_below=True) for verdict in verdicts)]
+    for batch, *others in zip_longest(largest, *below):
+        columns += [batch, *(replace(one, is_below=True) for one in others if one is not None)]
     table = fitted_table(_TITLE, _all_kept(columns), rows, width)
     fits = [fit for row in rows for fit in (row.whole, row.half)]
-    lines = [*_largest_lines(prediction, rows), *_asked_lines(run), *_other_lines(prediction, fits)]
+    lines = [
+        *_largest_lines(prediction, rows),
+        *_asked_lines(run),
+        *_checkpointing_lines(prediction),
+        *_other_lines(prediction, fits),
+    ]
     return table, Passage("", tuple(lines))
 
 
@@ -482,6 +512,39 @@ def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row]) -> list[s
         samples = prediction.epoch_samples
         lines.append(f"all {samples:,}: the whole epoch in one batch, which one worker loads; none is larger")
     return lines
+
+
+def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -> list[str]:
+    """Return what gradient checkpointing gives where memory limits the batch, or why that is not known.
+
+    Args:
+        prediction: of all GPUs.
+        is_short: whether to say it in a line, and only where it gives more.
+    """
+    known = prediction.checkpointing
+    if known is None:
+        return []
+    if known.why_not is not None:
+        return [] if is_short else [printable(f"gradient checkpointing: n/a, {known.why_not}")]
+    times = [
+        fit.checkpointed.low / fit.largest.low
+        for fit in prediction.fits
+        if fit.checkpointed is not None
+        and fit.largest.low
+        and not prediction.has_whole_epoch(fit.largest.low)
+    ]
+    if not times or max(times) <= 1:
+        return [] if is_short else [f"gradient checkpointing of {blocks_text(known)}: no larger batch fits"]
+    low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
+    gain = high if low == high else f"{low} to {high}"
+    if is_short:
+        return [f"gradient checkpointing: {gain} the batch, steps up to {EXTRA_TIME:.0%} longer (--full)"]
+    return [
+        printable(
+            f"with gradient checkpointing of {blocks_text(known)} the largest batch is {gain} as large, "
+            f"{cost_text(known.extra_flops)}"
+        )
+    ]
 
 
 def _other_lines(

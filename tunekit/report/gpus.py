@@ -1,14 +1,16 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
+from tunekit.machine.price_catalog import FAR_OFF, Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.report.blocks import Column, Passage, Table, fitted_table
 from tunekit.report.text import UNKNOWN
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 ABSENT = "-"
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -113,6 +115,33 @@ _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
         "from", lambda file: _of_cheapest(file, lambda one: _text(one.provider)), is_numeric=False, drop=7
     ),
 )
+
+
+def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
+    """Return what a refresh got, what it left as it was, and how to undo it."""
+    prices = refreshed.prices
+    days = sorted({one.as_of for one in prices.prices})
+    seen = f", of {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
+    lines = [
+        f"{count_text(len(prices.prices), 'machine')} priced by {prices.catalog}{seen}.",
+        f"Saved in {_text(str(path))}: they take the place of older shipped prices until you delete it.",
+    ]
+    if refreshed.without:
+        kept = count_text(len(refreshed.without), "machine")
+        lines.append(
+            f"Without a price there, and so as shipped: {kept}, {_text(', '.join(refreshed.without))}."
+        )
+    if refreshed.absent:
+        lines.append(f"Nothing was to be had of {', '.join(refreshed.absent)}.")
+    if refreshed.rows_left_out:
+        rows = count_text(refreshed.rows_left_out, "row")
+        lines.append(f"Left out: {rows} of machines or regions that no profile has.")
+    lines += [
+        f"More than {FAR_OFF:g}x off what is shipped, so look it up before you book: {_text(one.machine)} at "
+        f"{_money(one.usd_per_h)} $/h in {_text(one.region)}, shipped {_money(one.shipped_usd_per_h)}."
+        for one in refreshed.far_off
+    ]
+    return Passage("Prices", tuple(lines))
 
 
 # --- one profile -----------------------------------------------------------------------------

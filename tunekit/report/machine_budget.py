@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tunekit.plain_text import printable
+from tunekit.predict.checkpointing import cost_text
 from tunekit.predict.ram import GridCell, RamVerdict
 from tunekit.records.machine_budget import BudgetRow, BufferCell, FigureBasis, MachineBudget, VramBudget
 from tunekit.report.blocks import Block, Column, Lead, Line, Passage, Report, Section, fitted_table
@@ -46,6 +47,7 @@ def budget_answer(budget: MachineBudget, width: int = 80) -> tuple[Block, ...]:
     lines = [f"RAM: {_sum_text(budget.ram, budget.machine.ram_limit_bytes)}"]
     if vram is not None:
         lines.append(f"{_vram_title(budget, vram)}: {_sum_text(vram.rows, vram.capacity_bytes)}")
+        lines += filter(None, [_checkpointed_text(vram)])
     elif budget.vram_needs:
         lines.append(_without_vram(budget))
     unknown = count_text(len(budget.unknown), "thing") + " not known, " if budget.unknown else ""
@@ -61,6 +63,23 @@ def _machine_text(budget: MachineBudget) -> str:
     machine = budget.machine
     gpus = f", {machine.gpus}x {machine.profile_id}" if machine.profile_id else ""
     return f"{bytes_text(machine.ram_limit_bytes)} RAM, {count_text(machine.cpus, 'CPU')}{gpus}"
+
+
+def _checkpointed_text(vram: VramBudget) -> str:
+    """Return what gradient checkpointing would give; nothing where no more fits with it."""
+    other = vram.checkpointed
+    if other is None or other.largest_batch <= vram.largest_batch:
+        return ""
+    reserved = (
+        ""
+        if other.reserved_bytes is None
+        else f"{bytes_text(other.reserved_bytes)} reserved by torch in place of "
+        f"{bytes_text(vram.reserved_bytes)}, "
+    )
+    return (
+        f"With gradient checkpointing: {reserved}up to batch {other.largest_batch:,} in place of "
+        f"{vram.largest_batch:,}, {cost_text(other.extra_flops)}."
+    )
 
 
 def _answer(budget: MachineBudget) -> tuple[Block, ...]:
@@ -135,7 +154,12 @@ def _vram(budget: MachineBudget, width: int) -> tuple[Block, ...]:
     section = Section("vram", "Device memory", "GPU")
     if budget.vram is None:
         return section, Line(printable(_without_vram(budget)), is_apart=True)
-    return section, *_rows_blocks(_vram_title(budget, budget.vram), budget.vram.rows, width)
+    title = _vram_title(budget, budget.vram)
+    return (
+        section,
+        *_rows_blocks(title, budget.vram.rows, width),
+        Line(printable(_checkpointed_text(budget.vram))),
+    )
 
 
 def _without_vram(budget: MachineBudget) -> str:

@@ -7,7 +7,7 @@ import functools
 import itertools
 import json
 import os
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from ...loader import batches
 from ...loader.source import Replay
@@ -18,6 +18,7 @@ from ..replay import Rebuilding, ReplayStage, resized
 from ..runner import NO_WHOLE_BATCH, Missing
 from . import cuda_memory
 from .allocator import KeptBlocks
+from .checkpointing import Blocks
 from .tracer import Tracer
 
 _SIZES = (2, 4)
@@ -41,6 +42,25 @@ _MOST_TRACES = 8
 """Traces at one precision, until its steps are taken to differ by their size."""
 _TRACES_ALONE = 3
 """Traces of one size alone: the usual steps are what most of them are."""
+_MOST_NAMES = 4
+"""Classes of blocks that are named."""
+_CHECKPOINTED_DIFFER = "with it, the steps at two sizes differ in more than their size"
+
+
+class Way(NamedTuple):
+    """How the steps run that are traced.
+
+    Attributes:
+        precision: "bf16" to run the roots under autocast; None for the script's own.
+        is_checkpointed: whether the model's blocks are checkpointed.
+    """
+
+    precision: str | None = None
+    is_checkpointed: bool = False
+
+    @property
+    def name(self) -> str:
+        return (self.precision or "own") + ("-checkpointed" if self.is_checkpointed else "")
 
 
 class LoopTrace(ReplayStage):
@@ -48,9 +68,10 @@ class LoopTrace(ReplayStage):
 
     A loop without a loader is traced at its own size alone: it makes its batches itself.
 
-    First as the script is; then, where precision can be set and is float32, once more under bf16 autocast.
-    What is known is reported before each, which the script may not live through. Each trace is a file in the
-    trial's folder.
+    First as the script is; then, where precision can be set and is float32, once more under bf16 autocast;
+    then as it is with gradient checkpointing, where the model has blocks for it, and under bf16 with it too
+    where nothing is computed anyway. What is known is reported before each, which the script may not live
+    through. Each trace is a file in the trial's folder.
     """
 
     name = "trace"
@@ -58,11 +79,14 @@ class LoopTrace(ReplayStage):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._torch, self._dry = self._loop.torch, self._loop.dry
+        self._was_dry = bool(self._loop.is_dry)
         self._batch: Any = None
         self._own_size = 0
         self._at_work: TracedSteps | None = None
-        self._precision: str | None = None
-        self._waiting: list = []  # precisions
+        self._way = Way()
+        self._waiting: list = []  # ways
+        self._blocks: Blocks | None = None
+        self._checkpointing: dict | None = None
         self._sizes: tuple = _SIZES
         self._is_own = False  # whether the script makes its batches itself
         self._matching = MatchingTraces(_SIZES)
@@ -75,10 +99,10 @@ class LoopTrace(ReplayStage):
 
     @property
     def phase(self) -> str:
-        """Its name, with the precision and the batch size at work."""
+        """Its name, with the way and the batch size at work."""
         if self._at_work is None:
             return self.name
-        return f"{self.name} {self._precision or 'own'} {self._at_work.size}"
+        return f"{self.name} {self._way.name} {self._at_work.size}"
 
     def interrupted(self) -> None:
         if self._at_work is not None:
@@ -120,6 +144,7 @@ class LoopTrace(ReplayStage):
             "is_expandable": self._is_expandable(),
             "kept": self._kept,
             "steps": list(self._seen),
+            "checkpointing": self._checkpointing,
             "doubts": sorted(set(self._doubts)),
             "why_ended": self._why_ended and self._why_ended[:500],
         }
@@ -187,7 +212,20 @@ class LoopTrace(ReplayStage):
                 self._doubts.append(
                     "recurrent layers run as one kernel on a GPU, which keeps its own buffers"
                 )
-        self._waiting = ["bf16"] if self._may_set_precision() else []
+        self._waiting = [Way("bf16")] if self._may_set_precision() else []
+        if self._may_checkpoint():
+            ways = (self._way, *self._waiting) if self._was_dry else (self._way,)
+            self._waiting += [Way(way.precision, True) for way in ways]
+
+    def _may_checkpoint(self) -> bool:
+        """Look for blocks to checkpoint; a model that can't be looked through is traced without."""
+        try:
+            blocks = self._blocks = Blocks(self._torch, self._loop.modules())
+            count, names, why_not = len(blocks.modules), blocks.names[:_MOST_NAMES], blocks.why_not
+        except Exception as error:
+            count, names, why_not = 0, [], f"{type(error).__name__}: {error}"[:200]
+        self._checkpointing = {"blocks": count, "names": names, "why_not": why_not}
+        return why_not is None
 
     def _is_expandable(self) -> bool:
         """Return whether torch's allocator has expandable segments; on a CPU, what its variables ask for."""
@@ -230,7 +268,7 @@ class LoopTrace(ReplayStage):
         size = self._matching.next_size
         while size is None and self._waiting:
             self._write()
-            self._precision, self._matching = self._waiting.pop(0), MatchingTraces(self._sizes)
+            self._way, self._matching = self._waiting.pop(0), MatchingTraces(self._sizes)
             size = self._matching.next_size
         if size is None:
             self._write()
@@ -241,23 +279,26 @@ class LoopTrace(ReplayStage):
         if not self._is_own:
             made = functools.partial(resized, self._batch, self._own_size, size)
             made()  # else the script would be halfway through when it can't be
-        self._at_work = TracedSteps(self._loop, made, size, self._precision, self._unseen_turns)
+        blocks = self._blocks if self._way.is_checkpointed else None
+        self._at_work = TracedSteps(self._loop, made, size, self._way.precision, self._unseen_turns, blocks)
 
     def _write(self) -> None:
-        """Write what was traced at a precision, a file for each size.
+        """Write what was traced in one way, a file for each size.
 
-        Where the sizes differ, a precision that is not the script's own is left out altogether.
+        Where the sizes differ, a way that is not the script's own is left out altogether.
         """
         if not self._matching.are_found:
-            if self._precision is not None:
+            if self._way.is_checkpointed and self._checkpointing is not None:
+                self._checkpointing["why_not"] = _CHECKPOINTED_DIFFER
+            if self._way != Way():
                 return
             self._doubts.append("the steps at two sizes differ in more than their size")
         for facts in self._matching.best():
             size = facts["batch_size"]
-            name = f"trace-{self._precision or 'own'}-{size}.json"
+            name = f"trace-{self._way.name}-{size}.json"
             with open(os.path.join(self._loop.request.trial_folder, name), "w", encoding="utf-8") as file:
                 json.dump(facts, file)
-            self._seen.append({"precision": self._precision, "batch_size": size, "file": name})
+            self._seen.append({**self._way._asdict(), "batch_size": size, "file": name})
 
 
 def _is_compiled(module: Any) -> bool:
@@ -267,13 +308,14 @@ def _is_compiled(module: Any) -> bool:
 
 
 class TracedSteps:
-    """A few steps at one batch size and precision.
+    """A few steps at one batch size, in one way.
 
     Args:
         made: returns a batch of that size, of new tensors each time, which the script may free as it does;
             None where the script makes its own.
         precision: "bf16" to run the roots under autocast; None for the script's own.
         unseen_turns: at least so many before steps are traced.
+        blocks: of the model, to be checkpointed; None to leave them alone.
 
     Attributes:
         is_broken: whether something that is no part of a step ran within the traced ones.
@@ -288,6 +330,7 @@ class TracedSteps:
         size: int,
         precision: str | None,
         unseen_turns: int,
+        blocks: Blocks | None = None,
     ) -> None:
         self.size, self.precision = size, precision
         self.is_broken = self.is_behind = self.has_seen = False
@@ -300,9 +343,12 @@ class TracedSteps:
         self._is_entered = False
         self._tracer = Tracer(loop.torch, "cuda" if loop.on_cuda else "cpu")
         self._kept = KeptBlocks(loop.torch) if loop.on_cuda else None
-        self._open = contextlib.ExitStack()
-        if precision is not None:
-            self._open.enter_context(_autocast(loop, precision))
+        with contextlib.ExitStack() as opened:
+            if precision is not None:
+                opened.enter_context(_autocast(loop, precision))
+            if blocks is not None:
+                opened.enter_context(blocks.checkpointed())
+            self._open = opened.pop_all()
 
     def batch(self) -> Any:
         """Return the batch for the script, which it is traced with from here on."""

@@ -1,0 +1,260 @@
+"""Current prices: what gpuhunt has in its own files, and which of it are machines of the profiles."""
+
+import gc
+import io
+import os
+import shutil
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from build_plans import instance
+from build_records import profile
+from recorded_catalog import CATALOG_FOLDER, DAY, recorded_catalog
+
+from tunekit.errors import PricesError, UsageError
+from tunekit.machine.price_catalog import (
+    FOLDER_VARIABLE,
+    Catalog,
+    CatalogRow,
+    fetch_catalog,
+    matched_prices,
+)
+from tunekit.machine.profiles import shipped_profiles
+from tunekit.records.prices import CatalogPrice
+from tunekit.records.profile import Profile
+
+# gpuhunt leaves it to Python to close its files and connections.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+URL_VARIABLE = "GPUHUNT_CATALOG_URL"
+"""gpuhunt's own: another server than the usual one."""
+TODAY = date(2026, 11, 23)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_open() -> Iterator[None]:
+    """What gpuhunt left open is closed before the next test, which allows none of that."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """gpuhunt's files, written on one day."""
+    pytest.importorskip("gpuhunt")
+    copy = tmp_path / "catalog"
+    shutil.copytree(CATALOG_FOLDER, copy)
+    written = datetime.fromisoformat(DAY).replace(hour=12, tzinfo=UTC).timestamp()
+    for path in copy.iterdir():
+        os.utime(path, (written, written))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(copy))
+    return copy
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+    """gpuhunt's server, with the catalogues of two providers, the second of a version that is no day."""
+    pytest.importorskip("gpuhunt")
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+
+    versions = {"aws": "20261119-2", "lambdalabs": "next"}
+
+    class Published(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            provider, *rest = self.path.strip("/").split("/")
+            version = versions.get(provider)
+            if version is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(version.encode() if rest == ["version"] else _zipped(provider))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Published) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{running.server_port}")
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def _zipped(provider: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.write(CATALOG_FOLDER / f"{provider}.csv", f"{provider}.csv")
+    return packed.getvalue()
+
+
+def prices(catalog: Catalog, *profiles: Profile) -> dict[str, CatalogPrice]:
+    matched = matched_prices(catalog, profiles).prices.prices
+    return {f"{one.provider} {one.name}": one for one in matched}
+
+
+def row(**changes: object) -> CatalogRow:
+    one = CatalogRow("aws", "g5.xlarge", "us-east-1", 1, "A10G", 1.006, False)
+    return one._replace(**changes)
+
+
+def catalog_of(*rows: CatalogRow) -> Catalog:
+    return Catalog("gpuhunt 1", rows, {one.provider: DAY for one in rows})
+
+
+# --- what gpuhunt has ------------------------------------------------------------------------
+
+
+def test_gpuhunts_files_are_read_as_they_stand(folder: Path):
+    fetched = fetch_catalog(TODAY)
+    recorded = recorded_catalog()
+    assert sorted(fetched.rows) == sorted(recorded.rows)
+    assert fetched.as_of == recorded.as_of
+    assert fetched.name.startswith("gpuhunt ")
+    assert fetched.absent == ()
+
+
+def test_a_file_of_tomorrow_is_of_today(folder: Path):
+    assert set(fetch_catalog(date(2026, 11, 1)).as_of.values()) == {"2026-11-01"}
+
+
+def test_a_provider_without_a_file_or_without_rows_is_absent(folder: Path):
+    (folder / "gcp.csv").unlink()
+    lines = (folder / "azure.csv").read_text(encoding="utf-8").splitlines()
+    (folder / "azure.csv").write_text(lines[0] + "\n", encoding="utf-8")
+    fetched = fetch_catalog(TODAY)
+    assert fetched.absent == ("azure", "gcp")
+    assert {one.provider for one in fetched.rows} == set(fetched.as_of) == {"aws", "lambda", "runpod"}
+
+
+@pytest.mark.parametrize("price", ["nan", "inf", "0.0", "-1.0"])
+def test_what_is_no_price_is_left_out(price: str, folder: Path):
+    path = folder / "lambdalabs.csv"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(",1.29,", f",{price},", 1), encoding="utf-8")
+    assert len(fetch_catalog(TODAY).rows) == len(recorded_catalog().rows) - 1
+
+
+def test_an_empty_folder_has_no_prices(folder: Path):
+    shutil.rmtree(folder)
+    with pytest.raises(PricesError) as raised:
+        fetch_catalog(TODAY)
+    assert str(folder) in str(raised.value)
+    assert "aws.csv" in str(raised.value)
+
+
+def test_catalogues_come_over_the_network_with_the_day_of_their_version(server: ThreadingHTTPServer):
+    fetched = fetch_catalog(TODAY)
+    assert fetched.as_of == {"aws": "2026-11-19", "lambda": "2026-11-23"}
+    assert fetched.absent == ("azure", "gcp", "runpod")
+    recorded = [one for one in recorded_catalog().rows if one.provider in fetched.as_of]
+    assert sorted(fetched.rows) == sorted(recorded)
+
+
+def test_a_network_that_fails_says_where_and_what_helps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("gpuhunt")
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv(URL_VARIABLE, "http://127.0.0.1:9")  # the port of "discard", where nobody listens
+    with pytest.raises(PricesError) as raised:
+        fetch_catalog(TODAY)
+    said = str(raised.value)
+    assert "from the network" in said
+    assert "refused" in said
+    assert "prices stay as they are" in said
+    assert FOLDER_VARIABLE in said
+    assert capsys.readouterr().err == ""
+
+
+def test_without_gpuhunt_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "gpuhunt", None)
+    with pytest.raises(UsageError, match=r"pip install 'tunekit\[prices\]'"):
+        fetch_catalog()
+
+
+# --- which of it are machines of the profiles ------------------------------------------------
+
+
+def test_machines_of_every_provider_are_found_in_the_catalogue():
+    found = prices(recorded_catalog(), *shipped_profiles())
+    assert {name: (one.usd_per_h, one.region) for name, one in found.items()} == {
+        "aws g4dn.xlarge": (0.526, "us-east-1"),
+        "aws g5.12xlarge": (5.672, "us-east-1"),
+        "aws g5.xlarge": (1.006, "us-east-1"),
+        "aws g6.xlarge": (0.8048, "us-east-1"),
+        "aws p4d.24xlarge": (21.957642, "us-east-1"),
+        "aws p5.48xlarge": (14.04, "us-east-1"),
+        "azure NC24ads_A100_v4": (3.673, "eastus"),
+        "azure NC4as_T4_v3": (0.526, "eastus"),
+        "gcp a2-highgpu-1g": (3.673385, "us-central1"),
+        "gcp n1-highmem-8 + T4": (0.823, "us-central1"),
+        "gcp n1-highmem-8 + V100": (2.953, "us-central1"),
+        "lambda gpu_1x_a10": (1.29, "us-east-1"),
+        "lambda gpu_1x_a100_sxm4": (1.99, "us-east-1"),
+        "runpod 1x_A100-80GB_SECURE": (1.64, "EU-RO-1"),
+        "runpod A100 PCIe community": (1.19, "CZ"),
+        "runpod A100 SXM community": (1.39, "US"),
+        "runpod RTX 4090 community": (0.34, "US"),
+        "runpod RTX 4090 secure": (0.69, "EU-RO-1"),
+    }
+    assert {one.as_of for one in found.values()} == {DAY}
+
+
+def test_the_spot_price_is_a_range_over_the_zones_of_the_region():
+    spot = prices(recorded_catalog(), *shipped_profiles())["gcp a2-highgpu-1g"].spot
+    assert spot is not None
+    assert (spot.low_usd_per_h, spot.high_usd_per_h) == (1.80, 1.94)
+    assert (spot.where, spot.as_of) == ("us-central1-a, us-central1-f", DAY)
+
+
+def test_what_is_left_as_it_was_is_counted():
+    catalog = recorded_catalog()
+    profiles = shipped_profiles()
+    told = matched_prices(catalog, profiles)
+    machines = [one for each in profiles for one in each.instances]
+    assert len(told.prices.prices) + len(told.without) == len(machines)
+    # It has the first in another region only; the others are no machines of those that it lists.
+    assert {"aws g6e.xlarge", "aws p3.2xlarge", "colab T4", "kaggle T4 x2"} <= set(told.without)
+    # GH200 twice, two T4 twice in one zone (on demand and spot), L40S twice, two A100 of RunPod's.
+    assert told.rows_left_out == 2 + 2 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("price", "is_told"), [(3.02, True), (3.01, False), (1.006 / 3.01, True), (1.006 / 2.99, False)]
+)
+def test_a_price_more_than_three_times_off_is_told_and_taken(price: float, is_told: bool):
+    shipped = profile(instances=(instance(usd_per_h=1.006),))
+    told = matched_prices(catalog_of(row(usd_per_h=price)), [shipped])
+    assert [one.usd_per_h for one in told.prices.prices] == [price]
+    expected = [("aws g5.xlarge", price, 1.006, "us-east-1")] if is_told else []
+    assert [tuple(one) for one in told.far_off] == expected
+
+
+def test_the_cheapest_region_stands_for_a_machine_whose_region_is_unknown():
+    anywhere = profile(instances=(instance(region=None),))
+    dearer, spot = row(location="eu-west-1", usd_per_h=1.123), row(location="eu-west-1", is_spot=True)
+    found = prices(catalog_of(dearer, spot, row()), anywhere)["aws g5.xlarge"]
+    assert (found.usd_per_h, found.region, found.spot) == (1.006, "us-east-1", None)
+
+
+def test_a_machine_that_is_only_on_spot_has_no_price_on_demand():
+    found = prices(catalog_of(row(is_spot=True, usd_per_h=0.4)), profile(instances=(instance(),)))
+    assert found["aws g5.xlarge"].usd_per_h is None
+    assert found["aws g5.xlarge"].spot is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"gpus": 2}, {"name": "g5.2xlarge"}, {"provider": "azure"}, {"location": "us-east-2"}],
+)
+def test_another_machine_or_place_is_no_match(changes: dict[str, object]):
+    told = matched_prices(catalog_of(row(**changes)), [profile(instances=(instance(),))])
+    assert (told.prices.prices, told.without, told.rows_left_out) == ((), ("aws g5.xlarge",), 1)

@@ -1,0 +1,253 @@
+"""Current prices of rentable machines, from the catalogue that gpuhunt fetches over the network."""
+
+import contextlib
+import importlib
+import logging
+import math
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tunekit.errors import PricesError, UsageError
+from tunekit.machine.profiles import match_device
+from tunekit.records.prices import CatalogPrice, CatalogPrices
+from tunekit.records.profile import Instance, Profile, SpotPrice
+
+FOLDER_VARIABLE = "GPUHUNT_CATALOG_DIR"
+"""gpuhunt's environment variable: a folder with a PROVIDER.csv each, read instead of the network."""
+FAR_OFF = 3.0
+"""A price is told that differs by more than this factor from the shipped one."""
+
+_THEIR_NAMES = {"lambda": "lambdalabs"}
+"""What gpuhunt calls a provider, where it is not what profiles do."""
+_PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
+"""Providers of shipped machines whose prices gpuhunt publishes; notebooks' services are not among them."""
+_SILENT_S = 30.0
+"""How long a server may say nothing."""
+_CLUSTER = "runpod-cluster"
+"""Flag of machines that are only rented several at a time."""
+
+
+class CatalogRow(NamedTuple):
+    """One machine in one place, as the catalogue has it."""
+
+    provider: str
+    """As profiles call it."""
+    name: str
+    location: str
+    """A region, or a zone of one."""
+    gpus: int
+    gpu_name: str
+    usd_per_h: float
+    is_spot: bool
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What was fetched."""
+
+    name: str
+    """With its version."""
+    rows: tuple[CatalogRow, ...]
+    as_of: Mapping[str, str]
+    """The day of each provider's catalogue."""
+    absent: tuple[str, ...] = ()
+    """Providers whose catalogue could not be had, or is empty."""
+
+
+class FarOff(NamedTuple):
+    """A price that is far from the shipped one."""
+
+    machine: str
+    usd_per_h: float
+    shipped_usd_per_h: float
+    region: str | None
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a catalogue says of the machines in the profiles."""
+
+    prices: CatalogPrices
+    without: tuple[str, ...]
+    """Machines that it has no price of; they keep their own."""
+    rows_left_out: int
+    """Its rows that are none of the machines in the profiles."""
+    far_off: tuple[FarOff, ...]
+    absent: tuple[str, ...]
+    """Providers whose catalogue could not be had, or is empty."""
+
+
+def fetch_catalog(today: date | None = None) -> Catalog:
+    """Return gpuhunt's catalogue of today, or that of the folder in $GPUHUNT_CATALOG_DIR.
+
+    Args:
+        today: the day of a catalogue that doesn't tell its own; by default the clock's.
+
+    Raises:
+        UsageError: gpuhunt is not installed.
+        PricesError: no provider's catalogue could be had.
+    """
+    try:
+        gpuhunt = importlib.import_module("gpuhunt")
+    except ImportError as error:
+        raise UsageError(
+            "current prices come from gpuhunt, which is not installed; pip install 'tunekit[prices]'"
+        ) from error
+    # It logs each provider that fails with a traceback; what failed is said once here.
+    logging.getLogger("gpuhunt").addHandler(logging.NullHandler())
+    folder = os.environ.get(FOLDER_VARIABLE)
+    theirs = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
+    if folder is None:
+        try:
+            with _silent_at_most(_SILENT_S):
+                theirs.load()
+        except Exception as error:  # whatever the network and what it sent end in
+            raise PricesError(_no_prices("the network", error.__cause__ or error)) from error
+    rows: list[CatalogRow] = []
+    dates, failed = {}, dict[str, Exception | None]()
+    latest = today or datetime.now(UTC).date()
+    for provider in _PROVIDERS:
+        name = _THEIR_NAMES.get(provider, provider)
+        try:
+            items = theirs.query(provider=name, min_gpu_count=1)
+        except Exception as error:
+            failed[provider] = error
+            continue
+        if not items:
+            failed[provider] = None
+            continue
+        rows += filter(None, (_row(provider, one) for one in items))
+        dates[provider] = min(_day(theirs, name, folder) or latest, latest).isoformat()
+    if not rows:
+        reason = next(filter(None, failed.values()), None)
+        raise PricesError(_no_prices(f"{FOLDER_VARIABLE}={folder}" if folder else "the network", reason))
+    return Catalog(f"gpuhunt {version('gpuhunt')}", tuple(rows), dates, tuple(failed))
+
+
+def _no_prices(where: str, reason: BaseException | None) -> str:
+    said = " ".join(str(reason).split()) if reason is not None else "its files have no machine with a GPU"
+    return (
+        f"gpuhunt has no current prices from {where} ({said}); prices stay as they are; try again where the "
+        f"network is, or name a folder with its files (aws.csv, gcp.csv, ...) in {FOLDER_VARIABLE}"
+    )
+
+
+@contextlib.contextmanager
+def _silent_at_most(seconds: float) -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _row(provider: str, item: Any) -> CatalogRow | None:
+    """Return one of gpuhunt's items; None for one without a price, or of a cluster."""
+    if not math.isfinite(item.price) or item.price <= 0 or _CLUSTER in item.flags:
+        return None
+    gpu_name = item.gpu_name or ""
+    return CatalogRow(
+        provider, item.instance_name, item.location, item.gpu_count, gpu_name, item.price, item.spot
+    )
+
+
+def _day(theirs: Any, name: str, folder: str | None) -> date | None:
+    """Return the day of a provider's catalogue: its version begins with it, and its file is of it."""
+    if folder is not None:
+        written_s = (Path(folder) / f"{name}.csv").stat().st_mtime
+        return datetime.fromtimestamp(written_s, UTC).date()
+    found = re.match(r"(\d{4})(\d\d)(\d\d)(?!\d)", theirs.catalog[name].version)
+    with contextlib.suppress(ValueError):
+        return date(*map(int, found.groups())) if found else None
+    return None
+
+
+# --- which of its rows are machines of ours --------------------------------------------------
+
+
+def matched_prices(catalog: Catalog, profiles: Iterable[Profile]) -> Refreshed:
+    """Return what a catalogue says of the machines in the profiles.
+
+    A machine whose region is known takes the price there, another that of the cheapest region.
+    """
+    prices, without, far_off = [], [], []
+    used: set[CatalogRow] = set()
+    for profile in profiles:
+        for machine in profile.instances:
+            own = [row for row in catalog.rows if _is_of(row, machine, profile)]
+            price = _price(own, machine, profile, catalog.as_of)
+            if price is None:
+                without.append(machine.full_name)
+                continue
+            used.update(own)
+            prices.append(price)
+            usd, shipped = price.usd_per_h, machine.usd_per_h
+            if usd and shipped and max(usd / shipped, shipped / usd) > FAR_OFF:
+                far_off.append(FarOff(machine.full_name, usd, shipped, price.region))
+    return Refreshed(
+        prices=CatalogPrices(catalog=catalog.name, prices=tuple(prices)),
+        without=tuple(without),
+        rows_left_out=sum(row not in used for row in catalog.rows),
+        far_off=tuple(far_off),
+        absent=catalog.absent,
+    )
+
+
+def _is_of(row: CatalogRow, machine: Instance, profile: Profile) -> bool:
+    """Return whether a row is a machine of the profile's, wherever it stands."""
+    if (row.provider, row.gpus) != (machine.provider, machine.gpus):
+        return False
+    if row.provider == "runpod":
+        # A row has the driver's name of the GPU, in a data centre of RunPod's own (EU-RO-1) or in a country.
+        if ("secure" in machine.name.lower()) != ("-" in row.location):
+            return False
+        return match_device(row.name, {profile.id: profile}) is not None
+    if row.provider == "azure":
+        return row.name == f"Standard_{machine.name}"
+    name, _, gpu_name = machine.name.partition(" + ")
+    return row.name == name and gpu_name in ("", row.gpu_name)
+
+
+def _price(
+    rows: list[CatalogRow], machine: Instance, profile: Profile, as_of: Mapping[str, str]
+) -> CatalogPrice | None:
+    """Return a machine's prices in one region; None where the rows have none."""
+    here = [row for row in rows if machine.region in (None, _region(row))]
+    on_demand = min((row for row in here if not row.is_spot), key=_price_and_place, default=None)
+    cheapest = on_demand or min(here, key=_price_and_place, default=None)
+    if cheapest is None:
+        return None
+    region, day = _region(cheapest), as_of[machine.provider]
+    spot = [row for row in here if row.is_spot and _region(row) == region]
+    return CatalogPrice(
+        profile_id=profile.id,
+        provider=machine.provider,
+        name=machine.name,
+        region=region,
+        usd_per_h=on_demand.usd_per_h if on_demand else None,
+        spot=_spot_price(spot, day) if spot else None,
+        as_of=day,
+    )
+
+
+def _price_and_place(row: CatalogRow) -> tuple[float, str]:
+    return row.usd_per_h, row.location
+
+
+def _spot_price(rows: list[CatalogRow], day: str) -> SpotPrice:
+    prices = [row.usd_per_h for row in rows]
+    zones = ", ".join(sorted({row.location for row in rows}))
+    return SpotPrice(low_usd_per_h=min(prices), high_usd_per_h=max(prices), as_of=day, where=zones)
+
+
+def _region(row: CatalogRow) -> str:
+    """Return the region of a row, which Google's have a zone of (us-central1-a)."""
+    return re.sub(r"-[a-z]$", "", row.location) if row.provider == "gcp" else row.location

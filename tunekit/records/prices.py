@@ -1,0 +1,67 @@
+"""Prices of a catalogue, which take the place of those that the shipped profiles hold."""
+
+from typing import Literal, Self
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.profile import Instance, Profile, SpotPrice
+
+_DAY = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
+
+
+class CatalogPrice(Record):
+    """What one machine of a profile costs by the catalogue."""
+
+    profile_id: str
+    provider: str
+    name: str
+    region: str | None
+    """Where it has these prices; None where it costs the same everywhere."""
+    usd_per_h: PositiveFloat | None
+    """On demand, for the whole machine; None where the catalogue has only a spot price."""
+    spot: SpotPrice | None = None
+    as_of: str = Field(pattern=_DAY)
+    """The day of the provider's catalogue."""
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.usd_per_h is None and self.spot is None:
+            raise ValueError(f"{self.provider} {self.name} has no price at all")
+        return self
+
+
+class CatalogPrices(Record):
+    """All prices that were taken from a catalogue at a time."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    catalog: str
+    """Whose it is, with its version: gpuhunt 0.1.34."""
+    prices: tuple[CatalogPrice, ...]
+
+    def over(self, profile: Profile) -> Profile:
+        """Return a profile with these prices in place of its own, as far as its own are not newer."""
+        found = {(one.provider, one.name): one for one in self.prices if one.profile_id == profile.id}
+        if not found:
+            return profile
+        machines = (self._repriced(one, found.get((one.provider, one.name))) for one in profile.instances)
+        return profile.changed(instances=tuple(machines))
+
+    def _repriced(self, machine: Instance, price: CatalogPrice | None) -> Instance:
+        if price is None:
+            return machine
+        values: dict[str, object] = {}
+        # Days, months and years compare as texts: 2026 is before 2026-11-23.
+        if price.usd_per_h is not None and price.as_of >= machine.as_of:
+            values = {"usd_per_h": price.usd_per_h, "as_of": price.as_of, "region": price.region}
+        is_refreshed = bool(values)
+        if price.spot is not None and (machine.spot is None or price.as_of >= machine.spot.as_of):
+            values["spot"] = price.spot
+        if not values:
+            return machine
+        source = f"{self.catalog}, its catalogue of {price.as_of}"
+        if not is_refreshed:
+            source += f"; on demand: {machine.source}"
+        elif machine.spot is not None and "spot" not in values:
+            source += f"; spot: {machine.source}"
+        return machine.changed(**values, source=source, is_refreshed=is_refreshed)
