@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings, RankSeen
 from tunekit.records.details import LargestSamples
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
@@ -40,6 +41,22 @@ def intervals(draw: st.DrawFn) -> Interval:
     return Interval(value=value, low=low, high=high)
 
 
+def ddp_settings() -> st.SearchStrategy[DdpSettings]:
+    switches = st.none() | st.booleans()
+    return st.builds(
+        DdpSettings,
+        gradient_as_bucket_view=switches,
+        static_graph=switches,
+        bucket_cap_mb=st.none() | positive_seconds,
+        sync_gradients=switches,
+    )
+
+
+def ranks_seen() -> st.SearchStrategy[RankSeen]:
+    shares = st.floats(0, 1)
+    return st.builds(RankSeen, rank=counts, samples_per_s=positive_seconds, data_wait_share=shares)
+
+
 def measurements() -> st.SearchStrategy[Measurement]:
     loops = st.builds(
         LoopMeasurement,
@@ -64,6 +81,16 @@ def measurements() -> st.SearchStrategy[Measurement]:
             inter_op=positive_counts,
             variables=st.dictionaries(texts, texts, max_size=3),
         ),
+        data_parallel=st.none()
+        | st.builds(
+            DataParallelSeen,
+            kind=st.sampled_from(DataParallelKind),
+            backend=st.none() | texts,
+            gradient_bytes=st.none() | counts,
+            settings=st.none() | ddp_settings(),
+            comm_hook=st.none() | texts,
+        ),
+        ranks=st.lists(ranks_seen(), max_size=3).map(tuple),
         steady_batches=positive_counts,
         steady_samples=positive_counts,
         steady_time_s=positive_seconds,

@@ -19,6 +19,7 @@ from pydantic import (
 
 from tunekit.records.base import Record
 from tunekit.records.config import KnobsAsked
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
@@ -50,6 +51,8 @@ class AgentRequest(Record):
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch."""
     knobs: KnobsAsked
+    ddp: DdpSettings = DdpSettings()
+    """What is set of each DistributedDataParallel that the script makes."""
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""
     roots: tuple[RootSeen, ...]
@@ -119,6 +122,18 @@ class KnobsApplied(KnobsAsked):
     roots_applied: tuple[RootSeen, ...]
 
 
+class RankTurn(Record):
+    """How far a rank had come when it asked for its latest batch."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    at_s: PositiveFloat
+    """In seconds since the epoch."""
+    samples: NonNegativeInt
+    """That it had trained on by then."""
+    wait_s: NonNegativeFloat
+    """In the loader's next() by then."""
+
+
 class RankEvent(AgentEvent):
     """A rank of a distributed job, with its device memory."""
 
@@ -128,6 +143,8 @@ class RankEvent(AgentEvent):
     peak_allocated_bytes: NonNegativeInt | None = None
     peak_reserved_bytes: NonNegativeInt | None = None
     allocation_retries: NonNegativeInt | None = None
+    turn: RankTurn | None = None
+    """None before its loop is known."""
 
 
 class OptionsEvent(AgentEvent):
@@ -267,7 +284,8 @@ def parse_event(line: str | bytes) -> AnyEvent:
 
 
 def dump_request(request: AgentRequest) -> dict[str, Any]:
-    """Return the request as the agent reads it: without the knobs that it must leave alone."""
+    """Return the request as the agent reads it: without what it must leave alone."""
     payload = request.model_dump(mode="json")
     payload["knobs"] = {name: value for name, value in payload["knobs"].items() if value is not None}
+    payload["ddp"] = request.ddp.asked()
     return payload

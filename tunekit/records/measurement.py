@@ -1,12 +1,14 @@
 """What one trial measured: its loop from inside, its process tree and its machine from outside."""
 
 from collections.abc import Iterable
+from statistics import fmean
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, ModelBytes, StepParts
 from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
+from tunekit.records.data_parallel import DataParallelSeen, RankSeen
 from tunekit.records.details import Details
 from tunekit.units import MIB
 
@@ -57,12 +59,20 @@ class Threads(Record):
     """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
 
 
+_MOST_RANKS = 1024
+
+
 class LoopMeasurement(LoaderKnobs):
     """The training loop, as the agent saw it from inside the process."""
 
     device: DeviceSeen
     world_size: PositiveInt = 1
     """Ranks of the training; rank 0 is measured, peaks are the maximum over ranks."""
+    data_parallel: DataParallelSeen | None = None
+    """What trained them together; None in older runs, and of one process without a group or a wrapper."""
+    ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MOST_RANKS)
+    """Those that ran here, rank 0 first; empty of one process, in older runs, and in a window that was too
+    short to time each."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; the script by itself otherwise."""
     compile_graphs: NonNegativeInt
@@ -174,8 +184,31 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def rate_samples_per_s(self) -> float:
-        """The objective: samples/s of all ranks over whole epochs, boundary cost included."""
-        return self.world_size * self.rank_rate_samples_per_s
+        """The objective: samples/s of all ranks over whole epochs, boundary cost included.
+
+        Ranks on other hosts are taken to be as fast as those here.
+        """
+        return self.world_size * self.rank_rate_samples_per_s * self._ranks_mean_over_first
+
+    @property
+    def _ranks_mean_over_first(self) -> float:
+        """Return the mean rate of the ranks over that of rank 0; 1 where they were not timed."""
+        return (
+            fmean(one.samples_per_s for one in self.ranks) / self.ranks[0].samples_per_s
+            if self.ranks
+            else 1.0
+        )
+
+    @property
+    def slowest_rank_share(self) -> float | None:
+        """Rate of the slowest rank over their mean, None where they were not timed.
+
+        Ranks that sum their gradients go at the pace of the slowest, all at one rate; apart they show it.
+        """
+        if not self.ranks:
+            return None
+        rates = [one.samples_per_s for one in self.ranks]
+        return min(rates) / fmean(rates)
 
     @property
     def rank_rate_samples_per_s(self) -> float:

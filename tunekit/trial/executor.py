@@ -18,6 +18,7 @@ from tunekit.machine.telemetry.series import save_series
 from tunekit.machine.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
@@ -67,6 +68,10 @@ class TrialSpec:
     """Steady samples/s of one rank below which, surely, the trial is given up early."""
     lr: float | None = None
     """Learning rate to set where its binding says; None leaves the script's own."""
+    processes: int | None = None
+    """Local processes to train with; None for as many as the command starts."""
+    ddp: DdpSettings = field(default_factory=DdpSettings)
+    """What to set of DistributedDataParallel."""
 
 
 @dataclass(frozen=True)
