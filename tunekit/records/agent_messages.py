@@ -25,6 +25,8 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
 
+_MOST_COUNTED = 1 << 53
+
 
 class Arithmetic(StrEnum):
     """What a script's training on a CPU need not compute for a trial."""
@@ -128,7 +130,7 @@ class RankTurn(Record):
     model_config = ConfigDict(frozen=True, extra="ignore")
     at_s: PositiveFloat
     """In seconds since the epoch."""
-    samples: NonNegativeInt
+    samples: NonNegativeInt = Field(le=_MOST_COUNTED)
     """That it had trained on by then."""
     wait_s: NonNegativeFloat
     """In the loader's next() by then."""

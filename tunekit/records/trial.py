@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryRun, Measurement, Telemetry
@@ -128,6 +129,10 @@ class TrialRecord(Record):
     """None for a trial that was over before two samples."""
     sandbox: SandboxKind | None = None
     """What kept its processes from the user's files, beside the agent's guard; None where it is not known."""
+    processes: PositiveInt | None = None
+    """Local processes that were asked for; None for as many as the command starts."""
+    ddp: DdpSettings | None = None
+    """What was asked of DistributedDataParallel; None for nothing."""
     predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
     """By steps that the trial traced: device memory at other batch sizes, its own among them."""
 

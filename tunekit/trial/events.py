@@ -6,6 +6,7 @@ Events are validated line by line, bounded in size and number.
 import re
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,10 +26,12 @@ from tunekit.records.agent_messages import (
     OptionsEvent,
     ProgressEvent,
     RankEvent,
+    RankTurn,
     StartEvent,
     WrittenEvent,
     parse_event,
 )
+from tunekit.records.data_parallel import RankSeen
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
@@ -46,6 +49,12 @@ _MOST_COUNTED = 1 << 53
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _MAX_PARSERS = 64
+_MOST_RANKS = 1024
+_MOST_TURNS = 20_000
+"""Of a rank, told twice a second."""
+_LEAST_TIMED_S = 0.1
+"""Of a rank's turns, for a rate."""
+_MEASURING = "measuring"
 _LOOP_BATCHES = 16
 """A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
 _MOST_EXECS = 20
@@ -169,7 +178,13 @@ class Evidence:
     wait_s: float = 0.0
     """For the loader's next(), all batches together."""
     ranks: dict[int, RankEvent] = field(default_factory=dict)
-    """What the ranks that don't measure told last."""
+    """What the ranks told last."""
+    turns: dict[int, list[RankTurn]] = field(default_factory=dict)
+    """How far each rank had come, whenever it told."""
+    measuring_from_s: float | None = None
+    """When the loop was first told to be measured, in seconds since the epoch."""
+    measured_at_s: float | None = None
+    """When its measurement was complete."""
     fetching: bool = False
     """Whether the loop was waiting for a batch when it was last seen."""
     fetched: bool = False
@@ -242,16 +257,19 @@ class Evidence:
                 self.fetched |= event.phase == "fetching"
                 if self.fetched_at_s is None and self.fetched:
                     self.fetched_at_s = at_s
+                if self.measuring_from_s is None and event.phase == _MEASURING:
+                    self.measuring_from_s = event.time_s
                 self._advance(event.batches, event.steps)
                 if self.loop_at_s is None and (event.steps or event.batches >= _LOOP_BATCHES):
                     self.loop_at_s = at_s
             case RankEvent():
-                self.ranks[event.rank] = event
+                self._take_rank(event)
             case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
                 self.options[event.pid] = event.options
             case LearntEvent() if self.learnt is None or not self.learnt.discovery.complete:
                 self.learnt = event  # the first complete discovery, or the latest partial one
             case DoneEvent() if self.done is None or not self.done.is_final:
+                self.measured_at_s = self.measured_at_s or event.time_s
                 self.done = event  # told again, it comes with more details
             case NonfiniteEvent():
                 self.nonfinite = event
@@ -272,6 +290,23 @@ class Evidence:
                 fault = plain(f"the agent failed {place_and_message(event)}")[:500]
                 if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
                     self.faults.append(fault)
+
+    def _take_rank(self, event: RankEvent) -> None:
+        self.ranks[event.rank] = event
+        if event.turn is None or (event.rank not in self.turns and len(self.turns) >= _MOST_RANKS):
+            return
+        turns = self.turns.setdefault(event.rank, [])
+        if len(turns) < _MOST_TURNS:
+            turns.append(event.turn)
+
+    def ranks_seen(self) -> tuple[RankSeen, ...]:
+        """Return the rate of each rank in the window that was measured; none if one of them has none."""
+        if self.measuring_from_s is None or self.measured_at_s is None or len(self.turns) < 2:
+            return ()
+        window = self.measuring_from_s, self.measured_at_s
+        rates = [_rank_seen(rank, turns, *window) for rank, turns in sorted(self.turns.items())]
+        timed = tuple(one for one in rates if one is not None)
+        return timed if len(timed) == len(rates) else ()
 
     def take_pulse(self, folder: Path) -> None:
         """Add what the training process did last: its events lag behind, and a killed one tells no end."""
@@ -324,6 +359,18 @@ class Evidence:
         last = next(reversed(self.options.values()), ())
         options = self.options.get(self.learnt.pid, last)
         return self.learnt.discovery.changed(options=options)
+
+
+def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: float) -> RankSeen | None:
+    """Return a rank's rate from its first turn within a time to its last, None without two of them."""
+    inside = [turn for turn in turns if from_s <= turn.at_s <= until_s]
+    if not inside:
+        return None
+    time_s, samples = inside[-1].at_s - inside[0].at_s, inside[-1].samples - inside[0].samples
+    if time_s < _LEAST_TIMED_S or samples <= 0:
+        return None
+    share = (inside[-1].wait_s - inside[0].wait_s) / time_s
+    return RankSeen(rank=rank, samples_per_s=samples / time_s, data_wait_share=min(max(share, 0.0), 1.0))
 
 
 def place_and_message(event: AgentErrorEvent) -> str:

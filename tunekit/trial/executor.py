@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,8 +40,10 @@ from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.knob_names import ALL_NAMES
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
+from tunekit.trial.process_count import THREADS_BY_LAUNCHER, on_first_devices, with_processes
 from tunekit.trial.processes import end_leftovers
 from tunekit.trial.sandbox import remove_layer
+from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -133,12 +135,13 @@ class ProcessExecutor:
         """Run one trial in a fresh process tree.
 
         Raises:
+            TargetError: the command can't be started so, before anything was.
             TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
             KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
+        bound = self._bound(spec, known)
         end_leftovers()
         folder = self._fresh_folder(spec.number)
-        bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
         secrets = secrets_of_target(self.target, os.environ)
         stopped = None
         try:
@@ -164,6 +167,17 @@ class ProcessExecutor:
             raise TrialInterrupted(record) from stopped
         return record
 
+    def _bound(self, spec: TrialSpec, known: KnownTarget | None) -> Bound:
+        """Return how a trial's config, and its number of processes, reach the target."""
+        bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
+        if spec.processes is None:
+            return bound
+        command = with_processes(bound.command, spec.processes, script_text_of(self.target))
+        started = {**os.environ, **bound.environment}
+        devices = on_first_devices(started, spec.processes, len(self.gpus))
+        threads = {name: text for name, text in THREADS_BY_LAUNCHER.items() if name not in started}
+        return replace(bound, command=command, environment={**bound.environment, **threads, **devices})
+
     def _record(
         self,
         spec: TrialSpec,
@@ -179,6 +193,8 @@ class ProcessExecutor:
             known.discovery if known else None,
             known.baseline.batch_size if known else self._bound_batch(),
             spec.sizes,
+            spec.processes,
+            spec.ddp,
         )
         if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
             result = self._naming_a_flag(result, evidence)
@@ -201,6 +217,8 @@ class ProcessExecutor:
             faults=tuple(evidence.faults),
             telemetry=telemetry,
             sandbox=request.sandbox,
+            processes=spec.processes,
+            ddp=spec.ddp if spec.ddp.asked() else None,
         )
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
@@ -269,6 +287,7 @@ class ProcessExecutor:
             option_names=ALL_NAMES,
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
+            ddp=spec.ddp,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,

@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, KnobsAsked, Precision
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, RootSeen
+from tunekit.units import count_text
 
 _LEAST_FULL = 0.75
 """Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
 _MOST_INPUTS = 4
 """Of a model, that a message tells."""
+_BYTE_IN_MIB = 1 / (1 << 20)
 _SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
 _LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
 """Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
@@ -50,6 +53,33 @@ def unapplied_knob(
         _missed_by_the_script(changed, injected, learnt.discovery),
     )
     return next((missed for missed in checks if missed is not None), None)
+
+
+def unjoined(loop: LoopMeasurement, processes: int) -> str | None:
+    """Return why processes that were started do not train together, None when they do.
+
+    Args:
+        loop: as rank 0 measured it.
+        processes: that were started on this host; others may be on other hosts.
+    """
+    if loop.world_size % processes:
+        joined = count_text(loop.world_size, "process trains", "processes train together")
+        return f"processes was set to {processes}, but {joined}"
+    if processes > 1 and (loop.data_parallel is None or loop.data_parallel.backend is None):
+        return f"processes was set to {processes}, but they join no process group: each trains on its own"
+    return None
+
+
+def unapplied_setting(loop: LoopMeasurement, asked: DdpSettings) -> str | None:
+    """Return which setting of DistributedDataParallel does not hold, None when all do."""
+    found = loop.data_parallel.settings if loop.data_parallel else None
+    for name, wanted in asked.asked().items():
+        if found is None:
+            return f"{name} was set to {wanted}, but no DistributedDataParallel trains"
+        real = getattr(found, name)
+        if real is None or not math.isclose(real, wanted, abs_tol=_BYTE_IN_MIB):
+            return f"{name} was set to {wanted}, but DistributedDataParallel has {real}"
+    return None
 
 
 def _missed_in_loader(

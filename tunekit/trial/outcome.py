@@ -6,18 +6,26 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen, RankEvent
+from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen
+from tunekit.records.config import KNOBS
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import Evidence, place_and_message, plain
-from tunekit.trial.knob_verification import batch_contradicted, inputs_text, unapplied_knob
+from tunekit.trial.knob_verification import (
+    batch_contradicted,
+    inputs_text,
+    unapplied_knob,
+    unapplied_setting,
+    unjoined,
+)
 from tunekit.units import count_text
 
 _DEVICE = re.compile(
@@ -189,6 +197,12 @@ _KEEPER_REMEDY = (
     "look for who ends processes here (the kernel for want of memory, a job scheduler, another user, the "
     "script itself), then run it again"
 )
+_UNJOINED_REMEDY = (
+    "let the script read RANK and WORLD_SIZE, as torchrun sets them: torch.distributed.init_process_group "
+    "and DistributedDataParallel around the model; or write {processes} into the command where the script "
+    "takes its number of processes"
+)
+_SETTING_REMEDY = "leave it as the script has it"
 _BY_HAND_REMEDY = (
     "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD("
     "model.parameters(), lr=LR), then optimizer.step() in place of the loop over the parameters; put an "
@@ -215,6 +229,8 @@ def measurement_of(
     baseline: Discovery | None,
     own_batch: int | None = None,
     sizes: Sequence[int] = (),
+    processes: int | None = None,
+    ddp: DdpSettings | None = None,
 ) -> Measurement | DryRun | Failure:
     """Return what a trial's evidence amounts to.
 
@@ -224,6 +240,8 @@ def measurement_of(
         baseline: what the baseline learnt; None at the baseline.
         own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
         sizes: batch sizes that its training alone was to be timed at, in order.
+        processes: local processes that were to train together; None for as many as the command starts.
+        ddp: what was to be set of DistributedDataParallel.
     """
     ended_well = evidence.limit is None and evidence.returncode in (0, None)
     if evidence.done is None or (evidence.done.is_final and not ended_well):
@@ -235,12 +253,12 @@ def measurement_of(
     too_large = _failed_on_largest_samples(evidence)
     if too_large is not None:
         return too_large
-    why = _why_unusable(loop, evidence, bound, baseline, own_batch)
+    why = _why_unusable(loop, evidence, bound, baseline, own_batch) or _why_not_parallel(loop, processes, ddp)
     if why is not None:
         return _failure(why, evidence)
     assert evidence.memory is not None
     return Measurement(
-        loop=_with_other_ranks(loop, evidence.ranks.values()),
+        loop=_with_other_ranks(loop, evidence),
         memory=evidence.memory,
         details=_details(evidence, sizes),
     )
@@ -265,6 +283,17 @@ def _why_unusable(
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, missed)
     if bound.changed.get("compile") and loop.compile_graphs == 0:
         return _Reason(OutcomeKind.COMPILE_NO_EFFECT, "torch.compile was applied but captured 0 graphs")
+    return None
+
+
+def _why_not_parallel(
+    loop: LoopMeasurement, processes: int | None, ddp: DdpSettings | None
+) -> _Reason | None:
+    """Return why a loop's figures are not those of as many processes, or of such settings of theirs."""
+    if processes is not None and (why := unjoined(loop, processes)) is not None:
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _UNJOINED_REMEDY)
+    if ddp is not None and (why := unapplied_setting(loop, ddp)) is not None:
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _SETTING_REMEDY)
     return None
 
 
@@ -379,13 +408,15 @@ def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failur
     return failure.changed(remedy=remedy)
 
 
-def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> LoopMeasurement:
-    """Return rank 0's figures with the device memory peaks of the rank that needs most."""
+def _with_other_ranks(loop: LoopMeasurement, evidence: Evidence) -> LoopMeasurement:
+    """Return rank 0's figures with all ranks' rates and the memory peaks of the rank that needs most."""
     peaks = {}
     for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
-        known = [value for one in (loop, *others) if (value := getattr(one, name)) is not None]
+        known = [
+            value for one in (loop, *evidence.ranks.values()) if (value := getattr(one, name)) is not None
+        ]
         peaks[name] = max(known, default=None)
-    return loop.changed(**peaks)
+    return loop.changed(**peaks, ranks=evidence.ranks_seen())
 
 
 def _why_not_measured(evidence: Evidence) -> _Reason:
@@ -436,10 +467,12 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
     if seen.traceback_file is not None:
         kept = f"; its traceback is in {Path(evidence.output).parent / seen.traceback_file}"
     if seen.knobs:
-        knobs, flags = " and ".join(seen.knobs), " ".join(f"--bind {knob}=fixed" for knob in seen.knobs)
+        knobs = " and ".join(seen.knobs)
+        flags = " ".join(f"--bind {knob}=fixed" for knob in seen.knobs if knob in KNOBS)
         message = f"{knobs} could not be set: {seen.message}{kept}"
         them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
-        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, f"leave {them}: {flags}")
+        remedy = f"leave {them}: {flags}" if flags else _SETTING_REMEDY
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, remedy)
     message = f"tunekit's agent failed after {evidence.steps} steps, {place_and_message(seen)}{kept}"
     return _Reason(OutcomeKind.AGENT_ERROR, message)
 

@@ -74,6 +74,14 @@ def without_secrets(target: Target) -> Target:
     return target.changed(command=masked_words(target.command))
 
 
+def script_text_of(target: Target) -> str | None:
+    """Return the text of the Python file that a target runs; None where it is not known or can't be read."""
+    try:
+        return None if target.script is None else Path(target.script).read_text("utf-8", "replace")
+    except OSError:
+        return None
+
+
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """Return the Python file that the command runs; None for a module or another program.
 

@@ -15,7 +15,7 @@ _ENV_REWRITES = re.compile(r"-S|--split-string|-C|--chdir")
 
 _SHEBANG_BYTES = 4096
 
-_CHOOSES_ITS_OWN = re.compile(r"uvx?|poetry|(micro)?mamba|conda|pipenv|pdm|hatch|rye|pixi|tox|nox")
+CHOOSES_ITS_OWN = re.compile(r"uvx?|poetry|(micro)?mamba|conda|pipenv|pdm|hatch|rye|pixi|tox|nox")
 """Programs that choose the environment; some are Python scripts, of which the shebang tells nothing of it."""
 
 
@@ -117,7 +117,7 @@ def _search_path() -> str:
 
 
 def _of_script(program: str, folder: Path, searched: str) -> str | None:
-    if _CHOOSES_ITS_OWN.fullmatch(Path(program).name) or not Path(program).is_file():
+    if CHOOSES_ITS_OWN.fullmatch(Path(program).name) or not Path(program).is_file():
         return None
     try:
         with Path(program).open("rb") as script:

@@ -139,21 +139,27 @@ class Progress:
     def __init__(self, log: Any) -> None:
         self._log = log
         self._reported_at = 0.0
-        self.batches = self.steps = 0
+        self.batches = self.steps = self.samples = 0
         self.wait_s = 0.0  # for the loader's next(), all batches together
+        self._turn: dict | None = None
 
     def pulse(self, doing: int) -> None:
         self._log.pulse.tell(doing, self.batches, self.steps)
 
+    def turn_ended(self) -> None:
+        """Remember how far the loop has come by now."""
+        self._turn = {"at_s": time.time(), "samples": self.samples, "wait_s": self.wait_s}
+
     def report(self, phase: str, ranks: Ranks) -> None:
-        """Report the phase, unless that was done a moment ago; other ranks report their memory."""
+        """Report the phase, unless that was done a moment ago; of several ranks each tells its memory."""
         now = time.perf_counter()
         if now - self._reported_at < _PROGRESS_EVERY_S and self.batches + self.steps > _EARLY_PROGRESS:
             return
         self._reported_at = now
-        if ranks.rank == 0:
+        if ranks.measures:
             seen = {"batches": self.batches, "steps": self.steps, "wait_s": self.wait_s}
             self._log.emit("progress", phase=phase, graphs=knobs.graphs_captured(), **seen)
+        if ranks.measures and ranks.world_size == 1:
             return
         memory = device.memory_facts() if "torch" in sys.modules else {}
-        self._log.emit("rank", rank=ranks.rank, world_size=ranks.world_size, **memory)
+        self._log.emit("rank", rank=ranks.rank, world_size=ranks.world_size, turn=self._turn, **memory)

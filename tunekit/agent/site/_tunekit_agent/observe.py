@@ -22,6 +22,7 @@ from .measure.host_times import CompileSettling, HostTimes, Startup
 from .measure.record import loop_facts, model_bytes
 from .measure.steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
 from .model import knobs
+from .model.data_parallel import DataParallelWatch
 from .model.knobs import AutocastWatch
 from .model.loop import Loop
 from .model.roots import RootFinder
@@ -60,6 +61,7 @@ class Observer:
             request.device_memory_bytes,
             self._root_begins,
         )
+        self.data_parallel = DataParallelWatch(request.ddp, self.failed)
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
@@ -130,9 +132,15 @@ class Observer:
             )
         if info is not self._training or self._finished:
             return None
+        self._turn_ended()
         if self._stages is not None:
             return self._ask_stages(source)
         return self._tick(now, info, source) if self._clock is not None else None
+
+    def _turn_ended(self) -> None:
+        """A batch is trained on: in a job of several ranks that is told of each."""
+        if self._loop.complete and self.ranks.world_size > 1:
+            self._progress_log.turn_ended()
 
     def _tick(self, now: float, info: LoaderInfo | None = None, source: Any = None) -> Any:
         """The loop asks its loader for a batch, or without one has made the first optimizer's step."""
@@ -189,7 +197,7 @@ class Observer:
         else:
             self._others_fetched = True
         self._progress_log.pulse(TRAINING)
-        if not self._loop.complete and info.fetches == 1 and self.ranks.rank == 0:
+        if not self._loop.complete and info.fetches == 1 and self.ranks.measures:
             # In case the script runs out of memory before its loop is learnt.
             self._report_learnt([], self._loop.latest())
         learnt_other = self._loop.complete and info is not self._training
@@ -209,6 +217,7 @@ class Observer:
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         self._samples = samples = max(1, info.samples_in(batch))
         self._progress_log.batches += 1
+        self._progress_log.samples += samples
         self._progress_log.wait_s += wait_s
         self._batch_watch.take(info, batch, samples, info is self._training)
         if self._progress_log.batches == 1:
@@ -236,11 +245,15 @@ class Observer:
             return
         self._host_times.step_ended(now)
         self._times.step_ended()
+        self.data_parallel.stepped()
         if self._progress_log.steps == 1:
             device.synchronize()
             self._startup.stepped(time.perf_counter())
         if not self._loop.complete and self._knows_enough(self._loop.stepped(optimizer)):
             self._learn()
+        if self._training is None and self.steps.is_first(optimizer):
+            self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
+            self._turn_ended()
         ticks = self._clock is not None and self._training is None and not self._finished
         if ticks and self.steps.is_first(optimizer):
             now, graphs, steps = time.perf_counter(), knobs.graphs_captured(), self._progress_log.steps
@@ -252,8 +265,9 @@ class Observer:
     def _learn(self) -> None:
         """Conclude what the loop is and start the clock; other ranks than the first don't measure."""
         roots = self._stepped_roots = self._loop.conclude()
-        if self.ranks.rank != 0:
+        if not self.ranks.measures:
             return
+        self.data_parallel.found(self._loop.modules())
         self._report_learnt(roots, self._training)
         if self._loop.is_dry:
             self._start_stages(self._dry_facts(), self._request.details, 0.0)
@@ -409,6 +423,7 @@ class Observer:
             **self._batch_watch.facts(self._training),
             "loader_work": self._work_window.facts(),
             "model": self._model_bytes(),
+            "data_parallel": self.data_parallel.facts(self.roots.device(), self.ranks.world_size),
             "device_parts": self._times.facts(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
@@ -467,6 +482,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
     imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)
+    imports.when_imported("torch.nn.parallel.distributed", observer.data_parallel.install)
     for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
         imports.when_imported(module, observer.steps.install_scaler)
     if "precision" not in request.knobs:

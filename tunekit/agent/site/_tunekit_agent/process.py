@@ -48,6 +48,7 @@ class Ranks:
     Attributes:
         rank: of this process; 0 outside distributed jobs.
         world_size: processes that train together.
+        measures: whether this rank is the one of its host that is measured.
     """
 
     def __init__(self, owner: Owner, changed: Callable[[], None]) -> None:
@@ -55,6 +56,14 @@ class Ranks:
         self._changed = changed
         self.rank = _number("RANK", 0)
         self.world_size = max(1, _number("WORLD_SIZE", 1))
+
+    @property
+    def measures(self) -> bool:
+        """The first; on a host that does not have it the first there, as torchrun numbers them."""
+        is_first_here = (
+            _number("LOCAL_RANK", -1) == 0 and 0 < _number("LOCAL_WORLD_SIZE", 0) < self.world_size
+        )
+        return self.rank == 0 or is_first_here
 
     def install(self, module: Any) -> None:
         """Wrap `init_process_group` in `torch.distributed.distributed_c10d`."""

@@ -1,0 +1,166 @@
+"""DistributedDataParallel with other settings, and what trained the roots of several ranks in the end."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any, Callable, Iterator
+
+from .knobs import NotApplied
+
+_SYNC = "sync_gradients"
+_SHARDED_1, _SHARDED_2 = "FullyShardedDataParallel", ("FSDPModule", "FSDP")
+"""Classes of torch's, of which the second is a base of every module that `fully_shard` was called with."""
+_BYTES_PER_MIB = 1 << 20
+
+
+class DataParallelWatch:
+    """Sets what is asked of each DistributedDataParallel, and tells what is in force.
+
+    Args:
+        settings: by name: arguments of its constructor, and `sync_gradients`; absent ones are left alone.
+        failed: called with a `NotApplied` where it can't be built with them; it is then as the script has it.
+    """
+
+    def __init__(self, settings: dict, failed: Callable) -> None:
+        self._settings = settings
+        self._failed = failed
+        self._ddp: Any = None
+        self._roots: list = []
+        self._syncs = True
+
+    def install(self, module: Any) -> None:
+        """Wrap `DistributedDataParallel.__init__` in `torch.nn.parallel.distributed` for what is to be set.
+
+        The class stays what it is, for those who subclass it and those who ask for it.
+        """
+        if not self._settings:
+            return
+        original = module.DistributedDataParallel.__init__
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def __init__(ddp, *args, **kwargs):  # noqa: N807
+            self._build(original, signature, ddp, args, kwargs)
+
+        module.DistributedDataParallel.__init__ = __init__
+
+    def _build(self, original: Any, signature: Any, ddp: Any, args: tuple, kwargs: dict) -> None:
+        arguments = {name: value for name, value in self._settings.items() if name != _SYNC}
+        try:
+            bound = signature.bind(ddp, *args, **kwargs)
+        except TypeError:
+            original(ddp, *args, **kwargs)  # raises it, in torch's own words
+            return
+        bound.arguments.update(arguments)
+        try:
+            original(*bound.args, **bound.kwargs)
+        except Exception as error:
+            if not arguments or "OutOfMemory" in type(error).__name__:
+                raise
+            original(ddp, *args, **kwargs)  # what fails without them too is the script's own
+            self._failed(NotApplied(dict.fromkeys(arguments, error)))
+        if _SYNC in self._settings:
+            ddp.require_backward_grad_sync = self._settings[_SYNC]  # as its no_sync() has it
+
+    def found(self, roots: list) -> None:
+        """Take the modules that are trained."""
+        self._roots = roots
+        self._ddp = next((one for one in self._modules() if _is_ddp(one)), None)
+
+    def stepped(self) -> None:
+        """An optimizer has stepped: its gradients were summed or not as it now stands.
+
+        Elsewhere the script may be within a no_sync() of its own, as it accumulates gradients.
+        """
+        if self._ddp is not None:
+            self._syncs = bool(self._ddp.require_backward_grad_sync)
+
+    def facts(self, device: Any, world_size: int) -> dict | None:
+        """Return the plain facts of a DataParallelSeen record.
+
+        Args:
+            device: torch's, of the roots.
+            world_size: processes that train together, as far as the environment tells.
+
+        Returns:
+            None for one process that is no member of a group.
+        """
+        backend, kind = _backend(device), self._kind()
+        if world_size == 1 and backend is None and kind == "none":
+            return None
+        ddp = self._ddp
+        return {
+            "kind": kind,
+            "backend": backend,
+            "gradient_bytes": self._gradient_bytes(kind),
+            "settings": None if ddp is None else self._in_force(),
+            "comm_hook": None if ddp is None else _hook_of(ddp),
+        }
+
+    def _in_force(self) -> dict:
+        ddp = self._ddp
+        return {
+            "gradient_as_bucket_view": bool(ddp.gradient_as_bucket_view),
+            "static_graph": bool(ddp.static_graph),
+            "bucket_cap_mb": ddp.bucket_bytes_cap / _BYTES_PER_MIB,
+            _SYNC: self._syncs,
+        }
+
+    def _modules(self) -> Iterator[Any]:
+        for root in self._roots:
+            yield from root.modules()
+
+    def _kind(self) -> str:
+        if self._ddp is not None:
+            return "ddp"
+        for module in self._modules():
+            for base in type(module).__mro__:
+                if base.__module__.startswith("torch.distributed") and base.__name__ == _SHARDED_1:
+                    return "fsdp"
+                if base.__module__.startswith("torch.distributed") and base.__name__ in _SHARDED_2:
+                    return "fsdp2"
+        return "none"
+
+    def _gradient_bytes(self, kind: str) -> int | None:
+        """Return the bytes that are summed, of sharded parameters in their whole size."""
+        if kind == "ddp":
+            wrapped = [one for one in self._modules() if _is_ddp(one)]
+            return sum(_bytes(one) for ddp in wrapped for one in _summed(ddp))
+        if kind == "fsdp2":
+            return sum(_bytes(one) for root in self._roots for one in root.parameters() if one.requires_grad)
+        return None
+
+
+def _is_ddp(module: Any) -> bool:
+    defined = sys.modules.get("torch.nn.parallel.distributed")
+    return defined is not None and isinstance(module, defined.DistributedDataParallel)
+
+
+def _summed(ddp: Any) -> Iterator[Any]:
+    """Yield the parameters whose gradients DistributedDataParallel sums."""
+    for name, parameter in ddp.module.named_parameters():
+        if parameter.requires_grad and name not in ddp.parameters_to_ignore:
+            yield parameter
+
+
+def _bytes(parameter: Any) -> int:
+    return int(parameter.numel()) * int(parameter.element_size())
+
+
+def _hook_of(ddp: Any) -> str | None:
+    """Return the name of the communication hook, None without one."""
+    hooks = getattr(ddp, "_comm_hooks", None)
+    return getattr(hooks[0][0], "__name__", type(hooks[0][0]).__name__)[:200] if hooks else None
+
+
+def _backend(device: Any) -> str | None:
+    """Return the backend of the default process group on a device, None where there is no group."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    if module is None or not getattr(module, "is_initialized", bool)():  # torch was built without distributed
+        return None
+    try:
+        return str(module._get_default_group()._get_backend(device).name()).lower()
+    except Exception:
+        return str(module.get_backend())[:80]

@@ -1,0 +1,228 @@
+"""A training command, started with another number of local processes. Pure.
+
+What starts several processes by itself gets its own number replaced; `python` gets torchrun's launcher before
+it, for one process too, so that numbers are compared that were started in one way. Anything else must show
+the place of its number.
+"""
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+
+from tunekit.errors import TargetError
+from tunekit.machine.host.interpreter import CHOOSES_ITS_OWN, is_python, unwrapped
+from tunekit.secret_words import masked_words
+from tunekit.trial.external_launchers import find_external_launcher
+
+PLACE = "{processes}"
+"""Stands in a command for the number, where it is not known to tunekit."""
+THREADS_BY_LAUNCHER = {"OMP_NUM_THREADS": "1"}
+"""What torchrun sets for several processes, and for one does not, unless the user has."""
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate-launch",
+    "deepspeed": "deepspeed",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+"""Launchers as Python starts them -> their programs."""
+_LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BARE_OF_TORCHRUN = _names("h help standalone m module no_python run_path use_env virtual_local_rank")
+"""Plain names of options without a value; every other one takes the next word."""
+_BARE_OF_ACCELERATE = _names(
+    "h help q quiet cpu multi_gpu tpu enable_cpu_affinity dynamo_use_fullgraph dynamo_use_dynamic "
+    "dynamo_use_regional_compilation use_deepspeed use_fsdp use_parallelism_config use_megatron_lm "
+    "same_network m module no_python tpu_cluster no_tpu_cluster tpu_use_sudo downcast_bf16 "
+    "fp8_use_autocast_during_eval debug"
+)
+_SHELLS = frozenset(("bash", "dash", "sh", "zsh", "fish"))
+_MPI = frozenset(("mpirun", "mpiexec", "horovodrun"))
+_LAUNCHERS = frozenset(("torchrun", "accelerate", "accelerate-launch", "deepspeed", *_SHELLS, *_MPI))
+_INTERPRETERS = frozenset(("-p", "--python"))
+"""Options of uv whose value is an interpreter, and not what it runs."""
+_SPAWNS = re.compile(
+    r"^(?!\s*#).*(?:\b(?:mp|multiprocessing|xmp)\.spawn\(|\bstart_processes\(|\bfrom torch\.multiprocessing "
+    r"import .*\bspawn\b|\b(?:notebook|debug)_launcher\()",
+    re.MULTILINE,
+)
+"""A script's text that starts processes by itself."""
+
+_Option = tuple[str, list[str]]
+"""Its plain name, and its words."""
+
+
+def with_processes(command: Sequence[str], processes: int, script_text: str | None = None) -> tuple[str, ...]:
+    """Return a training command that starts so many processes on this host, its other words as they are.
+
+    Args:
+        command: as the user has it; `{processes}` in it stands for the number.
+        processes: at least 1.
+        script_text: of the Python file that it runs, None where that is not known.
+
+    Raises:
+        TargetError: it is not known where the command has its number.
+    """
+    if processes < 1:
+        raise TargetError(f"a training takes at least 1 process, got {processes}")
+    elsewhere = find_external_launcher(command)
+    if elsewhere is not None:
+        raise _refused(command, f"`{elsewhere.words}` starts it where tunekit is not", elsewhere.remedy)
+    if any(PLACE in word for word in command):
+        return tuple(word.replace(PLACE, str(processes)) for word in command)
+    before, words = _apart(command)
+    if not words:
+        raise _refused(command, "what it starts is not known", _write_place("torchrun --nproc-per-node", ""))
+    program = words[0].rpartition("/")[2]
+    if is_python(words[0]):
+        return (*before, *_python(command, words, processes, script_text))
+    if program == "torchrun":
+        return (*before, words[0], *_torchrun(words[1:], processes))
+    if program == "accelerate-launch":
+        return (*before, words[0], *_accelerate(command, words[1:], processes))
+    if program == "accelerate" and words[1:2] == ["launch"]:
+        return (*before, *words[:2], *_accelerate(command, words[2:], processes))
+    raise _refused(command, *_why_unknown(program))
+
+
+def on_first_devices(environment: Mapping[str, str], processes: int, gpus: int) -> dict[str, str]:
+    """Return what leaves the processes a GPU each: a framework trains on all that it sees.
+
+    Args:
+        environment: that they start in.
+        processes: of the training.
+        gpus: that are here; with no more than processes nothing is changed.
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    names = [str(number) for number in range(gpus)] if visible is None else visible.split(",")
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[:processes])} if 0 < processes < len(names) else {}
+
+
+def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what only prepares a command, and the command itself; none where that can't be told."""
+    inner = unwrapped(command)
+    before = list(command[: len(command) - len(inner)])
+    if not inner or not CHOOSES_ITS_OWN.fullmatch(inner[0].rpartition("/")[2]):
+        return before, inner
+    for at, word in enumerate(inner[1:], start=1):
+        if inner[at - 1] in _INTERPRETERS or "run" not in inner[:at]:
+            continue
+        if is_python(word) or word.rpartition("/")[2] in _LAUNCHERS:
+            return before + inner[:at], inner[at:]
+        if word == "-m" or (word.endswith(".py") and not word.startswith("-")):  # uv starts Python by itself
+            return before + inner[:at], ["python", *inner[at:]]
+    return before + inner, []
+
+
+def _python(
+    command: Sequence[str], words: Sequence[str], processes: int, script_text: str | None
+) -> tuple[str, ...]:
+    own, run = _own_options(words[1:])
+    if not run or run[0] == "-":
+        remedy = "give the script as a file: python train.py"
+        raise _refused(command, "several processes can't read one script from standard input", remedy)
+    program = _MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
+    if program == "torchrun":
+        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes))
+    if program == "accelerate-launch":
+        return (words[0], *own, *run[:2], *_accelerate(command, run[2:], processes))
+    if program is not None:
+        raise _refused(command, *_why_unknown(program))
+    if script_text is not None and _SPAWNS.search(script_text):
+        remedy = (
+            f"{_write_place(f'{shlex.join(words[:2])} --world-size', '')}; or start it by torchrun, if it "
+            "can be"
+        )
+        raise _refused(command, "the script starts its processes by itself", remedy)
+    again = ("--no-python", words[0], *own) if own or run[0] == "-c" else ()
+    return (words[0], *_LAUNCH, str(processes), *again, *run)
+
+
+def _own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return Python's own options with their values, and what it runs: -m and -c stand apart from others."""
+    own: list[str] = []
+    waiting = list(words)
+    while waiting and waiting[0].startswith("-") and waiting[0] != "-":
+        word = waiting.pop(0)
+        options = "" if word.startswith("--") else word[1:]
+        taking = next((letter for letter in options if letter in "mcWX"), "")
+        if taking in ("m", "c"):
+            before, _, value = options.partition(taking)
+            own += [f"-{before}"] if before else []
+            return own, [f"-{taking}", *([value] if value else []), *waiting]
+        own.append(word)
+        if (taking and options.endswith(taking)) or word == "--check-hash-based-pycs":
+            own += waiting[:1]
+            del waiting[:1]
+    return own, waiting
+
+
+def _torchrun(words: Sequence[str], processes: int) -> list[str]:
+    options, rest = _options(words, _BARE_OF_TORCHRUN)
+    names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes the beginning of one
+    return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
+
+
+def _accelerate(command: Sequence[str], words: Sequence[str], processes: int) -> list[str]:
+    options, rest = _options(words, _BARE_OF_ACCELERATE)
+    machines = [text[-1].rpartition("=")[2] for name, text in options if name == "num_machines"]
+    number = processes * (int(machines[-1]) if machines and machines[-1].isdecimal() else 1)
+    if number > 1 and any(name == "cpu" for name, _ in options):
+        remedy = f"start it by torchrun, whose processes Accelerate finds: torchrun {shlex.join(rest[:1])}"
+        raise _refused(command, "accelerate launch --cpu starts one process", remedy)
+    if number == 1:  # which it refuses to have several GPUs for
+        options = [one for one in options if one[0] != "multi_gpu"]
+    return [*_replaced(options, ["num_processes"], "--num_processes", number), *rest]
+
+
+def _options(words: Sequence[str], bare: Collection[str]) -> tuple[list[_Option], list[str]]:
+    """Return a launcher's own options, each with its value, and what it starts with the words after that."""
+    options: list[_Option] = []
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        word, equals, _ = words[at].partition("=")
+        name = word.lstrip("-").replace("-", "_")
+        takes_next = not equals and name not in bare
+        options.append((name, list(words[at : at + 1 + takes_next])))
+        at += 1 + takes_next
+    return options, list(words[at:])
+
+
+def _replaced(options: Sequence[_Option], names: Collection[str], usual: str, number: int) -> list[str]:
+    """Return the words of options with another number where it stands, and before them where it does not."""
+    words = [] if any(name in names for name, _ in options) else [usual, str(number)]
+    for name, text in options:
+        option, equals, _ = text[0].partition("=")
+        now = [f"{option}={number}"] if equals else [option, str(number)]
+        words += now if name in names else text
+    return words
+
+
+def _why_unknown(program: str) -> tuple[str, str]:
+    """Return why a program's number can't be set, and what to do."""
+    if program == "deepspeed":
+        remedy = "start the script by torchrun, whose processes deepspeed.initialize finds: torchrun train.py"
+        return "deepspeed's launcher is not one that tunekit gives another number", remedy
+    if program in _SHELLS:
+        remedy = _write_place(f"{program} -c 'torchrun --nproc-per-node", " train.py'")
+        return "where a shell's text has its number of processes is not known", remedy
+    if program in _MPI:
+        return f"where {program} has its number is not known", _write_place(
+            f"{program} -n", " python train.py"
+        )
+    why = f"how {program} starts processes is not known"
+    return why, f"give the training as `python -m MODULE` or by torchrun, or {_write_place(program, '')}"
+
+
+def _write_place(before: str, after: str) -> str:
+    return f"write {PLACE} where its number stands, as in: {before} {PLACE}{after}"
+
+
+def _refused(command: Sequence[str], why: str, remedy: str) -> TargetError:
+    said = shlex.join(masked_words(command))
+    return TargetError(f"{said} can't be started with another number of processes: {why}; {remedy}")
