@@ -12,18 +12,18 @@ from tunekit.trial.process_count import with_processes
 
 LAUNCH = "-m torch.distributed.run --standalone --nproc-per-node 4"
 PYTHON = {
-    "python train.py --lr 0.1 -v": f"python {LAUNCH} train.py --lr 0.1 -v",
-    "/env/bin/python3.11 -m pkg.train x=1": f"/env/bin/python3.11 {LAUNCH} -m pkg.train x=1",
-    "python -mpkg": f"python {LAUNCH} -m pkg",
-    "env X=1 python -m pkg --lr 1": f"env X=1 python {LAUNCH} -m pkg --lr 1",
-    "nice -n 5 taskset 3 python train.py": f"nice -n 5 taskset 3 python {LAUNCH} train.py",
-    "python -u -X dev -W error train.py": f"python {LAUNCH} --no-python python -u -X dev -W error train.py",
-    "python -Om pkg": f"python {LAUNCH} --no-python python -O -m pkg",
-    "python -c 'import train' -x": f"python {LAUNCH} --no-python python -c 'import train' -x",
-    "uv run --extra gpu python train.py": f"uv run --extra gpu python {LAUNCH} train.py",
-    "uv run --python python3.11 train.py -m": f"uv run --python python3.11 python {LAUNCH} train.py -m",
-    "uv run -m pkg": f"uv run python {LAUNCH} -m pkg",
-    "conda run -n env python train.py": f"conda run -n env python {LAUNCH} train.py",
+    "python train.py --lr 0.1 -v": f"python {LAUNCH} -- train.py --lr 0.1 -v",
+    "/env/bin/python3.11 -m pkg.train x=1": f"/env/bin/python3.11 {LAUNCH} -m -- pkg.train x=1",
+    "python -mpkg": f"python {LAUNCH} -m -- pkg",
+    "env X=1 python -m pkg --lr 1": f"env X=1 python {LAUNCH} -m -- pkg --lr 1",
+    "nice -n 5 taskset 3 python train.py": f"nice -n 5 taskset 3 python {LAUNCH} -- train.py",
+    "python -X dev -W error train.py": f"python {LAUNCH} --no-python -- python -X dev -W error train.py",
+    "python -Om pkg": f"python {LAUNCH} --no-python -- python -O -m pkg",
+    "python -c 'import train' -x": f"python {LAUNCH} --no-python -- python -c 'import train' -x",
+    "uv run --extra gpu python train.py": f"uv run --extra gpu python {LAUNCH} -- train.py",
+    "uv run --python python3.11 train.py -m": f"uv run --python python3.11 python {LAUNCH} -- train.py -m",
+    "uv run -m pkg": f"uv run python {LAUNCH} -m -- pkg",
+    "conda run -n env python train.py": f"conda run -n env python {LAUNCH} -- train.py",
     "env A=b poetry run torchrun --nproc-per-node 8 t.py": (
         "env A=b poetry run torchrun --nproc-per-node 4 t.py"
     ),
@@ -99,7 +99,7 @@ def test_what_has_no_known_number_is_refused_with_what_to_do(typed: str, remedy:
 @pytest.mark.parametrize(
     ("typed", "started"),
     [
-        ("python train.py", "python -m torch.distributed.run --standalone --nproc-per-node 1 train.py"),
+        ("python train.py", "python -m torch.distributed.run --standalone --nproc-per-node 1 -- train.py"),
         (
             "accelerate launch --multi_gpu --num_processes 2 train.py",
             "accelerate launch --num_processes 1 train.py",

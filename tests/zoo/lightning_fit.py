@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--devices", type=int, default=1)
     args = parser.parse_args()
     pl.seed_everything(0, workers=True)
     rows = torch.randn(1600, 128)
@@ -55,7 +56,7 @@ def main():
     validation = DataLoader(TensorDataset(rows[:100], labels[:100]), batch_size=50)
     trainer = pl.Trainer(
         accelerator="cpu",
-        devices=1,
+        devices=args.devices,
         max_epochs=100,
         precision="bf16-mixed" if args.bf16 else "32-true",
         accumulate_grad_batches=args.accumulate,

@@ -8,6 +8,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from tunekit.records.agent_messages import (
     AnyEvent,
     ByHandEvent,
     DoneEvent,
+    ErrorSeen,
     ExitEvent,
     GuardErrorEvent,
     LearntEvent,
@@ -63,6 +65,9 @@ _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """Colours and moves of the cursor, which progress bars print and nobody misses."""
+_LAUNCHERS_ERROR = "ChildFailedError"
+_LAUNCHERS_LINES = re.compile(r"torch[./]distributed[./]elastic[./].*failed \(exitcode")
+"""With such a line torchrun begins to tell that a rank has failed, and where; why is told before."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +280,8 @@ class Evidence:
                 self.nonfinite = event
             case ByHandEvent():
                 self.by_hand = event
+            case ExitEvent(error=ErrorSeen(types=(name, *_))) if name.endswith(_LAUNCHERS_ERROR):
+                self.take(event.changed(error=None), at_s)  # it says only that a rank has failed
             case ExitEvent():
                 known = self.exit  # a launcher's own exit says less than that of the process that trained
                 if known is None or event.steps > known.steps or (event.error and not known.error):
@@ -385,7 +392,7 @@ def plain(text: str) -> str:
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """Return the last output lines of the script, without blank ones."""
+    """Return the last output lines of the script, without blank ones and what torchrun says of its ranks."""
     try:
         with log.open("rb") as stream:
             stream.seek(0, 2)
@@ -394,4 +401,5 @@ def last_lines(log: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     lines = [plain(line).rstrip()[:500] for line in text.replace("\r", "\n").splitlines()]
-    return tuple([line for line in lines if line][-_TAIL_LINES:])
+    of_ranks = list(takewhile(lambda line: not _LAUNCHERS_LINES.search(line), lines))
+    return tuple([line for line in of_ranks if line][-_TAIL_LINES:])

@@ -27,6 +27,8 @@ _MODULES = {
 }
 """Launchers as Python starts them -> their programs."""
 _LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+_END = "--"
+"""Of a launcher's options: torchrun refuses a script's own word where several of its options begin so."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -139,8 +141,10 @@ def _python(
             "can be"
         )
         raise _refused(command, "the script starts its processes by itself", remedy)
-    again = ("--no-python", words[0], *own) if own or run[0] == "-c" else ()
-    return (words[0], *_LAUNCH, str(processes), *again, *run)
+    launch = (words[0], *_LAUNCH, str(processes))
+    if own or run[0] == "-c":  # torchrun's own way to start Python gives it no options
+        return (*launch, "--no-python", _END, words[0], *own, *run)
+    return (*launch, "-m", _END, *run[1:]) if run[0] == "-m" else (*launch, _END, *run)
 
 
 def _own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -184,7 +188,7 @@ def _options(words: Sequence[str], bare: Collection[str]) -> tuple[list[_Option]
     """Return a launcher's own options, each with its value, and what it starts with the words after that."""
     options: list[_Option] = []
     at = 0
-    while at < len(words) and words[at].startswith("-"):
+    while at < len(words) and words[at].startswith("-") and words[at] != _END:
         word, equals, _ = words[at].partition("=")
         name = word.lstrip("-").replace("-", "_")
         takes_next = not equals and name not in bare
