@@ -6,12 +6,23 @@ import struct
 from pathlib import Path
 
 import pytest
+from build_records import loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.agent_messages import AgentErrorEvent, ProgressEvent, StartEvent
+from tunekit.records.agent_messages import (
+    AgentErrorEvent,
+    DoneEvent,
+    ErrorSeen,
+    ExitEvent,
+    ProgressEvent,
+    RankEvent,
+    RankTurn,
+    StartEvent,
+)
+from tunekit.records.data_parallel import RankSeen
 from tunekit.trial import events
-from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Evidence, Pulse, read_pulse
+from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Evidence, Pulse, last_lines, read_pulse
 
 
 def start(pid: int) -> bytes:
@@ -224,3 +235,96 @@ def test_a_fault_whose_place_is_unknown_says_so():
     evidence = Evidence()
     evidence.take(agent_error("RecursionError", is_over=False, place=""), 1.0)
     assert evidence.faults == ["the agent failed in a place that is not known: RecursionError"]
+
+
+def told_by_ranks(
+    *turns: tuple[int, float, int, float], window: tuple[float, float] = (10.0, 20.0)
+) -> Evidence:
+    """Evidence of a window and of what ranks told around it: rank, time, samples, seconds of waiting."""
+    evidence = Evidence()
+    phases = {"phase": "measuring", "batches": 9, "steps": 9, "graphs": 0, "wait_s": 0.0}
+    evidence.take(ProgressEvent(event="progress", time_s=window[0], **phases), 1.0)
+    for rank, at_s, samples, wait_s in turns:
+        turn = RankTurn(at_s=at_s, samples=samples, wait_s=wait_s)
+        evidence.take(RankEvent(event="rank", time_s=at_s, rank=rank, world_size=2, turn=turn), 1.0)
+    evidence.take(DoneEvent(event="done", time_s=window[1], loop=loop()), 1.0)
+    evidence.take(DoneEvent(event="done", time_s=window[1] + 60, loop=loop()), 1.0)  # with what was looked at
+    return evidence
+
+
+def test_each_ranks_rate_is_of_the_window_by_its_own_clock():
+    slow = [
+        (1, 9.0, 0, 0.0),
+        (1, 12.0, 100, 1.0),
+        (1, 16.0, 140, 3.0),
+        (1, 18.0, 160, 4.0),
+        (1, 25.0, 900, 9.0),
+    ]
+    fast = [(0, 11.0, 50, 0.0), (0, 19.0, 210, 0.0)]
+    assert told_by_ranks(*slow, *fast).ranks_seen() == (
+        RankSeen(rank=0, samples_per_s=20.0, data_wait_share=0.0),
+        RankSeen(rank=1, samples_per_s=10.0, data_wait_share=0.5),
+    )
+
+
+@pytest.mark.parametrize(
+    "of_rank_1",
+    [
+        [],
+        [(1, 12.0, 100, 1.0)],
+        [(1, 12.0, 100, 1.0), (1, 12.01, 116, 1.0)],  # too little time for a rate
+        [(1, 12.0, 100, 1.0), (1, 16.0, 100, 1.0)],
+        [(1, 2.0, 0, 0.0), (1, 6.0, 100, 1.0), (1, 30.0, 200, 1.0)],
+    ],
+)
+def test_ranks_are_timed_all_or_none(of_rank_1: list[tuple[int, float, int, float]]):
+    assert told_by_ranks((0, 11.0, 50, 0.0), (0, 19.0, 210, 0.0), *of_rank_1).ranks_seen() == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.floats(0.1, 1e12), st.integers(0, 1 << 53), st.floats(0, 1e12)),
+        max_size=30,
+    ),
+    st.tuples(st.floats(0, 1e12), st.floats(0, 1e12)),
+)
+def test_whatever_ranks_tell_is_a_rate_or_none(
+    turns: list[tuple[int, float, int, float]], window: tuple[float, float]
+):
+    seen = told_by_ranks(*turns, window=window).ranks_seen()
+    assert [one.rank for one in seen] == sorted({rank for rank, *_ in turns} if seen else ())
+
+
+def exit_with(name: str, steps: int = 0) -> ExitEvent:
+    error = ErrorSeen(types=(name, "builtins.Exception"), message="m", traceback=())
+    return ExitEvent(event="exit", time_s=1.0, steps=steps, batches=0, error=error)
+
+
+@pytest.mark.parametrize("is_launcher_first", [True, False])
+def test_a_launchers_error_does_not_stand_for_that_of_its_ranks(is_launcher_first: bool):
+    evidence = Evidence()
+    launcher = exit_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
+    of_rank = exit_with("builtins.KeyError")
+    for event in (launcher, of_rank) if is_launcher_first else (of_rank, launcher):
+        evidence.take(event, 1.0)
+    assert evidence.exit is not None and evidence.exit.error is not None
+    assert evidence.exit.error.types[0] == "builtins.KeyError"
+
+
+def test_a_launchers_error_alone_is_none_of_the_script():
+    evidence = Evidence()
+    evidence.take(exit_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError"), 1.0)
+    assert evidence.exit is not None and evidence.exit.error is None
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "E1123 22:53:33.5 86 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 2)",
+        "[2024-01-02] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) local_",
+    ],
+)
+def test_the_last_lines_are_those_of_the_ranks(tmp_path: Path, launcher: str):
+    log = tmp_path / "output.log"
+    log.write_text(f"epoch 0\n\ntrain.py: error: no --lr\n{launcher}\nTraceback\nChildFailedError:\n")
+    assert last_lines(log) == ("epoch 0", "train.py: error: no --lr")

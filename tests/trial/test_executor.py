@@ -4,9 +4,12 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tunekit.errors import TargetError
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial import executor
@@ -14,12 +17,13 @@ from tunekit.trial.executor import ProcessExecutor, TrialSpec
 from tunekit.trial.watch import Limits
 
 
-def run_shell(script: str, trials: Path, working_dir: Path) -> TrialRecord:
+def run_shell(script: str, trials: Path, working_dir: Path, gpus: int = 0, **asked: Any) -> TrialRecord:
     """Run a line of shell as a trial; it ends by itself."""
     command = ("sh", "-c", script)
     target = Target(name="sh", command=command, working_dir=str(working_dir), script=None, script_sha256=None)
     runs = ProcessExecutor(target, trials, Limits(trial_s=60, no_progress_s=60, ram_bytes=1 << 30), 0.1)
-    return runs.run(TrialSpec(0, TrialRole.BASELINE, None), None, lambda progress: None)
+    runs.gpus = tuple(range(gpus))
+    return runs.run(TrialSpec(0, TrialRole.BASELINE, None, **asked), None, lambda progress: None)
 
 
 @pytest.fixture
@@ -80,3 +84,53 @@ def test_copies_of_a_trial_are_kept_up_to_a_size_and_the_largest_are_listed(tmp_
 def test_a_trial_without_copies_has_no_folder_for_them(tmp_path: Path, elsewhere: Path):
     run_shell("mkdir $(dirname $TUNEKIT_REQUEST)/diverted; exit 3", tmp_path / "trials", elsewhere)
     assert not (tmp_path / "trials/0000/diverted").exists()
+
+
+STARTED = "echo {processes}:$OMP_NUM_THREADS:$CUDA_VISIBLE_DEVICES; exit 3"
+
+
+@pytest.mark.parametrize(
+    ("processes", "environment", "gpus", "printed"),
+    [
+        (1, {}, 0, "1:1:"),
+        (2, {}, 0, "2:1:"),
+        (2, {"OMP_NUM_THREADS": "6"}, 4, "2:6:0,1"),
+        (4, {}, 4, "4:1:"),  # each has a GPU: nothing is hidden
+        (2, {"CUDA_VISIBLE_DEVICES": "5,GPU-a,1"}, 3, "2:1:5,GPU-a"),
+        (3, {"CUDA_VISIBLE_DEVICES": "5,7"}, 2, "3:1:5,7"),
+    ],
+)
+def test_a_number_of_processes_reaches_the_command_with_a_thread_and_a_gpu_for_each(
+    processes: int,
+    environment: dict[str, str],
+    gpus: int,
+    printed: str,
+    tmp_path: Path,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    ddp = DdpSettings(bucket_cap_mb=4)
+    record = run_shell(STARTED, tmp_path / "trials", elsewhere, gpus, processes=processes, ddp=ddp)
+    assert (tmp_path / "trials/0000/output.log").read_text() == f"{printed}\n"
+    assert (record.processes, record.ddp) == (processes, ddp)
+
+
+def test_a_trial_of_the_command_as_it_is_asks_for_neither(
+    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    record = run_shell("echo $OMP_NUM_THREADS; exit 3", tmp_path / "trials", elsewhere, gpus=4)
+    assert (tmp_path / "trials/0000/output.log").read_text() == "\n"
+    assert (record.processes, record.ddp) == (None, None)
+
+
+def test_a_command_that_has_no_known_number_is_refused_before_anything_is_written(
+    tmp_path: Path, elsewhere: Path
+):
+    with pytest.raises(TargetError, match=r"\{processes\}"):
+        run_shell("exit 3", tmp_path / "trials", elsewhere, processes=2)
+    assert not (tmp_path / "trials").exists()

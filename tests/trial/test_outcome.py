@@ -16,8 +16,10 @@ from tunekit.records.agent_messages import (
     KnobsApplied,
     LearntEvent,
     NonfiniteEvent,
+    RankTurn,
 )
 from tunekit.records.config import KnobsAsked, Precision
+from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import (
     ComputeSweep,
     ComputeSweepPoint,
@@ -917,3 +919,48 @@ def test_only_what_memory_ended_shows_how_it_grew():
 def test_memory_that_was_not_seen_to_grow_has_no_pace(points):
     failure = failed(ended(-signal.SIGKILL, oom_kills=1, growth=points))
     assert "grew" not in failure.message
+
+
+def of_processes(evidence: Evidence, processes: int | None = None, **ddp: Any) -> Measurement | Failure:
+    """The verdict on a trial of the script as it is, with so many processes and such settings of theirs."""
+    as_it_is = Bound(
+        command=("python", "train.py"), environment={}, file_texts={}, injected=KnobsAsked(), changed={}
+    )
+    return measurement_of(
+        evidence, as_it_is, discovery(roots=(NET,)), processes=processes, ddp=DdpSettings(**ddp)
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "remedy"),
+    [
+        ({"processes": 4}, "processes was set to 4, but 1 process trains", "init_process_group"),
+        ({"static_graph": True}, "no DistributedDataParallel trains", "as the script has it"),
+    ],
+)
+def test_processes_and_their_settings_that_do_not_hold_are_no_measurement(
+    asked: dict[str, Any], message: str, remedy: str
+):
+    found = of_processes(measured(), **asked)
+    assert isinstance(found, Failure)
+    assert (found.kind, found.remedy and remedy in found.remedy) == (OutcomeKind.KNOB_NOT_APPLIED, True)
+    assert message in found.message
+
+
+def test_one_process_is_as_many_as_were_asked_for():
+    assert isinstance(of_processes(measured(), processes=1), Measurement)
+
+
+def test_a_setting_that_torch_did_not_take_is_left_to_the_script_without_a_flag():
+    found = failed(ended(agent_error=agent_error(knobs=("static_graph",))))
+    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert "static_graph could not be set" in found.message
+    assert found.remedy == "leave it as the script has it"
+
+
+def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():
+    turns = [RankTurn(at_s=at_s, samples=int(at_s) * 10, wait_s=0.0) for at_s in (2.0, 4.0)]
+    evidence = measured(turns={0: turns, 1: turns}, measuring_from_s=1.0, measured_at_s=5.0)
+    found = verdict(evidence)
+    assert isinstance(found, Measurement)
+    assert [(one.rank, one.samples_per_s) for one in found.loop.ranks] == [(0, 10.0), (1, 10.0)]
