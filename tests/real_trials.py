@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
@@ -59,12 +60,16 @@ class RealTrials:
         self._count = 0
         self.baseline: TrialRecord | None = None
 
-    def run_baseline(self, details: Sequence[Detail] = (), sizes: Sequence[int] = ()) -> TrialRecord:
-        """Run the target as it is, and look at details once it is measured."""
-        self.baseline = self._run(None, None, details, sizes)
+    def run_baseline(
+        self, details: Sequence[Detail] = (), sizes: Sequence[int] = (), **asked: Any
+    ) -> TrialRecord:
+        """Run the target as it is, and look at details once it is measured; the rest is of its spec."""
+        self.baseline = self._run(None, None, details, sizes, **asked)
         return self.baseline
 
-    def run(self, details: Sequence[Detail] = (), **knobs: object) -> TrialRecord:
+    def run(
+        self, details: Sequence[Detail] = (), processes: int | None = None, **knobs: object
+    ) -> TrialRecord:
         """Run the baseline's config with some knobs changed, and look at details once it is measured."""
         assert self.baseline is not None
         assert self.baseline.config is not None
@@ -73,7 +78,9 @@ class RealTrials:
         if values["num_workers"] and values["prefetch_factor"] is None:
             values["prefetch_factor"] = 2
         config = TrainConfig.model_validate(values)
-        return self._run(config, KnownTarget(self.baseline.discovery, self.baseline.config), details)
+        return self._run(
+            config, KnownTarget(self.baseline.discovery, self.baseline.config), details, processes=processes
+        )
 
     def output(self, number: int) -> str:
         """Return what the script of a trial printed."""
@@ -85,9 +92,10 @@ class RealTrials:
         known: KnownTarget | None,
         details: Sequence[Detail],
         sizes: Sequence[int] = (),
+        **asked: Any,
     ) -> TrialRecord:
         role = TrialRole.BASELINE if config is None else TrialRole.SEARCH
-        spec = TrialSpec(self._count, role, config, details=tuple(details), sizes=tuple(sizes))
+        spec = TrialSpec(self._count, role, config, details=tuple(details), sizes=tuple(sizes), **asked)
         self._count += 1
         return self._executor.run(spec, known, lambda progress: None)
 

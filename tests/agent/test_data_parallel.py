@@ -19,6 +19,8 @@ from torch.nn.parallel import DistributedDataParallel, distributed
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
 
 BYTES = 4 * (8 * 4 + 4)
+STEPS = 8
+"""Of an optimizer, after which a loop is known."""
 CPU = torch.device("cpu")
 EACH: dict[str, Any] = {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 0.5}
 
@@ -40,7 +42,8 @@ class Watched:
 
     def seen(self, *roots: nn.Module, world_size: int = 1) -> DataParallelSeen | None:
         self.watch.found(list(roots))
-        self.watch.stepped()
+        for _ in range(STEPS):
+            self.watch.stepped()
         facts = self.watch.facts(CPU, world_size)
         return None if facts is None else DataParallelSeen.model_validate(facts)
 
@@ -111,7 +114,7 @@ def test_the_class_stays_what_it_is_for_those_who_subclass_it_and_ask_for_its_ar
     )
 
 
-def test_gradients_stay_each_ranks_own_where_that_is_asked() -> None:
+def test_gradients_stay_each_ranks_own_after_some_steps_where_that_is_asked() -> None:
     summed: list[int] = []
 
     def counted(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -120,18 +123,21 @@ def test_gradients_stay_each_ranks_own_where_that_is_asked() -> None:
         done.set_result(bucket.buffer())
         return done
 
-    def sums(**settings: Any) -> list[int]:
+    def sums(**settings: Any) -> int:
         summed.clear()
-        with watching(**settings):
+        with watching(**settings) as watched:
             model = DistributedDataParallel(net())
             model.register_comm_hook(None, counted)
-            for _ in range(2):
+            for _ in range(STEPS):
+                model.zero_grad()
                 model(torch.ones(2, 8)).sum().backward()
                 assert model.module.weight.grad is not None
-        return summed
+                watched.watch.stepped()
+        return len(summed)
 
-    assert sums(sync_gradients=True) == [0, 0]
-    assert sums(sync_gradients=False) == []
+    assert sums(sync_gradients=True) == STEPS
+    assert 0 < sums(sync_gradients=False) < STEPS
+    assert 0 < sums(sync_gradients=False, static_graph=True) < STEPS
 
 
 def test_a_no_sync_of_the_scripts_own_is_not_taken_for_one_of_the_step() -> None:
@@ -147,9 +153,12 @@ def test_a_no_sync_of_the_scripts_own_is_not_taken_for_one_of_the_step() -> None
 def test_a_script_that_takes_the_setting_back_is_told() -> None:
     with watching(sync_gradients=False) as watched:
         model = DistributedDataParallel(net())
-        model.require_backward_grad_sync = True
         seen = watched.seen(model)
-    assert seen is not None and seen.settings is not None and seen.settings.sync_gradients
+        assert seen is not None and seen.settings is not None and not seen.settings.sync_gradients
+        model.require_backward_grad_sync = True
+        watched.watch.stepped()
+        facts = watched.watch.facts(CPU, 1)
+    assert facts is not None and facts["settings"]["sync_gradients"]
 
 
 def test_a_setting_that_it_can_not_be_built_with_is_told_and_left_out() -> None:

@@ -321,6 +321,7 @@ def test_a_launchers_error_alone_is_none_of_the_script():
     "launcher",
     [
         "E1123 22:53:33.5 86 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 2)",
+        "W1123 22:53:33.4 8 torch/distributed/elastic/multiprocessing/api.py:1] Sending 9 closing signal",
         "[2024-01-02] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) local_",
     ],
 )

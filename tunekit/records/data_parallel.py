@@ -17,8 +17,8 @@ class DdpSettings(Record):
     bucket_cap_mb: PositiveFloat | None = None
     """Size of a bucket in MiB, from which on its gradients are summed."""
     sync_gradients: bool | None = None
-    """False: no gradient is summed in the whole trial, as under DDP's no_sync. What a step gains by it is the
-    communication that its backward pass does not hide; the ranks train apart then."""
+    """False: after a few steps no gradient is summed any more, as under DDP's no_sync. What a step gains by
+    it is the communication that its backward pass does not hide; the ranks train apart then."""
 
     def asked(self) -> dict[str, bool | float]:
         """Return the settings that are not left to the script, by name."""

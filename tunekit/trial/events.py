@@ -66,7 +66,7 @@ _TAIL_LINES = 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """Colours and moves of the cursor, which progress bars print and nobody misses."""
 _LAUNCHERS_ERROR = "ChildFailedError"
-_LAUNCHERS_LINES = re.compile(r"torch[./]distributed[./]elastic[./].*failed \(exitcode")
+_LAUNCHERS_LINES = re.compile(r"torch[./]distributed[./]elastic[./].*(?:failed \(exitcode|closing signal)")
 """With such a line torchrun begins to tell that a rank has failed, and where; why is told before."""
 
 

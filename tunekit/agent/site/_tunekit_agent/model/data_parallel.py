@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from typing import Any, Callable, Iterator
 
 from .knobs import NotApplied
@@ -13,6 +14,8 @@ _SYNC = "sync_gradients"
 _SHARDED_1, _SHARDED_2 = "FullyShardedDataParallel", ("FSDPModule", "FSDP")
 """Classes of torch's, of which the second is a base of every module that `fully_shard` was called with."""
 _BYTES_PER_MIB = 1 << 20
+_SUMMED_STEPS = 4
+"""Before gradients are summed no more: torch needs the first of a static graph."""
 
 
 class DataParallelWatch:
@@ -29,6 +32,8 @@ class DataParallelWatch:
         self._ddp: Any = None
         self._roots: list = []
         self._syncs = True
+        self._built: Any = weakref.WeakSet()
+        self._steps = 0
 
     def install(self, module: Any) -> None:
         """Wrap `DistributedDataParallel.__init__` in `torch.nn.parallel.distributed` for what is to be set.
@@ -61,8 +66,7 @@ class DataParallelWatch:
                 raise
             original(ddp, *args, **kwargs)  # what fails without them too is the script's own
             self._failed(NotApplied(dict.fromkeys(arguments, error)))
-        if _SYNC in self._settings:
-            ddp.require_backward_grad_sync = self._settings[_SYNC]  # as its no_sync() has it
+        self._built.add(ddp)
 
     def found(self, roots: list) -> None:
         """Take the modules that are trained."""
@@ -76,6 +80,10 @@ class DataParallelWatch:
         """
         if self._ddp is not None:
             self._syncs = bool(self._ddp.require_backward_grad_sync)
+        self._steps += 1
+        if self._settings.get(_SYNC) is False and self._steps >= _SUMMED_STEPS:
+            for ddp in self._built:
+                ddp.require_backward_grad_sync = False  # as its no_sync() has it
 
     def facts(self, device: Any, world_size: int) -> dict | None:
         """Return the plain facts of a DataParallelSeen record.
