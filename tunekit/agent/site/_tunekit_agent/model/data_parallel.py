@@ -168,7 +168,10 @@ def _backend(device: Any) -> str | None:
     module = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None or not getattr(module, "is_initialized", bool)():  # torch was built without distributed
         return None
-    try:
+    name = str(module.get_backend())[:80]
+    if name.isalpha() and name != "undefined":
+        return name
+    try:  # one for each kind of device, such as "cpu:gloo,cuda:nccl"
         return str(module._get_default_group()._get_backend(device).name()).lower()
     except Exception:
-        return str(module.get_backend())[:80]
+        return name

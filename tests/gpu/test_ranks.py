@@ -1,0 +1,65 @@
+"""Trials on two and four simulated devices: which of them train, and when their gradients are summed."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_commands import SCRIPTS, measured
+
+from simgpu.machine import SimulatedGpu
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.trial import TrialRecord
+
+TRIAL = Path(__file__).with_name("trial_of_ranks.py")
+FOUR = ",".join(["a10g:slower=16"] * 4)
+SUM, LOSS = "ncclDevKernel_AllReduce_Sum", "nll_loss_forward"
+GRADIENT_BYTES = 4 * ((512 + 1) * 2048 + (2048 + 1) * 2048 + (2048 + 1) * 8)
+BUCKETS: dict[str, Any] = {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 2}
+
+
+def trained(gpu: SimulatedGpu, processes: int, **ddp: Any) -> LoopMeasurement:
+    """Return the loop of a trial on so many of four devices; each process must have told its pace."""
+    words = [TRIAL, gpu.own / "trials", str(processes), json.dumps(ddp), SCRIPTS / "ddp_nccl.py"]
+    done = gpu.run(words, FOUR, timeout_s=400)
+    assert done.returncode == 0, done.stderr
+    record = measured(TrialRecord.model_validate_json(done.stdout))
+    assert record.measurement is not None
+    loop = record.measurement.loop
+    assert (loop.world_size, [one.rank for one in loop.ranks]) == (processes, list(range(processes)))
+    return loop
+
+
+def parallel(loop: LoopMeasurement) -> DataParallelSeen:
+    assert loop.data_parallel is not None
+    return loop.data_parallel
+
+
+def counted(gpu: SimulatedGpu, name: str) -> Counter[int]:
+    """How often a kernel ran on each device."""
+    return Counter(one.device for one in gpu.trace() if name in one.name)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
+    simulated_gpu: SimulatedGpu, processes: int
+) -> None:
+    loop = trained(simulated_gpu, processes, **BUCKETS)
+    seen = parallel(loop)
+    assert (seen.kind, seen.backend, seen.gradient_bytes) == (DataParallelKind.DDP, "nccl", GRADIENT_BYTES)
+    assert seen.settings == DdpSettings(**BUCKETS, sync_gradients=True)
+    steps, sums = counted(simulated_gpu, LOSS), counted(simulated_gpu, SUM)
+    assert sorted(steps) == list(range(processes))
+    assert min(steps.values()) >= loop.steady_batches
+    assert all(sums[device] >= 2 * (steps[device] - 1) for device in steps)  # 21 MB in buckets of some 2
+
+
+def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: SimulatedGpu) -> None:
+    loop = trained(simulated_gpu, 2, sync_gradients=False)
+    seen = parallel(loop)
+    assert seen.settings is not None and seen.settings.sync_gradients is False
+    steps, sums = counted(simulated_gpu, LOSS), counted(simulated_gpu, SUM)
+    assert sorted(steps) == [0, 1]
+    assert all(sums[device] < loop.discarded_batches for device in steps)
