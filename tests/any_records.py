@@ -54,7 +54,8 @@ def ddp_settings() -> st.SearchStrategy[DdpSettings]:
 
 def ranks_seen() -> st.SearchStrategy[RankSeen]:
     shares = st.floats(0, 1)
-    return st.builds(RankSeen, rank=counts, samples_per_s=positive_seconds, data_wait_share=shares)
+    rates = {"samples_per_s": positive_seconds, "batch_samples": st.none() | positive_seconds}
+    return st.builds(RankSeen, rank=counts, data_wait_share=shares, **rates)
 
 
 def measurements() -> st.SearchStrategy[Measurement]:

@@ -231,3 +231,11 @@ def test_processes_without_a_group_are_told_where_there_are_several(
     seen = Watched().seen(net(), world_size=world_size)
     assert (seen is not None) is is_told
     assert seen is None or seen.backend is None
+
+
+def test_of_a_group_with_a_backend_for_each_device_the_roots_one_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dist.distributed_c10d, "get_backend", lambda: "cpu:gloo,cuda:nccl")
+    seen = Watched().seen(net())
+    assert seen is not None and seen.backend == "gloo"

@@ -50,6 +50,7 @@ def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> 
     assert (loop.world_size, loop.batch_size) == (2, 64)
     epoch_s = 100 * loop.steady_time_s / loop.steady_batches + (loop.boundary_s or 0.0)
     assert loop.rate_samples_per_s == pytest.approx(12_800 / epoch_s)
+    assert [one.batch_samples for one in loop.ranks] in ([], [64, 64])
     assert [gpu.is_used for gpu in trial.telemetry.gpus] == [True, True]
     assert len(re.findall(r"of ranks that sum to 3(?!\d)", ended.output())) == 2
     losses = {device: _count(simulated_gpu, device, "nll_loss_forward") for device in (0, 1)}

@@ -959,7 +959,7 @@ def test_a_setting_that_torch_did_not_take_is_left_to_the_script_without_a_flag(
 
 
 def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():
-    turns = [RankTurn(at_s=at_s, samples=int(at_s) * 10, wait_s=0.0) for at_s in (2.0, 4.0)]
+    turns = [RankTurn(at_s=at_s, samples=int(at_s) * 10, batches=9, wait_s=0.0) for at_s in (2.0, 4.0)]
     evidence = measured(turns={0: turns, 1: turns}, measuring_from_s=1.0, measured_at_s=5.0)
     found = verdict(evidence)
     assert isinstance(found, Measurement)

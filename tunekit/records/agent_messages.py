@@ -132,6 +132,8 @@ class RankTurn(Record):
     """In seconds since the epoch."""
     samples: NonNegativeInt = Field(le=_MOST_COUNTED)
     """That it had trained on by then."""
+    batches: NonNegativeInt = Field(le=_MOST_COUNTED)
+    """Of which these were; steps of a loop that makes its batches itself."""
     wait_s: NonNegativeFloat
     """In the loader's next() by then."""
 

@@ -60,6 +60,8 @@ class Threads(Record):
 
 
 _MOST_RANKS = 1024
+_LEAST_UNLIKE = 1.05
+"""Ratio of two ranks' batches: by less they differ where a last one is not full, or where lengths vary."""
 
 
 class LoopMeasurement(LoaderKnobs):
@@ -192,12 +194,22 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def _ranks_mean_over_first(self) -> float:
-        """Return the mean rate of the ranks over that of rank 0; 1 where they were not timed."""
-        return (
-            fmean(one.samples_per_s for one in self.ranks) / self.ranks[0].samples_per_s
-            if self.ranks
-            else 1.0
-        )
+        """The mean rate of the ranks over that of the first; 1 where they were not timed.
+
+        Ranks that sum their gradients make their steps together: what each takes in one then says more than
+        their clocks.
+        """
+        each = [one.batch_samples for one in self.ranks if one.batch_samples is not None]
+        if self._trains_apart or len(each) < len(self.ranks):
+            each = [one.samples_per_s for one in self.ranks]
+        elif each and max(each) < _LEAST_UNLIKE * min(each):
+            return 1.0
+        return fmean(each) / each[0] if each else 1.0
+
+    @property
+    def _trains_apart(self) -> bool:
+        settings = self.data_parallel.settings if self.data_parallel else None
+        return settings is not None and settings.sync_gradients is False
 
     @property
     def slowest_rank_share(self) -> float | None:

@@ -148,7 +148,8 @@ class Progress:
 
     def turn_ended(self) -> None:
         """Remember how far the loop has come by now."""
-        self._turn = {"at_s": time.time(), "samples": self.samples, "wait_s": self.wait_s}
+        counted = {"samples": self.samples, "batches": self.batches or self.steps, "wait_s": self.wait_s}
+        self._turn = {"at_s": time.time(), **counted}
 
     def report(self, phase: str, ranks: Ranks) -> None:
         """Report the phase, unless that was done a moment ago; of several ranks each tells its memory."""
