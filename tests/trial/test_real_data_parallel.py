@@ -13,7 +13,7 @@ from tunekit.records.trial import OutcomeKind, TrialRecord
 
 pytestmark = pytest.mark.real
 
-WINDOW_S = 2.0
+WINDOW_S = 3.0
 """Long enough for each rank to tell of it more than once."""
 OUT = ("--output", "{output}")
 GLOO = ("python", "ddp_gloo.py", *OUT)
@@ -94,6 +94,13 @@ def test_what_was_learnt_of_processes_sets_their_batch(
     halved = loop_of(trials.run(processes=2, batch_size=batch_size // 2))
     assert (halved.world_size, halved.batch_size) == (2, batch_size // 2)
     assert batch_size / 4 < halved.steady_samples / halved.steady_batches <= batch_size / 2
+
+
+@pytest.mark.slow
+def test_a_model_whose_parameters_are_sharded_is_told_with_all_their_gradients(tmp_path: Path) -> None:
+    seen = loop_of(trained(("python", "fsdp_gloo.py"), tmp_path, 2)).data_parallel
+    assert seen is not None
+    assert (seen.kind, seen.settings, seen.gradient_bytes) == (DataParallelKind.FSDP2, None, 4 * 332808)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import atexit
 import math
 import os
 import sys
-from typing import Any
+from typing import Any, Callable
 
 from . import faults, imports
 from .events import FETCHING, TRAINING, Progress
@@ -422,8 +422,10 @@ class Observer:
             **self._startup.facts(),
             **self._batch_watch.facts(self._training),
             "loader_work": self._work_window.facts(),
-            "model": self._model_bytes(),
-            "data_parallel": self.data_parallel.facts(self.roots.device(), self.ranks.world_size),
+            "model": self._if_told(model_bytes, self._stepped_roots, self.steps.living()),
+            "data_parallel": self._if_told(
+                self.data_parallel.facts, self.roots.device(), self.ranks.world_size
+            ),
             "device_parts": self._times.facts(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
@@ -434,10 +436,10 @@ class Observer:
             others["discarded_batches"] = self._window_from
         return loop_facts(self._loop, self.steps, self._clock, others)
 
-    def _model_bytes(self) -> dict | None:
-        """Return what the model takes; the rate is a figure without it."""
+    def _if_told(self, facts_of: Callable, *objects: Any) -> dict | None:
+        """Return facts of the script's objects, None where they can not be had; the rate is one without."""
         try:
-            return model_bytes(self._stepped_roots, self.steps.living())
+            return facts_of(*objects)
         except Exception as error:  # modules and optimizers of the script's own answer as they like
             faults.tell(self._log, self._request.trial_folder, error, is_over=False)
             return None
