@@ -17,12 +17,23 @@ TRIAL = Path(__file__).with_name("trial_of_ranks.py")
 FOUR = ",".join(["a10g:slower=16"] * 4)
 SUM, LOSS = "ncclDevKernel_AllReduce_Sum", "nll_loss_forward"
 GRADIENT_BYTES = 4 * ((512 + 1) * 2048 + (2048 + 1) * 2048 + (2048 + 1) * 8)
+PLAIN = (str(SCRIPTS / "ddp_nccl.py"),)
+FRAMEWORKS = {
+    "accelerate launch": (
+        *("-m", "accelerate.commands.launch", "--num_processes", "4", "--mixed_precision", "no"),
+        str(SCRIPTS / "accelerate_loop.py"),
+    ),
+    "Trainer": (str(SCRIPTS / "hf_trainer.py"), "--output", "out"),
+    "Lightning": (str(SCRIPTS / "lightning_fit.py"), "--output", "out"),
+}
 BUCKETS: dict[str, Any] = {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 2}
 
 
-def trained(gpu: SimulatedGpu, processes: int, **ddp: Any) -> LoopMeasurement:
+def trained(
+    gpu: SimulatedGpu, processes: int, command: tuple[str, ...] = PLAIN, **ddp: Any
+) -> LoopMeasurement:
     """Return the loop of a trial on so many of four devices; each process must have told its pace."""
-    words = [TRIAL, gpu.own / "trials", str(processes), json.dumps(ddp), SCRIPTS / "ddp_nccl.py"]
+    words = [TRIAL, gpu.own / "trials", str(processes), json.dumps(ddp), *command]
     done = gpu.run(words, FOUR, timeout_s=400)
     assert done.returncode == 0, done.stderr
     record = measured(TrialRecord.model_validate_json(done.stdout))
@@ -63,3 +74,14 @@ def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: Si
     steps, sums = counted(simulated_gpu, LOSS), counted(simulated_gpu, SUM)
     assert sorted(steps) == [0, 1]
     assert all(sums[device] < loop.discarded_batches for device in steps)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["accelerate launch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("Trainer", "Lightning"))],
+)
+def test_a_framework_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu, name: str) -> None:
+    seen = parallel(trained(simulated_gpu, 2, FRAMEWORKS[name], bucket_cap_mb=2))
+    assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "nccl")
+    assert seen.settings is not None and seen.settings.bucket_cap_mb == 2
+    assert sorted(counted(simulated_gpu, LOSS)) == [0, 1]

@@ -1,7 +1,7 @@
 """Runs one trial of a script on some processes, under the CUDA torch of a simulation, and prints its record.
 
 Its words: the trials' folder, the number of processes, the settings of DistributedDataParallel as JSON, then
-the script and its words.
+what Python runs.
 """
 
 import json
@@ -19,7 +19,7 @@ WINDOW_S = 3.0
 
 
 def main(folder: str, processes: str, ddp: str, *command: str) -> None:
-    target = resolve_target(["python", *command], Path(command[0]).parent)
+    target = resolve_target(["python", *command], Path(folder).parent)
     runs = ProcessExecutor(target, Path(folder), LIMITS, WINDOW_S, gpus=range(4))
     settings = DdpSettings.model_validate(json.loads(ddp))
     spec = TrialSpec(0, TrialRole.BASELINE, None, processes=int(processes), ddp=settings)

@@ -1,4 +1,4 @@
-"""A Lightning Trainer on the GPU that it finds, validating after each epoch."""
+"""A Lightning Trainer on the GPUs that it finds, validating after each epoch."""
 
 import argparse
 
@@ -41,7 +41,7 @@ def main():
     train = DataLoader(data, batch_size=64, shuffle=True, pin_memory=True)
     trainer = pl.Trainer(
         accelerator="gpu",
-        devices=1,
+        devices="auto",
         max_epochs=1000,
         default_root_dir=args.output,
         logger=False,

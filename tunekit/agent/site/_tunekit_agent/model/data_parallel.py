@@ -32,7 +32,7 @@ class DataParallelWatch:
         self._ddp: Any = None
         self._roots: list = []
         self._syncs = True
-        self._built: Any = weakref.WeakSet()
+        self._built: list = []  # as weak references
         self._steps = 0
 
     def install(self, module: Any) -> None:
@@ -66,7 +66,7 @@ class DataParallelWatch:
                 raise
             original(ddp, *args, **kwargs)  # what fails without them too is the script's own
             self._failed(NotApplied(dict.fromkeys(arguments, error)))
-        self._built.add(ddp)
+        self._built.append(weakref.ref(ddp))
 
     def found(self, roots: list) -> None:
         """Take the modules that are trained."""
@@ -82,8 +82,10 @@ class DataParallelWatch:
             self._syncs = bool(self._ddp.require_backward_grad_sync)
         self._steps += 1
         if self._settings.get(_SYNC) is False and self._steps >= _SUMMED_STEPS:
-            for ddp in self._built:
-                ddp.require_backward_grad_sync = False  # as its no_sync() has it
+            for reference in self._built:
+                ddp = reference()
+                if ddp is not None:
+                    ddp.require_backward_grad_sync = False  # as its no_sync() has it
 
     def facts(self, device: Any, world_size: int) -> dict | None:
         """Return the plain facts of a DataParallelSeen record.
