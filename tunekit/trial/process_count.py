@@ -136,10 +136,8 @@ def _python(
     if program is not None:
         raise _refused(command, *_why_unknown(program))
     if script_text is not None and _SPAWNS.search(script_text):
-        remedy = (
-            f"{_write_place(f'{shlex.join(words[:2])} --world-size', '')}; or start it by torchrun, if it "
-            "can be"
-        )
+        typed = shlex.join(masked_words(words))
+        remedy = f"{_write_place(f'{typed} --world-size', '')}; or start it by torchrun, if it can be"
         raise _refused(command, "the script starts its processes by itself", remedy)
     launch = (words[0], *_LAUNCH, str(processes))
     if own or run[0] == "-c":  # torchrun's own way to start Python gives it no options
@@ -220,7 +218,10 @@ def _why_unknown(program: str) -> tuple[str, str]:
             f"{program} -n", " python train.py"
         )
     why = f"how {program} starts processes is not known"
-    return why, f"give the training as `python -m MODULE` or by torchrun, or {_write_place(program, '')}"
+    return (
+        why,
+        f"give the training as `python -m MODULE` or by torchrun, or {_write_place(f'{program} --devices', '')}",
+    )
 
 
 def _write_place(before: str, after: str) -> str:
