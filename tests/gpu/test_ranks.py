@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from gpu_commands import SCRIPTS, measured
+from gpu_environment import on_both_torches
 
 from simgpu.machine import SimulatedGpu
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
@@ -67,10 +68,10 @@ def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     assert all(sums[device] >= 2 * (steps[device] - 1) for device in steps)  # 21 MB in buckets of some 2
 
 
+@on_both_torches
 def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: SimulatedGpu) -> None:
-    loop = trained(simulated_gpu, 2, sync_gradients=False)
-    seen = parallel(loop)
-    assert seen.settings is not None and seen.settings.sync_gradients is False
+    loop = trained(simulated_gpu, 2, **BUCKETS, sync_gradients=False)
+    assert parallel(loop).settings == DdpSettings(**BUCKETS, sync_gradients=False)
     steps, sums = counted(simulated_gpu, LOSS), counted(simulated_gpu, SUM)
     assert sorted(steps) == [0, 1]
     assert all(sums[device] < loop.discarded_batches for device in steps)

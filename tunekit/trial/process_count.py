@@ -217,11 +217,9 @@ def _why_unknown(program: str) -> tuple[str, str]:
         return f"where {program} has its number is not known", _write_place(
             f"{program} -n", " python train.py"
         )
-    why = f"how {program} starts processes is not known"
-    return (
-        why,
-        f"give the training as `python -m MODULE` or by torchrun, or {_write_place(f'{program} --devices', '')}",
-    )
+    place = _write_place(f"{program} --devices", "")
+    remedy = f"give the training as `python -m MODULE` or by torchrun, or {place}"
+    return f"how {program} starts processes is not known", remedy
 
 
 def _write_place(before: str, after: str) -> str:
