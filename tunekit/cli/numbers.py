@@ -58,6 +58,11 @@ def count_up_to(most: int, remedy: str) -> Callable[[str], int]:
     return read
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Return the whole numbers, at least 1, of a list such as 1,2,4: each once, the least first."""
+    return tuple(sorted({positive(word.strip()) for word in text.split(",")}))
+
+
 def digits(text: str) -> str | None:
     """Return a whole number in digits that was written as such, or as 50k, 1.2M, 1_000, 1,000 or 1e6.
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from tunekit import __version__
 from tunekit.cli.numbers import (
     count_up_to,
+    counts,
     data_path,
     duration_s,
     long_duration_s,
@@ -38,6 +39,8 @@ IN_THE_FOLDER = ""
 """What a report's flag holds where no file is named."""
 COMPARED_ROUNDS = 3
 """Rounds of a loop profile that compares configs."""
+SCALE_ROUNDS = 3
+"""Rounds of a measured scaling."""
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_MEMORY = 1e6
@@ -433,6 +436,37 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     _folder(parser, "fits", "prediction")
 
 
+def _scale(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    group = parser.add_argument_group("what to measure")
+    meaning = (
+        "numbers of processes on this machine (default: powers of two up to its GPUs, else its CPU cores)"
+    )
+    _option(group, "--processes", _Value("N,N,...", counts), meaning)
+    meaning = "keep the global batch, which the processes share (default: each keeps the script's own batch)"
+    _switch(group, "--strong", meaning)
+    meaning = "fresh processes of each number, interleaved"
+    _option(group, "--rounds", _COUNT, meaning, default=SCALE_ROUNDS)
+    meaning = (
+        "try gradient_as_bucket_view, static_graph and bucket sizes of DistributedDataParallel at the largest"
+    )
+    _switch(group, "--knobs", meaning)
+    meaning = "time limit, such as 15m; fewer rounds are run to keep it, at least one (default: none)"
+    _option(group, "--budget", _TIME, meaning)
+    _wait_quiet(group)
+    _window(group)
+    _option(group, "--lr", _Value("LR", positive_number()), "base learning rate (default: the script's)")
+    _option(group, "--base-batch", _COUNT, "global batch that the base lr belongs to (default: the script's)")
+    hosts = parser.add_argument_group(
+        "several hosts", "start the same command on each of them; torchrun's rendezvous brings them together"
+    )
+    _option(hosts, "--nnodes", _COUNT, "hosts that train together (default: 1)")
+    _option(
+        hosts, "--rdzv-endpoint", _Value("HOST:PORT"), "where they meet: one of them, and a free port of it"
+    )
+    _folder(parser, "scale", "measured scaling")
+
+
 def _init(parser: argparse.ArgumentParser) -> None:
     _target(parser)
     _switch(parser, "--dry-run", "show what was found, write nothing")
@@ -530,7 +564,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         type=Path,
-        help="folder of a search, a profile or a fits prediction, or its run.json",
+        help="folder of a search, a profile, a fits prediction or a scaling, or its run.json",
     )
     for flag, name, what in (
         ("--html", "report.html", "a self-contained HTML file"),
@@ -542,7 +576,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     _switch(parser, "--github-summary", meaning)
     _full_paths(parser)
     _full(parser)
-    _switch(parser, "--json", "print the record (run.json, profile.json or fits.json) instead")
+    _switch(parser, "--json", "print the record (run.json, profile.json, fits.json or scale.json) instead")
     _findings(parser)
 
 
@@ -645,6 +679,26 @@ VERBS = {
         before_command="fits",
         reads_settings=True,
     ),
+    "scale": Verb(
+        _scale,
+        help="measure how the training scales on 1, 2, 4, ... processes",
+        usage="tunekit scale [options] -- COMMAND ...",
+        description=(
+            "Run the training command under torchrun on 1, 2, 4, ... processes, in turns. Shows samples/s, "
+            "efficiency, what an iteration loses to communication, the slowest process and the loader, and "
+            "the learning rate for each global batch. torchrun and accelerate launch have their own number "
+            "of processes replaced; elsewhere write {processes} in its place. A script whose processes train "
+            "each alone is refused."
+        ),
+        epilog=(
+            "examples:\n"
+            "  tunekit scale -- python train_ddp.py\n"
+            "  tunekit scale --processes 1,4,8 --strong -- torchrun --nproc-per-node 8 train_ddp.py\n"
+            "  tunekit scale --nnodes 2 --rdzv-endpoint node1:29400 -- python train_ddp.py  # on each host"
+        ),
+        before_command="scale",
+        reads_settings=True,
+    ),
     "init": Verb(
         _init,
         help="find how knobs reach a training command, and save the bindings",
@@ -697,8 +751,8 @@ VERBS = {
         help="show a run again, or write its report as HTML or Markdown; needs no GPU or torch",
         usage="tunekit report RUN [options]",
         description=(
-            "Show a search, a loop profile or a fits prediction again from its folder, or write its report "
-            "as a self-contained HTML file or as Markdown for a pull request."
+            "Show a search, a loop profile, a fits prediction or a measured scaling again from its folder, "
+            "or write its report as a self-contained HTML file or as Markdown for a pull request."
         ),
         epilog="example:\n  tunekit report reports/train-2026-01-02 --markdown - | gh pr comment -F -",
     ),

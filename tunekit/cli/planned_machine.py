@@ -176,8 +176,9 @@ def _of_run(
 
 def _loaded(path: Path) -> Run | FitsRun:
     kind = kind_held(path)
-    if kind is LoopProfile:
-        raise UsageError(f"{path} holds a loop profile; give the folder of tunekit search or tunekit fits")
+    if kind not in (None, FitsRun):
+        held = "a loop profile" if kind is LoopProfile else "a measured scaling"
+        raise UsageError(f"{path} holds {held}; give the folder of tunekit search or tunekit fits")
     return load_fits_run(path) if kind is FitsRun else load_run(path)
 
 

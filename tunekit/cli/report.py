@@ -20,17 +20,21 @@ from tunekit.errors import RunFolderError, UsageError
 from tunekit.plain_text import printable
 from tunekit.records.finding import without_findings
 from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
+from tunekit.report.scale import scaling_page
 from tunekit.session.folder import (
     FITS_FILE,
     PROFILE_FILE,
-    RUN_FILE,
+    RECORD_FILES,
+    SCALE_FILE,
     SavedRun,
     kind_held,
     load_fits_run,
     load_profile_run,
     load_run,
+    load_scaling_run,
 )
 
 
@@ -66,15 +70,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _load(given: Path) -> SavedRun:
     """Return the record that a folder holds, or a file is."""
-    names = (RUN_FILE, PROFILE_FILE, FITS_FILE)
-    if not (given.is_file() or any((given / name).exists() for name in names)):
+    if not (given.is_file() or any((given / name).exists() for name in RECORD_FILES)):
         raise RunFolderError(
-            f"no run and no loop profile in {given}: {names[0]}, {names[1]} and {names[2]} are missing; "
-            "give the folder that a search, tunekit profile or tunekit fits wrote"
+            f"nothing to show in {given}: {', '.join(RECORD_FILES[:-1])} and {RECORD_FILES[-1]} are missing; "
+            "give the folder that a search, tunekit profile, tunekit fits or tunekit scale wrote"
         )
     kind = kind_held(given)
     if kind is LoopProfile:
         return load_profile_run(given)
+    if kind is ScalingRun:
+        return load_scaling_run(given)
     return load_fits_run(given) if kind is FitsRun else load_run(given)
 
 
@@ -83,5 +88,7 @@ def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Draw
         return drawn_run(record, folder, full_paths, full)
     if isinstance(record, LoopProfile):
         return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
+    if isinstance(record, ScalingRun):
+        return drawn(record, scaling_page, SCALE_FILE, full_paths, folder)
     fits = drawn(record, lambda run, _, width: fits_report(run, width), FITS_FILE, full_paths, folder)
     return fits if full else fits._replace(blocks=lambda width: fits_answer(record, width, str(folder)))

@@ -16,11 +16,13 @@ from tunekit.machine.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_one_screen
+from tunekit.report.scale import scaling_report
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_text, outcome_text
 from tunekit.trial.binding_syntax import binding_text, value_text
@@ -29,7 +31,7 @@ from tunekit.trial.executor import TrialSpec
 from tunekit.trial.typed_commands import missing_command, target_text
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.budget import foreseen_text
-from tunekit.units import bytes_text, duration_text, rate_text
+from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _PHASES = {
     "starting": "starting the script",
@@ -89,6 +91,9 @@ class TrialScreen:
         to_stderr: leave standard output to the JSON.
         console: where to show them instead.
     """
+
+    _of_trial = "config"
+    """What a trial is told by."""
 
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         self._to_stderr = to_stderr
@@ -154,18 +159,30 @@ class TrialScreen:
         self._stop_live()
         self._ended += 1
         if record.number == 0:
-            self._print(_LABEL_WIDTH, "trial", shown_text(f"{'result':<{_RESULT_WIDTH}}  config", "dim"))
+            titles = f"{'result':<{_RESULT_WIDTH}}  {self._of_trial}"
+            self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
         text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
-        text.append(
-            "  " + _who(record.is_baseline_config, record.config, record.discovery), style="not bold default"
-        )
+        text.append(f"  {self._what_ended(record)}", style="not bold default")
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
+
+    def _what_ended(self, record: TrialRecord) -> str:
+        """Return what a trial was of."""
+        return _who(record.is_baseline_config, record.config, record.discovery)
 
     def _interrupted_text(self, folder: Path) -> str:
         """Return what is left of trials that were interrupted."""
         if self._ended:
             return f"interrupted; finished trials are in {folder}"
         return "interrupted before the first trial ended; nothing was measured"
+
+    def _show_where_it_is(self, folder: Path) -> None:
+        self._stop_live()
+        said = self._interrupted_text(folder)
+        if not self._ended:
+            self._console.print(shown_text(said))
+            return
+        self._console.print(shown_text(f"{said}. Show them with:"))
+        self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
 
     def said(self, message: str) -> None:
         """Show a sentence."""
@@ -301,19 +318,39 @@ class ProfileScreen(TrialScreen):
 
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and where it is."""
-        self._stop_live()
-        said = self._interrupted_text(folder)
-        if not self._ended:
-            self._console.print(shown_text(said))
-            return
-        self._console.print(shown_text(f"{said}. Show them with:"))
-        self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
+        self._show_where_it_is(folder)
 
     def closed(self, profile: LoopProfile, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
             draw(self._console, profile_report(profile, str(folder), self._console.width).blocks)
+
+
+class ScaleScreen(TrialScreen):
+    """Shows the trials of a measured scaling; a `TrialListener`."""
+
+    _of_trial = "processes"
+
+    def opened(self, run: ScalingRun, folder: Path) -> None:
+        """Show host and target before anything runs."""
+        self._show_target(run, "scale", "measure your own with")
+        counts = ", ".join(map(str, run.options.processes))
+        rounds = count_text(run.options.rounds, "round")
+        self._line("scale", f"{counts} processes, {rounds}, {run.options.mode} scaling, folder {folder}")
+
+    def interrupted(self, folder: Path) -> None:
+        """Say that nothing is lost and where it is."""
+        self._show_where_it_is(folder)
+
+    def closed(self, run: ScalingRun, folder: Path) -> None:
+        """Show the answer, if standard output is not the JSON's."""
+        self._stop_live()
+        if not self._to_stderr:
+            draw(self._console, scaling_report(run, str(folder), self._console.width).blocks)
+
+    def _what_ended(self, record: TrialRecord) -> str:
+        return self._purpose
 
 
 class FitsScreen(TrialScreen):

@@ -24,7 +24,7 @@ from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.profile import Profile
 from tunekit.records.run import FixedKnob, RunStatus, TargetRecord, usual_options
 from tunekit.records.target import Binding, Target
-from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
+from tunekit.session.folder import RECORD_FILES, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
 from tunekit.session.session import QuietWait
 from tunekit.trial.binding_syntax import parse_binding, parse_value
@@ -129,7 +129,7 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
         while folder.exists():
             folder, number = base.with_name(f"{base.name}-{number}"), number + 1
         return folder
-    taken = any((asked / file).exists() for file in (RUN_FILE, PROFILE_FILE, FITS_FILE))
+    taken = any((asked / file).exists() for file in RECORD_FILES)
     if taken or any(asked.glob("trials/*/trial.json")):
         how = f"use --resume {asked} or another --out" if resume else "give another folder with --out"
         raise UsageError(f"{asked} already holds {resume or 'trials'}; {how}")

@@ -5,6 +5,7 @@ machine       a machine before training; its checks are in gpus, host, software,
 loop          a measured loop; its checks are in loop_data, loop_device, loop_figures
 attribution   where a step's time goes and what holds it back; gains: what mending that could bring
 run           a whole search
+scaling       a training on several processes
 plan          machines to rent
 compare       runs side by side, in pairs (run_pair); confounders: what distorts the comparison of two
 
@@ -22,6 +23,7 @@ from tunekit.diagnose import (  # noqa: F401
     loop_device,
     loop_figures,
     run,
+    scaling,
     plan,
     confounders,
 )

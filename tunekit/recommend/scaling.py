@@ -43,7 +43,7 @@ def scaling_rows(
         total_batch = global_batch(config, gpus)
         buffered_bytes = gpus * buffer_bytes(config, config.batch_bytes(bytes_per_sample))
         ram_bytes = gpus * base_ram_bytes + buffered_bytes
-        warnings = _batch_warnings(total_batch, base, rule)
+        warnings = batch_warnings(total_batch, base, rule)
         warnings += _host_warnings(gpus * config.num_workers, ram_bytes, host)
         rows.append(
             ScalingRow(
@@ -53,21 +53,23 @@ def scaling_rows(
                 total_workers=gpus * config.num_workers,
                 buffer_bytes=buffered_bytes,
                 ram_bytes=ram_bytes,
-                lr_linear=_scaled(base, total_batch, LearningRateRule.LINEAR),
-                lr_sqrt=_scaled(base, total_batch, LearningRateRule.SQRT),
+                lr_linear=scaled_lr(base, total_batch, LearningRateRule.LINEAR),
+                lr_sqrt=scaled_lr(base, total_batch, LearningRateRule.SQRT),
                 warnings=tuple(warnings),
             )
         )
     return tuple(rows)
 
 
-def _scaled(base: BaseLearningRate | None, total_batch: int, rule: LearningRateRule) -> float | None:
+def scaled_lr(base: BaseLearningRate | None, total_batch: int, rule: LearningRateRule) -> float | None:
+    """Return the learning rate of a global batch by a rule; None where the base is unknown."""
     return usable(scale(base.lr, base.batch, total_batch, rule)) if base else None
 
 
-def _batch_warnings(
+def batch_warnings(
     total_batch: int, base: BaseLearningRate | None, rule: LearningRateRule | None
 ) -> list[str]:
+    """Return why a rule is not known to hold for a global batch; nothing where it is."""
     if rule is LearningRateRule.LINEAR and total_batch > LARGEST_LINEAR_BATCH:
         return [
             f"global batch {total_batch} is above {LARGEST_LINEAR_BATCH}, "

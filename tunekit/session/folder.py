@@ -13,20 +13,22 @@ from tunekit.recommend.candidate import candidate_of
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"
 FITS_FILE = "fits.json"
+SCALE_FILE = "scale.json"
 TRIAL_FILE = "trial.json"
 JOURNAL_FILE = "study.journal"
 TELEMETRY_STORE = "telemetry.zarr"
 _LOCK_FILE = ".lock"
 
-SavedRun = Run | LoopProfile | FitsRun
-"""What a folder holds: what a search, `tunekit profile` or `tunekit fits` learned."""
-AnyRun = TypeVar("AnyRun", Run, LoopProfile, FitsRun)
+SavedRun = Run | LoopProfile | FitsRun | ScalingRun
+"""What a folder holds: what a search, `tunekit profile`, `tunekit fits` or `tunekit scale` learned."""
+AnyRun = TypeVar("AnyRun", Run, LoopProfile, FitsRun, ScalingRun)
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,14 @@ _KINDS: dict[type[SavedRun], _Kind] = {
     Run: _Kind(RUN_FILE, "run", "a run", "a search"),
     LoopProfile: _Kind(PROFILE_FILE, "loop profile", "a loop profile", "tunekit profile"),
     FitsRun: _Kind(FITS_FILE, "prediction", "what fits which GPU", "tunekit fits"),
+    ScalingRun: _Kind(SCALE_FILE, "measured scaling", "a measured scaling", "tunekit scale"),
 }
+RECORD_FILES = tuple(kind.file for kind in _KINDS.values())
+"""Of which a folder holds one."""
 
 
 class RunFolder:
-    """The folder of one run, loop profile or prediction; use it in a `with` block to own it.
+    """The folder of one run, loop profile, prediction or scaling; use it in a `with` block to own it.
 
     Args:
         path: the folder.
@@ -190,6 +195,11 @@ def load_fits_run(path: Path) -> FitsRun:
     return _load(path, FitsRun)
 
 
+def load_scaling_run(path: Path) -> ScalingRun:
+    """Return a measured scaling from a folder (or from its scale.json); raises as `load_run` does."""
+    return _load(path, ScalingRun)
+
+
 def _load(path: Path, kind: type[AnyRun]) -> AnyRun:
     name, what, writer = _KINDS[kind].file, _KINDS[kind].what, _KINDS[kind].writer
     file = path if path.is_file() else path / name
@@ -206,9 +216,9 @@ def _load(path: Path, kind: type[AnyRun]) -> AnyRun:
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
 
 
-def kind_held(path: Path) -> type[LoopProfile] | type[FitsRun] | None:
+def kind_held(path: Path) -> type[LoopProfile] | type[FitsRun] | type[ScalingRun] | None:
     """Return what a folder, or a file, holds instead of a run; None for a run, or for nothing."""
-    for kind in (LoopProfile, FitsRun):
+    for kind in (LoopProfile, FitsRun, ScalingRun):
         name = _KINDS[kind].file
         has_it_alone = (path / name).is_file() and not (path / RUN_FILE).is_file()
         if path.name == name if path.is_file() else has_it_alone:

@@ -298,6 +298,8 @@ def _refused(spec: TrialSpec, reason: str) -> TrialRecord:
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=0.0,
         failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
+        processes=spec.processes,
+        ddp=spec.ddp if spec.ddp.asked() else None,
     )
 
 

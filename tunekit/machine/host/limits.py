@@ -44,6 +44,11 @@ def cpus_allowed(root: Path = ROOT) -> int:
     return affinity if quota is None else max(1, min(affinity, int(quota)))
 
 
+def cpu_cores() -> int:
+    """Return how many cores this process may compute on; a core may be two of its CPUs."""
+    return min(cpus_allowed(), psutil.cpu_count(logical=False) or cpus_allowed())
+
+
 def cpus_in_affinity() -> int:
     """Return how many CPUs this process may be scheduled on; cpusets and taskset narrow them."""
     return len(os.sched_getaffinity(0))

@@ -1,0 +1,186 @@
+"""What keeps a training on several processes from being as many times as fast, and what is wrong with it."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
+from tunekit.predict.ram import OOM_SHARE
+from tunekit.records.finding import Finding
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
+from tunekit.units import bytes_text, count_text, duration_text, share_text
+
+_FELT_SHARE = 0.10
+"""Of an iteration, from which on a part of it is worth a word."""
+
+
+@dataclass(frozen=True)
+class ScalingFacts:
+    """The least count beside the largest that was measured."""
+
+    called: ClassVar[str] = "the training"
+    run: ScalingRun
+    least: ScaledCount
+    largest: ScaledCount
+
+    @property
+    def steps(self) -> tuple[StepSplit, StepSplit]:
+        """An iteration of the least count, and of the largest."""
+        assert self.least.step is not None and self.largest.step is not None
+        return self.least.step, self.largest.step
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether the processes compute on the CPU, which they share."""
+        loops = (one.measurement.loop for one in self.run.trials if one.measurement)
+        return any(loop.device.type == "cpu" for loop in loops)
+
+    @property
+    def keeps_batch(self) -> bool:
+        """Whether each process has the batch that it had alone."""
+        return self.run.mode is ScalingMode.WEAK
+
+
+def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
+    """Return what is to be known of a measured scaling; nothing before two counts are measured."""
+    least, largest = run.reference, run.largest
+    found = [] if least is None or largest is None else findings_of(ScalingFacts(run, least, largest))
+    return tuple(one for one in found if one.code not in run.options.ignored)
+
+
+@check("same-samples", WARNING, "every process goes through all samples of the data set")
+def _same_samples(facts: ScalingFacts) -> Hits:
+    """Find a loader that doesn't share the samples out: an epoch of each process is as long as alone."""
+    least, largest = facts.least, facts.largest
+    if least.epoch_samples is None or largest.epoch_samples is None or largest.world_size is None:
+        return
+    if largest.epoch_samples > 0.9 * least.epoch_samples:
+        yield Hit(
+            f"{largest.epoch_samples:,} samples an epoch in each of {largest.world_size} processes, "
+            f"{least.epoch_samples:,} with {count_text(least.processes, 'process', 'processes')}",
+            "give the DataLoader a torch.utils.data.DistributedSampler, which makes an epoch as many times "
+            "shorter; until then the rates count the same samples several times",
+            largest.epoch_samples,
+        )
+
+
+@check(
+    "loader-shares-cpus", WARNING, "the processes' loaders share the CPUs, and the processes wait for them"
+)
+def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
+    before, after = facts.steps
+    wait = after.data_wait_s / after.time_s
+    workers, cpus = facts.largest.workers, facts.run.host.cpus
+    if wait < _FELT_SHARE or after.data_wait_s <= before.data_wait_s or workers is None:
+        return
+    processes = facts.largest.processes
+    fewer = (
+        f"{count_text(cpus // processes, 'worker')} a process fit the CPUs"
+        if workers > cpus > processes
+        else "make samples cheaper: smaller or decoded files, transforms on the GPU"
+    )
+    yield Hit(
+        f"{share_text(wait)} of an iteration on {processes} processes waits for data, "
+        f"{share_text(before.data_wait_s / before.time_s)} on {facts.least.processes}; "
+        f"{count_text(workers, 'worker')} and {processes} processes on {count_text(cpus, 'CPU')}",
+        fewer,
+        wait,
+        gain=after.time_s / (after.time_s - after.data_wait_s + before.data_wait_s),
+    )
+
+
+@check("exposed-communication", INFO, "the backward pass does not hide the sum of the gradients")
+def _exposed_communication(facts: ScalingFacts) -> Hits:
+    _, after = facts.steps
+    if after.exposed_s is None or after.exposed_s < _FELT_SHARE * after.time_s:
+        return
+    knobs = "" if facts.run.options.tries_knobs else ", try DDP's settings with --knobs"
+    yield Hit(
+        f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} an iteration on "
+        f"{facts.largest.processes} processes",
+        f"accumulate gradients under no_sync(), or take a larger batch: both sum them less often{knobs}",
+        after.exposed_s / after.time_s,
+        gain=after.time_s / (after.time_s - after.exposed_s),
+    )
+
+
+@check("processes-share-cpu", INFO, "the processes compute on CPUs that one of them alone could use too")
+def _share_cpu(facts: ScalingFacts) -> Hits:
+    threads, processes = facts.largest.threads, facts.largest.processes
+    if facts.is_on_cpu and threads is not None and processes * threads > facts.run.host.cpus:
+        yield Hit(
+            f"{processes} processes x {count_text(threads, 'thread')} on "
+            f"{count_text(facts.run.host.cpus, 'CPU')}",
+            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // processes)}",
+            processes * threads / facts.run.host.cpus,
+        )
+
+
+@check("slower-side-by-side", INFO, "a process computes slower beside the others than alone")
+def _slower_side_by_side(facts: ScalingFacts) -> Hits:
+    before, after = facts.steps
+    if not facts.keeps_batch or after.exposed_s is None or not before.compute_s:
+        return
+    factor = after.compute_s / before.compute_s
+    if factor > 1 + _FELT_SHARE:
+        shared = (
+            "the CPUs' caches, memory and clock"
+            if facts.is_on_cpu
+            else "CPUs, and the GPUs their power and heat"
+        )
+        yield Hit(
+            f"{duration_text(after.compute_s)} an iteration on {facts.largest.processes} processes, without "
+            f"summing gradients; {duration_text(before.compute_s)} on {facts.least.processes}",
+            f"they share {shared}: `tunekit doctor` looks for other programs and limits",
+            factor,
+        )
+
+
+@check("threads-differ", INFO, "a process computes with another number of CPU threads than alone")
+def _threads_differ(facts: ScalingFacts) -> Hits:
+    alone, beside = facts.least.threads, facts.largest.threads
+    if alone is not None and beside is not None and alone != beside:
+        yield Hit(
+            f"{count_text(beside, 'thread')} on {facts.largest.processes} processes, {alone} on "
+            f"{facts.least.processes}",
+            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // facts.largest.processes)} for all of them",
+            beside / alone,
+        )
+
+
+@check("global-batch-kept", INFO, "the script keeps the global batch: its processes share it")
+def _global_batch_kept(facts: ScalingFacts) -> Hits:
+    if facts.keeps_batch or facts.run.options.mode is ScalingMode.STRONG:
+        return
+    yield Hit(
+        f"batch {facts.least.batch_size} on {facts.least.processes}, {facts.largest.batch_size} on "
+        f"{facts.largest.processes}",
+        "so this is strong scaling; for weak scaling give the script a batch that is as many times larger",
+    )
+
+
+@check("lr-follows-processes", INFO, "the script sets another learning rate on more processes by itself")
+def _lr_follows(facts: ScalingFacts) -> Hits:
+    rates = {one.number: one.learning_rate for one in facts.run.trials}
+    before, after = (
+        next((rates[one] for one in count.trials if rates.get(one) is not None), None)
+        for count in (facts.least, facts.largest)
+    )
+    if before and after and not math.isclose(before, after, rel_tol=1e-6):
+        yield Hit(
+            f"lr {before:.3g} on {facts.least.processes}, {after:.3g} on {facts.largest.processes}",
+            "it needs no rule of ours on top",
+            after / before,
+        )
+
+
+@check("ram-of-all-processes", WARNING, "the processes take most of the RAM together")
+def _ram(facts: ScalingFacts) -> Hits:
+    ram_bytes, limit_bytes = facts.largest.ram_bytes, facts.run.host.ram_limit_bytes
+    if ram_bytes is not None and ram_bytes > OOM_SHARE * limit_bytes:
+        yield Hit(
+            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with {facts.largest.processes} processes",
+            "use fewer workers or a smaller prefetch_factor in each process",
+            ram_bytes / limit_bytes,
+        )

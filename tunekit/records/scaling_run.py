@@ -1,0 +1,146 @@
+"""What `tunekit scale` learned: a target's training on 1, 2, 4, ... processes, rebuilt from its trials."""
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+from tunekit.records.data_parallel import DdpSettings
+from tunekit.records.finding import Finding
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import LearningRateRule, NoiseFloor
+from tunekit.records.run import TargetRecord
+from tunekit.records.scaling import Hosts, ScaledStep, ScalingFit, ScalingMode
+
+
+class ScaleOptions(Record):
+    """What the user asked of `tunekit scale`."""
+
+    gpu: str = "auto"
+    processes: tuple[PositiveInt, ...] = Field(min_length=1)
+    """On this host, each count once, the least first."""
+    mode: ScalingMode = ScalingMode.WEAK
+    rounds: PositiveInt = 3
+    """Fresh processes of each count, interleaved."""
+    tries_knobs: bool = False
+    """Whether DDP's settings are tried at the largest count."""
+    hosts: Hosts | None = None
+    """None for this host alone, and where the command's own launcher knows the others."""
+    base_lr: PositiveFloat | None = None
+    base_batch: PositiveInt | None = None
+    window_s: PositiveFloat = 5.0
+    trial_limit_s: PositiveFloat = 300.0
+    no_progress_limit_s: PositiveFloat = 90.0
+    budget_s: PositiveFloat | None = None
+    """Time for the whole of it; None for as long as the rounds take."""
+    ignored: tuple[str, ...] = ()
+    """Codes of findings to leave out."""
+
+
+class StepSplit(Record):
+    """Where the time of one iteration, a batch of each process, goes; means over the rounds.
+
+    The parts add up to the whole. What can't be told apart is None and in `compute_s`.
+    """
+
+    time_s: PositiveFloat
+    compute_s: NonNegativeFloat
+    """What a process takes for itself: transfer, forward, backward, optimizer."""
+    exposed_s: NonNegativeFloat | None
+    """Communication that the backward pass doesn't hide: what the iteration takes beyond that of the slowest
+    process where no gradient is summed."""
+    straggler_s: NonNegativeFloat | None
+    """What the slowest process takes there beyond the mean of all."""
+    data_wait_s: NonNegativeFloat
+
+
+class ScaledCount(Record):
+    """The training on one count of processes."""
+
+    processes: PositiveInt
+    """On this host."""
+    trials: tuple[int, ...]
+    """Of the training as it is."""
+    why_missing: str | None = None
+    """Why it has no rate; the figures below are None then."""
+    world_size: PositiveInt | None = None
+    """Processes of all hosts."""
+    rate_samples_per_s: Interval | None = None
+    """Of all processes in steady steps; an epoch's end is not in it."""
+    it_per_s: PositiveFloat | None = None
+    """Iterations of each process."""
+    efficiency: Interval | None = None
+    """Rate of a process, as a share of that of the least count."""
+    step: StepSplit | None = None
+    batch_size: PositiveInt | None = None
+    """Of one process."""
+    global_batch: PositiveInt | None = None
+    """Of all processes and accumulated batches."""
+    epoch_samples: PositiveInt | None = None
+    """That one process goes through."""
+    threads: PositiveInt | None = None
+    """That one process computes on the CPU with."""
+    workers: NonNegativeInt | None = None
+    """Of the loaders of this host."""
+    ram_bytes: NonNegativeInt | None = None
+    """Peak of this host."""
+    predicted: ScaledStep | None = None
+    """By one process's step, its gradients and the link between GPUs; None where one of them is unknown."""
+    fitted: PositiveFloat | None = None
+    """Efficiency by the fitted law."""
+    lr_linear: PositiveFloat | None = None
+    lr_sqrt: PositiveFloat | None = None
+    warnings: tuple[str, ...] = ()
+    """Where the rule of the learning rate is known to fail."""
+
+
+class ExpectedCount(Record):
+    """A count that was not measured, by the fitted law: predicted."""
+
+    processes: PositiveInt
+    efficiency: PositiveFloat
+    rate_samples_per_s: PositiveFloat
+
+
+class DdpGain(Record):
+    """What one setting of DistributedDataParallel brings at the largest count."""
+
+    name: str
+    settings: DdpSettings
+    processes: PositiveInt
+    trials: tuple[int, ...]
+    factor: Interval | None = None
+    """Its rate over that of the training as it is, paired by round."""
+    why_missing: str | None = None
+
+
+class ScalingRun(TargetRecord):
+    """Everything one `tunekit scale` learned; rebuilt from its trial records."""
+
+    options: ScaleOptions
+    counts: tuple[ScaledCount, ...] = ()
+    mode: ScalingMode = ScalingMode.WEAK
+    """As it was measured: a script may keep the global batch by itself."""
+    fit: ScalingFit | None = None
+    """None with fewer than one process and two more counts."""
+    expected: tuple[ExpectedCount, ...] = ()
+    gains: tuple[DdpGain, ...] = ()
+    noise_floor: NoiseFloor | None = None
+    """Of the least count's processes."""
+    lr_rule: LearningRateRule | None = None
+    """Of the optimizers that were seen; None where they have none, or several."""
+    findings: tuple[Finding, ...] = ()
+    scale_time_s: NonNegativeFloat = 0.0
+
+    @property
+    def measured(self) -> tuple[ScaledCount, ...]:
+        """The counts that have a rate, the least first."""
+        return tuple(one for one in self.counts if one.rate_samples_per_s is not None)
+
+    @property
+    def reference(self) -> ScaledCount | None:
+        """The least count, which the others are held against; None before it is measured."""
+        return next(iter(self.measured), None)
+
+    @property
+    def largest(self) -> ScaledCount | None:
+        """The largest count that was measured beside the reference."""
+        return self.measured[-1] if len(self.measured) > 1 else None

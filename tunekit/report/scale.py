@@ -1,0 +1,590 @@
+"""A measured scaling in words: how many times as fast, what is lost and where, what to set. Pure."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tunekit.plain_text import printable
+from tunekit.predict.scaling import SOURCE
+from tunekit.recommend.noise import verdict
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
+from tunekit.records.finding import Severity
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import LearningRateRule
+from tunekit.records.run import RunStatus
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import DdpGain, ExpectedCount, ScaledCount, ScalingRun, StepSplit
+from tunekit.report.blocks import (
+    Basis,
+    Block,
+    Chart,
+    Column,
+    Commands,
+    Lead,
+    Line,
+    Note,
+    Passage,
+    Point,
+    Report,
+    Section,
+    Series,
+    fitted_table,
+    found_blocks,
+    note_of,
+)
+from tunekit.report.loop_time import step_text
+from tunekit.report.plan import PREDICTED_MARK
+from tunekit.report.text import (
+    TOO_WIDE_IN_TABLE,
+    UNKNOWN,
+    config_text,
+    factor_text,
+    interval_text,
+    is_too_wide,
+    range_text,
+    speedup_text,
+)
+from tunekit.report.tiers import lr_text
+from tunekit.trial.typed_commands import command_text, quoted
+from tunekit.units import (
+    bytes_text,
+    count_text,
+    digits_text,
+    duration_text,
+    rate_text,
+    share_text,
+    typed_duration_text,
+)
+
+_PERCENT = ".1f"
+_FELT_SHARE = 0.05
+"""Of an iteration, from which on waiting for data spoils the fitted law."""
+_KINDS = {
+    DataParallelKind.DDP: "DistributedDataParallel",
+    DataParallelKind.FSDP: "FullyShardedDataParallel",
+    DataParallelKind.FSDP2: "fully_shard",
+}
+_MODES = {
+    ScalingMode.WEAK: "Weak scaling, each process keeps its batch",
+    ScalingMode.STRONG: "Strong scaling, the processes share the global batch of one",
+}
+_UNTOLD = "-"
+"""What there is none of, or can't be told apart."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A count that was measured, or one that the fitted law speaks of."""
+
+    run: ScalingRun
+    processes: int
+    count: ScaledCount | None = None
+    expected: ExpectedCount | None = None
+
+    @property
+    def label(self) -> str:
+        """The number of processes, of all hosts."""
+        world = self.count.world_size if self.count and self.count.world_size else self.processes
+        return f"{world}" if self.expected is None else f"{PREDICTED_MARK}{world}"
+
+    @property
+    def linear(self) -> float | None:
+        """Samples/s if each process were as fast as those of the least count."""
+        least = self.run.reference
+        if least is None or least.rate_samples_per_s is None or not least.world_size:
+            return None
+        world = self.count.world_size if self.count and self.count.world_size else self.processes
+        return least.rate_samples_per_s.value * world / least.world_size
+
+
+def scaling_report(run: ScalingRun, folder: str = "FOLDER", width: int = 80) -> Report:
+    """Return everything that is shown of a measured scaling, with commands on the folder that it lies in.
+
+    Tables drop columns to fit the width.
+    """
+    return Report(
+        printable(f"Scaling of {run.target.name} on {run.measured_on}"),
+        (
+            *map(Lead, _answers(run)),
+            Line(_setting(run), is_quiet=True),
+            Section("rates", "Rates and efficiency", "Rates"),
+            *_rate_blocks(run, width),
+            Section("step", "Where an iteration goes", "Iteration"),
+            *_step_blocks(run, width),
+            Section("host", "Batch, learning rate and this host", "Host"),
+            *_host_blocks(run, width),
+            Section("ddp", "Settings of DistributedDataParallel", "DDP"),
+            *_gain_blocks(run, width),
+            Section("findings", "Findings", "Findings"),
+            *found_blocks(run.findings),
+            Section("method", "How it was measured", "Method"),
+            *_notes(run),
+            Line(_how_measured(run), is_quiet=True, is_apart=True),
+            Section("next", "What to do next", "Next"),
+            Commands("Next", _next_steps(run, folder)),
+        ),
+    )
+
+
+def scaling_page(run: ScalingRun, folder: str = "FOLDER", width: int = 80) -> Report:
+    """Return the same with its charts, which only a page draws."""
+    report = scaling_report(run, folder, width)
+    charts = {"rates": _rate_chart(run), "step": _step_chart(run)}
+    blocks: list[Block] = []
+    for block in report.blocks:
+        blocks.append(block)
+        chart = charts.get(block.id) if isinstance(block, Section) else None
+        if chart is not None and chart.series:
+            blocks.append(chart)
+    return replace(report, blocks=tuple(blocks))
+
+
+# --- the answer ------------------------------------------------------------------------------
+
+
+def _answers(run: ScalingRun) -> tuple[str, ...]:
+    least, largest = run.reference, run.largest
+    if least is None:
+        return ("Nothing was measured.",)
+    if largest is None or largest.efficiency is None or not largest.world_size or not least.world_size:
+        rate = interval_text(least.rate_samples_per_s, " samples/s")
+        return (f"{_processes(least.processes)}: {rate} (measured); no more were measured.",)
+    times = largest.efficiency.times(largest.world_size / least.world_size)
+    first = (
+        f"{_processes(largest.world_size)} train {speedup_text(times)} as fast as "
+        f"{_count_alone(least)}: efficiency {_efficiency_text(largest.efficiency)} (measured)."
+    )
+    return tuple(text for text in (first, _lost(run)) if text)
+
+
+def _lost(run: ScalingRun) -> str:
+    """Return what the largest count loses most by, in a sentence; nothing where it loses next to nothing."""
+    least, largest = run.reference, run.largest
+    if least is None or largest is None or least.step is None or largest.step is None:
+        return ""
+    after, alone = largest.step, least.step
+    share = largest.batch_size / least.batch_size if largest.batch_size and least.batch_size else 1.0
+    lost = {
+        "exposed communication": after.exposed_s,
+        "waiting for the slowest process": after.straggler_s,
+        "waiting for data": after.data_wait_s - alone.data_wait_s * share,
+        "computing slower than alone": after.compute_s - alone.compute_s * share,
+    }
+    known = {what: seconds for what, seconds in lost.items() if seconds is not None and seconds > 0}
+    if not known or after.exposed_s is None:
+        return ""
+    what, most_s = max(known.items(), key=lambda one: one[1])
+    if most_s < 0.02 * after.time_s:
+        return ""
+    return (
+        f"Most is lost to {what}: {step_text(most_s)} of the {step_text(after.time_s)} "
+        f"that an iteration takes on {largest.processes}."
+    )
+
+
+def _setting(run: ScalingRun) -> str:
+    if run.reference is None:
+        return ""
+    seen = _seen(run)
+    config = next((one.config for one in run.trials if one.config is not None), None)
+    how = [config_text(config, run.discovery)]
+    if seen is not None:
+        wrapper = _KINDS.get(seen.kind, "no wrapper of torch's seen")
+        how.append(" over ".join(part for part in (wrapper, seen.backend) if part))
+        how += [f"gradients {bytes_text(seen.gradient_bytes)}"] if seen.gradient_bytes else []
+        how += [f"hook {seen.comm_hook}"] if seen.comm_hook else []
+    if run.options.hosts is not None:
+        how.append(f"{run.options.hosts.nodes} hosts")
+    return printable(f"{_MODES[run.mode]}: {', '.join(how)}.")
+
+
+def _seen(run: ScalingRun) -> DataParallelSeen | None:
+    """Return what trained the processes together, as the largest count has it."""
+    largest = run.largest or run.reference
+    loops = [
+        one.measurement.loop
+        for one in run.trials
+        if one.measurement and largest and one.number in largest.trials
+    ]
+    return next((one.data_parallel for one in loops if one.data_parallel), None)
+
+
+# --- rates -----------------------------------------------------------------------------------
+
+
+def _rate_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+    rows = _rows(run)
+    columns = (
+        Column[_Row]("processes", lambda row: row.label),
+        Column[_Row]("samples/s", lambda row: rate_text(_value(_rate(row)))),
+        Column[_Row]("range", lambda row: _ends(_rate(row), rate_text), drop=3, is_optional=True),
+        Column[_Row]("linear", lambda row: rate_text(row.linear), drop=2),
+        Column[_Row]("it/s", lambda row: _of_count(row, lambda one: rate_text(one.it_per_s)), drop=4),
+        Column[_Row]("efficiency", lambda row: _share(_efficiency(row))),
+        Column[_Row](
+            "range",
+            lambda row: _ends(row.count.efficiency if row.count else None, _percent),
+            drop=1,
+            is_optional=True,
+        ),
+        Column[_Row]("fitted", _fitted_text, is_optional=True),
+        Column[_Row]("predicted", _predicted_text, is_optional=True),
+    )
+    marked = f"; {PREDICTED_MARK} predicted by the fitted law" if run.expected else ""
+    title = f"Samples/s of all processes (measured{marked})"
+    table = fitted_table(title, columns, rows, width, Basis.MEASURED)
+    predicted = tuple(place for place, row in enumerate(rows) if row.expected is not None)
+    return replace(table, predicted_rows=predicted), Passage("", _rate_lines(run), is_quiet=True)
+
+
+def _rows(run: ScalingRun) -> list[_Row]:
+    measured = [_Row(run, one.processes, count=one) for one in run.counts]
+    return [*measured, *(_Row(run, one.processes, expected=one) for one in run.expected)]
+
+
+def _rate(row: _Row) -> Interval | None:
+    if row.count is not None:
+        return row.count.rate_samples_per_s
+    assert row.expected is not None
+    rate = row.expected.rate_samples_per_s
+    return Interval(value=rate, low=rate, high=rate)
+
+
+def _efficiency(row: _Row) -> float | None:
+    return _value(row.count.efficiency) if row.count is not None else _fitted(row)
+
+
+def _of_count(row: _Row, text: Callable[[ScaledCount], str]) -> str:
+    return _UNTOLD if row.count is None or row.count.rate_samples_per_s is None else text(row.count)
+
+
+def _value(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.value
+
+
+def _fitted(row: _Row) -> float | None:
+    if row.expected is not None:
+        return row.expected.efficiency
+    return row.count.fitted if row.count else None
+
+
+def _fitted_text(row: _Row) -> str:
+    return _of_count(row, lambda one: UNKNOWN if one.fitted is None else _share(one.fitted))
+
+
+def _predicted_text(row: _Row) -> str:
+    predicted = row.count.predicted if row.count else None
+    if predicted is None or predicted.gpus == 1:
+        return UNKNOWN if row.count is not None and predicted is None else _UNTOLD
+    return f"{_percent(predicted.efficiency.low)} to {_percent(predicted.efficiency.high)}%"
+
+
+def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
+    lines = [
+        f"{_processes(one.processes)}: not measured, {one.why_missing}"
+        for one in run.counts
+        if one.why_missing
+    ]
+    if len(run.measured) > 1:
+        least = run.reference
+        lines.append(f"linear: if each process were as fast as {_count_alone(least)} alone" if least else "")
+    if run.fit is not None:
+        lines.append(
+            f"fitted: the law with {share_text(run.fit.communication, _PERCENT)} of a step for moving the "
+            f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes, "
+            f"off by {share_text(run.fit.residual, _PERCENT)} of a step"
+            + ("; waiting for data counts as spread" if _waits(run) else "")
+        )
+    if any(one.predicted is not None for one in run.measured):
+        links = {one.predicted.link for one in run.measured if one.predicted and one.predicted.gpus > 1}
+        basis = SOURCE.partition(": ")[2]
+        lines.append(
+            f"predicted: one process's step, its gradients over {' or '.join(sorted(links))}; {basis}"
+        )
+    return tuple(printable(line) for line in lines if line)
+
+
+def _waits(run: ScalingRun) -> bool:
+    """Return whether the largest count waits for data, which the fitted law doesn't know apart."""
+    step = run.largest.step if run.largest else None
+    return step is not None and step.data_wait_s > _FELT_SHARE * step.time_s
+
+
+# --- where an iteration goes -----------------------------------------------------------------
+
+
+def _step_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+    counts = [one for one in run.measured if one.step is not None]
+
+    def part(seconds: Callable[[StepSplit], float | None]) -> Callable[[ScaledCount], str]:
+        def text(one: ScaledCount) -> str:
+            taken_s = seconds(one.step) if one.step else None
+            if taken_s is None:
+                return _UNTOLD
+            share = taken_s / one.step.time_s if one.step else 0.0
+            return f"{step_text(taken_s)} {share:4.0%}"
+
+        return text
+
+    columns = (
+        Column[ScaledCount]("processes", lambda one: str(one.world_size)),
+        Column[ScaledCount]("iteration", lambda one: step_text(one.step.time_s) if one.step else UNKNOWN),
+        Column[ScaledCount]("compute", part(lambda step: step.compute_s)),
+        Column[ScaledCount]("communication", part(lambda step: step.exposed_s)),
+        Column[ScaledCount]("slowest process", part(lambda step: step.straggler_s), drop=1),
+        Column[ScaledCount]("data", part(lambda step: step.data_wait_s)),
+    )
+    lines = []
+    if any(one.step and one.step.exposed_s is not None for one in counts):
+        lines.append(
+            "communication: exposed, what an iteration takes beyond one in which no gradient is summed; "
+            "slowest process: waiting for it; data: waiting for the loader"
+        )
+    if any(one.step and one.step.exposed_s is None and one.processes > 1 for one in counts):
+        lines.append(f"{_UNTOLD}: not told apart, it is in compute")
+    table = fitted_table("Where an iteration goes (measured)", columns, counts, width, Basis.MEASURED)
+    return table, Passage("", tuple(lines), is_quiet=True)
+
+
+# --- the host --------------------------------------------------------------------------------
+
+
+def _host_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+    rule = run.lr_rule
+    cpus = run.host.cpus
+    columns = (
+        Column[ScaledCount]("processes", lambda one: str(one.world_size)),
+        Column[ScaledCount]("batch", lambda one: f"{one.batch_size:,}", drop=2),
+        Column[ScaledCount]("global batch", lambda one: f"{one.global_batch:,}"),
+        Column[ScaledCount](
+            "lr linear" + " *" * (rule is LearningRateRule.LINEAR), lambda one: lr_text(one.lr_linear)
+        ),
+        Column[ScaledCount](
+            "lr sqrt" + " *" * (rule is LearningRateRule.SQRT), lambda one: lr_text(one.lr_sqrt)
+        ),
+        Column[ScaledCount]("workers", lambda one: f"{one.workers:,}"),
+        Column[ScaledCount]("per CPU", lambda one: rate_text((one.workers or 0) / cpus), drop=1),
+        Column[ScaledCount]("RAM", lambda one: bytes_text(one.ram_bytes)),
+    )
+    starred = "; * the rule of your optimizer" if rule else ""
+    lines = [f"{_processes(one.processes)}: {warning}" for one in run.measured for warning in one.warnings]
+    if run.measured and rule is None:
+        lines.append("no rule is published for this optimizer: neither lr is more than a start")
+    title = f"Batch, learning rate (predicted{starred}), and this host"
+    return (
+        fitted_table(title, columns, run.measured, width),
+        Passage("", tuple(map(printable, lines))),
+    )
+
+
+# --- settings of DDP -------------------------------------------------------------------------
+
+
+def _gain_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+    gains = run.gains
+    if not gains:
+        return ()
+
+    def judged(one: DdpGain) -> str:
+        plain = run.noise_floor
+        return _UNTOLD if one.factor is None else verdict(one.factor, plain)
+
+    columns = (
+        Column[DdpGain]("", lambda one: one.name, is_numeric=False),
+        Column[DdpGain]("factor", lambda one: factor_text(one.factor.value) if one.factor else "failed"),
+        Column[DdpGain]("range", lambda one: range_text(one.factor)),
+        Column[DdpGain]("", judged, is_numeric=False),
+    )
+    title = f"Settings of DistributedDataParallel on {gains[0].processes} (measured, rate over that as it is)"
+    lines = tuple(printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing)
+    return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", lines)
+
+
+# --- how it was measured ---------------------------------------------------------------------
+
+
+def _notes(run: ScalingRun) -> tuple[Note, ...]:
+    counted = {number for one in run.counts if one.why_missing for number in one.trials}
+    failures = [
+        printable(f"trial {record.number} failed, {record.failure.kind}: {record.failure.message}")
+        for record in run.trials
+        if record.failure is not None and record.number not in counted
+    ]
+    return (
+        *(note_of(finding) for finding in run.machine_findings),
+        *(Note(Severity.INFO, line) for line in failures),
+    )
+
+
+def _how_measured(run: ScalingRun) -> str:
+    if not run.measured:
+        return ""
+    rounds = max(len(one.trials) for one in run.measured)
+    noise = run.noise_floor
+    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
+    status = "" if run.status is RunStatus.FINISHED else f" (status: {run.status})"
+    ranges = "95% intervals" if rounds > 1 else "95% intervals of one process each"
+    return printable(
+        f"Measured on {run.measured_on} in {count_text(len(run.trials), 'trial')}, "
+        f"{duration_text(run.scale_time_s)}{status}: fresh processes in {count_text(rounds, 'round')}, "
+        f"every count in turns; rates are of steady iterations, without the ends of epochs, {ranges}{floor}."
+    )
+
+
+def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
+    asked, largest = run.options, run.largest
+    if largest is None or largest.efficiency is None:
+        return (command_text("scale", run.target, asked.gpu, _flags(run)),)
+    steps = []
+    least = run.reference
+    if least is not None and least.world_size == 1 and not is_too_wide(largest.efficiency):
+        ends = largest.efficiency
+        low, high = (min(1.0, one / 100) for one in (math.floor(100 * ends.low), math.ceil(100 * ends.high)))
+        steps.append(f"tunekit plan RUN --scaling {low:.2f}..{high:.2f}  # RUN: a search on one GPU")
+    if not asked.tries_knobs and _is_ddp(run):
+        steps.append(command_text("scale", run.target, asked.gpu, ["--knobs", *_flags(run)]))
+    steps.append(f"tunekit report {printable(quoted(folder))} --html  (this as a page)")
+    return tuple(steps)
+
+
+def _is_ddp(run: ScalingRun) -> bool:
+    seen = _seen(run)
+    return seen is not None and seen.kind is DataParallelKind.DDP
+
+
+def _flags(run: ScalingRun) -> list[str]:
+    asked = run.options
+    flags = ["--processes", ",".join(map(str, asked.processes))]
+    flags += ["--strong"] if asked.mode is ScalingMode.STRONG else []
+    if asked.hosts is not None:
+        flags += ["--nnodes", str(asked.hosts.nodes), "--rdzv-endpoint", asked.hosts.endpoint]
+    if asked.budget_s is not None:
+        flags += ["--budget", typed_duration_text(asked.budget_s)]
+    return flags
+
+
+# --- charts ----------------------------------------------------------------------------------
+
+
+def _rate_chart(run: ScalingRun) -> Chart:
+    measured = run.measured
+    points = tuple(
+        Point(
+            x=float(one.world_size or one.processes),
+            y=one.rate_samples_per_s.value,
+            text=interval_text(one.rate_samples_per_s, " samples/s"),
+            low=one.rate_samples_per_s.low,
+            high=one.rate_samples_per_s.high,
+            note=f"efficiency {_efficiency_text(one.efficiency)}" if one.efficiency else "",
+        )
+        for one in measured
+        if one.rate_samples_per_s is not None
+    )
+    rows = _rows(run)
+    series = [Series("measured", Basis.MEASURED, points, "points", stands_out=True)]
+    series.append(Series("linear", Basis.PREDICTED, _line(run, rows, lambda row: 1.0), "line"))
+    if run.fit is not None:
+        fitted = _line(run, rows, _fitted)
+        series.append(Series("fitted law", Basis.PREDICTED, fitted, "line"))
+    predicted = _line(
+        run,
+        rows,
+        lambda row: row.count.predicted.efficiency.value if row.count and row.count.predicted else None,
+    )
+    series.append(Series("predicted from one", Basis.PREDICTED, predicted, "line"))
+    return Chart(
+        id="scaling",
+        title="Samples/s against processes",
+        summary="; ".join(f"{point.x:g}: {point.text}" for point in points) + ".",
+        x_title="processes",
+        y_title="samples/s",
+        series=tuple(one for one in series if one.points),
+        x_is_log=True,
+    )
+
+
+def _line(run: ScalingRun, rows: list[_Row], share: Callable[[_Row], float | None]) -> tuple[Point, ...]:
+    found = []
+    for row in rows:
+        efficiency, linear = share(row), row.linear
+        if efficiency is not None and linear is not None:
+            world = row.count.world_size if row.count and row.count.world_size else row.processes
+            rate = linear * efficiency
+            found.append(Point(x=float(world), y=rate, text=f"{rate_text(rate)} samples/s"))
+    return tuple(found)
+
+
+_PARTS: dict[str, Callable[[StepSplit], float | None]] = {
+    "compute": lambda step: step.compute_s,
+    "exposed communication": lambda step: step.exposed_s,
+    "waiting for the slowest process": lambda step: step.straggler_s,
+    "waiting for data": lambda step: step.data_wait_s,
+}
+
+
+def _step_chart(run: ScalingRun) -> Chart:
+    counts = [(one, one.step) for one in run.measured if one.step is not None]
+    series = [
+        Series(
+            name,
+            Basis.MEASURED,
+            tuple(
+                Point(
+                    x=_processes(one.world_size or one.processes),
+                    y=seconds(step) or 0.0,
+                    text=step_text(seconds(step) or 0.0),
+                )
+                for one, step in counts
+            ),
+            "bars",
+        )
+        for name, seconds in _PARTS.items()
+        if any(seconds(step) for _, step in counts)
+    ]
+    totals = tuple(
+        Point(x=_processes(one.world_size or one.processes), y=step.time_s, text=step_text(step.time_s))
+        for one, step in counts
+    )
+    return Chart(
+        id="iteration",
+        title="Where an iteration goes (measured)",
+        summary=f"Time of an iteration: {', '.join(f'{one.x} {one.text}' for one in totals)}.",
+        x_title="processes",
+        y_title="seconds",
+        series=(*series, Series("total", Basis.MEASURED, totals, "totals")) if series else (),
+        is_horizontal=True,
+        is_stacked=True,
+    )
+
+
+# --- texts -----------------------------------------------------------------------------------
+
+
+def _processes(number: int) -> str:
+    return count_text(number, "process", "processes")
+
+
+def _count_alone(least: ScaledCount) -> str:
+    return "one" if least.world_size == 1 else f"{least.world_size}"
+
+
+def _percent(share: float) -> str:
+    return digits_text(100 * share, _PERCENT)
+
+
+def _share(share: float | None) -> str:
+    return UNKNOWN if share is None else share_text(share, _PERCENT)
+
+
+def _efficiency_text(efficiency: Interval) -> str:
+    if is_too_wide(efficiency):
+        return f"{_share(efficiency.value)} ({TOO_WIDE_IN_TABLE})"
+    return f"{_share(efficiency.value)} ({_percent(efficiency.low)} to {_percent(efficiency.high)}%)"
+
+
+def _ends(interval: Interval | None, text: Callable[[float], str]) -> str:
+    if interval is None or interval.low == interval.high:
+        return ""
+    if is_too_wide(interval):
+        return TOO_WIDE_IN_TABLE
+    return f"{text(interval.low)} to {text(interval.high)}"

@@ -1,0 +1,202 @@
+"""The walk of `tunekit scale`: rounds of the script on each count of processes, in turns."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tunekit.diagnose.scaling import scaling_findings
+from tunekit.errors import TargetError
+from tunekit.recommend.measured_scaling import (
+    APART,
+    AS_IT_IS,
+    settings_to_try,
+    trials_of,
+    with_figures,
+)
+from tunekit.records.config import TrainConfig
+from tunekit.records.data_parallel import DdpSettings
+from tunekit.records.profile import Profile
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import ScalingRun
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.session.folder import RunFolder
+from tunekit.session.session import QuietWait, Session, TrialListener, baseline_error, target_error
+from tunekit.trial.executor import Executor, TrialInterrupted
+from tunekit.units import count_text, duration_text
+
+
+class _Turn(NamedTuple):
+    """What a round runs once."""
+
+    processes: int
+    ddp: DdpSettings
+    what: str
+    """Beside the number of processes; empty for the training as it is."""
+
+
+class ScaleWalk(Session[ScalingRun]):
+    """One measured scaling in one folder.
+
+    Args:
+        run: target, options and host; its trials are ignored.
+        folder: owned by the caller, without trials.
+        executor: runs trials.
+        here: profile of the device that is here.
+        listener: hears what happens.
+        clock: returns seconds.
+        quiet: what it may wait for the machine to be quiet; None for not at all.
+    """
+
+    def __init__(
+        self,
+        run: ScalingRun,
+        folder: RunFolder,
+        executor: Executor,
+        here: Profile,
+        listener: TrialListener,
+        clock: Callable[[], float] = time.monotonic,
+        quiet: QuietWait | None = None,
+    ) -> None:
+        super().__init__(run, folder, executor, listener, here, clock=clock, quiet=quiet)
+        self._dropped: set[tuple[int, DdpSettings]] = set()
+
+    def run(self) -> ScalingRun:
+        """Run the rounds and return the whole; scale.json has it too.
+
+        Every trial is on disk before the next begins.
+
+        Raises:
+            TargetError: the least count or no other can be measured, or processes don't train together.
+            KeyboardInterrupt: Ctrl-C; what is finished is saved.
+        """
+        with self._saved():
+            try:
+                self._run_rounds()
+            except TrialInterrupted as stopped:
+                self._keep(stopped.record)
+                raise
+            self._insist_on_two()
+        return self.found
+
+    def _derived(self, run: ScalingRun) -> ScalingRun:
+        run = with_figures(run.changed(scale_time_s=self._spent_s), self._here)
+        return run.changed(findings=scaling_findings(run))
+
+    # --- rounds --------------------------------------------------------------------------------
+
+    def _run_rounds(self) -> None:
+        rounds = self.found.options.rounds
+        for number in range(rounds):
+            if number and self._left_s < self._round_s:
+                budget = f"--budget {duration_text(self._budget_s)}"
+                self._listener.said(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
+                return
+            for turn in self._turns(number):
+                self._take(turn, number)
+            if not number and rounds > 1:
+                self._say_how_long(rounds)
+
+    def _turns(self, number: int) -> Iterator[_Turn]:
+        """Yield what a round runs: the first forward, as it finds out what runs, every other backward."""
+        counts = self.found.options.processes
+        if number % 2 == 0:
+            for processes in counts:
+                yield from self._turns_of(processes)
+            yield from self._knob_turns()
+            return
+        yield from reversed([*self._knob_turns()])
+        for processes in reversed(counts):
+            yield from reversed([*self._turns_of(processes)])
+
+    def _turns_of(self, processes: int) -> Iterator[_Turn]:
+        yield _Turn(processes, AS_IT_IS, "")
+        if processes > 1:
+            yield _Turn(processes, APART, "without summing gradients")
+
+    def _knob_turns(self) -> Iterator[_Turn]:
+        if not self.found.options.tries_knobs or self.found.largest is None:
+            return
+        tried = (one.processes for one in self._records if one.ddp not in (None, AS_IT_IS, APART))
+        processes = next(tried, None) or self.found.largest.processes
+        for name, settings in settings_to_try(self.found, processes).items():
+            yield _Turn(processes, settings, name)
+
+    def _take(self, turn: _Turn, number: int) -> None:
+        """Run one trial, unless one of its kind failed before."""
+        if (turn.processes, turn.ddp) in self._dropped or (turn.processes, AS_IT_IS) in self._dropped:
+            return
+        rounds = self.found.options.rounds
+        purpose = count_text(turn.processes, "process", "processes") + (f", {turn.what}" if turn.what else "")
+        purpose += f", round {number + 1} of {rounds}" if rounds > 1 else ""
+        is_first = self._known is None
+        config = None if is_first else self._config_of(turn.processes)
+        if isinstance(config, str):
+            self._drop(turn, config)
+            return
+        record = self._trial(
+            TrialRole.BASELINE if is_first else TrialRole.CONFIRM,
+            config,
+            purpose,
+            round=number,
+            processes=turn.processes,
+            ddp=turn.ddp,
+        )
+        if record.failure is not None:
+            self._failed(turn, record.failure, is_first)
+        elif is_first and (record.config is None or record.discovery is None):
+            raise TargetError(
+                "what the agent reported of the script can't be read; see output.log of trial 0"
+            )
+
+    def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
+        if is_first:
+            raise baseline_error(failure)
+        if turn.ddp == AS_IT_IS and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+            # Whatever is in the way of two processes is in the way of four.
+            raise target_error(f"{turn.processes} processes can't be measured", failure)
+        has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
+        if not has_run:
+            self._drop(turn, f"{failure.kind}")
+
+    def _drop(self, turn: _Turn, why: str) -> None:
+        self._dropped.add((turn.processes, turn.ddp))
+        what = count_text(turn.processes, "process", "processes") + (f" {turn.what}" if turn.what else "")
+        self._listener.said(f"{what}: left out of the rounds from here on ({why})")
+
+    def _config_of(self, processes: int) -> TrainConfig | str | None:
+        """Return the knobs of a count: the script's own, or its part of the global batch; else why not."""
+        known, least = self._known, self.found.options.processes[0]
+        if self.found.options.mode is ScalingMode.WEAK or known is None or processes == least:
+            return None
+        batch, rest = divmod(known.baseline.batch_size * least, processes)
+        if not batch or rest:
+            return f"a global batch of {known.baseline.batch_size * least} can't be shared by {processes}"
+        return known.baseline.changed(batch_size=batch)
+
+    @property
+    def _round_s(self) -> float:
+        """Seconds of one round, as trials took so far."""
+        seconds = {(one.processes, one.ddp): one.duration_s for one in self._records if one.measurement}
+        return sum(seconds.values())
+
+    def _say_how_long(self, rounds: int) -> None:
+        more, round_s = rounds - 1, self._round_s
+        if self._left_s != math.inf:
+            more = min(more, int(self._left_s // round_s)) if round_s else more
+        if more:
+            self._listener.said(
+                f"{count_text(more, 'more round')}, about {duration_text(more * round_s)} (predicted)"
+            )
+
+    def _insist_on_two(self) -> None:
+        """Refuse a scaling of one count, which says nothing, with why the others have no rate."""
+        if self.found.largest is not None or len(self.found.options.processes) == 1:
+            return
+        failures = [one.failure for one in self._records if one.failure is not None]
+        if failures:
+            raise target_error("no more processes than the least could be measured", failures[0])
+        whys = "; ".join(
+            f"{one.processes}: {one.why_missing}" for one in self.found.counts if one.why_missing
+        )
+        raise TargetError(f"no more processes than the least could be measured ({whys})")
