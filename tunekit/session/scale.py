@@ -26,6 +26,13 @@ from tunekit.trial.executor import Executor, TrialInterrupted
 from tunekit.units import count_text, duration_text
 
 
+_SHARED = "batch_size"
+_HOW_TO_SHARE = (
+    "--strong gives each process its part of the batch: say how that reaches the script, as in "
+    "--bind 'batch_size=--batch-size {}'"
+)
+
+
 class _Turn(NamedTuple):
     """What a round runs once."""
 
@@ -154,6 +161,8 @@ class ScaleWalk(Session[ScalingRun]):
             raise baseline_error(failure)
         if turn.ddp == AS_IT_IS and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
             # Whatever is in the way of two processes is in the way of four.
+            if _SHARED in failure.message:
+                failure = failure.changed(remedy=_HOW_TO_SHARE)
             raise target_error(f"{turn.processes} processes can't be measured", failure)
         has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
         if not has_run:

@@ -1,0 +1,173 @@
+"""What trials on several processes come to: rates, efficiency, the split of an iteration, the law, lr."""
+
+import pytest
+from build_records import config, profile
+from build_scaling import GRADIENTS, Step, bare_run, scaled, scaling_trial, seen
+from machine.shipped import PROFILES
+
+from tunekit.predict.scaling import expected_maximum
+from tunekit.recommend.measured_scaling import gradients_of, settings_to_try, trials_of, with_figures
+from tunekit.records.data_parallel import DataParallelKind, DdpSettings
+from tunekit.records.interval import EXACTLY_ONE
+from tunekit.records.recommendation import LearningRateRule
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import ScaledCount, ScaleOptions, ScalingRun
+
+
+def count(run: ScalingRun, processes: int) -> ScaledCount:
+    return next(one for one in run.counts if one.processes == processes)
+
+
+def test_rates_are_of_all_processes_and_efficiency_of_each_against_the_least():
+    run = scaled(Step(jitter=0.0))
+    alone, four = count(run, 1), count(run, 4)
+    assert alone.rate_samples_per_s is not None and four.rate_samples_per_s is not None
+    assert alone.rate_samples_per_s.value == pytest.approx(1280)
+    step_s = 0.100 * (1 + 0.02 * expected_maximum(4)) + 0.010 * 1.5
+    assert four.rate_samples_per_s.value == pytest.approx(4 * 128 / step_s)
+    assert four.efficiency is not None
+    assert four.efficiency.value == pytest.approx(0.1 / step_s)
+    assert alone.efficiency == EXACTLY_ONE
+    assert four.it_per_s == pytest.approx(1 / step_s)
+
+
+def test_rounds_in_turns_leave_what_changes_from_round_to_round_out_of_the_efficiency():
+    run = scaled(Step(jitter=0.3))
+    four = count(run, 4)
+    assert four.rate_samples_per_s is not None and four.efficiency is not None
+    assert four.rate_samples_per_s.high > 2 * four.rate_samples_per_s.low
+    assert four.efficiency.high == pytest.approx(four.efficiency.low, rel=1e-6)
+
+
+def test_one_round_has_the_range_that_its_processes_give_themselves():
+    run = scaled(rounds=1)
+    four = count(run, 4)
+    assert four.rate_samples_per_s is not None and four.efficiency is not None
+    assert four.rate_samples_per_s.high / four.rate_samples_per_s.value == pytest.approx(1.01)
+    assert four.efficiency.high / four.efficiency.value == pytest.approx(1.01 / 0.99)
+
+
+def test_the_end_of_an_epoch_is_in_no_rate():
+    """An epoch of four processes is a quarter as long, so that its end would count four times as much."""
+    plain, bounded = scaled(), scaled(loop=lambda _: {"boundary_s": 5.0, "boundaries_seen": 1})
+    for without, with_end in zip(plain.measured, bounded.measured, strict=True):
+        rates = [one.rate_samples_per_s.value for one in (without, with_end) if one.rate_samples_per_s]
+        assert rates[0] == pytest.approx(rates[1])
+    assert all(one.rate_samples_per_s != 0 for one in bounded.trials)
+
+
+def test_an_iteration_splits_into_what_a_rank_takes_the_slowest_and_the_sum_of_gradients():
+    step = Step(wait_s=0.002, jitter=0.0)
+    four = count(scaled(step), 4).step
+    assert four is not None and four.exposed_s is not None and four.straggler_s is not None
+    own_s = 0.100 + 4 * 0.002
+    together_s = own_s + 0.02 * 0.100 * expected_maximum(4) + 0.010 * 1.5
+    # Apart, three ranks take their own time and the fourth a fiftieth more.
+    mean_rate = (3 + 1 / 1.02) / 4
+    assert four.time_s == pytest.approx(together_s)
+    assert four.exposed_s == pytest.approx(together_s - own_s * 1.02)
+    assert four.straggler_s == pytest.approx(own_s * 1.02 - own_s / mean_rate)
+    assert four.data_wait_s == pytest.approx(0.008)
+    parts = four.compute_s + four.exposed_s + four.straggler_s + four.data_wait_s
+    assert parts == pytest.approx(four.time_s)
+
+
+def test_one_process_has_nobody_to_wait_for():
+    alone = count(scaled(), 1).step
+    assert alone is not None
+    assert (alone.exposed_s, alone.straggler_s) == (None, None)
+    assert alone.compute_s == pytest.approx(0.1, rel=0.01)
+
+
+def test_the_law_that_the_rates_were_made_with_is_fitted_and_speaks_of_more_processes():
+    run = scaled(Step(jitter=0.0), processes=(1, 2, 4, 8))
+    assert run.fit is not None
+    assert run.fit.communication == pytest.approx(0.1)
+    assert run.fit.spread == pytest.approx(0.02)
+    eight = count(run, 8)
+    assert eight.efficiency is not None
+    assert eight.fitted == pytest.approx(eight.efficiency.value)
+    assert [one.processes for one in run.expected] == [16, 32]
+    assert run.expected[0].rate_samples_per_s == pytest.approx(16 * 1280 * run.expected[0].efficiency)
+
+
+def test_two_counts_are_too_few_for_a_law():
+    run = scaled(processes=(1, 2))
+    assert (run.fit, run.expected) == (None, ())
+    assert count(run, 2).fitted is None
+
+
+def test_the_prediction_follows_from_one_process_its_gradients_and_the_link():
+    run = scaled(here=PROFILES["h100-sxm"])
+    four = count(run, 4).predicted
+    assert four is not None
+    assert (four.gpus, four.link) == (4, "NVLink")
+    assert four.compute_s == pytest.approx(0.1, rel=0.01)
+    assert four.efficiency.value > 0.99
+
+
+def test_a_prediction_needs_a_known_link_and_a_count_of_one():
+    assert count(scaled(here=profile("cpu", compute_capability=None)), 4).predicted is None
+    assert count(scaled(processes=(2, 4)), 4).predicted is None
+
+
+def test_gradients_are_as_ddp_sends_them_else_those_of_the_model():
+    fp16 = scaled(loop=lambda n: {"data_parallel": seen(gradient_bytes=GRADIENTS // 2)} if n > 1 else {})
+    assert gradients_of(fp16) == GRADIENTS // 2
+    unknown = scaled(loop=lambda n: {"data_parallel": None})
+    assert gradients_of(unknown) == GRADIENTS
+    assert gradients_of(scaled(loop=lambda n: {"data_parallel": None, "model": None})) is None
+
+
+def test_the_learning_rate_follows_the_global_batch_with_the_warning_of_its_rule():
+    run = scaled(options=ScaleOptions(processes=(1, 2, 4), base_lr=0.1, base_batch=8))
+    four = count(run, 4)
+    assert run.lr_rule is LearningRateRule.LINEAR
+    assert four.lr_linear == pytest.approx(0.1 * 512 / 8)
+    assert four.lr_sqrt == pytest.approx(0.1 * (512 / 8) ** 0.5)
+    assert count(scaled(), 4).lr_linear == pytest.approx(0.4)
+    assert count(scaled(), 4).warnings == ()
+    large = scaled(processes=(1, 128))
+    assert "beyond what the source of the linear rule shows" in count(large, 128).warnings[0]
+
+
+def test_the_host_has_the_workers_and_the_memory_of_all_its_processes():
+    four = count(scaled(), 4)
+    assert four.workers == 8
+    assert four.ram_bytes == 8 * (1 << 30)
+
+
+def test_a_shared_global_batch_is_strong_scaling():
+    own = config()
+    trials = tuple(
+        scaling_trial(number, n, of=config(batch_size=128 // n), baseline=own)
+        for number, n in enumerate((1, 2, 4))
+    )
+    run = with_figures(bare_run(trials=trials), profile())
+    assert run.mode is ScalingMode.STRONG
+    four = count(run, 4)
+    assert (four.batch_size, four.global_batch) == (32, 128)
+    assert four.efficiency is not None
+    step_s = 0.025 * (1 + 0.02 * expected_maximum(4)) + 0.015
+    assert four.efficiency.value == pytest.approx(0.1 / 4 / step_s)
+
+
+def test_settings_that_are_in_force_are_not_tried_and_unknown_ones_are():
+    in_force = seen(settings=DdpSettings(gradient_as_bucket_view=True, bucket_cap_mb=10.0))
+    known = scaled(loop=lambda n: {"data_parallel": in_force} if n > 1 else {})
+    assert [*settings_to_try(known, 4)] == ["static_graph", "bucket_cap_mb 100"]
+    fsdp = seen(kind=DataParallelKind.FSDP, settings=None, gradient_bytes=None)
+    assert len(settings_to_try(scaled(loop=lambda n: {"data_parallel": fsdp}), 4)) == 4
+
+
+def test_trials_of_a_count_are_told_apart_by_what_was_asked_of_ddp():
+    run = scaled(settings=(DdpSettings(static_graph=True),))
+    assert [one.number for one in trials_of(run, 4)] == [3, 9]
+    assert [one.number for one in trials_of(run, 4, DdpSettings(static_graph=True))] == [5, 11]
+
+
+def test_nothing_measured_is_nothing_but_reasons():
+    run = with_figures(bare_run(), profile())
+    assert {one.why_missing for one in run.counts} == {"not run"}
+    assert run.measured == ()
+    assert (run.reference, run.largest) == (None, None)

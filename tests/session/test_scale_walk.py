@@ -1,0 +1,188 @@
+"""The walk of `tunekit scale`: rounds of every count in turns, all of it on disk."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_records import config, failure, profile
+from build_scaling import IN_FORCE, ScalingExecutor, Step, bare_run, scaling_trial, seen
+from scripted_search import RecordingListener
+
+from tunekit.errors import RunFolderError, TargetError
+from tunekit.records.run import RunStatus
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.session.folder import RunFolder, kind_held, load_run, load_scaling_run
+from tunekit.session.scale import ScaleWalk
+from tunekit.trial.executor import TrialInterrupted, TrialSpec
+
+
+def walk_in(
+    path: Path,
+    step: Step | None = None,
+    options: ScaleOptions | None = None,
+    fails: Callable[[TrialSpec], Failure | BaseException | None] = lambda spec: None,
+    listener: RecordingListener | None = None,
+    **others: Any,
+) -> tuple[ScalingRun, ScalingExecutor]:
+    asked = options or ScaleOptions(processes=(1, 2, 4), rounds=2)
+    with RunFolder(path, can_resume=False) as folder:
+        executor = ScalingExecutor(step, fails=fails, **others)
+        run = bare_run(options=asked, mode=asked.mode)
+        heard = listener or RecordingListener()
+        walk = ScaleWalk(run, folder, executor, profile(), heard, clock=executor.clock)
+        return walk.run(), executor
+
+
+def turns(executor: ScalingExecutor) -> list[tuple[int, dict[str, bool | float]]]:
+    return [(one.processes or 0, one.ddp.asked()) for one in executor.specs]
+
+
+APART = {"sync_gradients": False}
+
+
+def test_every_count_takes_its_turn_in_each_round_and_every_other_round_runs_backwards(tmp_path: Path):
+    run, executor = walk_in(tmp_path)
+    forward = [(1, {}), (2, {}), (2, APART), (4, {}), (4, APART)]
+    assert turns(executor) == [*forward, *reversed(forward)]
+    assert [one.round for one in executor.specs] == [0] * 5 + [1] * 5
+    assert executor.specs[0].role is TrialRole.BASELINE
+    assert {one.config for one in executor.specs} == {None}
+    assert run.status is RunStatus.FINISHED
+    assert [one.processes for one in run.measured] == [1, 2, 4]
+    assert load_scaling_run(tmp_path) == run
+
+
+def test_trials_are_saved_one_by_one_and_rebuild_the_same_figures(tmp_path: Path):
+    run, _ = walk_in(tmp_path)
+    with RunFolder(tmp_path, can_resume=False) as folder:
+        assert folder.load_trials() == run.trials
+    assert json.loads((tmp_path / "scale.json").read_text())["mode"] == "weak"
+    assert kind_held(tmp_path) is ScalingRun
+    with pytest.raises(RunFolderError, match="it holds a measured scaling"):
+        load_run(tmp_path)
+
+
+def test_strong_scaling_shares_the_scripts_own_batch_out(tmp_path: Path):
+    options = ScaleOptions(processes=(1, 2, 4), rounds=1, mode=ScalingMode.STRONG)
+    run, executor = walk_in(tmp_path, options=options)
+    batches = [one.config.batch_size if one.config else None for one in executor.specs]
+    assert batches == [None, 64, 64, 32, 32]
+    assert run.mode is ScalingMode.STRONG
+    assert [one.global_batch for one in run.measured] == [128, 128, 128]
+
+
+def test_a_count_that_the_global_batch_can_not_be_shared_by_is_left_out(tmp_path: Path):
+    options = ScaleOptions(processes=(1, 2, 3), rounds=1, mode=ScalingMode.STRONG)
+    listener = RecordingListener()
+    run, executor = walk_in(tmp_path, options=options, listener=listener)
+    assert [one.processes for one in executor.specs] == [1, 2, 2]
+    assert run.counts[2].why_missing == "not run"
+    assert any("128 can't be shared by 3" in line for line in listener.heard("said"))
+
+
+def test_settings_of_ddp_are_tried_at_the_largest_count_beside_it_as_it_is(tmp_path: Path):
+    options = ScaleOptions(processes=(1, 2), rounds=2, tries_knobs=True)
+    run, executor = walk_in(tmp_path, Step(factors={"static_graph": 1.25}), options)
+    knobs = [ddp for count, ddp in turns(executor) if count == 2 and ddp not in ({}, APART)]
+    assert knobs[:4] == knobs[:3:-1]
+    assert knobs[:4] == [
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+        {"bucket_cap_mb": 10.0},
+        {"bucket_cap_mb": 100.0},
+    ]
+    factors = {one.name: one.factor.value for one in run.gains if one.factor}
+    assert factors["static_graph"] == pytest.approx(1.25)
+    assert factors["bucket_cap_mb 10"] == pytest.approx(1.0)
+
+
+def test_a_setting_that_the_script_has_already_is_not_tried(tmp_path: Path):
+    in_force = IN_FORCE.changed(static_graph=True, bucket_cap_mb=100.0)
+    options = ScaleOptions(processes=(1, 2), rounds=1, tries_knobs=True)
+    run, _ = walk_in(tmp_path, options=options, data_parallel=seen(settings=in_force))
+    assert [one.name for one in run.gains] == ["gradient_as_bucket_view", "bucket_cap_mb 10"]
+
+
+def out_of_memory_on(processes: int) -> Callable[[TrialSpec], Failure | None]:
+    return lambda spec: failure() if spec.processes == processes else None
+
+
+def test_a_count_that_fails_is_left_out_of_later_rounds_and_says_why(tmp_path: Path):
+    run, executor = walk_in(tmp_path, fails=out_of_memory_on(4))
+    assert [one.processes for one in executor.specs].count(4) == 1
+    assert [one.processes for one in run.measured] == [1, 2]
+    assert run.counts[2].why_missing == "device_oom: CUDA out of memory"
+    assert run.status is RunStatus.FINISHED
+
+
+def test_gradients_that_must_be_summed_leave_the_split_open(tmp_path: Path):
+    refused = failure(OutcomeKind.KNOB_NOT_APPLIED, message="no DistributedDataParallel was built")
+    run, executor = walk_in(tmp_path, fails=lambda spec: refused if spec.ddp.asked() else None)
+    assert [ddp for _, ddp in turns(executor)].count(APART) == 2
+    assert [one.step.exposed_s if one.step else 0 for one in run.measured] == [None, None, None]
+
+
+def test_processes_that_do_not_train_together_end_it_at_once(tmp_path: Path):
+    alone = failure(OutcomeKind.KNOB_NOT_APPLIED, message="no process group: each of 2 trains alone")
+    with pytest.raises(TargetError, match="each of 2 trains alone"):
+        walk_in(tmp_path, fails=lambda spec: alone if spec.processes == 2 else None)
+    saved = load_scaling_run(tmp_path)
+    assert saved.status is RunStatus.FAILED
+    assert [one.processes for one in saved.trials] == [1, 2]
+
+
+def test_a_baseline_that_fails_ends_it_with_the_scripts_words(tmp_path: Path):
+    with pytest.raises(TargetError, match=r"the baseline failed \(device_oom\)"):
+        walk_in(tmp_path, fails=out_of_memory_on(1))
+
+
+def test_a_scaling_without_a_second_count_is_an_error(tmp_path: Path):
+    options = ScaleOptions(processes=(1, 2), rounds=2)
+    with pytest.raises(TargetError, match="no more processes than the least could be measured"):
+        walk_in(tmp_path, options=options, fails=out_of_memory_on(2))
+
+
+def test_what_was_measured_before_ctrl_c_is_kept_with_its_figures(tmp_path: Path):
+    def interrupted(spec: TrialSpec) -> BaseException | None:
+        if spec.number < 3:
+            return None
+        return TrialInterrupted(scaling_trial(3, 4))
+
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, fails=interrupted)
+    saved = load_scaling_run(tmp_path)
+    assert saved.status is RunStatus.INTERRUPTED
+    assert [one.processes for one in saved.measured] == [1, 2, 4]
+    assert len(saved.trials) == 4
+
+
+@pytest.mark.parametrize(("budget_s", "rounds"), [(99.0, 1), (250.0, 2), (None, 3)])
+def test_a_budget_leaves_out_rounds_that_would_end_after_it(
+    tmp_path: Path, budget_s: float | None, rounds: int
+):
+    options = ScaleOptions(processes=(1, 2, 4), rounds=3, budget_s=budget_s)
+    run, _ = walk_in(tmp_path, options=options)
+    assert {len(one.trials) for one in run.measured} == {rounds}
+
+
+def test_the_script_that_keeps_the_global_batch_itself_is_strong_scaling(tmp_path: Path):
+    with RunFolder(tmp_path, can_resume=False) as folder:
+        executor = ScalingExecutor()
+        run = executor.run
+
+        def shared(spec: TrialSpec, known: Any, on_progress: Any) -> Any:
+            executor.own = config(batch_size=128 // (spec.processes or 1))
+            return run(spec, known, on_progress)
+
+        executor.run = shared  # type: ignore[method-assign]
+        asked = ScaleOptions(processes=(1, 2, 4), rounds=1)
+        walk = ScaleWalk(
+            bare_run(options=asked), folder, executor, profile(), RecordingListener(), clock=executor.clock
+        )
+        found = walk.run()
+    assert found.mode is ScalingMode.STRONG
+    assert "global-batch-kept" in {one.code for one in found.findings}
