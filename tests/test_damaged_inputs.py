@@ -16,6 +16,7 @@ from build_calibrations import calibration
 from build_fits import fits_run, steps
 from build_loop_profiles import profiled
 from build_reports import full_run
+from build_scaling import scaled
 from damaged import cut, deep, encoded, flipped, lines_mixed, mistyped
 
 from tunekit.cli.main import main
@@ -26,6 +27,7 @@ from tunekit.machine.profiles import read_profile
 from tunekit.records.codec import read_json, to_json
 from tunekit.records.prediction import Calibration, StepTrace
 from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.config_files import all_keys
 
@@ -82,6 +84,12 @@ READERS: dict[str, tuple[str, Callable[[Path], object], tuple[type[Exception], .
         of_record(profiled()),
     ),
     "fits": ("fits.json", lambda path: read_json(path, FitsRun), (RecordError,), of_record(fits_run())),
+    "scaling": (
+        "scale.json",
+        lambda path: read_json(path, ScalingRun),
+        (RecordError,),
+        of_record(scaled(processes=(1, 2), rounds=1)),
+    ),
     "calibration": (
         "gpu.json",
         lambda path: read_json(path, Calibration),

@@ -15,7 +15,7 @@ from tunekit.diagnose.run import run_findings
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
 
-VERBS = ("doctor", "search", "profile", "fits", "plan", "compare", "report")
+VERBS = ("doctor", "search", "profile", "fits", "scale", "plan", "compare", "report")
 RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g", "--json"]
 BUSY = Finding(code="busy-cpus", severity=Severity.WARNING, message="the CPUs are at work")
 

@@ -119,6 +119,30 @@ SURFACE = {
         "--ignore",
         "--codes",
     },
+    "scale": {
+        "-h",
+        "--help",
+        "--gpu",
+        "--bind",
+        "--samples-per-step",
+        "--trial-limit",
+        "--no-progress-limit",
+        "--processes",
+        "--strong",
+        "--rounds",
+        "--knobs",
+        "--budget",
+        "--wait-quiet",
+        "--window",
+        "--lr",
+        "--base-batch",
+        "--nnodes",
+        "--rdzv-endpoint",
+        "--out",
+        "--json",
+        "--ignore",
+        "--codes",
+    },
     "init": {
         "-h",
         "--help",
@@ -423,7 +447,7 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
         ("serach", "did you mean search?"),
         ("gpu", "did you mean gpus?"),
         ("hepl", "did you mean help?"),
-        ("tune", "there are: search, profile, fits, init, run, plan, report, compare, gpus, doctor"),
+        ("tune", "there are: search, profile, fits, scale, init, run, plan, report, compare, gpus, doctor"),
     ],
 )
 def test_a_word_that_is_no_verb_names_what_is_near(word: str, hint: str, capsys: pytest.CaptureFixture[str]):
@@ -540,7 +564,7 @@ def test_a_flag_that_is_none_of_the_verbs_is_named(
     assert not (project / "reports").exists()
 
 
-@pytest.mark.parametrize("verb", ["search", "profile", "fits"])
+@pytest.mark.parametrize("verb", ["search", "profile", "fits", "scale"])
 def test_a_command_that_trains_elsewhere_is_refused_before_anything_starts(
     verb: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -1274,7 +1298,7 @@ def test_a_saved_run_is_printed_as_json(finished: Path, capsys: pytest.CaptureFi
 
 def test_a_folder_without_a_run_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(project)]) == 8
-    told = f"no run and no loop profile in {project}: run.json, profile.json and fits.json are missing; give"
+    told = f"nothing to show in {project}: run.json, profile.json, fits.json and scale.json are missing; give"
     assert told in capsys.readouterr().err
 
 

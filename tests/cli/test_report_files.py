@@ -14,6 +14,7 @@ from build_fits import fit, fits_run
 from build_loop_profiles import profiled
 from build_records import baseline_record, host
 from build_reports import full_run
+from build_scaling import scaled
 
 from tunekit.cli.main import main
 from tunekit.cli.report_files import drawn_run, write_reports
@@ -126,9 +127,10 @@ def test_flags_that_can_not_be_used_are_refused(
             lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)),
             "Your batch of 128 on t4 with 10% margin: does not fit in fp32",
         ),
+        ("scale.json", lambda: scaled(rounds=3), "4 processes train 3.42x"),
     ],
 )
-def test_a_profile_and_what_fits_have_the_same_reports(
+def test_records_of_other_verbs_have_the_same_reports(
     name: str, record: Callable[[], Record], answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / name).write_text(to_json(record()))

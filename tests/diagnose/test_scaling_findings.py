@@ -1,4 +1,4 @@
-"""What keeps several processes from being as many times as fast: each finding, and a run that just has not."""
+"""What keeps several processes from being as many times as fast, each beside a run that just has not."""
 
 from typing import Any
 

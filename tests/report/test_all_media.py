@@ -13,9 +13,11 @@ from build_comparisons import compared, searched, slower
 from build_fits import fit, fits_run
 from build_loop_profiles import profiled
 from build_reports import full_milestones, full_plan, full_run
+from build_scaling import scaled
 from read_report import drawn
 
 from tunekit.cli.report_files import drawn_run
+from tunekit.recommend.measured_scaling import KNOBS
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
 from tunekit.report.blocks import WIDE, Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
@@ -28,6 +30,7 @@ from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_report
 from tunekit.report.run import in_comment, in_full
+from tunekit.report.scale import scaling_report
 from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
@@ -41,6 +44,10 @@ RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
     "milestones": (full_milestones, milestones_report),
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
     "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
+    "scaling": (
+        lambda: scaled(settings=tuple(KNOBS.values())),
+        lambda run, width: scaling_report(run, "reports/x", width),
+    ),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),
     "comparisons": (lambda: compared(searched(), slower(0.25), slower(-0.2)), comparison_report),
     "run": (full_run, lambda run, width: in_comment(run, full_plan())),

@@ -693,8 +693,8 @@ VERBS = {
         epilog=(
             "examples:\n"
             "  tunekit scale -- python train_ddp.py\n"
-            "  tunekit scale --processes 1,4,8 --strong -- torchrun --nproc-per-node 8 train_ddp.py\n"
-            "  tunekit scale --nnodes 2 --rdzv-endpoint node1:29400 -- python train_ddp.py  # on each host"
+            "  tunekit scale --processes 1,4,8 --strong -- torchrun train_ddp.py\n"
+            "  tunekit scale --nnodes 2 --rdzv-endpoint node1:29400 -- python train_ddp.py"
         ),
         before_command="scale",
         reads_settings=True,

@@ -295,6 +295,8 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             f"off by {share_text(run.fit.residual, _PERCENT)} of a step"
             + ("; waiting for data counts as spread" if _waits(run) else "")
         )
+    elif len(run.measured) > 1:
+        lines.append("no law is fitted: it takes one process and two more counts, as with --processes 1,2,4")
     if any(one.predicted is not None for one in run.measured):
         links = {one.predicted.link for one in run.measured if one.predicted and one.predicted.gpus > 1}
         basis = SOURCE.partition(": ")[2]
@@ -437,7 +439,8 @@ def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
         return (command_text("scale", run.target, asked.gpu, _flags(run)),)
     steps = []
     least = run.reference
-    if least is not None and least.world_size == 1 and not is_too_wide(largest.efficiency):
+    is_on_gpu = run.measured_on != "cpu"
+    if least is not None and least.world_size == 1 and is_on_gpu and not is_too_wide(largest.efficiency):
         ends = largest.efficiency
         low, high = (min(1.0, one / 100) for one in (math.floor(100 * ends.low), math.ceil(100 * ends.high)))
         steps.append(f"tunekit plan RUN --scaling {low:.2f}..{high:.2f}  # RUN: a search on one GPU")

@@ -25,7 +25,6 @@ from tunekit.session.session import QuietWait, Session, TrialListener, baseline_
 from tunekit.trial.executor import Executor, TrialInterrupted
 from tunekit.units import count_text, duration_text
 
-
 _SHARED = "batch_size"
 _HOW_TO_SHARE = (
     "--strong gives each process its part of the batch: say how that reaches the script, as in "
@@ -163,7 +162,10 @@ class ScaleWalk(Session[ScalingRun]):
             # Whatever is in the way of two processes is in the way of four.
             if _SHARED in failure.message:
                 failure = failure.changed(remedy=_HOW_TO_SHARE)
-            raise target_error(f"{turn.processes} processes can't be measured", failure)
+            # The script's own last lines are those of a training that went well.
+            raise target_error(
+                f"{turn.processes} processes can't be measured", failure.changed(last_lines=())
+            )
         has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
         if not has_run:
             self._drop(turn, f"{failure.kind}")

@@ -1,0 +1,206 @@
+"""`tunekit scale`: what it refuses before it runs, which counts it measures, and what it leaves on disk."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build_records import host
+from build_scaling import ScalingExecutor, Step
+from real_trials import ZOO
+from rich.console import Console
+
+from tunekit.cli import scale as verb
+from tunekit.cli.main import main
+from tunekit.cli.screen import ScaleScreen
+from tunekit.records.codec import from_json
+from tunekit.records.data_parallel import DataParallelKind
+from tunekit.records.run import RunStatus
+from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling_run import ScalingRun
+from tunekit.session.folder import load_scaling_run
+
+TRAIN = ("--", sys.executable, "train.py")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verb, "host_here", lambda command: host(accelerators=host().accelerators * 4))
+    return tmp_path
+
+
+@pytest.fixture
+def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingExecutor:
+    executor = ScalingExecutor(Step())
+    monkeypatch.setattr(verb, "executor_for", lambda *_: executor)
+    return executor
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ((), 2, "scale needs the training command"),
+        (("--processes", "2", *TRAIN), 2, "--processes 2 says nothing of scaling by itself"),
+        (("--processes", "1,x", *TRAIN), 2, "must be a whole number, at least 1, got 'x'"),
+        (("--processes", "0,1", *TRAIN), 2, "at least 1, got '0'"),
+        (("--nnodes", "2", *TRAIN), 2, "--nnodes and --rdzv-endpoint belong together"),
+        (("--rdzv-endpoint", "a:1", *TRAIN), 2, "--nnodes and --rdzv-endpoint belong together"),
+        (("--nnodes", "2", "--rdzv-endpoint", "node", *TRAIN), 2, "write it as HOST:PORT"),
+        (("--", "bash", "-c", "python train.py"), 4, "can't be started with another number of processes"),
+    ],
+)
+def test_what_can_not_be_measured_is_refused_before_anything_runs(
+    words: tuple[str, ...],
+    code: int,
+    told: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    try:
+        assert main(["scale", *words]) == code
+    except SystemExit as refused:
+        assert refused.code == code
+    assert told in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize(("gpus", "counts"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4)), (8, (1, 2, 4, 8))])
+def test_counts_are_powers_of_two_up_to_the_gpus(gpus: int, counts: tuple[int, ...]):
+    assert verb.usual_counts(host(accelerators=host().accelerators * gpus), "auto") == counts
+
+
+def test_without_a_gpu_or_with_gpu_cpu_counts_go_up_to_the_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(verb, "cpu_cores", lambda: 3)
+    assert verb.usual_counts(host(accelerators=()), "auto") == (1, 2)
+    assert verb.usual_counts(host(), "cpu") == (1, 2)
+
+
+def test_a_machine_with_one_gpu_says_how_to_measure_several_processes(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(verb, "host_here", lambda command: host())
+    assert main(["scale", *TRAIN]) == 2
+    assert "this machine has one GPU; give the numbers to measure: --processes 1,2" in capsys.readouterr().err
+
+
+def test_every_round_is_run_and_shown_and_saved(
+    project: Path, scripted: ScalingExecutor, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["scale", "--rounds", "2", "--out", "scaled", *TRAIN]) == 0
+    shown = capsys.readouterr().out
+    assert "4 processes, without summing gradients, round 2 of 2" in shown
+    assert "4 processes train 3.42x" in shown
+    saved = load_scaling_run(project / "scaled")
+    assert (saved.status, saved.options.processes) == (RunStatus.FINISHED, (1, 2, 4))
+    assert saved.largest is not None and saved.largest.efficiency is not None
+    assert saved.largest.efficiency.value == pytest.approx(0.8543, abs=1e-3)
+    assert len(scripted.specs) == 10
+
+
+def test_json_is_the_record_and_progress_goes_to_stderr(
+    project: Path, scripted: ScalingExecutor, capsys: pytest.CaptureFixture[str]
+):
+    words = ("--json", "--strong", "--processes", "2,1,2", "--rounds", "1", "--lr", "0.2", "--out", "scaled")
+    assert main(["scale", *words, *TRAIN]) == 0
+    captured = capsys.readouterr()
+    whole = from_json(captured.out, ScalingRun)
+    assert whole == load_scaling_run(project / "scaled")
+    assert whole.options.processes == (1, 2)
+    assert whole.mode is ScalingMode.STRONG
+    assert [one.lr_linear for one in whole.measured] == [0.2, 0.2]
+    assert "2 processes" in captured.err and "as fast as" not in captured.err
+
+
+def test_a_saved_scaling_is_shown_again_and_not_written_over(
+    project: Path, scripted: ScalingExecutor, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["scale", "--rounds", "1", "--out", "scaled", *TRAIN]) == 0
+    shown = capsys.readouterr().out
+    assert main(["report", "scaled"]) == 0
+    again = capsys.readouterr().out
+    assert "4 processes train" in again and shown.endswith(again)
+    assert main(["report", "scaled", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"][2]["processes"] == 4
+    assert main(["scale", "--out", "scaled", *TRAIN]) == 2
+    assert "already holds trials; give another folder with --out" in capsys.readouterr().err
+    assert main(["plan", "scaled", "--ram", "8", "--cpus", "2"]) == 2
+    assert "holds a measured scaling" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_where_the_finished_trials_are(
+    project: Path, scripted: ScalingExecutor, capsys: pytest.CaptureFixture[str]
+):
+    scripted.fails = lambda spec: KeyboardInterrupt() if spec.number == 3 else None
+    assert main(["scale", "--out", "scaled", *TRAIN]) == 130
+    assert "finished trials are in scaled. Show them with:" in capsys.readouterr().out
+    assert main(["report", "scaled"]) == 0
+    assert "2 processes train" in capsys.readouterr().out
+
+
+def test_ctrl_c_before_the_first_trial_has_nothing_to_show():
+    out = io.StringIO()
+    with ScaleScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
+        screen.interrupted(Path("here"))
+    assert out.getvalue() == "interrupted before the first trial ended; nothing was measured\n"
+
+
+# --- real processes --------------------------------------------------------------------------
+
+
+def scale_for_real(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    usual = ("--processes", "1,2", "--rounds", "1", "--window", "0.3", "--out", "scaled", "--json")
+    return subprocess.run(
+        [sys.executable, "-m", "tunekit", "scale", *usual, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+    )
+
+
+@pytest.mark.real
+def test_two_gloo_processes_are_measured_beside_one_and_each_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    script = str(ZOO / "ddp_gloo.py")
+    done = scale_for_real(tmp_path, "--knobs", "--", sys.executable, script, "--output", "out")
+    assert done.returncode == 0, done.stderr
+    whole = from_json(done.stdout, ScalingRun)
+    assert [(one.processes, one.world_size) for one in whole.measured] == [(1, 1), (2, 2)]
+    assert [one.batch_size for one in whole.measured] == [16, 16]
+    two = whole.measured[1]
+    assert two.step is not None and two.step.exposed_s is not None and two.step.straggler_s is not None
+    assert two.epoch_samples == 32_000
+    seen = [
+        one.measurement.loop.data_parallel for one in whole.trials if one.measurement and one.processes == 2
+    ]
+    assert {one.kind for one in seen if one} == {DataParallelKind.DDP}
+    assert {one.backend for one in seen if one} == {"gloo"}
+    assert [one.name for one in whole.gains if one.factor or one.why_missing is None] != []
+    assert two.lr_linear == pytest.approx(0.04)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_hugging_face_trainer_shares_a_global_batch_by_its_own_flag(tmp_path: Path) -> None:
+    binding = ("--strong", "--bind", "batch_size=--batch-size {}")
+    script = str(ZOO / "hf_trainer.py")
+    done = scale_for_real(tmp_path, *binding, "--", sys.executable, script, "--output", "out")
+    assert done.returncode == 0, done.stderr
+    whole = from_json(done.stdout, ScalingRun)
+    assert whole.mode is ScalingMode.STRONG
+    assert [(one.batch_size, one.global_batch) for one in whole.measured] == [(8, 8), (4, 8)]
+
+
+@pytest.mark.real
+def test_processes_that_train_each_alone_are_refused(tmp_path: Path) -> None:
+    done = scale_for_real(tmp_path, "--", sys.executable, str(ZOO / "plain_with_validation.py"))
+    assert done.returncode == 4
+    assert "they join no process group: each trains on its own" in done.stderr
+    assert load_scaling_run(tmp_path / "scaled").status is RunStatus.FAILED
