@@ -182,6 +182,8 @@ class ScalingExecutor:
             self.own,
             **self.loop,
         )
+        learns = None if known is not None else discovery(loaders=(loader(self.own),))
+        record = record.changed(discovery=learns, is_baseline_config=spec.config is None, round=spec.round)
         return record if ended is None else record.changed(measurement=None, failure=ended)
 
 

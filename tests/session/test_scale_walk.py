@@ -14,10 +14,10 @@ from tunekit.errors import RunFolderError, TargetError
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
-from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder, kind_held, load_run, load_scaling_run
 from tunekit.session.scale import ScaleWalk
-from tunekit.trial.executor import TrialInterrupted, TrialSpec
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
 
 
 def walk_in(
@@ -27,14 +27,26 @@ def walk_in(
     fails: Callable[[TrialSpec], Failure | BaseException | None] = lambda spec: None,
     listener: RecordingListener | None = None,
     **others: Any,
-) -> tuple[ScalingRun, ScalingExecutor]:
+) -> tuple[ScalingRun, "KnowingExecutor"]:
     asked = options or ScaleOptions(processes=(1, 2, 4), rounds=2)
     with RunFolder(path, can_resume=False) as folder:
-        executor = ScalingExecutor(step, fails=fails, **others)
+        executor = KnowingExecutor(step, fails=fails, **others)
         run = bare_run(options=asked, mode=asked.mode)
         heard = listener or RecordingListener()
         walk = ScaleWalk(run, folder, executor, profile(), heard, clock=executor.clock)
         return walk.run(), executor
+
+
+class KnowingExecutor(ScalingExecutor):
+    """Keeps what each trial was told of the target."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.known: list[KnownTarget | None] = []
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        self.known.append(known)
+        return super().run(spec, known, on_progress)
 
 
 def turns(executor: ScalingExecutor) -> list[tuple[int, dict[str, bool | float]]]:
@@ -70,16 +82,25 @@ def test_strong_scaling_shares_the_scripts_own_batch_out(tmp_path: Path):
     options = ScaleOptions(processes=(1, 2, 4), rounds=1, mode=ScalingMode.STRONG)
     run, executor = walk_in(tmp_path, options=options)
     batches = [one.config.batch_size if one.config else None for one in executor.specs]
-    assert batches == [None, 64, 64, 32, 32]
+    assert batches == [None, None, 64, 64, None, 32, 32]
+    assert [one.round for one in executor.specs if one.config is None] == [0, None, None]
     assert run.mode is ScalingMode.STRONG
     assert [one.global_batch for one in run.measured] == [128, 128, 128]
+
+
+def test_each_count_learns_its_own_loader_as_frameworks_build_another_for_several_processes(tmp_path: Path):
+    _, executor = walk_in(tmp_path / "weak")
+    assert set(executor.known) == {None}
+    options = ScaleOptions(processes=(1, 2), rounds=1, mode=ScalingMode.STRONG)
+    _, executor = walk_in(tmp_path / "strong", options=options)
+    assert [known is None for known in executor.known] == [True, True, False, False]
 
 
 def test_a_count_that_the_global_batch_can_not_be_shared_by_is_left_out(tmp_path: Path):
     options = ScaleOptions(processes=(1, 2, 3), rounds=1, mode=ScalingMode.STRONG)
     listener = RecordingListener()
     run, executor = walk_in(tmp_path, options=options, listener=listener)
-    assert [one.processes for one in executor.specs] == [1, 2, 2]
+    assert [one.processes for one in executor.specs] == [1, 2, 2, 2, 3]
     assert run.counts[2].why_missing == "not run"
     assert any("128 can't be shared by 3" in line for line in listener.heard("said"))
 

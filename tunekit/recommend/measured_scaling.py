@@ -109,8 +109,14 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
 
 
 def trials_of(run: ScalingRun, processes: int, ddp: DdpSettings = AS_IT_IS) -> tuple[TrialRecord, ...]:
-    """Return a count's trials under some settings, those that failed too."""
-    return tuple(one for one in run.trials if one.processes == processes and (one.ddp or AS_IT_IS) == ddp)
+    """Return a count's trials under some settings, those that failed too, without those that only learnt."""
+    return tuple(
+        one
+        for one in run.trials
+        if one.processes == processes
+        and (one.ddp or AS_IT_IS) == ddp
+        and (one.round is not None or one.failure is not None)
+    )
 
 
 def why_none(records: Sequence[TrialRecord]) -> str:

@@ -22,7 +22,7 @@ from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.session import QuietWait, Session, TrialListener, baseline_error, target_error
-from tunekit.trial.executor import Executor, TrialInterrupted
+from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text, duration_text
 
 _SHARED = "batch_size"
@@ -129,21 +129,33 @@ class ScaleWalk(Session[ScalingRun]):
             yield _Turn(processes, settings, name)
 
     def _take(self, turn: _Turn, number: int) -> None:
-        """Run one trial, unless one of its kind failed before."""
+        """Run one trial, unless one of its kind failed before; its shared batch needs a known loader."""
         if (turn.processes, turn.ddp) in self._dropped or (turn.processes, AS_IT_IS) in self._dropped:
             return
         rounds = self.found.options.rounds
+        ending = f", round {number + 1} of {rounds}" if rounds > 1 else ""
+        config = None
+        if self._shares_batch(turn.processes):
+            plain = _Turn(turn.processes, AS_IT_IS, "")
+            if self._learnt(turn.processes) is None and not self._run(
+                plain, ", to learn its loop", None, None
+            ):
+                return
+            try:
+                config = self._shared(turn.processes)
+            except ValueError as why:
+                self._drop(plain, str(why))
+                return
+        self._run(turn, ending, config, number)
+
+    def _run(self, turn: _Turn, ending: str, config: TrainConfig | None, number: int | None) -> bool:
+        """Run one trial, and return whether it was measured."""
+        is_first = not self._records
         purpose = count_text(turn.processes, "process", "processes") + (f", {turn.what}" if turn.what else "")
-        purpose += f", round {number + 1} of {rounds}" if rounds > 1 else ""
-        is_first = self._known is None
-        config = None if is_first else self._config_of(turn.processes)
-        if isinstance(config, str):
-            self._drop(turn, config)
-            return
         record = self._trial(
             TrialRole.BASELINE if is_first else TrialRole.CONFIRM,
             config,
-            purpose,
+            purpose + ending,
             round=number,
             processes=turn.processes,
             ddp=turn.ddp,
@@ -154,6 +166,39 @@ class ScaleWalk(Session[ScalingRun]):
             raise TargetError(
                 "what the agent reported of the script can't be read; see output.log of trial 0"
             )
+        return record.measurement is not None
+
+    def _known_of(self, spec: TrialSpec) -> KnownTarget | None:
+        """Each count learns its loop itself: frameworks build another loader for several processes."""
+        return None if spec.config is None or spec.processes is None else self._learnt(spec.processes)
+
+    def _learnt(self, processes: int) -> KnownTarget | None:
+        """Return what a trial of a count as the script has it taught; None before there was one."""
+        for one in self._records:
+            is_own = one.processes == processes and one.is_baseline_config and one.ddp is None
+            if is_own and one.measurement and one.discovery and one.config:
+                return KnownTarget(one.discovery, one.config)
+        return None
+
+    def _shares_batch(self, processes: int) -> bool:
+        return self.found.options.mode is ScalingMode.STRONG and processes != self.found.options.processes[0]
+
+    def _shared(self, processes: int) -> TrainConfig | None:
+        """Return the script's knobs with a part of the global batch; None where it shares that out itself.
+
+        Raises:
+            ValueError: that many processes can't share it.
+        """
+        least = self.found.options.processes[0]
+        whole, here = self._learnt(least), self._learnt(processes)
+        if whole is None or here is None:
+            raise ValueError("what the agent reported of it can't be read")
+        batch, rest = divmod(whole.baseline.batch_size * least, processes)
+        if not batch or rest:
+            raise ValueError(
+                f"a global batch of {whole.baseline.batch_size * least} can't be shared by {processes}"
+            )
+        return None if batch == here.baseline.batch_size else here.baseline.changed(batch_size=batch)
 
     def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
         if is_first:
@@ -174,16 +219,6 @@ class ScaleWalk(Session[ScalingRun]):
         self._dropped.add((turn.processes, turn.ddp))
         what = count_text(turn.processes, "process", "processes") + (f" {turn.what}" if turn.what else "")
         self._listener.said(f"{what}: left out of the rounds from here on ({why})")
-
-    def _config_of(self, processes: int) -> TrainConfig | str | None:
-        """Return the knobs of a count: the script's own, or its part of the global batch; else why not."""
-        known, least = self._known, self.found.options.processes[0]
-        if self.found.options.mode is ScalingMode.WEAK or known is None or processes == least:
-            return None
-        batch, rest = divmod(known.baseline.batch_size * least, processes)
-        if not batch or rest:
-            return f"a global batch of {known.baseline.batch_size * least} can't be shared by {processes}"
-        return known.baseline.changed(batch_size=batch)
 
     @property
     def _round_s(self) -> float:

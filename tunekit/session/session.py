@@ -220,11 +220,14 @@ class Session(ABC, Generic[AnyRun]):
         if reason is not None:
             record = _refused(spec, reason)
         else:
-            known = None if role is TrialRole.BASELINE else self._known
-            record = self._executor.run(spec, known, self._listener.trial_moved)
+            record = self._executor.run(spec, self._known_of(spec), self._listener.trial_moved)
         self._keep(record)
         self._listener.trial_ended(record)
         return record
+
+    def _known_of(self, spec: TrialSpec) -> KnownTarget | None:
+        """Return what a trial is run with of what the baseline taught; None for one that learns it itself."""
+        return None if spec.role is TrialRole.BASELINE else self._known
 
     def _keep(self, record: TrialRecord) -> None:
         """Put a trial's record on disk, in place of one of its number; the run's device follows."""
