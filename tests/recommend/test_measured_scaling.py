@@ -91,6 +91,16 @@ def test_the_law_that_the_rates_were_made_with_is_fitted_and_speaks_of_more_proc
     assert run.expected[0].rate_samples_per_s == pytest.approx(16 * 1280 * run.expected[0].efficiency)
 
 
+def test_waiting_for_data_is_no_part_of_the_law():
+    waits = scaled(Step(jitter=0.0, wait_s=0.005), processes=(1, 2, 4, 8))
+    assert waits.fit is not None
+    assert waits.fit.communication == pytest.approx(0.1)
+    assert waits.fit.spread == pytest.approx(0.02)
+    eight = count(waits, 8)
+    assert eight.efficiency is not None and eight.fitted is not None
+    assert eight.efficiency.value < 0.8 < eight.fitted
+
+
 def test_two_counts_are_too_few_for_a_law():
     run = scaled(processes=(1, 2))
     assert (run.fit, run.expected) == (None, ())

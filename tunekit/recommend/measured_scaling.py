@@ -76,12 +76,15 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
     )
     rates = {
         one.world_size: one.rate_samples_per_s.value
+        * one.step.time_s
+        / (one.step.time_s - one.step.data_wait_s)
         for one in counts
-        if one.world_size and one.rate_samples_per_s
+        if one.world_size and one.rate_samples_per_s and one.step and one.step.compute_s
     }
     fit = fit_scaling(rates, mode)
     expected: tuple[ExpectedCount, ...] = ()
-    if fit is not None:
+    alone = counts[0]
+    if fit is not None and alone.rate_samples_per_s is not None:
         counts = tuple(
             one.changed(fitted=fitted_efficiency(fit, one.world_size)) if one.world_size else one
             for one in counts
@@ -90,7 +93,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
             ExpectedCount(
                 processes=n,
                 efficiency=fitted_efficiency(fit, n),
-                rate_samples_per_s=n * rates[1] * fitted_efficiency(fit, n),
+                rate_samples_per_s=n * alone.rate_samples_per_s.value * fitted_efficiency(fit, n),
             )
             for n in (times * max(rates) for times in _FURTHER)
         )

@@ -85,7 +85,7 @@ class ScaledCount(Record):
     predicted: ScaledStep | None = None
     """By one process's step, its gradients and the link between GPUs; None where one of them is unknown."""
     fitted: PositiveFloat | None = None
-    """Efficiency by the fitted law."""
+    """Efficiency by the fitted law, without waiting for data."""
     lr_linear: PositiveFloat | None = None
     lr_sqrt: PositiveFloat | None = None
     warnings: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class ScaledCount(Record):
 
 
 class ExpectedCount(Record):
-    """A count that was not measured, by the fitted law: predicted."""
+    """A count that was not measured, by the fitted law, without waiting for data: predicted."""
 
     processes: PositiveInt
     efficiency: PositiveFloat

@@ -58,7 +58,7 @@ from tunekit.units import (
 
 _PERCENT = ".1f"
 _FELT_SHARE = 0.05
-"""Of an iteration, from which on waiting for data spoils the fitted law."""
+"""Of an iteration, from which on waiting for data is more than the fitted law may leave out."""
 _KINDS = {
     DataParallelKind.DDP: "DistributedDataParallel",
     DataParallelKind.FSDP: "FullyShardedDataParallel",
@@ -293,7 +293,7 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             f"fitted: the law with {share_text(run.fit.communication, _PERCENT)} of a step for moving the "
             f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes, "
             f"off by {share_text(run.fit.residual, _PERCENT)} of a step"
-            + ("; waiting for data counts as spread" if _waits(run) else "")
+            + ("; waiting for data comes on top" if _waits(run) else "")
         )
     elif len(run.measured) > 1:
         lines.append("no law is fitted: it takes one process and two more counts, as with --processes 1,2,4")
@@ -307,7 +307,7 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
 
 
 def _waits(run: ScalingRun) -> bool:
-    """Return whether the largest count waits for data, which the fitted law doesn't know apart."""
+    """Return whether the largest count waits for data, which the fitted law leaves out."""
     step = run.largest.step if run.largest else None
     return step is not None and step.data_wait_s > _FELT_SHARE * step.time_s
 
@@ -502,7 +502,6 @@ def _rate_chart(run: ScalingRun) -> Chart:
         x_title="processes",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
-        x_is_log=True,
     )
 
 

@@ -1,0 +1,202 @@
+"""A measured scaling on a terminal and on the page: whole at 80 columns, predictions marked."""
+
+import pytest
+from build_records import failure, profile
+from build_scaling import Step, bare_run, failed_trial, scaled, seen
+from machine.shipped import PROFILES
+from read_report import Read
+from read_report import drawn as drawn_blocks
+
+from tunekit.diagnose.scaling import scaling_findings
+from tunekit.recommend.measured_scaling import KNOBS, with_figures
+from tunekit.records.data_parallel import DataParallelKind
+from tunekit.records.run import RunStatus
+from tunekit.records.scaling import Hosts, ScalingMode
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun
+from tunekit.records.trial import OutcomeKind
+from tunekit.report.blocks import Basis, Chart, Table
+from tunekit.report.scale import scaling_page, scaling_report
+
+AT_80 = """
+
+4 processes train 3.19x (3.19 to 3.19) as fast as one: efficiency 79.8% (79.8 to
+79.8%) (measured).
+Most is lost to exposed communication: 14.8 ms of the 129 ms that an iteration
+takes on 4.
+Weak scaling, each process keeps its batch: batch 128, workers 2 x prefetch 2,
+fp32, persistent, DistributedDataParallel over nccl, gradients 44.0 MiB.
+
+Samples/s of all processes (measured; ~ predicted by the fitted law)
+processes  samples/s  linear  efficiency         range  fitted      predicted
+        1      1,242   1,242      100.0%                100.0%              -
+        2      2,184   2,484       87.9%                 90.0%  89.9 to 99.9%
+        4      3,965   4,968       79.8%  79.8 to 79.8   85.4%  89.8 to 99.9%
+       ~8      8,255   9,935       83.1%                     -              -
+      ~16     16,248  19,870       81.8%                     -              -
+linear: if each process were as fast as one alone
+fitted: the law with 10.0% of a step for moving the gradients once and 2.0% of
+  spread between the processes, off by 0.0% of a step; waiting for data comes on
+  top
+predicted: one process's step, its gradients over NVLink; ring all-reduce
+  (nccl-tests, doc/PERFORMANCE.md), hidden behind the backward pass in buckets
+  of 25 MiB (Li et al. 2020, VLDB 13(12)), NCCL's latencies and bandwidths; up
+  to 10% less for what that leaves out
+
+Where an iteration goes (measured)
+processes  iteration      compute  communication  slowest process          data
+        1     103 ms  100 ms  97%              -                -  3.00 ms   3%
+        2     117 ms  101 ms  86%   9.01 ms   8%     1.07 ms   1%  6.00 ms   5%
+        4     129 ms  101 ms  78%   14.8 ms  11%     1.69 ms   1%  12.0 ms   9%
+communication: exposed, what an iteration takes beyond one in which no gradient
+  is summed; slowest process: waiting for it; data: waiting for the loader
+
+Batch, learning rate (predicted; * the rule of your optimizer), and this host
+processes  batch  global batch  lr linear *  lr sqrt  workers  per CPU      RAM
+        1    128           128          0.1      0.1        2     0.25  2.0 GiB
+        2    128           256          0.2   0.1414        4     0.50  4.0 GiB
+        4    128           512          0.4      0.2        8     1.00  8.0 GiB
+
+Settings of DistributedDataParallel on 4 (measured, rate over that as it is)
+                         factor         range
+gradient_as_bucket_view   1.04x  1.04 to 1.04  faster
+static_graph              1.20x  1.20 to 1.20  faster
+bucket_cap_mb 10          1.00x  1.00 to 1.00  no gain
+bucket_cap_mb 100         1.00x  1.00 to 1.00  no gain
+
+note exposed-communication: the backward pass does not hide the sum of the
+gradients
+  seen: 15 ms of 129 ms an iteration on 4 processes
+  do: accumulate gradients under no_sync(), or take a larger batch: both sum
+  them less often
+  gain: at most 1.13x (predicted)
+
+Measured on a10g in 27 trials, 9m 00s: fresh processes in 3 rounds, every count
+in turns; rates are of steady iterations, without the ends of epochs, 95%
+intervals; A/A noise floor 0.2% over 3 fresh processes.
+
+Next
+  tunekit plan RUN --scaling 0.79..0.80  # RUN: a search on one GPU
+  tunekit report reports/train-scale --html  (this as a page)
+"""
+
+
+def found(run: ScalingRun) -> ScalingRun:
+    return run.changed(findings=scaling_findings(run))
+
+
+def typical() -> ScalingRun:
+    step = Step(wait_s=0.003, factors={"gradient_as_bucket_view": 1.04, "static_graph": 1.2})
+    return found(scaled(step, rounds=3, settings=tuple(KNOBS.values()), here=PROFILES["a100-sxm-80"]))
+
+
+def drawn(run: ScalingRun, width: int) -> str:
+    return "\n" + drawn_blocks(scaling_report(run, "reports/train-scale", width).blocks, width)
+
+
+def read(run: ScalingRun, width: int = 160) -> Read:
+    return Read(scaling_report(run, "reports/train-scale", width))
+
+
+def table(run: ScalingRun, begins: str, width: int = 160) -> Table:
+    return next(one for one in read(run, width).tables if one.title.startswith(begins))
+
+
+def test_a_measured_scaling_on_a_terminal_of_80_columns():
+    assert drawn(typical(), 80) == AT_80
+
+
+def test_a_wider_terminal_has_the_ranges_of_rates_and_the_iterations_too():
+    narrow, wide = (table(typical(), "Samples/s", width).columns for width in (80, 120))
+    assert [one for one in wide if one not in narrow] == ["it/s"]
+    assert (narrow.count("range"), wide.count("range")) == (1, 2)
+
+
+def test_counts_that_the_law_speaks_of_are_marked_as_predicted():
+    rates = table(typical(), "Samples/s")
+    assert rates.basis is Basis.MEASURED
+    assert rates.predicted_rows == (3, 4)
+    assert [row[0] for row in rates.rows] == ["1", "2", "4", "~8", "~16"]
+
+
+def test_a_count_that_failed_says_why_and_what_others_came_to():
+    kept = scaled(processes=(1, 2))
+    lost = failed_trial(4, 4, OutcomeKind.DEVICE_OOM, "CUDA out of memory")
+    run = with_figures(
+        kept.changed(options=ScaleOptions(processes=(1, 2, 4)), trials=(*kept.trials, lost)), profile()
+    )
+    assert read(run).answers[0].startswith("2 processes train")
+    assert "4 processes: not measured, device_oom: CUDA out of memory" in read(run).passage()
+    assert table(run, "Samples/s").rows[2][:2] == ("4", "n/a")
+    assert read(run).notes == ()
+
+
+def test_two_counts_have_no_law_and_are_told_what_it_takes():
+    run = scaled(processes=(1, 2))
+    assert any("it takes one process and two more counts" in line for line in read(run).passage())
+    assert "fitted" not in table(run, "Samples/s").columns
+
+
+def test_an_iteration_that_could_not_be_split_says_so():
+    run = scaled(processes=(1, 2))
+    apart = tuple(
+        one
+        if one.ddp is None
+        else one.changed(measurement=None, failure=failure(OutcomeKind.KNOB_NOT_APPLIED))
+        for one in run.trials
+    )
+    run = with_figures(run.changed(trials=apart), profile())
+    assert table(run, "Where").rows[1][3] == "-"
+    assert "-: not told apart, it is in compute" in read(run).passage()
+    assert {note.text.partition(",")[0] for note in read(run).notes} == {"trial 2 failed", "trial 5 failed"}
+
+
+def test_strong_scaling_and_what_trains_the_processes_are_said():
+    fsdp = seen(kind=DataParallelKind.FSDP, gradient_bytes=None, settings=None)
+    run = scaled(loop=lambda n: {"data_parallel": fsdp}).changed(mode=ScalingMode.STRONG)
+    (line,) = [one for one in read(run).quiet if one.startswith("Strong scaling")]
+    assert line.endswith("FullyShardedDataParallel over nccl.")
+
+
+def test_the_rule_of_the_optimizer_is_starred_and_its_limit_is_said():
+    run = scaled(processes=(1, 128))
+    assert "lr linear *" in table(run, "Batch").columns
+    assert any("beyond what the source of the linear rule shows" in line for line in read(run).passage())
+
+
+def test_next_a_plan_takes_the_measured_efficiency_and_the_settings_are_tried():
+    steps = read(scaled(rounds=3)).next_steps
+    assert steps[0].startswith("tunekit plan RUN --scaling 0.85..0.86")
+    assert steps[1] == "tunekit scale --knobs --processes 1,2,4 -- python train.py"
+    assert all("--knobs" not in one for one in read(typical()).next_steps)
+    on_cpu = read(scaled(measured_on="cpu")).next_steps
+    assert not any("plan" in one for one in on_cpu)
+
+
+def test_several_hosts_are_said_and_typed_again():
+    asked = ScaleOptions(processes=(1, 2), hosts=Hosts(nodes=2, endpoint="node1:29400"))
+    run = scaled(processes=(1, 2), options=asked, loop=lambda n: {"world_size": 2 * n})
+    assert read(run).answers[0].startswith("4 processes train")
+    assert [row[0] for row in table(run, "Samples/s").rows] == ["2", "4"]
+    assert "--nnodes 2 --rdzv-endpoint node1:29400" in read(run).next_steps[0]
+
+
+def test_nothing_measured_is_said_with_the_command_again():
+    run = with_figures(bare_run(status=RunStatus.INTERRUPTED), profile())
+    assert read(run).answers == ("Nothing was measured.",)
+    assert read(run).next_steps == ("tunekit scale --processes 1,2,4 -- python train.py",)
+
+
+def test_the_page_draws_rates_beside_linear_fitted_and_predicted_and_the_parts_of_an_iteration():
+    report = scaling_page(typical(), "reports/x", 160)
+    rates, parts = (one for one in report.blocks if isinstance(one, Chart))
+    assert [one.name for one in rates.series] == ["measured", "linear", "fitted law", "predicted from one"]
+    assert [one.basis for one in rates.series] == [Basis.MEASURED, *[Basis.PREDICTED] * 3]
+    assert [point.x for point in rates.series[2].points] == [1, 2, 4, 8, 16]
+    total = sum(series.points[2].y for series in parts.series if series.mark == "bars")
+    (totals,) = (one for one in parts.series if one.mark == "totals")
+    assert total == pytest.approx(totals.points[2].y)
+
+
+def test_a_page_of_nothing_has_no_charts():
+    empty = with_figures(bare_run(), profile())
+    assert [one for one in scaling_page(empty).blocks if isinstance(one, Chart)] == []
