@@ -5,12 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from build_records import host
 from build_scaling import ScalingExecutor, Step
-from real_trials import ZOO
+from real_trials import ZOO, free_port
 from rich.console import Console
 
 from tunekit.cli import scale as verb
@@ -51,6 +52,11 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingExecutor:
         (("--nnodes", "2", *TRAIN), 2, "--nnodes and --rdzv-endpoint belong together"),
         (("--rdzv-endpoint", "a:1", *TRAIN), 2, "--nnodes and --rdzv-endpoint belong together"),
         (("--nnodes", "2", "--rdzv-endpoint", "node", *TRAIN), 2, "write it as HOST:PORT"),
+        (
+            ("--nnodes", "2", "--rdzv-endpoint", "a:1", "--budget", "9m", *TRAIN),
+            2,
+            "--budget may end on one host",
+        ),
         (("--", "bash", "-c", "python train.py"), 4, "can't be started with another number of processes"),
     ],
 )
@@ -204,3 +210,25 @@ def test_processes_that_train_each_alone_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "they join no process group: each trains on its own" in done.stderr
     assert load_scaling_run(tmp_path / "scaled").status is RunStatus.FAILED
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_two_hosts_are_measured_by_a_tunekit_on_each(tmp_path: Path) -> None:
+    """Both are this machine: each measures its own rank, and the rate of both together."""
+    words = ("--processes", "1", "--nnodes", "2", "--rdzv-endpoint", f"localhost:{free_port()}")
+    command = ("--", sys.executable, str(ZOO / "ddp_gloo.py"), "--output", "out")
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        (folder / "out").mkdir(parents=True)
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda folder: scale_for_real(folder, *words, *command), folders))
+    assert [one.returncode for one in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    rates = []
+    for one in ended:
+        (count,) = from_json(one.stdout, ScalingRun).measured
+        assert count.world_size == 2
+        assert count.step is not None and count.step.exposed_s is not None
+        assert count.rate_samples_per_s is not None
+        rates.append(count.rate_samples_per_s.value)
+    assert 0.2 < rates[0] / rates[1] < 5.0, "they train in step, seen at other moments"

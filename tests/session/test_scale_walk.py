@@ -12,7 +12,7 @@ from scripted_search import RecordingListener
 
 from tunekit.errors import RunFolderError, TargetError
 from tunekit.records.run import RunStatus
-from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling import Hosts, ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder, kind_held, load_run, load_scaling_run
@@ -54,6 +54,15 @@ def turns(executor: ScalingExecutor) -> list[tuple[int, dict[str, bool | float]]
 
 
 APART = {"sync_gradients": False}
+
+
+def test_one_process_on_each_of_several_hosts_sums_gradients_too(tmp_path: Path):
+    hosts = Hosts(nodes=2, endpoint="node1:29400")
+    options = ScaleOptions(processes=(1,), rounds=1, hosts=hosts)
+    run, executor = walk_in(tmp_path, options=options, world_size=2)
+    assert turns(executor) == [(1, {}), (1, APART)]
+    assert run.measured[0].world_size == 2
+    assert run.measured[0].step is not None and run.measured[0].step.exposed_s is not None
 
 
 def test_every_count_takes_its_turn_in_each_round_and_every_other_round_runs_backwards(tmp_path: Path):

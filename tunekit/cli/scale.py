@@ -27,7 +27,7 @@ from tunekit.records.scaling import Hosts, ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.session.folder import RunFolder
 from tunekit.session.scale import ScaleWalk
-from tunekit.trial.process_count import with_processes
+from tunekit.trial.process_count import rendezvous_of, with_processes
 from tunekit.trial.target import script_text_of, without_secrets
 
 
@@ -65,7 +65,8 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> ScalingRun:
     host = host_here(command)
     target = target_of(options, command)
     asked = _options(options, host)
-    with_processes(target.command, asked.processes[-1], script_text_of(target))
+    rendezvous = rendezvous_of(asked.hosts, 0) if asked.hosts else ()
+    with_processes(target.command, asked.processes[-1], script_text_of(target), rendezvous)
     facts = before_trials(without_secrets(target), options.gpu, host, load_profiles(), asked.ignored)
     return ScalingRun(options=asked, mode=asked.mode, **facts)
 
@@ -77,6 +78,8 @@ def _options(options: argparse.Namespace, host: Host) -> ScaleOptions:
         UsageError: they contradict each other, or there is one count to measure.
     """
     hosts = _hosts(options)
+    if hosts is not None and options.budget is not None:
+        raise UsageError("--budget may end on one host before another; give --rounds instead with --nnodes")
     processes = options.processes or usual_counts(host, options.gpu)
     if len(processes) < 2 and hosts is None:
         what = "CPU core" if _is_on_cpu(host, options.gpu) else "GPU"

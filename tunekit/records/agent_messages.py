@@ -55,6 +55,8 @@ class AgentRequest(Record):
     knobs: KnobsAsked
     ddp: DdpSettings = DdpSettings()
     """What is set of each DistributedDataParallel that the script makes."""
+    trains_on: bool = False
+    """Whether the training goes on once it is measured, as ranks on other hosts wait for it."""
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""
     roots: tuple[RootSeen, ...]

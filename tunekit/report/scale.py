@@ -148,7 +148,9 @@ def _answers(run: ScalingRun) -> tuple[str, ...]:
         return ("Nothing was measured.",)
     if largest is None or largest.efficiency is None or not largest.world_size or not least.world_size:
         rate = interval_text(least.rate_samples_per_s, " samples/s")
-        return (f"{_processes(least.processes)}: {rate} (measured); no more were measured.",)
+        return (
+            f"{_processes(least.world_size or least.processes)}: {rate} (measured); no more were measured.",
+        )
     times = largest.efficiency.times(largest.world_size / least.world_size)
     first = (
         f"{_processes(largest.world_size)} train {speedup_text(times)} as fast as "

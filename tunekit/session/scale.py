@@ -117,7 +117,7 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _turns_of(self, processes: int) -> Iterator[_Turn]:
         yield _Turn(processes, AS_IT_IS, "")
-        if processes > 1:
+        if processes > 1 or self.found.options.hosts is not None:
             yield _Turn(processes, APART, "without summing gradients")
 
     def _knob_turns(self) -> Iterator[_Turn]:

@@ -22,6 +22,7 @@ from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
+from tunekit.records.scaling import Hosts
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_suggestions import default_values, possible_batch
@@ -40,13 +41,20 @@ from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.knob_names import ALL_NAMES
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
-from tunekit.trial.process_count import THREADS_BY_LAUNCHER, on_first_devices, with_processes
+from tunekit.trial.process_count import (
+    THREADS_BY_LAUNCHER,
+    on_first_devices,
+    rendezvous_of,
+    with_processes,
+)
 from tunekit.trial.processes import end_leftovers
 from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
+_WINDOWS_BETWEEN_HOSTS, _BETWEEN_HOSTS_S = 2.0, 5.0
+"""Windows, and seconds, that the first host to be measured leaves the others."""
 
 ProgressCallback = Callable[[TrialProgress], None]
 
@@ -125,11 +133,16 @@ class ProcessExecutor:
     """What torch may reserve on a CUDA device; None for all that it has."""
     sandbox: SandboxKind | None = None
     """What keeps the user's files from the trials; None for the best that holds here."""
+    hosts: Hosts | None = None
+    """That train together, this one among them; None where the command alone decides."""
 
     def __post_init__(self) -> None:
         # The children run in the target's folder, where a relative path would mean another place.
         self.trials_folder = self.trials_folder.resolve()
         self.gpus = () if self.hide_gpus else tuple(self.gpus)
+        if self.hosts is not None:
+            trains_on_s = _WINDOWS_BETWEEN_HOSTS * self.window_s + _BETWEEN_HOSTS_S
+            self.limits = replace(self.limits, trains_on_s=trains_on_s)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         """Run one trial in a fresh process tree.
@@ -172,7 +185,8 @@ class ProcessExecutor:
         bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
         if spec.processes is None:
             return bound
-        command = with_processes(bound.command, spec.processes, script_text_of(self.target))
+        rendezvous = rendezvous_of(self.hosts, spec.number) if self.hosts else ()
+        command = with_processes(bound.command, spec.processes, script_text_of(self.target), rendezvous)
         started = {**os.environ, **bound.environment}
         devices = on_first_devices(started, spec.processes, len(self.gpus))
         threads = {name: text for name, text in THREADS_BY_LAUNCHER.items() if name not in started}
@@ -288,6 +302,7 @@ class ProcessExecutor:
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
             ddp=spec.ddp,
+            trains_on=self.hosts is not None,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import CHOOSES_ITS_OWN, is_python, unwrapped
+from tunekit.records.scaling import Hosts
 from tunekit.secret_words import masked_words
 from tunekit.trial.external_launchers import find_external_launcher
 
@@ -26,7 +27,10 @@ _MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
 }
 """Launchers as Python starts them -> their programs."""
-_LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+_LAUNCH = ("-m", "torch.distributed.run")
+_ALONE = ("--standalone",)
+_RENDEZVOUS = ("nnodes", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone")
+"""Plain names of torchrun's options that say which hosts train together."""
 _END = "--"
 """Of a launcher's options: torchrun refuses a script's own word where several of its options begin so."""
 
@@ -59,13 +63,17 @@ _Option = tuple[str, list[str]]
 """Its plain name, and its words."""
 
 
-def with_processes(command: Sequence[str], processes: int, script_text: str | None = None) -> tuple[str, ...]:
+def with_processes(
+    command: Sequence[str], processes: int, script_text: str | None = None, rendezvous: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return a training command that starts so many processes on this host, its other words as they are.
 
     Args:
         command: as the user has it; `{processes}` in it stands for the number.
         processes: at least 1.
         script_text: of the Python file that it runs, None where that is not known.
+        rendezvous: torchrun's options for several hosts; without them it trains here alone, or with whom
+            the command says.
 
     Raises:
         TargetError: it is not known where the command has its number.
@@ -75,16 +83,20 @@ def with_processes(command: Sequence[str], processes: int, script_text: str | No
     elsewhere = find_external_launcher(command)
     if elsewhere is not None:
         raise _refused(command, f"`{elsewhere.words}` starts it where tunekit is not", elsewhere.remedy)
+    before, words = _apart(command)
+    program = words[0].rpartition("/")[2] if words else ""
+    by_torchrun = bool(words) and (is_python(words[0]) or program == "torchrun")
+    if rendezvous and (not by_torchrun or any(PLACE in word for word in command)):
+        remedy = "give it by python or torchrun, or give its launcher the hosts and leave --nnodes out"
+        raise _refused(command, "only torchrun brings several hosts together here", remedy)
     if any(PLACE in word for word in command):
         return tuple(word.replace(PLACE, str(processes)) for word in command)
-    before, words = _apart(command)
     if not words:
         raise _refused(command, "what it starts is not known", _write_place("torchrun --nproc-per-node", ""))
-    program = words[0].rpartition("/")[2]
     if is_python(words[0]):
-        return (*before, *_python(command, words, processes, script_text))
+        return (*before, *_python(command, words, processes, script_text, rendezvous))
     if program == "torchrun":
-        return (*before, words[0], *_torchrun(words[1:], processes))
+        return (*before, words[0], *_torchrun(words[1:], processes, rendezvous))
     if program == "accelerate-launch":
         return (*before, words[0], *_accelerate(command, words[1:], processes))
     if program == "accelerate" and words[1:2] == ["launch"]:
@@ -122,7 +134,11 @@ def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _python(
-    command: Sequence[str], words: Sequence[str], processes: int, script_text: str | None
+    command: Sequence[str],
+    words: Sequence[str],
+    processes: int,
+    script_text: str | None,
+    rendezvous: Sequence[str],
 ) -> tuple[str, ...]:
     own, run = _own_options(words[1:])
     if not run or run[0] == "-":
@@ -130,7 +146,7 @@ def _python(
         raise _refused(command, "several processes can't read one script from standard input", remedy)
     program = _MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
     if program == "torchrun":
-        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes))
+        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes, rendezvous))
     if program == "accelerate-launch":
         return (words[0], *own, *run[:2], *_accelerate(command, run[2:], processes))
     if program is not None:
@@ -139,7 +155,7 @@ def _python(
         typed = shlex.join(masked_words(words))
         remedy = f"{_write_place(f'{typed} --world-size', '')}; or start it by torchrun, if it can be"
         raise _refused(command, "the script starts its processes by itself", remedy)
-    launch = (words[0], *_LAUNCH, str(processes))
+    launch = (words[0], *_LAUNCH, *(rendezvous or _ALONE), "--nproc-per-node", str(processes))
     if own or run[0] == "-c":  # torchrun's own way to start Python gives it no options
         return (*launch, "--no-python", _END, words[0], *own, *run)
     return (*launch, "-m", _END, *run[1:]) if run[0] == "-m" else (*launch, _END, *run)
@@ -164,10 +180,18 @@ def _own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, waiting
 
 
-def _torchrun(words: Sequence[str], processes: int) -> list[str]:
+def rendezvous_of(hosts: Hosts, trial: int) -> tuple[str, ...]:
+    """Return torchrun's options that bring hosts together for a trial; its number keeps trials apart."""
+    words = ("--nnodes", str(hosts.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", hosts.endpoint)
+    return (*words, "--rdzv-id", f"tunekit-{trial}")
+
+
+def _torchrun(words: Sequence[str], processes: int, rendezvous: Sequence[str]) -> list[str]:
     options, rest = _options(words, _BARE_OF_TORCHRUN)
     names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes the beginning of one
-    return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
+    if rendezvous:
+        options = [one for one in options if one[0] not in _RENDEZVOUS]
+    return [*rendezvous, *_replaced(options, names, "--nproc-per-node", processes), *rest]
 
 
 def _accelerate(command: Sequence[str], words: Sequence[str], processes: int) -> list[str]:

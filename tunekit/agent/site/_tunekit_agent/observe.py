@@ -397,7 +397,7 @@ class Observer:
                 self._report_done(is_final=True, details=self._stages.facts())
         if self._stages.is_over:
             self._finished = True
-            while True:
+            while not self._request.trains_on:
                 time.sleep(3600)
         return answer
 
