@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from build_records import discovery, loop, untouched
 
+from tunekit.machine.gpu.nvml import Nvml
+from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.machine.telemetry.tree import TreeActivity
 from tunekit.records.agent_messages import (
     ByHandEvent,
@@ -23,7 +25,7 @@ from tunekit.records.agent_messages import (
 from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
-from tunekit.records.trial import OutcomeKind
+from tunekit.records.trial import MemoryPoint, OutcomeKind
 from tunekit.trial.watch import Limits, TrialWatch
 
 
@@ -32,6 +34,7 @@ class Tree:
 
     pids: frozenset[int] = frozenset()
     last_pss_bytes = 0
+    cost_cpu_s = 0.0
 
     def __init__(self) -> None:
         self.readings = 3
@@ -54,6 +57,9 @@ class Tree:
     def peaks(self) -> TreeMemory:
         size = 1000 * self.readings
         return TreeMemory(peak_pss_bytes=size, peak_shm_bytes=0, processes=1, samples=self.readings)
+
+    def growth(self) -> tuple[MemoryPoint, ...]:
+        return ()
 
     def is_above(self, limit_bytes: int) -> bool:
         return 1000 * self.readings > limit_bytes
@@ -134,7 +140,8 @@ class FailingKeeper:
 def test_a_measured_training_goes_on_for_the_ranks_of_other_hosts_whatever_ends_it_then(
     tmp_path: Path, trains_on_s: float, returncode: int | None
 ) -> None:
-    watched = Watched(tmp_path, keeper=FailingKeeper(), trains_on_s=trains_on_s)
+    no_gpus = GpuSampler(Nvml(), ())
+    watched = Watched(tmp_path, keeper=FailingKeeper(), gpus=no_gpus, trains_on_s=trains_on_s)
     watched.take(done(is_final=True))
 
     def seconds_pass() -> float:
