@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from build_records import config, cpu, host, profile
-from build_scaling import Step, bare_run, scaled, scaling_trial
+from build_scaling import Step, bare_run, scaled, scaling_trial, seen
 
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.recommend.measured_scaling import with_figures
+from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Threads
 from tunekit.records.scaling import ScalingMode
@@ -35,6 +36,13 @@ def test_processes_that_each_go_through_all_samples_need_a_sampler():
     assert (one.severity, one.value) == (Severity.WARNING, 48_000)
     assert "DistributedSampler" in (one.remedy or "")
     assert found(scaled(QUIET, loop=lambda n: {"epoch_samples": None})) == {}
+
+
+def test_a_group_without_a_wrapper_may_train_as_many_models():
+    bare = seen(kind=DataParallelKind.NONE, backend="gloo", settings=None, gradient_bytes=None)
+    one = found(scaled(QUIET, loop=lambda n: {"data_parallel": bare if n > 1 else None}))["no-wrapper"]
+    assert one.severity is Severity.WARNING
+    assert "4 processes in a gloo group" in (one.evidence or "")
 
 
 def test_loaders_that_share_the_cpus_are_the_limit_where_processes_wait_for_them():

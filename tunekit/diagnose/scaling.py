@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.ram import OOM_SHARE
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Finding
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
@@ -29,6 +30,12 @@ class ScalingFacts:
         """An iteration of the least count, and of the largest."""
         assert self.least.step is not None and self.largest.step is not None
         return self.least.step, self.largest.step
+
+    @property
+    def wrapper(self) -> DataParallelSeen | None:
+        """What trained the largest count's processes together; None where that is not known."""
+        measured = (one.measurement for one in self.run.trials if one.number in self.largest.trials)
+        return next((one.loop.data_parallel for one in measured if one and one.loop.data_parallel), None)
 
     @property
     def is_on_cpu(self) -> bool:
@@ -62,6 +69,18 @@ def _same_samples(facts: ScalingFacts) -> Hits:
             "give the DataLoader a torch.utils.data.DistributedSampler, which makes an epoch as many times "
             "shorter; until then the rates count the same samples several times",
             largest.epoch_samples,
+        )
+
+
+@check("no-wrapper", WARNING, "nothing of torch's is seen to sum the gradients of the processes")
+def _no_wrapper(facts: ScalingFacts) -> Hits:
+    seen = facts.wrapper
+    if seen is not None and seen.kind is DataParallelKind.NONE:
+        yield Hit(
+            f"{facts.largest.world_size} processes in a {seen.backend} group, no DistributedDataParallel and "
+            "no FSDP",
+            "unless the script sums them itself, each process trains a model of its own: wrap it in "
+            "torch.nn.parallel.DistributedDataParallel",
         )
 
 
