@@ -10,6 +10,7 @@ from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.records.codec import read_json
 from tunekit.records.run import LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "zoo" / "on_gpu"
@@ -35,6 +36,10 @@ class Ended:
     def run(self) -> Run:
         return read_json(self.folder / "run.json", Run)
 
+    @property
+    def scaling(self) -> ScalingRun:
+        return read_json(self.folder / "scale.json", ScalingRun)
+
     def output(self, trial: int = 0) -> str:
         """What the script of a trial printed."""
         return (self.folder / "trials" / f"{trial:04d}" / "output.log").read_text()
@@ -55,7 +60,7 @@ def tunekit(
 ) -> Ended:
     """Run a verb on simulated devices; it writes to a folder of the test's."""
     folder = gpu.own / verb
-    out = ["--out", str(folder)] if verb in ("search", "profile", "fits") else []
+    out = ["--out", str(folder)] if verb in ("search", "profile", "fits", "scale") else []
     words = ["-m", "tunekit", verb, *out, *options, *(["--", *command] if command else [])]
     return Ended(gpu.run(words, devices, timeout_s=600, **settings), folder)
 
