@@ -99,6 +99,7 @@ def test_waiting_for_data_is_no_part_of_the_law():
     eight = count(waits, 8)
     assert eight.efficiency is not None and eight.fitted is not None
     assert eight.efficiency.value < 0.8 < eight.fitted
+    assert waits.expected == ()
 
 
 def test_two_counts_are_too_few_for_a_law():

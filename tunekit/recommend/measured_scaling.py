@@ -38,6 +38,8 @@ KNOBS = {
 }
 """What is tried of DistributedDataParallel; buckets have 25 MiB by default."""
 
+_FELT_SHARE = 0.05
+"""Of an iteration, from which on waiting for data says more of further processes than the fitted law."""
 _FURTHER = (2, 4)
 """Times the largest count that the fitted law is asked for."""
 
@@ -89,13 +91,15 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
             one.changed(fitted=fitted_efficiency(fit, one.world_size)) if one.world_size else one
             for one in counts
         )
+        last = next((one.step for one in reversed(counts) if one.step is not None), None)
+        known = () if waits_for_data(last) else tuple(times * max(rates) for times in _FURTHER)
         expected = tuple(
             ExpectedCount(
                 processes=n,
                 efficiency=fitted_efficiency(fit, n),
                 rate_samples_per_s=n * alone.rate_samples_per_s.value * fitted_efficiency(fit, n),
             )
-            for n in (times * max(rates) for times in _FURTHER)
+            for n in known
         )
     return run.changed(
         counts=counts,
@@ -221,6 +225,11 @@ def _mode(counts: Sequence[ScaledCount], asked: ScalingMode) -> ScalingMode:
         last.batch_size * last.world_size, kept, rel_tol=last.world_size / kept
     )
     return ScalingMode.STRONG if is_shared else ScalingMode.WEAK
+
+
+def waits_for_data(step: StepSplit | None) -> bool:
+    """Return whether an iteration waits for data, which the fitted law leaves out, for more than a moment."""
+    return step is not None and step.data_wait_s > _FELT_SHARE * step.time_s
 
 
 # --- where an iteration's time goes --------------------------------------------------------

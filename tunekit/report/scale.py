@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tunekit.plain_text import printable
 from tunekit.predict.scaling import SOURCE
+from tunekit.recommend.measured_scaling import waits_for_data
 from tunekit.recommend.noise import verdict
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Severity
@@ -57,8 +58,6 @@ from tunekit.units import (
 )
 
 _PERCENT = ".1f"
-_FELT_SHARE = 0.05
-"""Of an iteration, from which on waiting for data is more than the fitted law may leave out."""
 _KINDS = {
     DataParallelKind.DDP: "DistributedDataParallel",
     DataParallelKind.FSDP: "FullyShardedDataParallel",
@@ -190,6 +189,8 @@ def _setting(run: ScalingRun) -> str:
     seen = _seen(run)
     config = next((one.config for one in run.trials if one.config is not None), None)
     how = [config_text(config, run.discovery)]
+    if run.measured_on == "cpu" and run.reference.threads is not None:
+        how.append(f"{count_text(run.reference.threads, 'CPU thread')} each")
     if seen is not None:
         wrapper = _KINDS.get(seen.kind, "no wrapper of torch's seen")
         how.append(" over ".join(part for part in (wrapper, seen.backend) if part))
@@ -295,8 +296,9 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             f"fitted: the law with {share_text(run.fit.communication, _PERCENT)} of a step for moving the "
             f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes, "
             f"off by {share_text(run.fit.residual, _PERCENT)} of a step"
-            + ("; waiting for data comes on top" if _waits(run) else "")
         )
+        if run.largest is not None and waits_for_data(run.largest.step):
+            lines.append("more processes are not predicted: they wait for data, which the law leaves out")
     elif len(run.measured) > 1:
         lines.append("no law is fitted: it takes one process and two more counts, as with --processes 1,2,4")
     if any(one.predicted is not None for one in run.measured):
@@ -306,12 +308,6 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             f"predicted: one process's step, its gradients over {' or '.join(sorted(links))}; {basis}"
         )
     return tuple(printable(line) for line in lines if line)
-
-
-def _waits(run: ScalingRun) -> bool:
-    """Return whether the largest count waits for data, which the fitted law leaves out."""
-    step = run.largest.step if run.largest else None
-    return step is not None and step.data_wait_s > _FELT_SHARE * step.time_s
 
 
 # --- where an iteration goes -----------------------------------------------------------------
