@@ -35,7 +35,8 @@ processes  samples/s  linear  efficiency         range  fitted      predicted
       ~16     16,571  20,264       81.8%                     -              -
 linear: if each process were as fast as one alone
 fitted: the law with 10.0% of a step for moving the gradients once and 2.0% of
-  spread between the processes, off by 0.0% of a step
+  spread between the processes; three counts can't tell its error, a fourth
+  would
 predicted: one process's step, its gradients over NVLink; ring all-reduce
   (nccl-tests, doc/PERFORMANCE.md), hidden behind the backward pass in buckets
   of 25 MiB (Li et al. 2020, VLDB 13(12)), NCCL's latencies and bandwidths; up

@@ -10,6 +10,7 @@ import pytest
 
 from tunekit.errors import TargetError
 from tunekit.records.data_parallel import DdpSettings
+from tunekit.records.scaling import Hosts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial import executor
@@ -134,3 +135,12 @@ def test_a_command_that_has_no_known_number_is_refused_before_anything_is_writte
     with pytest.raises(TargetError, match=r"\{processes\}"):
         run_shell("exit 3", tmp_path / "trials", elsewhere, processes=2)
     assert not (tmp_path / "trials").exists()
+
+
+@pytest.mark.parametrize(("hosts", "least_s"), [(None, 0.0), (Hosts(nodes=2, endpoint="a:1"), 4.0)])
+def test_a_trial_with_other_hosts_leaves_them_longer_than_a_window_to_be_measured(
+    tmp_path: Path, hosts: Hosts | None, least_s: float
+):
+    of = Target(name="x", command=("python",), working_dir=str(tmp_path), script=None, script_sha256=None)
+    runs = ProcessExecutor(of, tmp_path, Limits(60, 60, 1 << 30), window_s=2.0, hosts=hosts)
+    assert (runs.limits.trains_on_s > least_s) == (hosts is not None)

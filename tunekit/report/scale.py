@@ -58,6 +58,8 @@ from tunekit.units import (
 )
 
 _PERCENT = ".1f"
+_NO_ERROR = 5e-4
+"""Of a step, up to which a fitted law is as good as through its figures."""
 _KINDS = {
     DataParallelKind.DDP: "DistributedDataParallel",
     DataParallelKind.FSDP: "FullyShardedDataParallel",
@@ -292,10 +294,13 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
         least = run.reference
         lines.append(f"linear: if each process were as fast as {_count_alone(least)} alone" if least else "")
     if run.fit is not None:
+        # Two counts beside one determine the law's two figures, unless one of them came to less than none.
+        is_tested = len(run.measured) > 3 or run.fit.residual > _NO_ERROR
+        error = f", off by {share_text(run.fit.residual, _PERCENT)} of a step"
         lines.append(
             f"fitted: the law with {share_text(run.fit.communication, _PERCENT)} of a step for moving the "
-            f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes, "
-            f"off by {share_text(run.fit.residual, _PERCENT)} of a step"
+            f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes"
+            + (error if is_tested else "; three counts can't tell its error, a fourth would")
         )
         if run.largest is not None and waits_for_data(run.largest.step):
             lines.append("more processes are not predicted: they wait for data, which the law leaves out")

@@ -420,3 +420,14 @@ def hog() -> Iterator[None]:
 @pytest.mark.usefixtures("hog")
 def test_what_other_programs_compute_is_seen() -> None:
     assert limits.busy_share() > 0.5
+
+
+def test_a_core_with_two_threads_is_one_and_no_more_are_used_than_cpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "cpus_allowed", lambda: 6)
+    for cores, usable in ((4, 4), (8, 6), (None, 6)):
+        monkeypatch.setattr(
+            limits.psutil, "cpu_count", lambda logical, cores=cores: None if logical else cores
+        )
+        assert limits.cpu_cores() == usable
