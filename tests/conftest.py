@@ -6,8 +6,9 @@ import signal
 import pytest
 from gpu_environment import gpu_torch, simulated_gpu
 from hypothesis import HealthCheck, settings
+from real_postgres import postgres
 
-__all__ = ["gpu_torch", "simulated_gpu"]
+__all__ = ["gpu_torch", "postgres", "simulated_gpu"]
 
 # Spinning threads on a busy machine prove nothing.
 os.environ["OMP_NUM_THREADS"] = "1"

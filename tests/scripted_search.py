@@ -32,6 +32,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.book import Book
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
@@ -232,6 +233,12 @@ class RecordingListener:
     def space_known(self, run: Run) -> None:
         self.told.append(("space", run))
 
+    def trial_of_another_ended(self, record: TrialRecord) -> None:
+        self.told.append(("of another", record))
+
+    def turned_away(self, why: str) -> None:
+        self.told.append(("turned away", why))
+
     def said(self, message: str) -> None:
         self.told.append(("said", message))
 
@@ -260,13 +267,14 @@ def start_search(
     listener: RecordingListener | None = None,
     machine: Machine | None = None,
     quiet: QuietWait | None = None,
+    book: Book | None = None,
     **run_overrides: Any,
 ) -> Search:
     """Return a search over an owned folder, on the executor's clock."""
     bare = run(**({"options": asked or options(), "trials": (), "search_time_s": 0.0} | run_overrides))
     machine = machine or Machine(profile=bare.profile, native_bf16=True)
     heard = listener or RecordingListener()
-    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet)
+    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet, book=book)
 
 
 def searched(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:

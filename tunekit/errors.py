@@ -9,7 +9,8 @@ TunekitError (1)
 ├── EmptySpaceError (6)           nothing is left to search
 ├── BudgetTooSmallError (7)       the budget ends before the baseline does
 ├── RunFolderError (8)            the run folder can't be written
-│   └── RunFolderLockedError (8)  another search owns it
+│   ├── RunFolderLockedError (8)  another search owns it
+│   └── ShareError (8)            where the hosts of a shared search meet can't be used
 ├── TargetChangedError (9)        a resumed run belongs to another target
 ├── RecordError (10)              a file of a run can't be read
 │   ├── DamagedRecordError (10)   not what a record of its kind looks like
@@ -66,15 +67,15 @@ class TargetError(TunekitError):
 
     def __init__(self, message: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self._last_lines = tuple(last_lines)
+        self.message = message
+        self.last_lines = tuple(last_lines)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The message, then the last lines."""
-        message = super().__str__()
-        if not self._last_lines:
-            return (message,)
-        return (message, "  its last lines:", *(f"    {line}" for line in self._last_lines))
+        if not self.last_lines:
+            return (self.message,)
+        return (self.message, "  its last lines:", *(f"    {line}" for line in self.last_lines))
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -106,6 +107,10 @@ class RunFolderError(TunekitError):
 
 class RunFolderLockedError(RunFolderError):
     """Another search owns the run folder."""
+
+
+class ShareError(RunFolderError):
+    """The folder or the database where the hosts of a shared search meet can't be used."""
 
 
 class TargetChangedError(TunekitError):

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from build_checkups import gpu
-from build_records import GIB, failure, host, run, trial_record
+from build_records import GIB, config, failure, host, run, trial_record
 from rich.console import Console
 
 from tunekit.cli.screen import SearchScreen, device_text
 from tunekit.records.trial import OutcomeKind
+
+SMALL = config(batch_size=8, num_workers=0)
 
 
 def test_markup_and_escapes_are_text():
@@ -66,3 +68,39 @@ def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end()
         assert all(f"once: {made} of 64" in shown for made in (16, 32, 48))
         assert "\n" not in shown
     assert out.getvalue().endswith("\x1b[1A\x1b[2K"), "the line is gone"
+
+
+def test_a_shared_search_is_shown_with_what_other_hosts_do():
+    out = io.StringIO()
+    screen = SearchScreen(console=Console(file=out, width=80, color_system=None, highlight=False))
+    of_another = {"host_name": "node-b"}
+    with screen:
+        screen.shared("/mnt/[x]", "node-a", ("driver 550.54 here, 535.1 there",))
+        screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL, overrides=of_another))
+        screen.trial_of_another_ended(trial_record(4, None, SMALL, overrides=of_another))
+        assert screen._below_status().endswith("best 2,000 samples/s")
+        screen.turned_away("")
+        screen.turned_away("trial 5 is dropped: this host was not heard of")
+        screen.left_to("node-b", "/mnt/[x]/node-b", 7, is_done=False)
+        screen.left_to("node-b", "/mnt/[x]/node-b", 1, is_done=True)
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == [
+        "shared  /mnt/[x], as node-a",
+        "        unlike other hosts here (driver 550.54 here, 535.1 there): measured as a run of its own",
+        "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
+        "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",
+        "        trial 5 is dropped: this host was not heard of",
+        "done    7 trials measured here; node-b finishes the search: its report will be in /mnt/[x]/node-b",
+        "done    1 trial measured here; node-b has finished the search: its report is in /mnt/[x]/node-b",
+    ]
+
+
+def test_who_leaves_a_shared_search_is_told_how_to_come_back():
+    out = io.StringIO()
+    screen = SearchScreen(console=Console(file=out, width=300, color_system=None, highlight=False))
+    with screen:
+        screen.trial_ended(trial_record(1))
+        screen.left_group(Path("/mnt/x/node-a"))
+    assert out.getvalue().splitlines()[-1] == (
+        "interrupted; finished trials are in /mnt/x/node-a. Other hosts go on; take part again with the same "
+        "command."
+    )

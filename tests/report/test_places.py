@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from build_records import host, run, target
+from build_records import host, run, target, trial_record
 
 from tunekit.report.text import HIDDEN_NAME, shortener, without_places
 from tunekit.trial.typed_commands import target_text
@@ -33,9 +33,15 @@ def test_a_run_for_others_names_neither_home_nor_machine():
     seen = run(
         host=host(hostname="ada-desk"),
         target=target(command=("python", f"{HOME}/my proj/t.py"), working_dir=str(HOME)),
+        trials=tuple(
+            trial_record(number, overrides={"host_name": name})
+            for number, name in enumerate(("ada-desk", "lab-7", "ada-desk"))
+        ),
     )
     shown = without_places(seen, HOME)
     assert shown.host.hostname == HIDDEN_NAME
+    assert [trial.host_name for trial in shown.trials] == ["hidden 1", "hidden 2", "hidden 1"]
+    assert "ada-desk" not in shown.model_dump_json() and "lab-7" not in shown.model_dump_json()
     assert shown.target.working_dir == "~"
     assert target_text(shown.target) == "python ~/'my proj/t.py'"
     assert str(HOME) not in shown.model_dump_json()

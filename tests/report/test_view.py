@@ -372,6 +372,13 @@ def test_it_says_how_it_was_measured():
     assert view(finished(noise_floor=None)).how_measured.endswith("noise floor n/a.")
 
 
+def test_it_says_how_many_hosts_measured_it():
+    whole = finished()
+    shared = (t.changed(host_name=f"node-{t.number % 3}") for t in whole.trials)
+    told = view(whole.changed(trials=tuple(shared))).how_measured
+    assert told.startswith("Measured on a10g: 5 trials by 3 hosts in 10m 00s, ")
+
+
 def test_only_what_differs_from_the_baseline_is_a_change():
     assert view(finished()).changes == (
         "batch_size: 128 -> 256",

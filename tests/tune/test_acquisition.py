@@ -105,6 +105,85 @@ def test_a_loop_on_the_cpu_has_no_device_memory_to_run_out_of():
     assert Acquisition(SPACE, host(accelerators=())).propose([baseline_record(device=cpu())]) is not None
 
 
+# --- while other hosts measure -------------------------------------------------------------
+
+some_pending = st.lists(st.sampled_from(CONFIGS), max_size=8, unique=True)
+
+
+@few
+@given(histories(), some_pending)
+def test_what_is_pending_is_not_proposed_again(records, pending):
+    proposal = Acquisition(SPACE, host()).propose(records, pending=pending)
+    if proposal is None:
+        return
+    assert proposal.config in set(CONFIGS) - {record.config for record in records} - set(pending)
+    assert proposal.gain is not None and proposal.gain >= 0 and math.isfinite(proposal.gain)
+
+
+@few
+@given(histories(), some_pending, st.randoms(use_true_random=False))
+def test_the_same_pending_configs_give_the_same_proposal_in_any_order(records, pending, chance):
+    shuffled = [*pending, *pending[:1]]
+    chance.shuffle(shuffled)
+    one, other = (Acquisition(SPACE, host()).propose(records, pending=these) for these in (pending, shuffled))
+    assert one == other
+
+
+@few
+@given(histories(), st.integers(2, 16))
+def test_as_many_hosts_as_there_are_get_a_config_each(records, hosts):
+    guided = Acquisition(SPACE, host())
+    pending: list[TrainConfig] = []
+    for _ in range(hosts):
+        proposal = guided.propose(records, pending=pending)
+        assert proposal is not None
+        pending.append(proposal.config)
+    assert len(set(pending) - {record.config for record in records}) == hosts
+
+
+@few
+@given(histories(), some_pending)
+def test_what_was_tried_already_is_believed_by_its_record_alone(records, pending):
+    measured = {record.config for record in records if record.measurement}
+    guided = Acquisition(SPACE, host())
+    again = [*pending, *measured]
+    assert guided.propose(records, pending=again) == guided.propose(records, pending=pending)
+
+
+def test_what_another_host_is_about_to_find_is_no_gain_any_more():
+    """Faster loading is all that such a loop needs, and another host has the config that promises it."""
+    records = [trial(0, config(num_workers=1), 1e-2, 1e-4)]
+    guided = Acquisition(space(), host())
+    best = guided.propose(records)
+    assert best is not None and best.gain is not None
+    beside = guided.propose(records, pending=[best.config])
+    assert beside is not None and beside.gain is not None
+    assert beside.gain < 0.5 * best.gain
+
+
+def test_a_trial_that_will_hardly_fit_is_not_what_has_to_be_beaten():
+    near_full = baseline_record(of=config(batch_size=32), peak_reserved_bytes=14 * GIB)
+    guided = Acquisition(SPACE, host())
+    alone, beside = (
+        guided.propose([near_full], pending=pending)
+        for pending in ((), [config(batch_size=512, num_workers=8)])
+    )
+    assert alone is not None
+    assert alone == beside
+
+
+def test_with_nothing_measured_each_host_has_another_small_batch():
+    entries = space(baseline=config(batch_size=512))
+    guided, records = Acquisition(entries, host()), [baseline_record(0, None, config(batch_size=512))]
+    pending: list[TrainConfig] = []
+    for _ in range(3):
+        proposal = guided.propose(records, pending=pending)
+        assert proposal is not None
+        pending.append(proposal.config)
+    sizes = next(entry.values for entry in entries if entry.knob == "batch_size")
+    assert [one.batch_size for one in pending] == [size for size in sizes if size != 512][:3]
+
+
 @given(st.floats(-3, 3), st.floats(1e-4, 3))
 def test_expected_improvement_is_the_mean_of_what_is_gained(ahead, deviation):
     told = Prediction(np.array([ahead]), np.array([deviation]))

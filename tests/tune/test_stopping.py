@@ -1,5 +1,6 @@
 """A search ends when no trial is worth its time, a trial when no tier could still choose its config."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ class ScriptedStudy:
     def __init__(self, proposal: Proposal | None, whole: Proposal | None = None) -> None:
         self._proposal, self._whole = proposal, whole or proposal
 
-    def propose(self, criteria: Criteria) -> Proposal | None:
+    def propose(self, criteria: Criteria, pending: Sequence[TrainConfig] = ()) -> Proposal | None:
         return self._proposal if criteria.most_s < 1e9 else self._whole
 
 
@@ -121,7 +122,7 @@ BASELINE = baseline_record(rate=500.0)
         ((disturbed(1, 480.0, half_width=0.3),), None),  # known well enough
         ((disturbed(1, 10.0),), None),
         ((disturbed(1, 300.0, half_width=0.6),), None),
-        ((disturbed(1, 300.0), trial_record(2, 400.0, config(batch_size=64))), None),  # not the last
+        ((disturbed(1, 300.0), trial_record(2, 400.0, config(batch_size=64))), 1),  # another came after
         ((disturbed(1, 300.0), disturbed(2, 310.0)), None),  # twice is enough
         ((disturbed(1, 300.0).model_copy(update={"role": TrialRole.CONFIRM}),), None),
         ((trial_record(1, 300.0, BF16, rate_interval_relative=2.2, stop_reason="abandoned"),), None),

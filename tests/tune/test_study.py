@@ -97,6 +97,19 @@ def test_asking_twice_does_not_change_the_answer(space: tuple[KnobSpace, ...]):
     assert study.propose() == study.propose()
 
 
+def test_what_other_hosts_measure_is_left_to_them(space: tuple[KnobSpace, ...]):
+    study = Study(space, host())
+    walk(study, 3)
+    pending: list[TrainConfig] = []
+    for _ in range(6):
+        proposal = study.propose(pending=pending)
+        assert proposal is not None
+        assert contains(space, proposal.config)
+        pending.append(proposal.config)
+    assert len(set(pending)) == 6
+    assert study.propose(pending=()) == study.propose()
+
+
 def test_a_journal_on_disk_proposes_as_memory_does(space: tuple[KnobSpace, ...], tmp_path: Path):
     in_memory = walk(Study(space, host()), 8)
     on_disk = walk(Study(space, host(), journal=tmp_path / "study.journal"), 8)

@@ -348,6 +348,12 @@ def _search(parser: argparse.ArgumentParser) -> None:
     _switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
     _wait_quiet(limits)
     _window(limits)
+    hosts = parser.add_argument_group("several hosts")
+    meaning = (
+        "search together with other hosts that run the same command: in a folder that all see, or a "
+        "PostgreSQL database, postgresql://USER@HOST/DATABASE"
+    )
+    _option(hosts, "--share", _Value("WHERE"), meaning)
     output = parser.add_argument_group("output")
     _option(output, "--out", _FOLDER, "run folder (default: reports/TARGET-DATE)")
     _option(output, "--resume", _FOLDER, "resume the run in this folder")

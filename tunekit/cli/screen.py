@@ -74,6 +74,10 @@ def _who(is_baseline: bool, config: TrainConfig | None, found: Discovery | None 
     return f"baseline: {config_text(config, found)}" if config else "baseline"
 
 
+def _who_ran(record: TrialRecord) -> str:
+    return _who(record.is_baseline_config, record.config, record.discovery)
+
+
 def device_text(record: TargetRecord) -> str:
     """Return the device that was asked for, and what is measured on where it is not here."""
     device = record.profile.device_names[0]
@@ -158,16 +162,18 @@ class TrialScreen:
         """Show a trial's result, one line each."""
         self._stop_live()
         self._ended += 1
+        text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
+        self._print_trial(record, text.append(f"  {self._what_ended(record)}", style="not bold default"))
+
+    def _print_trial(self, record: TrialRecord, text: Text) -> None:
         if record.number == 0:
             titles = f"{'result':<{_RESULT_WIDTH}}  {self._of_trial}"
             self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
-        text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
-        text.append(f"  {self._what_ended(record)}", style="not bold default")
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
 
     def _what_ended(self, record: TrialRecord) -> str:
         """Return what a trial was of."""
-        return _who(record.is_baseline_config, record.config, record.discovery)
+        return _who_ran(record)
 
     def _interrupted_text(self, folder: Path) -> str:
         """Return what is left of trials that were interrupted."""
@@ -278,12 +284,40 @@ class SearchScreen(TrialScreen):
 
     def trial_ended(self, record: TrialRecord) -> None:
         """Show a trial's result, one line each."""
-        rate = record.rate_samples_per_s
-        if record.role.is_candidate and rate is not None and not record.is_abandoned:
-            best = self._best.rate_samples_per_s if self._best else None
-            if best is None or rate > best:
-                self._best = record
+        self._best = self._better(record)
         super().trial_ended(record)
+
+    def _better(self, record: TrialRecord) -> TrialRecord | None:
+        """Return the fastest candidate up to a trial."""
+        rate = record.rate_samples_per_s
+        if not record.role.is_candidate or rate is None or record.is_abandoned:
+            return self._best
+        best = self._best.rate_samples_per_s if self._best else None
+        return record if best is None or rate > best else self._best
+
+    def shared(self, place: str, host_name: str, unlike: Sequence[str]) -> None:
+        """Show with whom the search is shared.
+
+        Args:
+            place: where the hosts meet, without a password.
+            host_name: as others see this one.
+            unlike: what this machine has otherwise than those of another group.
+        """
+        self._line("shared", f"{place}, as {host_name}")
+        if unlike:
+            self._line("", f"unlike other hosts here ({'; '.join(unlike)}): measured as a run of its own")
+
+    def trial_of_another_ended(self, record: TrialRecord) -> None:
+        """Show a trial of another host that shares the search, in one line."""
+        self._best = self._better(record)
+        result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
+        self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {record.host_name}", "dim"))
+
+    def turned_away(self, why: str) -> None:
+        """Show why a trial came to nothing here, where that is unusual."""
+        self._stop_live()
+        if why:
+            self.said(why)
 
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and how to go on."""
@@ -291,6 +325,28 @@ class SearchScreen(TrialScreen):
         what = "Resume with" if self._ended else "Start again with"
         self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
         self._console.print(shown_text(f"  tunekit search --resume {folder}{self._words}"), soft_wrap=True)
+
+    def left_group(self, folder: Path) -> None:
+        """Say after an interruption that other hosts go on, and how to take part again."""
+        self._stop_live()
+        said = f"{self._interrupted_text(folder)}. Other hosts go on; take part again with the same command."
+        self._console.print(shown_text(said))
+
+    def left_to(self, host_name: str, folder: str, trials: int, is_done: bool) -> None:
+        """Say which other host finishes the search, or has, and where its report is.
+
+        Args:
+            host_name: of that host.
+            folder: its run folder.
+            trials: measured by this host.
+            is_done: whether the search is finished.
+        """
+        self._stop_live()
+        own = f"{count_text(trials, 'trial')} measured here"
+        does = (
+            "has finished the search: its report is" if is_done else "finishes the search: its report will be"
+        )
+        self._line("done", f"{own}; {host_name} {does} in {folder}")
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""

@@ -5,6 +5,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from tunekit.cli.report_files import (
 )
 from tunekit.cli.screen import SearchScreen
 from tunekit.cli.settings import file_and_line
+from tunekit.cli.share import joined
 from tunekit.cli.trials import (
     before_trials,
     executor_for,
@@ -40,12 +42,21 @@ from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
-from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions, usual_options
+from tunekit.records.run import (
+    FixedKnob,
+    KnobRange,
+    Objective,
+    Run,
+    RunStatus,
+    SearchOptions,
+    usual_options,
+)
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRole
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
+from tunekit.session.shared import SharedBook
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
@@ -81,6 +92,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
+    if options.share is not None and (options.resume or options.dry_run):
+        flag = "--resume" if options.resume else "--dry-run"
+        why = "goes on by itself with the same command" if options.resume else "is looked at without it"
+        raise UsageError(f"a search that is shared {why}; drop {flag} or --share")
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)
@@ -90,31 +105,62 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         native_bf16=run.host.cpu_bf16_native,
         outside=memory_outside(),
     )
-    with RunFolder(where) as folder, SearchScreen(to_stderr=options.json) as screen:
+    with ExitStack() as stack:
+        screen = stack.enter_context(SearchScreen(to_stderr=options.json))
+        others = None
+        if options.share is not None:
+            others = stack.enter_context(joined(options.share, run, command, options.out, screen.said))
+        book = others.book if others else None
+        folder = stack.enter_context(RunFolder(book.folder if book else where))
         screen.opened(run, folder.path)
+        if others is not None:
+            screen.shared(others.shown, run.host.hostname, others.unlike)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
-        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
+        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), book=book)
+        finished = _searched(search, folder.path, options, screen, book)
+        if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
+            screen.said(why_no_more_rounds(finished.trials, options.confirm))
+        if book is not None and search.finished_by is not None:
+            is_done = finished.status is RunStatus.FINISHED
+            screen.left_to(search.finished_by, book.report_folder, book.trials_run, is_done)
         try:
-            finished = search.run()
-            if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
-                screen.said(why_no_more_rounds(finished.trials, options.confirm))
-        except (KeyboardInterrupt, TunekitError) as error:
-            if isinstance(error, KeyboardInterrupt):
-                screen.interrupted(folder.path)
-            _report_so_far(search.found, folder.path, options.full_paths, screen)
-            raise
-        files = (*write_exports(finished, folder.path), folder.path / RUN_FILE)
-        try:
-            report = drawn_run(finished, folder.path, options.full_paths)
-            files += write_reports(report, folder.path)
-            if summary is not None:
-                append_summary(summary, report.markdown())
-        finally:  # the answer is shown whether or not it could be drawn in files
-            screen.closed(finished, folder.path, files)
+            if search.finished_by is None or finished.status is RunStatus.FINISHED:
+                _write_files(finished, folder.path, options, summary, screen)
+        finally:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
+
+
+def _searched(
+    search: Search, folder: Path, options: argparse.Namespace, screen: SearchScreen, book: SharedBook | None
+) -> Run:
+    """Search; where that is interrupted or fails, leave what is known before the error goes on."""
+    try:
+        return search.run()
+    except (KeyboardInterrupt, TunekitError) as error:
+        if isinstance(error, KeyboardInterrupt):
+            if book is None:
+                screen.interrupted(folder)
+            else:
+                screen.left_group(folder)
+        _report_so_far(search.found, folder, options.full_paths, screen)
+        raise
+
+
+def _write_files(
+    finished: Run, folder: Path, options: argparse.Namespace, summary: Path | None, screen: SearchScreen
+) -> None:
+    """Write configs and reports, and show the answer, whether or not it could be drawn in files."""
+    files = (*write_exports(finished, folder), folder / RUN_FILE)
+    try:
+        report = drawn_run(finished, folder, options.full_paths)
+        files += write_reports(report, folder)
+        if summary is not None:
+            append_summary(summary, report.markdown())
+    finally:
+        screen.closed(finished, folder, files)
 
 
 def _confirming_trials(run: Run) -> int:

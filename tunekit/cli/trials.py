@@ -123,8 +123,7 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
         UsageError: it holds something already.
     """
     if asked is None:
-        stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
-        base = Path(REPORTS) / f"{stem}-{datetime.now():%Y-%m-%d}"
+        base = Path(REPORTS) / f"{folder_stem(name)}-{datetime.now():%Y-%m-%d}"
         folder, number = base, 2
         while folder.exists():
             folder, number = base.with_name(f"{base.name}-{number}"), number + 1
@@ -134,6 +133,11 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
         how = f"use --resume {asked} or another --out" if resume else "give another folder with --out"
         raise UsageError(f"{asked} already holds {resume or 'trials'}; {how}")
     return asked
+
+
+def folder_stem(name: str) -> str:
+    """Return a name as a folder may have it."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
 def window_s(options: argparse.Namespace, builtin: bool) -> float:

@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.diagnose.run_pair import MACHINE, RunPair, Side, command_words
+from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
 from tunekit.diagnose.software import threads_text
 from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
+from tunekit.records.target import command_words
 from tunekit.units import bytes_text, count_text, duration_text, percent_text
 
 _ROUNDS = 3

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 
 from tunekit.recommend.memory import peak_reserved_bytes
 from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
@@ -13,7 +12,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.recommendation import NoiseFloor, Recommendation
 from tunekit.records.run import Run
-from tunekit.records.target import Target
+from tunekit.records.target import command_words, script_name
 
 CHANGES: tuple[Difference, ...] = ("faster", "slower")
 """What one run beside another may be called where they differ."""
@@ -259,20 +258,3 @@ MACHINE: Mapping[str, Callable[[Side], str | None]] = {
     "cuDNN": cudnn_version,
 }
 """What makes machines unlike, so that rates are of them as well; None is unknown."""
-
-
-def script_name(target: Target) -> str | None:
-    """Return the name of a training's script, wherever its checkout lies."""
-    return PurePath(target.script).name if target.script else None
-
-
-def command_words(target: Target) -> tuple[str, ...]:
-    """Return a training command without the folders of its interpreter and its script."""
-    script = script_name(target)
-    words = list(target.command)
-    program = PurePath(words[0]).name
-    words[0] = "python" if program.startswith("python") else program
-    place = next((at for at, word in enumerate(words) if PurePath(word).name == script), None)
-    if place is not None and script is not None:
-        words[place] = script
-    return tuple(words)

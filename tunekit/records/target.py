@@ -1,6 +1,7 @@
 """The user's training command, how knobs reach it, and what a baseline trial learnt about it."""
 
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -235,3 +236,20 @@ class Discovery(Record):
     def training_loader(self) -> LoaderSeen | None:
         """The loader whose batches the optimizer steps consume."""
         return next((loader for loader in self.loaders if loader.training), None)
+
+
+def script_name(target: Target) -> str | None:
+    """Return the name of a training's script, wherever its checkout lies."""
+    return PurePath(target.script).name if target.script else None
+
+
+def command_words(target: Target) -> tuple[str, ...]:
+    """Return a training command without the folders of its interpreter and its script."""
+    script = script_name(target)
+    words = list(target.command)
+    program = PurePath(words[0]).name
+    words[0] = "python" if program.startswith("python") else program
+    place = next((at for at, word in enumerate(words) if PurePath(word).name == script), None)
+    if place is not None and script is not None:
+        words[place] = script
+    return tuple(words)

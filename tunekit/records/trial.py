@@ -112,6 +112,8 @@ class TrialRecord(Record):
     """None while it is unknown: a baseline that ended before its loader was built."""
     is_baseline_config: bool
     """Whether the target ran exactly as the user has it."""
+    host_name: str | None = None
+    """Machine that ran it, of a search that several share; None where there was only one."""
     started_at: str
     """ISO 8601, UTC."""
     duration_s: NonNegativeFloat

@@ -292,7 +292,9 @@ def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
 def how_measured(run: Run, best: Recommendation | None) -> str:
     """Return what the figures rest on, in one sentence."""
     rounds = count_text(len(best.confirm_trials) if best else 0, "confirming round")
-    trials = count_text(len(run.trials), "trial")
+    trials, hosts = count_text(len(run.trials), "trial"), {record.host_name for record in run.trials}
+    if len(hosts) > 1:
+        trials += f" by {len(hosts)} hosts"
     return (
         f"Measured on {printable(run.measured_on)}: {trials} in {duration_text(run.search_time_s)}, "
         f"{rounds}, {_floor_text(run)}."

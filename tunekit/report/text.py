@@ -194,10 +194,17 @@ def shortener(home: Path) -> Callable[[str], str]:
 
 
 def without_places(record: AnyRecord, home: Path) -> AnyRecord:
-    """Return a record as it is shown to others: without home folders and the name of the machine."""
+    """Return a record as it is shown to others: without home folders and the names of machines."""
     host = getattr(record, "host", None)
     if isinstance(host, Host):
         record = record.changed(host=host.changed(hostname=HIDDEN_NAME))
+    trials: tuple[TrialRecord, ...] = getattr(record, "trials", ())
+    names = dict.fromkeys(trial.host_name for trial in trials if trial.host_name is not None)
+    if names:
+        hidden: dict[str | None, str | None] = {
+            name: f"{HIDDEN_NAME} {place}" for place, name in enumerate(names, 1)
+        }
+        record = record.changed(trials=tuple(t.changed(host_name=hidden.get(t.host_name)) for t in trials))
     return with_texts(record, shortener(home))
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -118,6 +119,12 @@ class RunFolder:
     def save_trial(self, record: TrialRecord) -> None:
         """Write one finished trial; it is safe on disk when this returns."""
         self._write(self.trials_folder / f"{record.number:04d}" / TRIAL_FILE, record)
+
+    def save_missing(self, records: Iterable[TrialRecord]) -> None:
+        """Write those trials that are not here, which other hosts have run."""
+        for record in records:
+            if not (self.trials_folder / f"{record.number:04d}" / TRIAL_FILE).exists():
+                self.save_trial(record)
 
     def save(self, run: SavedRun) -> None:
         """Write what follows from the trials, into the file of its kind."""

@@ -99,7 +99,7 @@ class ScaleWalk(Session[ScalingRun]):
                 self._listener.said(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
                 return
             for turn in self._turns(number):
-                self._take(turn, number)
+                self._take_turn(turn, number)
             if not number and rounds > 1:
                 self._say_how_long(rounds)
 
@@ -128,7 +128,7 @@ class ScaleWalk(Session[ScalingRun]):
         for name, settings in settings_to_try(self.found, processes).items():
             yield _Turn(processes, settings, name)
 
-    def _take(self, turn: _Turn, number: int) -> None:
+    def _take_turn(self, turn: _Turn, number: int) -> None:
         """Run one trial, unless one of its kind failed before; its shared batch needs a known loader."""
         if (turn.processes, turn.ddp) in self._dropped or (turn.processes, AS_IT_IS) in self._dropped:
             return

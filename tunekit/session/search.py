@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tunekit.errors import BudgetTooSmallError, TargetError, TunekitError
+from tunekit.errors import BudgetTooSmallError, EmptySpaceError, TargetError, TunekitError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.knob_gains import knobs_put_back
@@ -21,6 +21,7 @@ from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble
+from tunekit.session.book import Book, Phase, TrialNotOursError, Turn
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import (
     Machine,
@@ -30,7 +31,7 @@ from tunekit.session.predicted import (
     with_starting_config,
 )
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
-from tunekit.trial.executor import Executor
+from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
@@ -47,6 +48,7 @@ from tunekit.tune.confirm import (
     second_stage,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
+from tunekit.tune.shared.others import PendingTrial
 from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -55,6 +57,10 @@ from tunekit.units import count_text
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
+_MOST_LOSSES = 1
+"""Hosts that a config may end before no other is given it."""
+_FOR_ALL = (TargetError, EmptySpaceError, BudgetTooSmallError)
+"""Errors that every host that shares the search would come to."""
 
 
 class Search(Session[Run]):
@@ -68,6 +74,10 @@ class Search(Session[Run]):
         listener: hears what happens.
         clock: returns seconds.
         quiet: what it may wait for the machine to be quiet; None for not at all.
+        book: of a search that other hosts share; None for this host alone.
+
+    Attributes:
+        finished_by: the host that finishes the search, or has, where that is another one; None else.
     """
 
     def __init__(
@@ -79,9 +89,11 @@ class Search(Session[Run]):
         listener: SearchListener,
         clock: Callable[[], float] = time.monotonic,
         quiet: QuietWait | None = None,
+        book: Book | None = None,
     ) -> None:
         records = folder.load_trials()
-        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet)
+        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, book)
+        self.finished_by: str | None = None
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
@@ -100,7 +112,8 @@ class Search(Session[Run]):
     def run(self) -> Run:
         """Search until nothing is left or worth a trial, confirm, and return the whole run.
 
-        Every trial is on disk before the next begins; run.json follows.
+        Every trial is on disk before the next begins; run.json follows. Where hosts share the search, one of
+        them learns the target and one finishes; a host that leaves that to another returns what it knows.
 
         Raises:
             TargetError: the baseline fails for a reason that no smaller batch mends, or does not tell how
@@ -111,20 +124,104 @@ class Search(Session[Run]):
             KeyboardInterrupt: Ctrl-C; what is finished is saved, as `found`.
         """
         with self._saved():
-            self._learn_target()
-            self._trace_other_size()
-            _insist_on_length(self._planned)
-            self._build_space()
-            self._set_budget()
-            self._insist_on_batch()
+            self._walk(Phase.PREPARE, self._prepare)
             self._explore()
-            self._fill_tiers()
-            self._confirm()
-            self._settle_doubts()
-            self._ablate()
-            self._say_what_was_cut()
-            _insist_on_a_result(self.found)
+            self._walk(Phase.FINISH, self._finish)
         return self.found
+
+    def _prepare(self) -> None:
+        """Learn all that the proposals rest on."""
+        self._learn_target()
+        self._trace_other_size()
+        _insist_on_length(self._planned)
+        self._build_space()
+        self._set_budget()
+        self._insist_on_batch()
+
+    def _finish(self) -> None:
+        """Confirm what is chosen, until the run is whole."""
+        self._fill_tiers()
+        self._confirm()
+        self._settle_doubts()
+        self._ablate()
+        self._say_what_was_cut()
+        _insist_on_a_result(self.found)
+
+    # --- hosts that share the search -------------------------------------------------------
+
+    def _walk(self, phase: Phase, walk: Callable[[], None]) -> None:
+        """Walk a phase, if no other host does; else take over what that has left, or wait for it.
+
+        Nobody waits for the last phase of another, but to hear that it is alive.
+        """
+        waits_for = ""
+        while True:
+            self._pull()
+            turn = self._book.turn(phase)
+            if turn is Turn.OURS:
+                if self._has_walked(phase, walk):
+                    return
+            elif turn is Turn.DONE:
+                self._take_over(phase)
+                return
+            elif turn is Turn.TOO_EARLY:
+                self._book.wait()
+                self._explore()
+                continue
+            elif phase is Phase.FINISH and turn is Turn.ALIVE:
+                self.finished_by = self._book.leader(phase)
+                self._change(status=RunStatus.RUNNING)
+                return
+            elif phase is Phase.PREPARE and waits_for != self._book.leader(phase):
+                waits_for = self._book.leader(phase)
+                self._listener.said(f"waiting for {waits_for}, which measures the baseline for all hosts")
+            self._book.wait()
+
+    def _has_walked(self, phase: Phase, walk: Callable[[], None]) -> bool:
+        """Walk a phase that is this host's; return whether it still was at the end."""
+        try:
+            walk()
+        except TrialNotOursError as error:
+            self._listener.turned_away(str(error))
+            return False
+        except _FOR_ALL as error:
+            self._book.fail(phase, error)
+            raise
+        if phase is Phase.FINISH and self._book.host_name is not None:
+            self._save(RunStatus.FINISHED)
+            self._folder.save_missing(self._records)
+        return self._book.end(phase, self.found)
+
+    def _take_over(self, phase: Phase) -> None:
+        """Go on with what another host has left of a phase."""
+        told = self._book.told(phase)
+        if phase is Phase.FINISH:
+            self.finished_by = self._book.leader(phase)
+            self.found = told
+            self._folder.save_missing(told.trials)
+            return
+        self._pull()  # what came between the last look and the end of the phase
+        left = ("space", "budget_s", "prediction", "why_not_predicted")
+        self._change(**{name: getattr(told, name) for name in left})
+        self._listener.space_known(assemble(self.found, self._records))
+
+    def _pull(self) -> None:
+        """Take in what other hosts have measured, and how long the search has run by their clocks."""
+        pulled = self._book.pull()
+        for shared in pulled:
+            self._take(shared.record)
+            self._began_at = min(self._began_at, self._clock() - shared.spent_s)
+            self._listener.trial_of_another_ended(shared.record)
+            if self._study is not None:
+                self._study.tell([shared.record])
+        if pulled:
+            self._save(RunStatus.RUNNING)
+
+    def _save_at_end(self) -> None:
+        if self._book.host_name is None:
+            super()._save_at_end()
+        else:  # as it was left for all, or as another host will work it out
+            self._folder.save(self.found)
 
     @property
     def _trials(self) -> Trials:
@@ -229,21 +326,61 @@ class Search(Session[Run]):
         """Try what the study proposes, while it is worth its time and the budget allows."""
         self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
-        while self._may_add:
-            criteria = self._time.criteria
-            disturbed = disturbed_trial(self._trials)
-            if disturbed and disturbed.config and disturbed.duration_s <= criteria.most_s:
-                self._try(disturbed.config, why_again(disturbed))
+        waits = False
+        while not self._book.is_finishing:
+            self._pull()
+            pending = self._book.pending()
+            coming = self._next(self._study, pending)
+            if isinstance(coming, Stop) and pending:
+                # What comes of theirs may open more.
+                if not waits:
+                    hosts = ", ".join(dict.fromkeys(one.host for one in pending))
+                    self._listener.said(f"nothing to try until the running trials end of {hosts}")
+                waits = True
+                self._book.wait()
                 continue
-            coming = next_trial(self._study, criteria, len(self._trials.searched))
+            if not self._may_add:
+                return
             if isinstance(coming, Stop):
                 self._change(why_stopped=coming.why)
                 self._ran_out_of_time = coming.why is None
                 if coming.why is not None:
                     self._listener.said(coming.why)
                 return
-            with self._study.running(coming):
-                self._try_proposed(coming)
+            waits = False
+            try:
+                self._run_coming(self._study, coming)
+            except TrialNotOursError as error:
+                self._listener.turned_away(str(error))
+
+    def _next(
+        self, study: Study, pending: Sequence[PendingTrial]
+    ) -> TrialRecord | PendingTrial | Proposal | Stop:
+        """Return what to try next: a trial again that was disturbed or lost, or what the study proposes."""
+        if not self._has_room_beside(pending):
+            return Stop()
+        criteria = self._time.criteria
+        lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
+        # What was lost again and again may be what ends its hosts: it is left to those that are gone.
+        taken = [*pending, *(one for one in lost if one.losses > _MOST_LOSSES)]
+        configs = tuple(one.config for one in taken if one.config is not None)
+        disturbed = disturbed_trial(self._trials)
+        if disturbed and disturbed.config not in configs and disturbed.duration_s <= criteria.most_s:
+            return disturbed
+        for one in lost:
+            if one.config is None or one.config in configs:
+                continue
+            if expected_duration_s(self._records, one.config) <= criteria.most_s:
+                return one
+        return next_trial(study, criteria, len(self._trials.searched), configs)
+
+    def _run_coming(self, study: Study, coming: TrialRecord | PendingTrial | Proposal) -> None:
+        if not isinstance(coming, Proposal):
+            assert coming.config is not None
+            self._try(coming.config, _why_again(coming))
+            return
+        with study.running(coming):
+            self._try_proposed(coming)
 
     def _try_proposed(self, proposal: Proposal) -> None:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
@@ -258,8 +395,13 @@ class Search(Session[Run]):
     @property
     def _may_add(self) -> bool:
         """Whether --trials allows another search trial."""
+        return self._has_room_beside(())
+
+    def _has_room_beside(self, pending: Sequence[PendingTrial]) -> bool:
+        """Return whether --trials allows another search trial beside those that other hosts run."""
         most = self.found.options.max_trials
-        return most is None or sum(record.role.is_candidate for record in self._records) < most
+        roles = [one.role for one in self._records] + [one.role for one in pending]
+        return most is None or sum(role.is_candidate for role in roles) < most
 
     # --- the budget ------------------------------------------------------------------------
 
@@ -441,16 +583,27 @@ class Search(Session[Run]):
         )
 
     def _trial(self, role: TrialRole, config: TrainConfig | None, purpose: str, **others: Any) -> TrialRecord:
-        """Run (or refuse) one trial and put its record on disk, with what its traced steps predict."""
+        """Run (or refuse) one trial and put its record on disk; the study learns of it."""
         record = super()._trial(role, config, purpose, **others)
-        if Detail.TRACE in others.get("details", ()):
-            record, self.found = predicted(
-                self.found, self._records, self._machine, self._folder.trials_folder
-            )
-            self._keep(record)
         if self._study is not None:
             self._study.tell([record])
         return record
+
+    def _looked_into(self, record: TrialRecord, spec: TrialSpec) -> TrialRecord:
+        """Return a trial's record with what its traced steps predict."""
+        if Detail.TRACE not in spec.details:
+            return record
+        records = (*self._records, record)
+        run = self.found.changed(trials=records)
+        record, run = predicted(run, records, self._machine, self._folder.trials_folder)
+        self.found = run.changed(trials=self._records)
+        return record
+
+
+def _why_again(trial: TrialRecord | PendingTrial) -> str:
+    if isinstance(trial, PendingTrial):
+        return f"again: {trial.host} did not end it"
+    return why_again(trial)
 
 
 def _refused_target(failure: Failure, options: SearchOptions) -> TunekitError:

@@ -20,6 +20,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.book import Book, OwnBook
 from tunekit.session.folder import AnyRun, RunFolder
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -57,6 +58,14 @@ class SearchListener(TrialListener, Protocol):
 
     def space_known(self, run: Run) -> None:
         """The baseline is measured and the space is built."""
+        ...
+
+    def trial_of_another_ended(self, record: TrialRecord) -> None:
+        """Another host that shares the search has finished a trial."""
+        ...
+
+    def turned_away(self, why: str) -> None:
+        """A trial is another host's, so that nothing came of it here; `why` is empty where that is usual."""
         ...
 
 
@@ -119,6 +128,7 @@ class Session(ABC, Generic[AnyRun]):
         records: of the trials that the folder holds already.
         clock: returns seconds.
         quiet: what it may wait for the machine to be quiet; None for not at all.
+        book: numbers the trials, and keeps them for hosts that share the walk; None for this host alone.
 
     Attributes:
         found: what is known so far, also after Ctrl-C or a failure.
@@ -134,8 +144,10 @@ class Session(ABC, Generic[AnyRun]):
         records: tuple[TrialRecord, ...] = (),
         clock: Callable[[], float] = time.monotonic,
         quiet: QuietWait | None = None,
+        book: Book | None = None,
     ) -> None:
         self.found: AnyRun = run.changed(trials=records)
+        self._book: Book = book or OwnBook()
         self._folder = folder
         self._here = here
         self._executor = executor
@@ -190,6 +202,9 @@ class Session(ABC, Generic[AnyRun]):
             self._change(status=RunStatus.FAILED)
             self._folder.save(self.found)
             raise
+        self._save_at_end()
+
+    def _save_at_end(self) -> None:
         self._save(RunStatus.FINISHED)
 
     def _save(self, status: RunStatus) -> None:
@@ -209,8 +224,11 @@ class Session(ABC, Generic[AnyRun]):
             config: None for the script as it is.
             purpose: the role in words.
             **others: of the TrialSpec.
+
+        Raises:
+            TrialNotOursError: another host runs it, or runs it now because this one was silent for too long.
         """
-        number = max((record.number for record in self._records), default=-1) + 1
+        number = self._book.claim(role, config, others.get("round"), self._records)
         spec = TrialSpec(number, role, config, **others)
         reason = why_infeasible(spec.config, self._records, self.found.rank_host)
         if reason is None and self._quiet is not None:
@@ -221,6 +239,11 @@ class Session(ABC, Generic[AnyRun]):
             record = _refused(spec, reason)
         else:
             record = self._executor.run(spec, self._known_of(spec), self._listener.trial_moved)
+        if self._book.host_name is not None:
+            record = record.changed(host_name=self._book.host_name)
+        self._take_device(record)
+        record = self._looked_into(record, spec)
+        self._book.keep(record, self._spent_s)
         self._keep(record)
         self._listener.trial_ended(record)
         return record
@@ -230,12 +253,20 @@ class Session(ABC, Generic[AnyRun]):
         return None if spec.role is TrialRole.BASELINE else self._known
 
     def _keep(self, record: TrialRecord) -> None:
-        """Put a trial's record on disk, in place of one of its number; the run's device follows."""
+        """Put a trial's record on disk, in place of one of its number."""
         self._folder.save_trial(record)
-        self._take_device(record)
-        others: tuple[TrialRecord, ...] = tuple(one for one in self._records if one.number != record.number)
-        self._change(trials=(*others, record))
+        self._take(record)
         self._save(RunStatus.RUNNING)
+
+    def _looked_into(self, record: TrialRecord, spec: TrialSpec) -> TrialRecord:
+        """Return a trial's record with what follows from it alone; the run may learn from it too."""
+        return record
+
+    def _take(self, record: TrialRecord) -> None:
+        """Take a trial into the run, in the order of their numbers; the run's device follows."""
+        self._take_device(record)
+        by_number = {one.number: one for one in (*self._records, record)}
+        self._change(trials=tuple(by_number[number] for number in sorted(by_number)))
 
     def _take_device(self, record: TrialRecord) -> None:
         gpu = getattr(self.found.options, "gpu", AUTO)

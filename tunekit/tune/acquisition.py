@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -37,6 +37,8 @@ _SAME_GAIN = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
 _LEAST_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
+_LIKELY = 0.5
+"""Chance to fit and run from which a pending trial is believed to give a rate."""
 
 Places = NDArray[np.int64]
 
@@ -159,14 +161,26 @@ class Acquisition:
         """Every config of the space."""
         return all_configs(self._space)
 
-    def propose(self, records: Sequence[TrialRecord], criteria: Criteria = NO_CRITERIA) -> Proposal | None:
+    def propose(
+        self,
+        records: Sequence[TrialRecord],
+        criteria: Criteria = NO_CRITERIA,
+        pending: Sequence[TrainConfig] = (),
+    ) -> Proposal | None:
         """Return the config to try next; None when there is none.
 
         A config that meets the criteria comes before one that does not.
+
+        Args:
+            records: of the finished trials.
+            criteria: what the trial must promise, and may cost.
+            pending: configs that other hosts are measuring, in any order. They count as tried, and are
+                believed to give what the model expects of them.
         """
         candidates = [record for record in records if record.role.is_candidate]
+        tried = {record.config for record in candidates if record.config}
         costs = self._costs(records)
-        is_open = self._untried(candidates) & (costs <= criteria.most_s) & self._fits_host(candidates)
+        is_open = self._untried({*tried, *pending}) & (costs <= criteria.most_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
             is_open &= ~self._columns.compiled | (costs <= criteria.most_again_s)
         is_open &= self._columns.workers <= criteria.most_workers
@@ -180,16 +194,18 @@ class Acquisition:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
                     objective = PlannedObjective(criteria.planned, measured)
-                    fitted = _model(measured, self._host, self._may_choose, objective)
+                    believed = self._columns.take(self._believed(pending, tried, chances))
+                    fitted = _model(measured, self._host, self._may_choose, objective, believed)
                     return self._best(fitted, _pool_of(places, chances, costs), criteria)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
-        place = self._smallest(candidates, places)
+        place = self._smallest(candidates, pending, places)
         return Proposal(self.configs[place], float(costs[place]), None, None)
 
     def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
         """Return whether every config was tried."""
-        return not self._untried([record for record in records if record.role.is_candidate]).any()
+        tried = {record.config for record in records if record.role.is_candidate and record.config}
+        return not self._untried(tried).any()
 
     def _best(self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria) -> Proposal:
         """Return the config that gains most per second, equal ones by their size."""
@@ -199,7 +215,7 @@ class Acquisition:
             promising = rough + np.log(pool.chances)
             pool = pool.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
             columns = self._columns.take(pool.places)
-        rates = fitted.model.predict_columns(columns)
+        rates = fitted.model.predict_columns(columns, fitted.pending)
         expected = fitted.objective.of(columns, rates)
         gains = expected_improvement(expected, fitted.best_log_rate) * pool.chances
         log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
@@ -232,9 +248,12 @@ class Acquisition:
             pays=bool(pays[first]),
         )
 
-    def _smallest(self, candidates: Sequence[TrialRecord], places: Places) -> int:
+    def _smallest(
+        self, candidates: Sequence[TrialRecord], pending: Sequence[TrainConfig], places: Places
+    ) -> int:
         """Return the place of the smallest batch size that was not tried, all else as the script has it."""
         tried = {record.config.batch_size for record in candidates if record.config}
+        tried |= {config.batch_size for config in pending}
         baseline = next((record.config for record in candidates if record.config), self.configs[0])
 
         def key(place: int) -> tuple[bool, int, int, int]:
@@ -294,15 +313,24 @@ class Acquisition:
 
     # --- what may be proposed --------------------------------------------------------------
 
-    def _untried(self, candidates: Sequence[TrialRecord]) -> Flags:
-        """Return which configs are left; without page-locked memory only beside one that was tried with."""
+    def _untried(self, configs: Collection[TrainConfig]) -> Flags:
+        """Return which others are left; without page-locked memory only beside one that was tried with."""
         tried = np.zeros(len(self.configs), dtype=bool)
-        for record in candidates:
-            place = self._place_of.get(record.config) if record.config else None
-            if place is not None:
-                tried[place] = True
+        tried[self._places_of(configs)] = True
         is_twin = self._pinned_twin != np.arange(len(tried))
         return np.asarray(~tried & (~is_twin | tried[self._pinned_twin]))
+
+    def _believed(
+        self, pending: Collection[TrainConfig], tried: Collection[TrainConfig], chances: Floats
+    ) -> Places:
+        """Return where the pending configs stand that nothing was heard of yet and that likely run."""
+        places = self._places_of(set(pending).difference(tried))
+        return places[chances[places] >= _LIKELY]
+
+    def _places_of(self, configs: Iterable[TrainConfig]) -> Places:
+        """Return where the configs stand that the space has, in the space's order."""
+        found = (self._place_of.get(config) for config in configs)
+        return np.array(sorted(place for place in found if place is not None), dtype=np.int64)
 
     def _fits_host(self, candidates: Sequence[TrialRecord]) -> Flags:
         configs, same = self._queues
@@ -338,8 +366,10 @@ class _Fitted:
     model: ThroughputModel
     objective: PlannedObjective
     best_log_rate: float
-    """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves.
-    Of the whole planned training where its finish counts."""
+    """Of the configs that were tried and may be chosen, or are pending, as the model has it: what their noise
+    leaves. Of the whole planned training where its finish counts."""
+    pending: Columns
+    """Believed to give what the model expects of them."""
 
 
 def _model(
@@ -347,6 +377,7 @@ def _model(
     host: Host,
     may_choose: Callable[[TrialRecord], bool],
     objective: PlannedObjective,
+    pending: Columns,
 ) -> _Fitted:
     informative = most_informative(measured)
     first = measured[0].measurement
@@ -357,9 +388,11 @@ def _model(
     )
     configs = [(record.config, may_choose(record)) for record in informative if record.config]
     tried = [config for config, may in configs if may] or [config for config, _ in configs]
-    columns = Columns.of(tried)
-    expected = objective.of(columns, model.predict_columns(columns))
-    return _Fitted(model, objective, float(np.max(expected.log_rate)))
+    to_beat = [
+        objective.of(columns, model.predict_columns(columns)).log_rate
+        for columns in (Columns.of(tried), pending)
+    ]
+    return _Fitted(model, objective, float(np.max(np.concatenate(to_beat))), pending)
 
 
 def most_informative(measured: Sequence[TrialRecord]) -> list[TrialRecord]:

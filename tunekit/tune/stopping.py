@@ -1,6 +1,7 @@
 """When to stop: a search whose next trial is not worth its time, a trial that no tier could choose."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,12 +38,21 @@ class Stop:
     """None where the budget has no room for one."""
 
 
-def next_trial(study: Study, criteria: Criteria, search_trials: int) -> Proposal | Stop:
-    """Return what to try next, or why nothing is."""
-    proposal = study.propose(criteria)
+def next_trial(
+    study: Study, criteria: Criteria, search_trials: int, pending: Sequence[TrainConfig] = ()
+) -> Proposal | Stop:
+    """Return what to try next, or why nothing is.
+
+    Args:
+        study: of the run.
+        criteria: what the trial must promise, and may cost.
+        search_trials: that have ended.
+        pending: configs that other hosts are measuring.
+    """
+    proposal = study.propose(criteria, pending)
     if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf))
+    best = study.propose(replace(criteria, most_s=math.inf), pending)
     if best is None and study.is_exhausted:
         return Stop("every config of the space was tried")
     if best is None:
@@ -54,22 +64,24 @@ def next_trial(study: Study, criteria: Criteria, search_trials: int) -> Proposal
 
 
 def disturbed_trial(trials: Trials) -> TrialRecord | None:
-    """Return the last search trial where it has to be run again; None where it need not.
+    """Return the last search trial that has to be run again; None where none has to.
 
     Its interval is so wide that its rate tells next to nothing, and the best rate lies within it.
     """
     searched = [record for record in trials.searched if record.measurement is not None]
-    last = searched[-1] if searched else None
-    if last is None or last.measurement is None or last.is_abandoned:
+    times = Counter(record.config for record in searched)
+    if len(searched) - len(times) >= _MOST_RERUNS:
         return None
-    reruns = len(searched) - len({record.config for record in searched})
-    is_rerun = any(record.config == last.config for record in searched[:-1])
-    if is_rerun or reruns >= _MOST_RERUNS:
-        return None
-    half_width = last.measurement.loop.rate_interval_relative or 0.0
     best = max((record.rate_samples_per_s or 0.0 for record in trials.candidates), default=0.0)
-    highest = (last.rate_samples_per_s or 0.0) * (1 + half_width)
-    return last if half_width >= _UNSURE and highest >= best else None
+    once = (record for record in reversed(searched) if times[record.config] == 1 and not record.is_abandoned)
+    return next((record for record in once if _may_be_best(record, best)), None)
+
+
+def _may_be_best(record: TrialRecord, best_samples_per_s: float) -> bool:
+    """Return whether a trial's interval is wide beyond use, with the best rate within it."""
+    half_width = (record.measurement.loop.rate_interval_relative if record.measurement else None) or 0.0
+    highest = (record.rate_samples_per_s or 0.0) * (1 + half_width)
+    return half_width >= _UNSURE and highest >= best_samples_per_s
 
 
 def why_again(disturbed: TrialRecord) -> str:

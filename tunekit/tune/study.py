@@ -99,10 +99,17 @@ class Study:
         self._records: list[TrialRecord] = []
         self._running: optuna.Trial | None = None
 
-    def propose(self, criteria: Criteria = NO_CRITERIA) -> Proposal | None:
-        """Return a config that was not tried yet, and why; None when there is none that fits."""
+    def propose(
+        self, criteria: Criteria = NO_CRITERIA, pending: Sequence[TrainConfig] = ()
+    ) -> Proposal | None:
+        """Return a config that was not tried yet, and why; None when there is none that fits.
+
+        Args:
+            criteria: what its trial must promise, and may cost.
+            pending: configs that other hosts are measuring.
+        """
         criteria = replace(criteria, most_workers=min(criteria.most_workers, self._most_workers))
-        return self._acquisition.propose(self._records, criteria)
+        return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager
     def running(self, proposal: Proposal) -> Iterator[None]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tunekit.predict.throughput.evidence import STEP_NOISE
 from tunekit.predict.throughput.model import ThroughputModel
+from tunekit.predict.throughput.observation import Columns
 
 same_worlds = settings(max_examples=30, derandomize=True)
 """For what holds of nearly all worlds: in a few of a thousand the fit ends in another optimum."""
@@ -66,6 +67,26 @@ def test_trials_in_another_order_say_the_same(world, shown, chance):
     one, other = (model_of(world, [world.home, *these]).predict(shown) for these in (shown, shuffled))
     assert one.log_rate == pytest.approx(other.log_rate, abs=0.01)
     assert one.deviation == pytest.approx(other.deviation, abs=0.01)
+
+
+@same_worlds
+@given(equation_worlds(), several_small, several_small, several_small)
+def test_what_is_believed_of_pending_trials_makes_all_surer_and_moves_no_rate(world, shown, pending, asked):
+    model, columns = model_of(world, [world.home, *shown]), Columns.of(asked)
+    before, after = (model.predict_columns(columns, Columns.of(these)) for these in ((), pending))
+    assert np.array_equal(after.log_rate, before.log_rate)
+    assert np.all(after.deviation <= before.deviation)
+    more = model.predict_columns(columns, Columns.of([*pending, *asked]))
+    assert np.all(more.deviation <= after.deviation + 1e-9)
+
+
+@same_worlds
+@given(equation_worlds(), several_small, small_configs(), st.integers(1, 3))
+def test_a_pending_trial_tells_of_its_config_what_one_measurement_would(world, shown, asked, times):
+    model, columns = model_of(world, [world.home, *shown]), Columns.of([asked])
+    before = model.predict_columns(columns).deviation[0]
+    after = model.predict_columns(columns, Columns.of([asked] * times)).deviation[0]
+    assert after == pytest.approx((before**-2 + times * STEP_NOISE**-2) ** -0.5, rel=1e-6)
 
 
 @same_worlds

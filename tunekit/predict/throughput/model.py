@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunekit.predict.throughput.boundary import Boundary, fit_boundary
-from tunekit.predict.throughput.evidence import Evidence, Reading
+from tunekit.predict.throughput.evidence import STEP_NOISE, Evidence, Reading
 from tunekit.predict.throughput.fit import Fit, Prior, fit, slopes
 from tunekit.predict.throughput.observation import Columns, Floats, Observation
 from tunekit.predict.throughput.physics import Anchor, Physics
@@ -97,12 +97,33 @@ class ThroughputModel:
         """Return what some configs would give."""
         return self.predict_columns(Columns.of(configs))
 
-    def predict_columns(self, columns: Columns) -> Prediction:
-        """Return what some configs would give."""
+    def predict_columns(self, columns: Columns, pending: Columns | None = None) -> Prediction:
+        """Return what some configs would give.
+
+        Args:
+            columns: of the configs.
+            pending: configs whose trials are believed to end as expected: what is expected of all others then
+                stays, and is surer.
+        """
         log_step, steepness = self._log_steps(columns)
         left, left_variance = self._residual.predict(columns, self._weights(steepness))
         variance = np.maximum(((steepness @ self._fit.covariance) * steepness).sum(1), 0.0) + left_variance
+        if pending is not None and len(pending):
+            variance = np.maximum(variance - self._taken_off_by(pending, columns, steepness), 0.0)
         return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
+
+    def _taken_off_by(self, pending: Columns, columns: Columns, steepness: Floats) -> Floats:
+        """Return the variance that one step time of each pending config takes off the configs' own."""
+        _, pending_steepness = self._log_steps(pending)
+        pending_weights = self._weights(pending_steepness)
+
+        def shared_with_pending(of: Columns, their_steepness: Floats) -> Floats:
+            left = self._residual.covariance(of, self._weights(their_steepness), pending, pending_weights)
+            return np.asarray(their_steepness @ self._fit.covariance @ pending_steepness.T + left)
+
+        shared = shared_with_pending(columns, steepness)
+        told = shared_with_pending(pending, pending_steepness) + STEP_NOISE**2 * np.eye(len(pending))
+        return np.asarray((shared * np.linalg.solve(told, shared.T).T).sum(1))
 
     def rough_log_rate(self, columns: Columns) -> Floats:
         """Return log rates by the equations alone, quickly: for choosing what to predict in full."""

@@ -70,11 +70,16 @@ class Residual:
         known = ((kernel @ self._inverse) * kernel).sum(1)
         return kernel @ self._solved, np.maximum(before - known, 0.0)
 
-    def covariance(self, columns: Columns, weights: Weights) -> Floats:
-        """Return (configs, configs), how what is left of their log step times may be off together."""
-        prior = _mixed(_kernels(columns, weights, columns, weights), self.amplitudes)
-        kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
-        return np.asarray(prior - kernel @ self._inverse @ kernel.T)
+    def covariance(
+        self, first: Columns, first_weights: Weights, second: Columns, second_weights: Weights
+    ) -> Floats:
+        """Return (first, second), how what is left of their log step times may be off together."""
+        prior = _mixed(_kernels(first, first_weights, second, second_weights), self.amplitudes)
+        of_first, of_second = (
+            _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
+            for columns, weights in ((first, first_weights), (second, second_weights))
+        )
+        return np.asarray(prior - of_first @ self._inverse @ of_second.T)
 
 
 def _mixed(kernels: tuple[Floats, Floats, Floats], amplitudes: tuple[float, float]) -> Floats:

@@ -1,0 +1,116 @@
+"""`tunekit search --share` as it is typed: real trials on two processes that meet in a real database."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_postgres import PASSWORD, PostgresServer
+from real_trials import ZOO
+
+from tunekit.cli.main import main
+from tunekit.records.run import Run, RunStatus
+from tunekit.session.folder import load_run
+
+TRAIN = [sys.executable, str(ZOO / "trains_for_real.py"), "--epochs", "1000"]
+QUICK = ["--trials", "3", "--confirm", "1", "--window", "0.3", "--fix", "compile=false"]
+REFUSED, OTHER_SEARCH, NO_PLACE = 2, 9, 8
+
+
+def start(place: str, folder: Path, *flags: str, train: list[str] = TRAIN) -> subprocess.Popen[str]:
+    words = ["search", "--share", place, *QUICK, *flags, "--", *train]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tunekit", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def together(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer
+) -> tuple[str, Path, list[str]]:
+    """Two hosts have searched: the place where they met, their folder, and what they said."""
+    place, folder = postgres.new_database(), tmp_path_factory.mktemp("together")
+    hosts = [start(place, folder) for _ in range(2)]
+    said = [host.communicate(timeout=500)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], said
+    return place, folder, said
+
+
+def runs_in(folder: Path) -> list[Run]:
+    return [load_run(path.parent) for path in sorted(folder.glob("reports/*/run.json"))]
+
+
+@pytest.mark.real
+def test_two_hosts_make_one_run_and_one_report(together: tuple[str, Path, list[str]]):
+    _, folder, said = together
+    (whole,) = [run for run in runs_in(folder) if run.status is RunStatus.FINISHED]
+    (report,) = folder.glob("reports/*/report.html")
+    kept = sorted(int(path.parent.name) for path in report.parent.glob("trials/*/trial.json"))
+    assert kept == [record.number for record in whole.trials]
+    assert sum(record.role.is_candidate for record in whole.trials) == 3
+    assert ["finishes the search: its report will be in" in text for text in said].count(True) == 1
+
+
+@pytest.mark.real
+def test_the_password_is_neither_said_nor_kept(together: tuple[str, Path, list[str]]):
+    _, folder, said = together
+    assert all("postgresql://***@/share" in text for text in said)
+    assert not any(PASSWORD in text for text in said)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert any(path.name == "run.json" for path in files)
+    assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.real
+def test_the_same_command_later_is_told_the_answer_and_writes_the_report(
+    together: tuple[str, Path, list[str]], tmp_path: Path
+):
+    place, folder, _ = together
+    late = start(place, tmp_path)
+    said, _ = late.communicate(timeout=200)
+    assert late.returncode == 0, said
+    assert "0 trials measured here" in said and "has finished the search: its report is in" in said
+    (whole,) = [run for run in runs_in(folder) if run.status is RunStatus.FINISHED]
+    assert runs_in(tmp_path) == [whole]
+    assert len(list(tmp_path.glob("reports/*/report.html"))) == 1
+
+
+@pytest.mark.real
+def test_another_search_in_the_same_place_is_refused(together: tuple[str, Path, list[str]], tmp_path: Path):
+    place, _, _ = together
+    other = start(place, tmp_path, "--max-batch", "16")
+    said, _ = other.communicate(timeout=200)
+    assert other.returncode == OTHER_SEARCH
+    assert "max_batch is 16 here, not given there" in said
+    assert PASSWORD not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "why"),
+    [
+        (["--share", "sqlite:///runs.db"], REFUSED, "do not hold on a network file system"),
+        (["--share", f"mysql://ann:{PASSWORD}@db/runs"], REFUSED, "mysql is not supported"),
+        (["--share", "x", "--dry-run"], REFUSED, "drop --dry-run or --share"),
+        (["--share", "x", "--resume", "y"], REFUSED, "drop --resume or --share"),
+        (["--share", "train.py/below"], NO_PLACE, "the shared folder train.py/below can't be used"),
+    ],
+)
+def test_what_can_not_be_shared_is_refused(
+    flags: list[str],
+    code: int,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert main(["search", *flags, "--", sys.executable, "train.py"]) == code
+    said = capsys.readouterr().err
+    assert why in said and PASSWORD not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

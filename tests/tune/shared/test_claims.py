@@ -1,0 +1,261 @@
+"""Claims of several hosts on one storage, in a folder and in a real database: each thing is done once."""
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.exceptions import StorageInternalError
+from scripted_search import ScriptedClock
+from shared_places import OpenClaims
+
+from tunekit.errors import ShareError
+from tunekit.tune.shared.claims import Claim, Claims
+from tunekit.tune.shared.leases import Pace
+from tunekit.tune.shared.storage import JOURNAL_FILE, Patience, address_of, open_storage
+
+BEAT_S = 10.0
+
+
+def silence(clock: ScriptedClock, watchers: list[Claims], beating: list[Claims]) -> list[Claim]:
+    """Let more than a minute pass in which some watch and some beat; return what was lost."""
+    lost: list[Claim] = []
+    for _ in range(9):
+        clock.now += BEAT_S
+        for one in beating:
+            one.beat()
+        for one in watchers:
+            lost += one.reclaim()
+    return lost
+
+
+def test_a_thing_is_claimed_by_one_host_and_done_once(claims_of: OpenClaims):
+    one, two = claims_of("one"), claims_of("two")
+    claim = one.claim("fit", {"size": 8})
+    assert claim is not None
+    assert two.claim("fit", {}) is None
+    assert [(c.key, c.host, dict(c.about)) for c in two.pending()] == [("fit", "one", {"size": 8})]
+    assert one.pending() == ()
+    assert one.finish(claim, {"rate": 12.5}, 12.5)
+    assert two.claim("fit", {}) is None
+    assert two.pending() == ()
+    for host in (one, two):
+        assert [(o.claim.number, o.claim.host, dict(o.told)) for o in host.pull()] == [
+            (claim.number, "one", {"rate": 12.5})
+        ]
+        assert host.pull() == ()
+
+
+def test_numbers_are_no_two_hosts_alike(claims_of: OpenClaims):
+    hosts = [claims_of(name) for name in "abc"]
+    made = [host.claim(f"thing {n} of {place}", {}) for n in range(3) for place, host in enumerate(hosts)]
+    assert [claim.number for claim in made if claim] == list(range(9))
+
+
+def test_what_is_given_back_is_another_hosts_to_claim(claims_of: OpenClaims):
+    one, two = claims_of("one"), claims_of("two")
+    first = one.claim("fit", {})
+    assert first is not None
+    one.release(first, "interrupted")
+    second = two.claim("fit", {})
+    assert second is not None and second.number > first.number
+    assert not one.holds(first) and two.holds(second)
+    assert one.pull() == ()
+
+
+def test_a_silent_host_loses_its_claim_and_its_late_outcome(claims_of: OpenClaims, clock: ScriptedClock):
+    stopped, other = claims_of("stopped"), claims_of("other")
+    lost = stopped.claim("fit", {})
+    assert lost is not None
+    assert silence(clock, [other], []) == [lost]
+    again = other.claim("fit", {})
+    assert again is not None
+    assert not stopped.finish(lost, {"rate": 1.0}, 1.0)
+    assert other.finish(again, {"rate": 2.0}, 2.0)
+    assert [(o.claim.host, o.told["rate"]) for o in stopped.pull()] == [("other", 2.0)]
+
+
+def test_a_late_outcome_is_dropped_also_before_another_has_begun(claims_of: OpenClaims, clock: ScriptedClock):
+    stopped, other = claims_of("stopped"), claims_of("other")
+    lost = stopped.claim("fit", {})
+    assert lost is not None
+    silence(clock, [other], [])
+    assert not stopped.finish(lost, {}, None)
+    assert other.pull() == ()
+    assert other.claim("fit", {}) is not None
+
+
+def test_a_host_that_beats_keeps_its_claim(claims_of: OpenClaims, clock: ScriptedClock):
+    slow, other = claims_of("slow"), claims_of("other")
+    claim = slow.claim("fit", {})
+    assert claim is not None
+    assert silence(clock, [other], [slow]) == []
+    assert slow.finish(claim, {}, None)
+
+
+def test_of_two_watchers_one_ends_a_claim(claims_of: OpenClaims, clock: ScriptedClock):
+    dead, one, two = claims_of("dead"), claims_of("one"), claims_of("two")
+    claim = dead.claim("fit", {})
+    assert silence(clock, [one, two], []) == [claim]
+
+
+def test_what_is_left_at_once_has_an_order_that_all_see(claims_of: OpenClaims):
+    one, two = claims_of("one"), claims_of("two")
+    one.leave("a", {"of": "one"})
+    two.leave("b", {"of": "two"})
+    for host in (one, two):
+        assert [outcome.told["of"] for outcome in host.pull()] == ["one", "two"]
+
+
+def test_studies_of_one_place_are_apart(claims_of: OpenClaims):
+    trials, phases = claims_of("one", "trials"), claims_of("one", "phases")
+    assert trials.claim("fit", {}) is not None
+    claim = phases.claim("fit", {})
+    assert claim is not None and claim.number == 0
+
+
+def test_hosts_that_want_the_same_at_the_same_time_do_each_thing_once(claims_of: OpenClaims):
+    hosts = [claims_of(f"host {place}") for place in range(4)]
+    keys = [f"thing {number}" for number in range(12)]
+
+    def work(host: Claims) -> list[str]:
+        done = []
+        for key in keys:
+            claim = host.claim(key, {})
+            if claim is not None:
+                assert host.finish(claim, {}, None)
+                done.append(key)
+        return done
+
+    with ThreadPoolExecutor(len(hosts)) as threads:
+        done = [key for keys in threads.map(work, hosts) for key in keys]
+    assert Counter(done) == Counter(keys)
+    assert {outcome.claim.key for outcome in hosts[0].pull()} == set(keys)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_dies_or_stops_each_thing_is_done_once(tmp_path: Path, seed: int):
+    """Hosts take turns by lot: they claim, finish, die, or sleep for minutes and wake."""
+    lots, clock = random.Random(seed), ScriptedClock()
+    address = address_of(str(tmp_path))
+    patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
+
+    def born(name: str) -> Claims:
+        return Claims(open_storage(address), "study", name, patience, Pace(clock=clock))
+
+    keys = [f"thing {number}" for number in range(15)]
+    hosts = {name: born(name) for name in "abcd"}
+    at: dict[str, Claim | None] = dict.fromkeys(hosts)
+    asleep: dict[str, float] = {}
+    written: Counter[str] = Counter()
+    while any(written[key] == 0 for key in keys):
+        clock.now += BEAT_S
+        for name in [name for name, until in asleep.items() if until <= clock.now]:
+            del asleep[name]
+        for name in sorted(hosts.keys() - asleep.keys()):
+            host = hosts[name]
+            host.beat()
+            lot, claim = lots.random(), at[name]
+            if lot < 0.04:
+                hosts[name], at[name] = born(name), None  # killed and started again
+            elif lot < 0.10:
+                asleep[name] = clock.now + lots.choice([20.0, 300.0])
+            elif claim is None:
+                at[name] = host.claim(lots.choice(keys), {})
+            elif lot < 0.6:
+                written[claim.key] += host.finish(claim, {}, None)
+                at[name] = None
+    assert written == Counter(keys)
+    seen = born("late").pull()
+    assert Counter(outcome.claim.key for outcome in seen) == written
+
+
+# --- a storage that answers late, or not at all ----------------------------------------------
+
+
+class Unreliable:
+    """A storage whose answers get lost: what was asked is done all the same."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self.fails_after: list[str] = []
+        """Names of the questions whose next answer is lost."""
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._storage, name)
+
+        def answer(*words: Any, **more: Any) -> Any:
+            result = asked(*words, **more)
+            if name in self.fails_after:
+                self.fails_after.remove(name)
+                raise StorageInternalError("the connection was lost")
+            return result
+
+        return answer
+
+
+def unreliable(tmp_path: Path, clock: ScriptedClock) -> tuple[Claims, Unreliable]:
+    storage = Unreliable(open_storage(address_of(str(tmp_path))))
+    patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
+    return Claims(storage, "study", "one", patience, Pace(clock=clock)), storage  # type: ignore[arg-type]
+
+
+def test_a_claim_whose_answer_was_lost_is_made_once(tmp_path: Path, clock: ScriptedClock):
+    host, storage = unreliable(tmp_path, clock)
+    storage.fails_after = ["create_new_trial"]
+    claim = host.claim("fit", {})
+    assert claim is not None and claim.number == 0
+    following = host.claim("other", {})
+    assert following is not None and following.number == 1
+
+
+@pytest.mark.parametrize("lost", ["set_trial_user_attr", "set_trial_state_values"])
+def test_an_outcome_whose_answer_was_lost_is_left(tmp_path: Path, clock: ScriptedClock, lost: str):
+    host, storage = unreliable(tmp_path, clock)
+    claim = host.claim("fit", {})
+    assert claim is not None
+    storage.fails_after = [lost]
+    assert host.finish(claim, {"rate": 3.0}, 3.0)
+    assert [outcome.told["rate"] for outcome in host.pull()] == [3.0]
+
+
+def test_a_beat_that_is_not_answered_is_tried_again_with_the_next(tmp_path: Path, clock: ScriptedClock):
+    host, storage = unreliable(tmp_path, clock)
+    claim = host.claim("fit", {})
+    assert claim is not None
+    storage.fails_after = ["set_trial_user_attr"]
+    assert host.beat() == ()
+    assert host.beat() == ()
+    assert host.finish(claim, {}, None)
+
+
+def test_half_a_line_of_a_host_that_was_killed_spoils_nothing(tmp_path: Path, clock: ScriptedClock):
+    address = address_of(str(tmp_path))
+    patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
+    before = Claims(open_storage(address), "study", "before", patience)
+    claim = before.claim("fit", {})
+    assert claim is not None
+    with (tmp_path / JOURNAL_FILE).open("ab") as journal:
+        journal.write(b'{"op_code":8,"trial_id":0,"user_attr":{"outcome":{"record":"' + b"x" * 100_000)
+    after = Claims(open_storage(address), "study", "after", patience)
+    assert [one.key for one in after.pending()] == ["fit"]
+    assert after.claim("other", {}) is not None
+    assert before.finish(claim, {}, None)
+    assert [one.key for one in before.pending()] == ["other"]
+    assert (tmp_path / JOURNAL_FILE).read_bytes().count(b"xxx") == 0
+
+
+def test_a_line_that_nobody_can_read_ends_in_an_error_with_what_to_do(tmp_path: Path):
+    clock = ScriptedClock()
+
+    def pause(seconds: float) -> None:
+        clock.now += seconds
+
+    patience, address = Patience("the place", lambda said: None, clock, pause), address_of(str(tmp_path))
+    host = Claims(open_storage(address), "study", "one", patience)
+    with (tmp_path / JOURNAL_FILE).open("ab") as journal:
+        journal.write(b"no line of a journal\n")
+    with pytest.raises(ShareError, match="start the same command again"):
+        host.claim("fit", {})

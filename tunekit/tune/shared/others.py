@@ -1,0 +1,28 @@
+"""What a host knows of the trials of others: those that have ended, and those that run."""
+
+from dataclasses import dataclass
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.trial import TrialRecord, TrialRole
+
+
+@dataclass(frozen=True)
+class SharedRecord:
+    """A trial that a host has finished."""
+
+    record: TrialRecord
+    spent_s: float
+    """How long the search had run by then, by its host."""
+
+
+@dataclass(frozen=True)
+class PendingTrial:
+    """A trial that another host runs, or began."""
+
+    number: int
+    host: str
+    role: TrialRole
+    config: TrainConfig | None
+    """None for the script as it is."""
+    losses: int = 0
+    """Hosts that began it and did not end it."""

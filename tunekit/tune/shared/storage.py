@@ -1,0 +1,247 @@
+"""Where the hosts of a shared search meet: an Optuna journal in a folder, or a PostgreSQL database."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+
+from tunekit.errors import ShareError, UsageError
+from tunekit.secret_words import masked_text
+from tunekit.units import duration_text
+
+JOURNAL_FILE = "study.journal"
+_DRIVER = "postgresql+psycopg"
+_SCHEMES = ("postgresql", "postgres")
+_CONNECT_S = 10
+_MAKES_TABLES = 0x74756E65
+"""Number of PostgreSQL's lock that one host at a time has."""
+_FIRST_PAUSE_S = 0.25
+_LONGEST_PAUSE_S = 15.0
+PATIENCE_S = 300.0
+"""How long a storage that does not answer is asked again: a database or a file server restarts in less."""
+_BLOCK_BYTES = 1 << 16
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the hosts of a search meet: one of the two."""
+
+    folder: Path | None = None
+    url: URL | None = None
+    """Of a PostgreSQL database."""
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown and stored, without user and password."""
+        if self.url is None:
+            return str(self.folder)
+        return masked_text(self.url.set(drivername=_SCHEMES[0]).render_as_string(hide_password=False))
+
+
+def address_of(text: str) -> Address:
+    """Return what `--share` means.
+
+    Raises:
+        UsageError: it is a database that hosts can't share, or one that is not supported.
+    """
+    meant = "a folder that all hosts see, or postgresql://USER@HOST/DATABASE"
+    if not text.strip():
+        raise UsageError(f"--share takes {meant}, got nothing")
+    scheme, has_scheme, _ = text.partition("://")
+    if not has_scheme:
+        return Address(folder=Path(text))
+    if scheme.split("+")[0] == "sqlite":
+        raise UsageError(
+            f"--share {masked_text(text)}: SQLite's locks do not hold on a network file system, so hosts "
+            f"would overwrite each other's trials; give {meant}"
+        )
+    if scheme not in _SCHEMES:
+        raise UsageError(f"--share {masked_text(text)}: {scheme} is not supported; give {meant}")
+    try:
+        return Address(url=make_url(text).set(drivername=_DRIVER))
+    except (ArgumentError, ValueError):
+        raise UsageError(f"--share {masked_text(text)}: no address of a database; give {meant}") from None
+
+
+def open_storage(address: Address) -> BaseStorage:
+    """Return the storage at an address, made if it is not there yet.
+
+    Raises:
+        ShareError: the folder can't be written, or the database does not let us in.
+    """
+    logging.getLogger("optuna").setLevel(logging.ERROR)
+    if address.folder is not None:
+        return _journal_in(address.folder)
+    assert address.url is not None
+    try:
+        return get_storage(_database_at(address.url))
+    except ImportError as error:
+        raise ShareError(
+            "a search shared in PostgreSQL needs its driver; install it with: pip install "
+            "'tunekit[postgresql]'"
+        ) from error
+    except OperationalError as error:
+        raise ShareError(
+            f"{address.shown} does not let this host in ({first_line(error)}); check the address, the "
+            "password (PGPASSWORD or ~/.pgpass, if not in the address) and that the database is there"
+        ) from error
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        raise ShareError(f"{address.shown} can't be used ({first_line(error)})") from error
+
+
+def _database_at(url: URL) -> RDBStorage:
+    # One connection a host: 64 of them are within PostgreSQL's usual 100.
+    options: dict[str, Any] = {"connect_args": {"connect_timeout": _CONNECT_S}}
+    ours = options | {"pool_pre_ping": True, "pool_size": 1, "max_overflow": 1}
+    # Optuna takes braces for a template's.
+    text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
+    with create_engine(url, poolclass=NullPool, **options).connect() as connection:
+        # Hosts that start together would make the tables at the same time.
+        connection.execute(select(func.pg_advisory_xact_lock(_MAKES_TABLES)))
+        return RDBStorage(text, engine_kwargs=ours)
+
+
+def close_storage(storage: BaseStorage) -> None:
+    """Give up the connections of a storage."""
+    database = getattr(storage, "_backend", None)
+    if isinstance(database, RDBStorage):
+        database.engine.dispose()
+
+
+def _journal_in(folder: Path) -> JournalStorage:
+    path = folder / JOURNAL_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(_Journal(path))
+    except OSError as error:
+        raise ShareError(f"the shared folder {folder} can't be used ({first_line(error)})") from error
+
+
+class _Journal(JournalFileBackend):
+    """A journal that a host that is killed in the middle of a line does not spoil for the others."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), lock_obj=_WholeLines(path))
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Return the entries from one on; a line that can't be read is an error that may pass."""
+        try:
+            yield from super().read_logs(log_number_from)
+        except ValueError as error:
+            raise OSError(f"{self._file_path} has a line that can't be read: {error}") from error
+
+
+class _WholeLines(JournalFileSymlinkLock):
+    """The journal's lock, which holds on network file systems too; who has it finds whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+
+    def acquire(self) -> bool:
+        """Wait for the lock, then cut off half a line whose writer was killed."""
+        super().acquire()
+        try:
+            self._cut_half_line()
+        except BaseException:
+            self.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        """Give the lock back, if nobody has taken it from a host that was stopped while it had it."""
+        with suppress(RuntimeError):
+            super().release()
+
+    def _cut_half_line(self) -> None:
+        with self._path.open("rb+") as file:
+            end = file.seek(0, os.SEEK_END)
+            tail, start = b"", end
+            while start and b"\n" not in tail:
+                start = max(0, start - (_BLOCK_BYTES if tail else 1))
+                file.seek(start)
+                tail = file.read(end - start)
+            whole = start + tail.rfind(b"\n") + 1
+            if whole < end:
+                file.truncate(whole)
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says first, without secrets."""
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    cause = getattr(cause, "orig", None) or cause
+    lines = str(cause).strip().splitlines()
+    return masked_text(lines[0]) if lines else type(cause).__name__
+
+
+class Patience:
+    """Asks a storage again that does not answer, with a growing pause.
+
+    Args:
+        shown: where the storage is, for messages.
+        say: hears that it does not answer, and when it does again.
+        clock: returns seconds.
+        pause: waits for so many.
+        most_s: how long it is asked.
+    """
+
+    def __init__(
+        self,
+        shown: str,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+        most_s: float = PATIENCE_S,
+    ) -> None:
+        self._shown = shown
+        self._say = say
+        self._clock = clock
+        self._pause = pause
+        self._most_s = most_s
+
+    def __call__(self, act: Callable[[], _Result]) -> _Result:
+        """Return what a question to the storage returns; it may be asked more than once.
+
+        Raises:
+            ShareError: it was asked for as long as there is patience.
+        """
+        began_at, pause_s = self._clock(), _FIRST_PAUSE_S
+        has_said = False
+        while True:
+            try:
+                result = act()
+            except UNANSWERED as error:
+                waited_s = self._clock() - began_at
+                if waited_s >= self._most_s:
+                    raise ShareError(
+                        f"{self._shown} did not answer for {duration_text(waited_s)} ({first_line(error)}); "
+                        "what was finished is kept there: start the same command again once it answers"
+                    ) from error
+                if not has_said and pause_s > _FIRST_PAUSE_S:
+                    has_said = True
+                    most = duration_text(self._most_s)
+                    self._say(
+                        f"{self._shown} does not answer ({first_line(error)}); asking again for up to {most}"
+                    )
+                self._pause(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            else:
+                if has_said:
+                    self._say(f"{self._shown} answers again after {duration_text(self._clock() - began_at)}")
+                return result
+
+
+UNANSWERED = (OSError, StorageInternalError, SQLAlchemyError)
+"""What a storage raises that may answer later."""

@@ -1,0 +1,85 @@
+"""The trials of a group of like hosts: claims whose outcome is a trial's record."""
+
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import TrainConfig
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.tune.shared.claims import Claim, Claims, Outcome
+from tunekit.tune.shared.others import PendingTrial, SharedRecord
+
+_ROLE, _CONFIG, _ROUND, _RECORD, _SPENT_S = "role", "config", "round", "record", "spent_s"
+
+
+class SharedTrials:
+    """The trials of one group, each run by one host.
+
+    Args:
+        claims: of the group's trials.
+    """
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def claim(
+        self,
+        role: TrialRole,
+        config: TrainConfig | None,
+        round_number: int | None,
+        again: int = 0,
+        only_of: str | None = None,
+    ) -> Claim | None:
+        """Claim a trial, whose number is the claim's; None if another host runs it, or has.
+
+        Args:
+            role: what it is run for.
+            config: None for the script as it is.
+            round_number: of a confirmation.
+            again: how many trials of this role and config have ended, as far as this host knows: one that
+                is run again, as it was disturbed, is another trial.
+            only_of: host that runs it beside its own others; another host's trial of the same is another one.
+        """
+        text = None if config is None else to_json(config, indent=None)
+        about = {_ROLE: role.value, _CONFIG: text, _ROUND: round_number}
+        key = f"{role.value} {text} round {round_number} again {again} of {only_of or 'any host'}"
+        return self._claims.claim(key, about)
+
+    def finish(self, claim: Claim, record: TrialRecord, spent_s: float) -> bool:
+        """Leave the record of a trial for all; False if its lease was lost, and it is another host's to run.
+
+        Args:
+            claim: of the trial.
+            record: its number is the claim's.
+            spent_s: how long the search has run.
+        """
+        told = {_RECORD: to_json(record, indent=None), _SPENT_S: spent_s}
+        return self._claims.finish(claim, told, record.rate_samples_per_s)
+
+    def release(self, claim: Claim, why: str) -> None:
+        """Give a trial back that came to nothing."""
+        self._claims.release(claim, why)
+
+    def pull(self) -> tuple[SharedRecord, ...]:
+        """Return the finished trials that this was not told of yet, of this host and of others, by number.
+
+        Raises:
+            RecordError: one is damaged, or newer than this tunekit.
+        """
+        return tuple(map(_shared_record, sorted(self._claims.pull(), key=lambda one: one.claim.number)))
+
+    def pending(self) -> tuple[PendingTrial, ...]:
+        """Return what other hosts run now."""
+        return tuple(map(_pending, self._claims.pending()))
+
+    def lost(self) -> tuple[PendingTrial, ...]:
+        """Return what hosts began and did not end, and nobody runs now."""
+        return tuple(_pending(claim, losses) for claim, losses in self._claims.lost())
+
+
+def _shared_record(outcome: Outcome) -> SharedRecord:
+    source = f"trial {outcome.claim.number} of {outcome.claim.host}"
+    return SharedRecord(from_json(outcome.told[_RECORD], TrialRecord, source), float(outcome.told[_SPENT_S]))
+
+
+def _pending(claim: Claim, losses: int = 0) -> PendingTrial:
+    text = claim.about[_CONFIG]
+    config = None if text is None else from_json(text, TrainConfig, f"trial {claim.number} of {claim.host}")
+    return PendingTrial(claim.number, claim.host, TrialRole(claim.about[_ROLE]), config, losses)
