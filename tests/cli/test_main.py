@@ -261,6 +261,7 @@ EXIT_CODES = {
     "TargetChangedError": 9,
     "RecordError": 10,
     "DamagedRecordError": 10,
+    "PricesError": 1,
     "UnreadableError": 1,
     "NewerRecordError": 10,
 }
