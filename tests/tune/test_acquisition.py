@@ -161,6 +161,34 @@ def test_what_another_host_is_about_to_find_is_no_gain_any_more():
     assert beside.gain < 0.5 * best.gain
 
 
+def test_four_hosts_find_the_best_in_fewer_rounds_than_one():
+    physics = {"fetch_s": 2e-3, "compute_s": 1e-3, "bf16": 0.5, "compile": 0.8}
+    entries, own = space(), config(num_workers=0)
+    guided = Acquisition(entries, host())
+    good = 0.97 * max(rate_of(trial(0, one, **physics)) for one in guided.configs)
+
+    def rounds_until_good(hosts: int) -> int:
+        records = [trial(0, own, **physics)]
+        rounds = 0
+        while max(map(rate_of, records)) < good:
+            pending: list[TrainConfig] = []
+            for _ in range(hosts):
+                proposal = guided.propose(records, pending=pending)
+                assert proposal is not None
+                pending.append(proposal.config)
+            records += [trial(number, one, **physics) for number, one in enumerate(pending, len(records))]
+            rounds += 1
+        return rounds
+
+    alone, beside = rounds_until_good(1), rounds_until_good(4)
+    assert 1 <= beside <= alone / 2
+
+
+def rate_of(record: TrialRecord) -> float:
+    assert record.rate_samples_per_s is not None
+    return record.rate_samples_per_s
+
+
 def test_a_trial_that_will_hardly_fit_is_not_what_has_to_be_beaten():
     near_full = baseline_record(of=config(batch_size=32), peak_reserved_bytes=14 * GIB)
     guided = Acquisition(SPACE, host())
