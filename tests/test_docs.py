@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import zarr
 from build_comparisons import measured_again
+from recorded_catalog import recorded_catalog
 
 from tunekit.cli.main import main
 from tunekit.cli.parser import VERBS, build_parser
@@ -159,6 +160,8 @@ def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", recorded_catalog)
     return tmp_path
 
 
