@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from shared_places import OpenClaims
 from tunekit.errors import ShareError
 from tunekit.tune.shared.claims import Claim, Claims
 from tunekit.tune.shared.leases import Pace
-from tunekit.tune.shared.storage import JOURNAL_FILE, Patience, address_of, open_storage
+from tunekit.tune.shared.storage import JOURNAL_FILE, Patience, address_of, close_storage, open_storage
 
 BEAT_S = 10.0
 
@@ -259,3 +260,33 @@ def test_a_line_that_nobody_can_read_ends_in_an_error_with_what_to_do(tmp_path: 
         journal.write(b"no line of a journal\n")
     with pytest.raises(ShareError, match="start the same command again"):
         host.claim("fit", {})
+
+
+def test_a_host_that_was_slower_lets_those_ahead_of_it_go_first(
+    place: str, clock: ScriptedClock, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+):
+    """Four want the same; the first has it, and two of the others can't say yet that they step back."""
+    paused: list[float] = []
+    hosts = []
+    for name in "abcd":
+        storage = open_storage(address_of(place))
+        request.addfinalizer(partial(close_storage, storage))
+        pace = Pace(clock=clock, pause=paused.append)
+        hosts.append(Claims(storage, "study", name, Patience("the place", print, clock), pace))
+        if name in "bc":
+            monkeypatch.setattr(storage, "set_trial_state_values", not_answering)
+        if name == "d":
+            create = storage.create_new_trial
+
+            def in_nine_seconds(*what: Any, create: Any = create) -> int:
+                clock.now += 9.0
+                return int(create(*what))
+
+            monkeypatch.setattr(storage, "create_new_trial", in_nine_seconds)
+    assert [host.claim("fit", {}) is not None for host in hosts] == [True, False, False, False]
+    assert paused == [0.0, 0.0, 6.0]
+    assert [claim.host for claim in hosts[0].pending()] == ["b", "c"]
+
+
+def not_answering(*what: Any) -> bool:
+    raise StorageInternalError("no answer")
