@@ -25,7 +25,7 @@ def test_one_two_and_four_gpus_are_measured_predicted_and_fitted(simulated_gpu: 
     four = run.measured[2]
     assert four.predicted is not None and "PCIe" in four.predicted.link
     assert four.step is not None and four.step.exposed_s is not None
-    assert run.fit is not None and [one.processes for one in run.expected] == [8, 16]
+    assert run.fit is not None
     for record in run.trials:
         assert record.measurement is not None and record.telemetry is not None
         seen = record.measurement.loop.data_parallel

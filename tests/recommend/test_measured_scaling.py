@@ -6,9 +6,15 @@ from build_scaling import GRADIENTS, Step, bare_run, scaled, scaling_trial, seen
 from machine.shipped import PROFILES
 
 from tunekit.predict.scaling import expected_maximum
-from tunekit.recommend.measured_scaling import gradients_of, settings_to_try, trials_of, with_figures
+from tunekit.recommend.measured_scaling import (
+    gradients_of,
+    settings_to_try,
+    trials_of,
+    why_no_further,
+    with_figures,
+)
 from tunekit.records.data_parallel import DataParallelKind, DdpSettings
-from tunekit.records.interval import EXACTLY_ONE
+from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.recommendation import LearningRateRule
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScaleOptions, ScalingRun
@@ -88,7 +94,17 @@ def test_the_law_that_the_rates_were_made_with_is_fitted_and_speaks_of_more_proc
     assert eight.efficiency is not None
     assert eight.fitted == pytest.approx(eight.efficiency.value)
     assert [one.processes for one in run.expected] == [16, 32]
-    assert run.expected[0].rate_samples_per_s == pytest.approx(16 * 1280 * run.expected[0].efficiency)
+    further = run.expected[0]
+    assert further.rate_samples_per_s.value == pytest.approx(16 * 1280 * further.efficiency.value)
+    for one in (further.efficiency, further.rate_samples_per_s):
+        assert one.high / one.low == pytest.approx(eight.efficiency.high / eight.efficiency.low)
+
+
+def test_the_law_is_not_asked_further_than_the_largest_count_is_known():
+    (largest,) = (one for one in scaled(processes=(1, 2, 4, 8)).counts if one.processes == 8)
+    for high, is_asked in ((0.59, True), (0.61, False)):
+        known = largest.changed(efficiency=Interval(value=0.5, low=0.3, high=high))
+        assert (why_no_further(known) is None) is is_asked
 
 
 def test_waiting_for_data_is_no_part_of_the_law():

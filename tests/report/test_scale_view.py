@@ -31,8 +31,8 @@ processes  samples/s  linear  efficiency         range  fitted      predicted
         1      1,266   1,266      100.0%                100.0%              -
         2      2,261   2,533       89.3%                 90.0%  89.9 to 99.9%
         4      4,227   5,066       83.4%  83.4 to 83.4   85.4%  89.8 to 99.9%
-       ~8      8,419  10,132       83.1%                     -              -
-      ~16     16,571  20,264       81.8%                     -              -
+       ~8      8,419  10,132       83.1%  83.1 to 83.1       -              -
+      ~16     16,571  20,264       81.8%  81.8 to 81.8       -              -
 linear: if each process were as fast as one alone
 fitted: the law with 10.0% of a step for moving the gradients once and 2.0% of
   spread between the processes; three counts can't tell its error, a fourth

@@ -40,6 +40,8 @@ KNOBS = {
 
 _FELT_SHARE = 0.05
 """Of an iteration, from which on waiting for data says more of further processes than the fitted law."""
+_WIDEST = 2.0
+"""Ends of the largest count's efficiency, high over low, up to which the law speaks of further ones."""
 _FURTHER = (2, 4)
 """Times the largest count that the fitted law is asked for."""
 
@@ -91,15 +93,19 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
             one.changed(fitted=fitted_efficiency(fit, one.world_size)) if one.world_size else one
             for one in counts
         )
-        last = next((one.step for one in reversed(counts) if one.step is not None), None)
-        known = () if waits_for_data(last) else tuple(times * max(rates) for times in _FURTHER)
+        largest = next(one for one in reversed(counts) if one.efficiency is not None)
+        further = () if why_no_further(largest) else tuple(times * max(rates) for times in _FURTHER)
+        assert largest.efficiency is not None
+        spread = largest.efficiency.times(1 / largest.efficiency.value)
         expected = tuple(
             ExpectedCount(
                 processes=n,
-                efficiency=fitted_efficiency(fit, n),
-                rate_samples_per_s=n * alone.rate_samples_per_s.value * fitted_efficiency(fit, n),
+                efficiency=spread.times(fitted_efficiency(fit, n)),
+                rate_samples_per_s=spread.times(
+                    n * alone.rate_samples_per_s.value * fitted_efficiency(fit, n)
+                ),
             )
-            for n in known
+            for n in further
         )
     return run.changed(
         counts=counts,
@@ -227,9 +233,14 @@ def _mode(counts: Sequence[ScaledCount], asked: ScalingMode) -> ScalingMode:
     return ScalingMode.STRONG if is_shared else ScalingMode.WEAK
 
 
-def waits_for_data(step: StepSplit | None) -> bool:
-    """Return whether an iteration waits for data, which the fitted law leaves out, for more than a moment."""
-    return step is not None and step.data_wait_s > _FELT_SHARE * step.time_s
+def why_no_further(largest: ScaledCount) -> str | None:
+    """Return why the fitted law does not speak of more processes than were measured; None where it does."""
+    step, efficiency = largest.step, largest.efficiency
+    if step is not None and step.data_wait_s > _FELT_SHARE * step.time_s:
+        return "they wait for data, which the law leaves out"
+    if efficiency is not None and efficiency.high > _WIDEST * efficiency.low:
+        return f"the efficiency on {largest.world_size} is too uncertain; more --rounds would narrow it"
+    return None
 
 
 # --- where an iteration's time goes --------------------------------------------------------

@@ -96,8 +96,9 @@ class ExpectedCount(Record):
     """A count that was not measured, by the fitted law, without waiting for data: predicted."""
 
     processes: PositiveInt
-    efficiency: PositiveFloat
-    rate_samples_per_s: PositiveFloat
+    efficiency: Interval
+    """As wide as that of the largest count that was measured."""
+    rate_samples_per_s: Interval
 
 
 class DdpGain(Record):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tunekit.plain_text import printable
 from tunekit.predict.scaling import SOURCE
-from tunekit.recommend.measured_scaling import waits_for_data
+from tunekit.recommend.measured_scaling import why_no_further
 from tunekit.recommend.noise import verdict
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Severity
@@ -225,10 +225,10 @@ def _rate_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
         Column[_Row]("range", lambda row: _ends(_rate(row), rate_text), drop=3, is_optional=True),
         Column[_Row]("linear", lambda row: rate_text(row.linear), drop=2),
         Column[_Row]("it/s", lambda row: _of_count(row, lambda one: rate_text(one.it_per_s)), drop=4),
-        Column[_Row]("efficiency", lambda row: _share(_efficiency(row))),
+        Column[_Row]("efficiency", lambda row: _share(_value(_efficiency(row)))),
         Column[_Row](
             "range",
-            lambda row: _ends(row.count.efficiency if row.count else None, _percent),
+            lambda row: _ends(_efficiency(row), _percent),
             drop=1,
             is_optional=True,
         ),
@@ -251,12 +251,12 @@ def _rate(row: _Row) -> Interval | None:
     if row.count is not None:
         return row.count.rate_samples_per_s
     assert row.expected is not None
-    rate = row.expected.rate_samples_per_s
-    return Interval(value=rate, low=rate, high=rate)
+    return row.expected.rate_samples_per_s
 
 
-def _efficiency(row: _Row) -> float | None:
-    return _value(row.count.efficiency) if row.count is not None else _fitted(row)
+def _efficiency(row: _Row) -> Interval | None:
+    told = row.count or row.expected
+    return told.efficiency if told else None
 
 
 def _of_count(row: _Row, text: Callable[[ScaledCount], str]) -> str:
@@ -269,7 +269,7 @@ def _value(interval: Interval | None) -> float | None:
 
 def _fitted(row: _Row) -> float | None:
     if row.expected is not None:
-        return row.expected.efficiency
+        return row.expected.efficiency.value
     return row.count.fitted if row.count else None
 
 
@@ -302,8 +302,8 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes"
             + (error if is_tested else "; three counts can't tell its error, a fourth would")
         )
-        if run.largest is not None and waits_for_data(run.largest.step):
-            lines.append("more processes are not predicted: they wait for data, which the law leaves out")
+        if run.largest is not None and (why := why_no_further(run.largest)) is not None:
+            lines.append(f"more processes are not predicted: {why}")
     elif len(run.measured) > 1:
         lines.append("no law is fitted: it takes one process and two more counts, as with --processes 1,2,4")
     if any(one.predicted is not None for one in run.measured):
