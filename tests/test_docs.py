@@ -20,9 +20,10 @@ from build_comparisons import measured_again
 from recorded_catalog import recorded_catalog
 
 from tunekit.cli.main import main
-from tunekit.cli.parser import VERBS, build_parser
+from tunekit.cli.parser import build_parser
 from tunekit.cli.settings import load_settings
 from tunekit.cli.trials import fixed_knobs
+from tunekit.cli.verbs import VERBS
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.session.folder import load_run

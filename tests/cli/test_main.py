@@ -30,7 +30,8 @@ from tunekit import errors
 from tunekit.cli import main as cli
 from tunekit.cli import report, report_files
 from tunekit.cli.main import INTERRUPTED, main
-from tunekit.cli.parser import VERBS, build_parser
+from tunekit.cli.parser import build_parser
+from tunekit.cli.verbs import VERBS
 from tunekit.errors import TargetError, TunekitError
 from tunekit.export.files import write_exports
 from tunekit.machine.detect import detect_host

@@ -109,6 +109,7 @@ def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
         "ignore",
         "dry-run",
         "ablate",
+        "share",
     }
     assert flags - of_one_call <= set(SETTINGS)
 

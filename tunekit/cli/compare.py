@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit import __version__
-from tunekit.cli.parser import BASELINE
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
     append_summary,
@@ -17,6 +16,7 @@ from tunekit.cli.report_files import (
     summary_file,
     write_files,
 )
+from tunekit.cli.verbs import BASELINE
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.run_pair import Side
 from tunekit.errors import RunFolderError, UsageError

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import ask_torch, look_over, with_sandbox
-from tunekit.cli.parser import BASELINE
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
+from tunekit.cli.verbs import BASELINE
 from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine import detect

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
 from tunekit.cli import strays
-from tunekit.cli.parser import VERBS, VERSION_FLAGS, build_parser, flag_of
+from tunekit.cli.parser import VERSION_FLAGS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
+from tunekit.cli.verbs import VERBS
 from tunekit.errors import TargetError, TunekitError, UsageError
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.parser import COMPARED_ROUNDS
 from tunekit.cli.screen import ProfileScreen
 from tunekit.cli.trials import (
     before_trials,
@@ -18,6 +17,7 @@ from tunekit.cli.trials import (
     target_or_builtin,
     window_s,
 )
+from tunekit.cli.verbs import COMPARED_ROUNDS
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_knobs
 from tunekit.machine.device import profile_here

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tunekit.cli.parser import STANDARD_OUTPUT
+from tunekit.cli.flags import STANDARD_OUTPUT
 from tunekit.cli.report_files import (
     Drawn,
     append_summary,

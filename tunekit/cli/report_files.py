@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 
-from tunekit.cli.parser import IN_THE_FOLDER, STANDARD_OUTPUT
+from tunekit.cli.flags import STANDARD_OUTPUT
+from tunekit.cli.verbs import IN_THE_FOLDER
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.export.yaml_config import knobs_yaml
 from tunekit.machine.telemetry.series import load_series

@@ -1,0 +1,550 @@
+"""Every verb with its flags. What a verb does is in the module of its name."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunekit.cli import flags
+from tunekit.cli.numbers import (
+    count_up_to,
+    counts,
+    data_path,
+    memory_bytes,
+    natural,
+    positive_number,
+    rate,
+    share,
+)
+
+TIERS = ("conservative", "balanced", "aggressive")
+BASELINE = "baseline"
+IN_THE_FOLDER = ""
+"""What a report's flag holds where no file is named."""
+COMPARED_ROUNDS = 3
+"""Rounds of a loop profile that compares configs."""
+SCALE_ROUNDS = 3
+"""Rounds of a measured scaling."""
+
+_PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+_MAX_MEMORY = 1e6
+"""GiB or MiB, that a flag takes at the most."""
+_MAX_CPUS = 4096
+_MAX_GPUS = 65_536
+_MAX_BATCH = 10_000_000
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb; the module `tunekit.cli.NAME` has the `run_verb(options, command)` that runs it."""
+
+    flags: Callable[[argparse.ArgumentParser], None]
+    help: str
+    usage: str
+    description: str
+    epilog: str | None = None
+    before_command: str | None = None
+    """What stands before the `--` of a training command; None where the verb takes none."""
+    reads_settings: bool = False
+    """Whether flags of the project's settings file hold for it."""
+    trains_builtin: bool = True
+    """Whether it trains the built-in workload without a command, which is not the project's."""
+
+
+def _search(parser: argparse.ArgumentParser) -> None:
+    flags.target(parser)
+    _search_knobs(parser.add_argument_group("what to search"))
+    limits = parser.add_argument_group("time")
+    flags.option(
+        limits,
+        "--budget",
+        flags.TIME,
+        "time for the whole search, such as 30m; a plain number is seconds (default: enough for about 12 "
+        "search trials and their confirmation, at least 15m; 4m for the built-in workload)",
+    )
+    flags.option(limits, "--trials", flags.COUNT, "maximum number of search trials, baseline included")
+    flags.option(
+        limits, "--confirm", flags.COUNT, "confirmation rounds, interleaved with the baseline (default: 5)"
+    )
+    flags.switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
+    flags.wait_quiet(limits)
+    flags.window(limits)
+    hosts = parser.add_argument_group("several hosts")
+    meaning = (
+        "search together with other hosts that run the same command: in a folder that all see, or a "
+        "PostgreSQL database, postgresql://USER@HOST/DATABASE"
+    )
+    flags.option(hosts, "--share", flags.Value("WHERE"), meaning)
+    output = parser.add_argument_group("output")
+    flags.option(output, "--out", flags.FOLDER, "run folder (default: reports/TARGET-DATE)")
+    flags.option(output, "--resume", flags.FOLDER, "resume the run in this folder")
+    flags.switch(output, "--dry-run", "show the command, search space and time; run and write nothing")
+    flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
+    flags.findings(output)
+    flags.switch(
+        output,
+        "--github-summary",
+        "append the report as Markdown to the GitHub Actions step summary",
+    )
+    flags.full_paths(output)
+
+
+def _search_knobs(group: argparse._ArgumentGroup) -> None:
+    flags.option(
+        group,
+        "--global-batch",
+        flags.COUNT,
+        "keep the global batch at N samples; gradient accumulation follows the batch size",
+    )
+    flags.fix(group, "set a knob and leave it out of the search")
+    flags.option(group, "--range", flags.Value("KNOB=LO..HI"), "limit a numeric knob", repeatable=True)
+    flags.option(group, "--max-batch", flags.COUNT, "largest batch_size to try")
+    flags.option(
+        group, "--lr", flags.Value("LR", positive_number()), "base learning rate (default: the script's)"
+    )
+    flags.option(
+        group, "--base-batch", flags.COUNT, "global batch that the base lr belongs to (default: the script's)"
+    )
+    flags.choice(
+        group,
+        "--objective",
+        ("rate", "finish-time"),
+        "maximise samples/s over whole epochs (default), or minimise the time of the planned run, start-up "
+        "and compiling included (needs --epochs or --planned-steps)",
+        default="rate",
+    )
+    flags.option(
+        group,
+        "--epochs",
+        flags.COUNT,
+        "planned epochs; from the fifth trial on, none may cost more time than it can save (default: not "
+        "known; 10 to decide whether compiling pays)",
+    )
+    flags.option(
+        group,
+        "--planned-steps",
+        flags.COUNT,
+        "planned optimizer steps at the script's own batch, such as 50k; overrides --epochs",
+    )
+
+
+def _profile(parser: argparse.ArgumentParser) -> None:
+    flags.fix(flags.target(parser), "set a knob before measuring")
+    group = parser.add_argument_group("what to measure")
+    flags.window(group)
+    flags.option(
+        group,
+        "--rounds",
+        flags.COUNT,
+        f"fresh processes per config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or --ablate)",
+    )
+    flags.option(
+        group,
+        "--against",
+        flags.Value("FILE.yaml", Path),
+        "compare with this config, written by a search or by hand",
+    )
+    flags.switch(group, "--ablate", "measure each optimisation alone, then stacked")
+    flags.option(
+        group,
+        "--budget",
+        flags.TIME,
+        "time limit, such as 15m; fewer rounds are run to keep it, at least one per config (default: none)",
+    )
+    flags.wait_quiet(group)
+    flags.switch(group, "--trace-kernels", "also trace a few steps with torch.profiler")
+    flags.folder(parser, "profile", "profile")
+
+
+def _fits(parser: argparse.ArgumentParser) -> None:
+    flags.target(parser, with_gpu=False)
+    group = parser.add_argument_group("what to predict")
+    meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
+    flags.option(group, "--gpu", flags.NAME, meaning, repeatable=True, dest="gpus")
+    flags.option(group, "--batch", flags.COUNT, "show where batch size N fits, and its rate")
+    flags.window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
+    flags.full(parser)
+    flags.folder(parser, "fits", "prediction")
+
+
+def _scale(parser: argparse.ArgumentParser) -> None:
+    flags.target(parser)
+    group = parser.add_argument_group("what to measure")
+    meaning = (
+        "numbers of processes on this machine (default: powers of two up to its GPUs, else its CPU cores)"
+    )
+    flags.option(group, "--processes", flags.Value("N,N,...", counts), meaning)
+    meaning = "keep the global batch, which the processes share (default: each keeps the script's own batch)"
+    flags.switch(group, "--strong", meaning)
+    meaning = "fresh processes of each number, interleaved"
+    flags.option(group, "--rounds", flags.COUNT, meaning, default=SCALE_ROUNDS)
+    meaning = (
+        "try gradient_as_bucket_view, static_graph and bucket sizes of DistributedDataParallel at the largest"
+    )
+    flags.switch(group, "--knobs", meaning)
+    meaning = "time limit, such as 15m; fewer rounds are run to keep it, at least one (default: none)"
+    flags.option(group, "--budget", flags.TIME, meaning)
+    flags.wait_quiet(group)
+    flags.window(group)
+    flags.option(
+        group, "--lr", flags.Value("LR", positive_number()), "base learning rate (default: the script's)"
+    )
+    flags.option(
+        group, "--base-batch", flags.COUNT, "global batch that the base lr belongs to (default: the script's)"
+    )
+    hosts = parser.add_argument_group(
+        "several hosts", "start the same command on each of them; torchrun's rendezvous brings them together"
+    )
+    flags.option(hosts, "--nnodes", flags.COUNT, "hosts that train together (default: 1)")
+    flags.option(
+        hosts,
+        "--rdzv-endpoint",
+        flags.Value("HOST:PORT"),
+        "where they meet: one of them, and a free port of it",
+    )
+    flags.folder(parser, "scale", "measured scaling")
+
+
+def _init(parser: argparse.ArgumentParser) -> None:
+    flags.target(parser)
+    flags.switch(parser, "--dry-run", "show what was found, write nothing")
+    flags.switch(parser, "--replace", "replace bindings written before")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
+    flags.bind(parser)
+    flags.switch(parser, "--keep-lr", "keep the script's learning rate although the global batch changes")
+    flags.switch(parser, "--force", "apply the config although it was measured on another device")
+    flags.switch(parser, "--dry-run", "print the knobs and the command; start nothing")
+
+
+def _plan(parser: argparse.ArgumentParser) -> None:
+    meaning = "the folder that a search wrote; with --ram also that of tunekit fits"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
+    training = parser.add_argument_group("the training")
+    flags.choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
+    meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
+    flags.option(training, "--rate", flags.Value("R", rate), meaning)
+    meaning = (
+        "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps; with --ram "
+        "samples of one GPU's batch"
+    )
+    batch = flags.Value("N", count_up_to(_MAX_BATCH, "give the samples of one batch"))
+    flags.option(training, "--batch", batch, meaning)
+    meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
+    flags.option(training, "--samples", flags.COUNT, meaning)
+    flags.option(training, "--epochs", flags.COUNT, "epochs (default: the run's)")
+    meaning = "where --rate was measured (default: the GPU here); with --ram the GPU of that machine"
+    flags.option(training, "--gpu", flags.NAME, meaning)
+    meaning = "GPUs that --rate was measured on, or of the machine of --ram (default: 1)"
+    gpus = flags.Value("N", count_up_to(_MAX_GPUS, "give the GPUs of one training"))
+    flags.option(training, "--gpus", gpus, meaning)
+    meaning = "what --rate was measured in (default: fp32, assumed); with --ram what RUN trains in there"
+    flags.choice(training, "--precision", _PRECISIONS, meaning)
+    flags.option(
+        training,
+        "--memory-gib",
+        flags.Value("N", positive_number("GiB", _MAX_MEMORY)),
+        "peak memory per GPU, which decides where it fits (default: what the run reserved)",
+    )
+    _planned_machine(parser)
+    assumed = parser.add_argument_group("assumptions")
+    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
+    checkpoints = assumed.add_mutually_exclusive_group()
+    flags.option(checkpoints, "--checkpoint-cost", flags.TIME, "time to write a checkpoint", default="30s")
+    flags.switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "from an interruption to the first step after it"
+    flags.option(assumed, "--restart-cost", flags.TIME, meaning, default="5m")
+    meaning = "mean time between interruptions of a spot machine"
+    flags.option(assumed, "--interrupted-every", flags.LONG_TIME, meaning, default="4h")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
+    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
+    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
+    project = parser.add_argument_group("a project of several trainings")
+    meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
+    flags.option(project, "--milestones", flags.Value("FILE.yaml", Path), meaning)
+    flags.option(
+        project, "--max-cost", flags.Value("USD", positive_number("dollars")), "most dollars of them all"
+    )
+    meaning = "when they all have to be done: a day, such as 2026-12-20, or a time from now, such as 3d"
+    flags.option(project, "--deadline", flags.Value("WHEN"), meaning)
+    machines = parser.add_argument_group("the machines")
+    flags.option(machines, "--provider", flags.NAME, "only of this provider", repeatable=True)
+    flags.option(machines, "--only", flags.Value("GPU"), "only with this GPU", repeatable=True)
+    meaning = "what an hour costs on the machine that the rate was measured on"
+    flags.option(machines, "--here-cost-per-hour", flags.Value("USD", positive_number("dollars")), meaning)
+    flags.option(
+        machines, "--max-hours", flags.Value("H", positive_number("hours")), "leave out what needs longer"
+    )
+    flags.switch(machines, "--spot", "let the choices use spot prices too")
+    flags.full(machines)
+    flags.switch(machines, "--json", "print the plan as JSON")
+    flags.findings(machines)
+    flags.report_files(machines)
+
+
+def _planned_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a machine that is not here."""
+    memory = parser.add_argument_group(
+        "memory of a machine that is not here",
+        "instead of hours and dollars, what a training takes of its RAM and of its GPU's memory: --ram and "
+        "--cpus, a RUN or --batch-mib, and --gpu and --gpus",
+    )
+    flags.option(
+        memory, "--ram", flags.Value("GIB", memory_bytes), "RAM of the machine in GiB, or with a unit: 64GB"
+    )
+    cpus = flags.Value("N", count_up_to(_MAX_CPUS, "give the CPUs of one machine"))
+    flags.option(memory, "--cpus", cpus, "CPUs of the machine")
+    meaning = "size of one batch of one GPU, where no run knows it"
+    flags.option(memory, "--batch-mib", flags.Value("MIB", positive_number("MiB", _MAX_MEMORY)), meaning)
+    meaning = "samples per optimizer step on all GPUs: how to make them of batches that fit"
+    batch = flags.Value("N", count_up_to(_MAX_BATCH, "give the samples of one optimizer step"))
+    flags.option(memory, "--global-batch", batch, meaning)
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        type=Path,
+        help="folder of a search, a profile, a fits prediction or a scaling, or its run.json",
+    )
+    for flag, name, what in (
+        ("--html", "report.html", "a self-contained HTML file"),
+        ("--markdown", "report.md", "Markdown for a pull request, under 60 lines for a search"),
+    ):
+        meaning = f"write {what} (default: RUN/{name}; - prints it)"
+        flags.option(parser, flag, flags.Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
+    meaning = "append the Markdown to the GitHub Actions step summary"
+    flags.switch(parser, "--github-summary", meaning)
+    flags.full_paths(parser)
+    flags.full(parser)
+    flags.switch(
+        parser, "--json", "print the record (run.json, profile.json, fits.json or scale.json) instead"
+    )
+    flags.findings(parser)
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    meaning = "run folders of searches, the reference first"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help=meaning)
+    meaning = "largest slowdown that is no regression, as 5%% or 0.05"
+    flags.option(parser, "--tolerance", flags.Value("SHARE", share), meaning, default=0.05)
+    meaning = "which config to compare; baseline is the script's own (default: the one each run recommends)"
+    flags.choice(parser, "--tier", (*TIERS, BASELINE), meaning)
+    flags.switch(parser, "--strict", "exit with 2 where runs can't be compared")
+    flags.full(parser)
+    flags.switch(parser, "--json", "print the comparison as JSON")
+    flags.findings(parser)
+    meaning = "append the Markdown to the GitHub Actions step summary"
+    flags.switch(parser, "--github-summary", meaning)
+    flags.report_files(parser)
+
+
+def _gpus(parser: argparse.ArgumentParser) -> None:
+    meaning = "an id, an alias or the driver's name (default: all)"
+    parser.add_argument("name", metavar="NAME", nargs="*", help=meaning)
+    meaning = "first get current prices over the network, which plan uses too (pip install 'tunekit[prices]')"
+    flags.switch(parser, "--refresh", meaning)
+    flags.switch(parser, "--json", "print the profiles as JSON")
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    meaning = "data set to measure storage on: up to 3 s of reads, dropping part of it from the page cache"
+    flags.option(parser, "--data", flags.Value("PATH", data_path), meaning, repeatable=True)
+    flags.option(parser, "--run", flags.RUN, "take workers and batch size from this run")
+    meaning = "which config of the run (default: balanced, or the nearest that it has)"
+    flags.choice(parser, "--tier", (*TIERS, BASELINE), meaning)
+    flags.option(parser, "--workers", flags.Value("N", natural), "loader workers of each training process")
+    flags.option(parser, "--prefetch", flags.COUNT, "prefetch factor (default: 2)")
+    flags.option(
+        parser, "--batch-mib", flags.Value("MIB", positive_number("MiB", _MAX_MEMORY)), "size of one batch"
+    )
+    flags.option(
+        parser, "--processes", flags.COUNT, "training processes (ranks) on this machine (default: 1)"
+    )
+    flags.findings(parser)
+    flags.switch(
+        parser,
+        "--calibrate",
+        "only measure the GPU memory outside torch (CUDA context, libraries) and save it for predictions; "
+        "takes a minute on the GPU",
+    )
+    flags.switch(parser, "--json", "print facts and findings as JSON")
+    flags.report_files(parser)
+
+
+VERBS = {
+    "search": Verb(
+        _search,
+        help="tune a training command: baseline, search, confirmation, three configs",
+        usage="tunekit search [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command as it is, measure it, search batch size, loader, precision and "
+            "compile, confirm the winners against the baseline in fresh processes, and write three configs "
+            "and a report. Without a command it tunes the built-in workload `images`."
+        ),
+        epilog=(
+            "examples:\n"
+            "  tunekit search -- python train.py --config configs/full.yaml\n"
+            "  tunekit search --gpu a10g --budget 20m --max-batch 256 -- python train.py\n"
+            "  tunekit search --dry-run -- python train.py"
+        ),
+        before_command="search",
+        reads_settings=True,
+    ),
+    "profile": Verb(
+        _profile,
+        help="measure one config's loop: where step time and memory go, and what would help",
+        usage="tunekit profile [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command as it is, measure it, and show where step time goes, how much memory "
+            "loader and model take, and what would help. --against compares it with another config, --ablate "
+            "measures each optimisation alone, then stacked. Without a command it profiles the built-in "
+            "workload `images`."
+        ),
+        epilog=(
+            "example:\n"
+            "  tunekit profile --ablate -- python train.py --config configs/full.yaml\n"
+            "a file for --against, written by hand; knobs that it leaves out stay as in the script:\n"
+            "  num_workers: 4\n"
+            "  precision: bf16"
+        ),
+        before_command="profile",
+        reads_settings=True,
+    ),
+    "fits": Verb(
+        _fits,
+        help="predict the largest batch and samples/s on every GPU, from one short trial here",
+        usage="tunekit fits [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command once as it is, on any machine: a CPU will do. It traces what a step "
+            "allocates and computes at two small batch sizes (on a CPU by tensor shapes, without the "
+            "arithmetic), and predicts the largest batch that fits each GPU, what takes the memory, and the "
+            "samples/s of GPU and loader. Nothing is run on those GPUs. Without a command it predicts for "
+            "the built-in workload `images`."
+        ),
+        epilog="example:\n  tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
+        before_command="fits",
+        reads_settings=True,
+    ),
+    "scale": Verb(
+        _scale,
+        help="measure how the training scales on 1, 2, 4, ... processes",
+        usage="tunekit scale [options] -- COMMAND ...",
+        description=(
+            "Run the training command under torchrun on 1, 2, 4, ... processes, in turns. Shows samples/s, "
+            "efficiency, what an iteration loses to communication, the slowest process and the loader, and "
+            "the learning rate for each global batch. torchrun and accelerate launch have their own number "
+            "of processes replaced; elsewhere write {processes} in its place. A script whose processes train "
+            "each alone is refused."
+        ),
+        epilog=(
+            "examples:\n"
+            "  tunekit scale -- python train_ddp.py\n"
+            "  tunekit scale --processes 1,4,8 --strong -- torchrun train_ddp.py\n"
+            "  tunekit scale --nnodes 2 --rdzv-endpoint node1:29400 -- python train_ddp.py"
+        ),
+        before_command="scale",
+        reads_settings=True,
+    ),
+    "init": Verb(
+        _init,
+        help="find how knobs reach a training command, and save the bindings",
+        usage="tunekit init [options] -- COMMAND ...",
+        description=(
+            "Run the training command briefly as it is, show its loaders, modules and optimizers and how "
+            "each knob reaches them. Every option, argument or config key that may set a knob is tried once "
+            "with another value; those that the loop followed are written to [tool.tunekit.bind] in "
+            "pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
+        ),
+        epilog="example:\n  tunekit init -- python train.py --config configs/full.yaml",
+        before_command="init",
+        reads_settings=True,
+    ),
+    "run": Verb(
+        _run,
+        help="train for real with a tuned config, the script unchanged",
+        usage="tunekit run [options] CONFIG.yaml [-- COMMAND ...]",
+        description=(
+            "Start the training command with the knobs of a config that a search wrote. The command replaces "
+            "this process: standard input, signals and exit status are its own, and checkpoints go where the "
+            "script puts them. Without a command it starts the one that was searched. Bindings are the "
+            "search's; --bind and the project's settings add to them."
+        ),
+        epilog="example:\n  tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py",
+        before_command="run CONFIG.yaml",
+        reads_settings=True,
+        trains_builtin=False,
+    ),
+    "plan": Verb(
+        _plan,
+        help="hours and dollars of the whole training on each GPU and machine",
+        usage=(
+            "tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]\n"
+            "       tunekit plan [RUN] --ram GIB --cpus N [options]"
+        ),
+        description=(
+            "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or "
+            "from one that you know. Hours on another GPU, or on more of them, are predictions. With --ram "
+            "and --cpus: what it takes of the memory of a machine that is not here."
+        ),
+        epilog=(
+            "examples:\n"
+            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g\n"
+            "  tunekit plan reports/train-fits --ram 62 --cpus 16 --gpu a10g"
+        ),
+    ),
+    "report": Verb(
+        _report,
+        help="show a run again, or write its report as HTML or Markdown; needs no GPU or torch",
+        usage="tunekit report RUN [options]",
+        description=(
+            "Show a search, a loop profile, a fits prediction or a measured scaling again from its folder, "
+            "or write its report as a self-contained HTML file or as Markdown for a pull request."
+        ),
+        epilog="example:\n  tunekit report reports/train-2026-01-02 --markdown - | gh pr comment -F -",
+    ),
+    "compare": Verb(
+        _compare,
+        help="compare runs: which is faster, and is a later one a regression",
+        usage="tunekit compare RUN RUN [RUN ...] [options]",
+        description=(
+            "Compare the runs of several searches. The first is the reference. Shows which is faster, by how "
+            "much and with what confidence, where the time went, and what distorts the comparison. On one "
+            "machine rates are compared; on unlike machines (GPU, CPU, driver, torch) each run's speed-up "
+            "over its own baseline."
+        ),
+        epilog=(
+            "exit code: 1 where a run is significantly slower than the reference, and by more than the "
+            "tolerance; else 0, also where runs are too noisy or can't be compared; with --strict 2 where "
+            "they can't be compared (another script, or unlike machines whose baselines differ)\n"
+            "example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary"
+        ),
+    ),
+    "gpus": Verb(
+        _gpus,
+        help="list the GPUs that --gpu takes, with their figures and prices",
+        usage="tunekit gpus [options] [NAME ...]",
+        description="List every GPU profile, or show some with their figures, sources and machines.",
+    ),
+    "doctor": Verb(
+        _doctor,
+        help="check this machine before training: GPUs, limits, storage, torch",
+        usage="tunekit doctor [options] [-- COMMAND ...]",
+        description=(
+            "Check what training gets on this machine: GPUs, the container's CPUs and memory, /dev/shm, the "
+            "storage under the data set, and torch. Each problem comes with evidence and remedy. With a "
+            "training command, the torch of its Python is checked."
+        ),
+        epilog=(
+            "examples:\n"
+            "  tunekit doctor --data /data/imagenet -- python train.py\n"
+            "  tunekit doctor --codes\n"
+            "exit code: 0 without warnings, 11 with warnings, 12 with errors"
+        ),
+        before_command="doctor",
+    ),
+}
+"""Every verb, in the order of the help."""
