@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from gpu_environment import gpu_torch, simulated_gpu
@@ -29,3 +31,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and "gpu_torch" in item.fixturenames:
             item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folder_untouched() -> Iterator[None]:
+    """Fail where the tests changed the user's own files: prices, for one, that later plans would take."""
+    before = _own_files()
+    yield
+    assert _own_files() == before
+
+
+def _own_files() -> dict[Path, int]:
+    own = Path.home() / ".config" / "tunekit"
+    return {path: path.stat().st_mtime_ns for path in own.rglob("*") if path.is_file()}

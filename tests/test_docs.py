@@ -160,8 +160,8 @@ def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "data" / "samples.bin").write_bytes(os.urandom(1 << 20))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", recorded_catalog)
     return tmp_path
 

@@ -86,11 +86,11 @@ accumulate_grad_batches: 1
 lr: 0.2
 
 # on several GPUs of one host, predicted:
-# GPUs  total batch  total workers  RAM buffer  RAM needed  lr linear (use)  lr sqrt
-#    1          128              2   500.0 KiB     1.0 GiB              0.2   0.1414
-#    2          256              4  1000.0 KiB     2.0 GiB              0.4      0.2
-#    4          512              8     2.0 MiB     4.0 GiB              0.8   0.2828
-#    8         1024             16     3.9 MiB     8.0 GiB              1.6      0.4
+# GPUs  total batch  total workers   RAM buffer  RAM needed  lr linear (use)  lr sqrt
+#    1          128              2    500.0 KiB     1.0 GiB              0.2   0.1414
+#    2          256              4  1,000.0 KiB     2.0 GiB              0.4      0.2
+#    4          512              8      2.0 MiB     4.0 GiB              0.8   0.2828
+#    8         1024             16      3.9 MiB     8.0 GiB              1.6      0.4
 # 8 GPUs: needs 16 workers, this host allows 8 CPUs
 """
     )

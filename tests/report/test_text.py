@@ -17,9 +17,9 @@ from tunekit.report.text import search_again
 
 PRESENTATION = {
     *("--help", "-h", "--codes", "--ignore", "--json", "--github-summary", "--full-paths"),
-    *("--out", "--resume", "--dry-run"),
+    *("--out", "--resume", "--share", "--dry-run"),
 }
-"""Flags of a search that don't change what is searched: how it is shown, and where it is kept."""
+"""Flags of a search that leave what is searched alone: how it is shown, where it is kept, by how many."""
 
 GIVEN = {
     "--gpu": ("a10g",),

