@@ -37,13 +37,16 @@ GOOD = Proposal(config(), 20.0, 1200.0, 0.1)
 class ScriptedStudy:
     """Has one proposal, if there is time for it."""
 
-    is_exhausted = False
-
     def __init__(self, proposal: Proposal | None, whole: Proposal | None = None) -> None:
         self._proposal, self._whole = proposal, whole or proposal
 
-    def propose(self, criteria: Criteria, pending: Sequence[TrainConfig] = ()) -> Proposal | None:
+    def propose(
+        self, criteria: Criteria, pending: Sequence[TrainConfig] = (), barred: Sequence[TrainConfig] = ()
+    ) -> Proposal | None:
         return self._proposal if criteria.most_s < 1e9 else self._whole
+
+    def is_exhausted(self, barred: Sequence[TrainConfig] = ()) -> bool:
+        return False
 
 
 CRITERIA = Criteria(most_s=100.0)
@@ -264,6 +267,13 @@ def test_a_pick_whose_losses_may_yet_bar_it_counts_for_its_like_only():
     assert beat(*records, config=BF16) == pytest.approx(4 * of_own)
     guard = trial_record(2, 1900.0, BF16, role=TrialRole.NUMERICS, losses=LOSSES)
     assert beat(*records, guard) == pytest.approx(4 * of_own), "they agree: no reason is left to bar it"
+
+
+def test_a_small_pick_that_may_stay_leaves_conservative_its_slow_baseline():
+    """Beside a compiled batch of 1, Conservative may have no batch of 63: it keeps the script's own."""
+    compiled = trial_record(1, 3.0, config(batch_size=1, num_workers=0, compile=True))
+    larger = trial_record(2, 3.0, config(batch_size=63, num_workers=0))
+    assert beat(baseline_record(rate=1.0), compiled, larger) < 1.0
 
 
 @given(trials=trial_lists(), share=st.floats(0.01, 0.999), small=st.booleans(), data=st.data())

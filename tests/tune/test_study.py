@@ -118,11 +118,20 @@ def test_a_journal_on_disk_proposes_as_memory_does(space: tuple[KnobSpace, ...],
 
 def test_a_small_space_is_exhausted_without_repeats():
     study = Study(small_space(), host())
-    assert not study.is_exhausted
+    assert not study.is_exhausted()
     records = walk(study, 6)
     assert len({r.config for r in records}) == 6
     assert study.propose() is None
-    assert study.is_exhausted
+    assert study.is_exhausted()
+
+
+def test_a_space_of_which_the_rest_is_barred_is_exhausted():
+    study = Study(small_space(), host())
+    records = walk(study, 5)
+    last = study.propose()
+    assert last is not None and last.config not in {record.config for record in records}
+    assert study.propose(barred=[last.config]) is None
+    assert study.is_exhausted(barred=[last.config]) and not study.is_exhausted()
 
 
 def test_confirmations_are_not_told(space: tuple[KnobSpace, ...]):

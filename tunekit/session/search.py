@@ -361,18 +361,19 @@ class Search(Session[Run]):
             return Stop()
         criteria = self._time.criteria
         lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
-        # What was lost again and again may be what ends its hosts: it is left to those that are gone.
-        taken = [*pending, *(one for one in lost if one.losses > _MOST_LOSSES)]
-        configs = tuple(one.config for one in taken if one.config is not None)
-        disturbed = disturbed_trial(self._trials)
-        if disturbed and disturbed.config not in configs and disturbed.duration_s <= criteria.most_s:
-            return disturbed
+        running = tuple(one.config for one in pending if one.config is not None)
+        # What was lost again and again may be what ends its hosts.
+        deadly = tuple(one.config for one in lost if one.config and one.losses > _MOST_LOSSES)
+        taken = {*running, *deadly}
         for one in lost:
-            if one.config is None or one.config in configs:
+            if one.config is None or one.config in taken:
                 continue
             if expected_duration_s(self._records, one.config) <= criteria.most_s:
                 return one
-        return next_trial(study, criteria, len(self._trials.searched), configs)
+        disturbed = disturbed_trial(self._trials)
+        if disturbed and disturbed.config not in taken and disturbed.duration_s <= criteria.most_s:
+            return disturbed
+        return next_trial(study, criteria, len(self._trials.searched), running, deadly)
 
     def _run_coming(self, study: Study, coming: TrialRecord | PendingTrial | Proposal) -> None:
         if not isinstance(coming, Proposal):

@@ -39,7 +39,11 @@ class Stop:
 
 
 def next_trial(
-    study: Study, criteria: Criteria, search_trials: int, pending: Sequence[TrainConfig] = ()
+    study: Study,
+    criteria: Criteria,
+    search_trials: int,
+    pending: Sequence[TrainConfig] = (),
+    barred: Sequence[TrainConfig] = (),
 ) -> Proposal | Stop:
     """Return what to try next, or why nothing is.
 
@@ -48,12 +52,13 @@ def next_trial(
         criteria: what the trial must promise, and may cost.
         search_trials: that have ended.
         pending: configs that other hosts are measuring.
+        barred: configs that are not to be tried.
     """
-    proposal = study.propose(criteria, pending)
+    proposal = study.propose(criteria, pending, barred)
     if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf), pending)
-    if best is None and study.is_exhausted:
+    best = study.propose(replace(criteria, most_s=math.inf), pending, barred)
+    if best is None and study.is_exhausted(barred):
         return Stop("every config of the space was tried")
     if best is None:
         return Stop("no untried config of the space is expected to fit in memory")
@@ -131,8 +136,9 @@ def rate_to_beat(
     Where the finish of the planned training counts, the pick's rate over all of it takes the place of that
     over epochs: no config's steady rate is less than what its training comes to with its start.
 
-    Picks whose precision or compile may yet be excluded for their losses don't count, unless the config has
-    the same: then it would be excluded with them.
+    Picks whose precision or compile may yet be excluded for their losses take no other's place, unless the
+    config has the same: then it would be excluded with them. Should they stay, a smaller one of them leaves
+    the tiers below it less to choose from, so the figure holds with them and without them.
 
     Returns:
         The rate; None before a baseline, and while a tier has no pick or the pick's interval is unknown.
@@ -143,11 +149,13 @@ def rate_to_beat(
     noise = run_noise(trials)
     modes = _admissible_modes(records) | ({Mode.of(config)} if config is not None else set())
     lasting = [one for one in trials.candidates if one.config is not None and Mode.of(one.config) in modes]
-    picks = pick_tiers(trials, host, options, lasting)
     planned = planned_training(options, records)
-    least = [_at_least(tier, picks[tier], noise, planned) for tier in Tier if tier in picks]
-    known = [rate for rate in least if rate is not None]
-    if len(known) < len(Tier):
+    known = []
+    for candidates in (lasting, trials.candidates):
+        picks = pick_tiers(trials, host, options, candidates)
+        least = [_at_least(tier, picks[tier], noise, planned) for tier in Tier if tier in picks]
+        known += [rate for rate in least if rate is not None]
+    if len(known) < 2 * len(Tier):
         return None
     return min(known) / _most_saved(records)
 
