@@ -47,12 +47,17 @@ def runs_in(folder: Path) -> list[Run]:
 @pytest.mark.real
 def test_two_hosts_make_one_run_and_one_report(together: tuple[str, Path, list[str]]):
     _, folder, said = together
-    (whole,) = [run for run in runs_in(folder) if run.status is RunStatus.FINISHED]
-    (report,) = folder.glob("reports/*/report.html")
-    kept = sorted(int(path.parent.name) for path in report.parent.glob("trials/*/trial.json"))
-    assert kept == [record.number for record in whole.trials]
+    # A host that looks when the other has just finished writes the same report, else it leaves that to it.
+    whole, *same = [run for run in runs_in(folder) if run.status is RunStatus.FINISHED]
+    assert same in ([], [whole])
+    reports = list(folder.glob("reports/*/report.html"))
+    assert len(reports) == 1 + len(same)
+    for report in reports:
+        kept = sorted(int(path.parent.name) for path in report.parent.glob("trials/*/trial.json"))
+        assert kept == [record.number for record in whole.trials]
     assert sum(record.role.is_candidate for record in whole.trials) == 3
-    assert ["finishes the search: its report will be in" in text for text in said].count(True) == 1
+    assert sum("finishes the search: its report will be in" in text for text in said) == 1 - len(same)
+    assert sum("has finished the search: its report is in" in text for text in said) == len(same)
 
 
 @pytest.mark.real
@@ -74,7 +79,7 @@ def test_the_same_command_later_is_told_the_answer_and_writes_the_report(
     said, _ = late.communicate(timeout=200)
     assert late.returncode == 0, said
     assert "0 trials measured here" in said and "has finished the search: its report is in" in said
-    (whole,) = [run for run in runs_in(folder) if run.status is RunStatus.FINISHED]
+    whole = next(run for run in runs_in(folder) if run.status is RunStatus.FINISHED)
     assert runs_in(tmp_path) == [whole]
     assert len(list(tmp_path.glob("reports/*/report.html"))) == 1
 

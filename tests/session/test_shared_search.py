@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from build_records import failure, options
-from scripted_search import search_in, searched, smooth_rate
+from scripted_search import ScriptedExecutor, search_in, searched, smooth_rate, start_search
 from shared_hosts import Killed, SimulatedHost, SimulatedTime, search_together
 
-from tunekit.errors import NoTrainingLoopError, TargetChangedError
+from tunekit.errors import NoTrainingLoopError, ShareError, TargetChangedError
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.book import OwnBook
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
 
@@ -262,6 +263,23 @@ def test_the_finisher_started_again_on_its_machine_goes_on_with_its_rounds(share
     before = {spec.number for spec in first.specs[:-1] if spec.role is TrialRole.CONFIRM}
     assert len(before) == 2
     assert before <= {record.number for record in whole.trials}
+
+
+class SilentPlace(OwnBook):
+    """Does not answer when a trial's record is left."""
+
+    def keep(self, record: TrialRecord, spent_s: float) -> None:
+        if record.number == 2:
+            raise ShareError("the place did not answer")
+
+
+def test_a_trial_that_could_not_be_left_for_all_is_kept_here(tmp_path: Path):
+    with RunFolder(tmp_path / "run") as owned:
+        executor = ScriptedExecutor(owned.trials_folder)
+        with pytest.raises(ShareError):
+            start_search(owned, executor, book=SilentPlace()).run()
+        assert [record.number for record in owned.load_trials()] == [0, 1, 2]
+    assert [record.number for record in load_run(tmp_path / "run").trials] == [0, 1, 2]
 
 
 # --- errors, and who may not take part -------------------------------------------------------

@@ -190,7 +190,9 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     target = target_or_builtin(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
     run = Run(options=asked, **before_trials(target, options.gpu, host, load_profiles(), asked.ignored))
-    return _Prepared(run, folder or new_folder(options.out, target.name, resume="a run"), host)
+    # A host that shares the search makes its folder as it joins, beside those of others.
+    asked_folder = None if options.share is not None else options.out
+    return _Prepared(run, folder or new_folder(asked_folder, target.name, resume="a run"), host)
 
 
 def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:

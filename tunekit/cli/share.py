@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tunekit.cli.machine import ask_torch
 from tunekit.cli.trials import REPORTS, folder_stem
-from tunekit.errors import RunFolderError
+from tunekit.errors import RunFolderError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.run import Run
 from tunekit.session.shared import SharedBook
@@ -45,21 +45,27 @@ def joined(
         text: what `--share` says.
         run: before its first trial.
         command: the training command, whose torch is asked for its version.
-        out: this host's run folder; None for one of its own where the hosts meet, or under reports/.
+        out: the run folder that is asked for, of which each host has one of its own; None for one where the
+            hosts meet, or under reports/.
         say: hears that the place where they meet does not answer.
         pace: of beats and leases.
 
     Raises:
-        UsageError: hosts can't meet there.
+        UsageError: hosts can't meet there, or where they meet is also to be a run folder.
         ShareError: it can't be opened.
         TargetChangedError: another search is shared there.
     """
     address, host_name = address_of(text), run.host.hostname
+    if out is not None and address.folder is not None and out.resolve() == address.folder.resolve():
+        raise UsageError(
+            f"--share and --out are both {out}: the hosts meet in one, and each has a folder of its own beside "
+            "the other's; drop --out, or name another folder"
+        )
     build = run.host.torch or ask_torch(command)
     torch = None if isinstance(build, TorchAbsent) else build
     with Share(address, host_name, say, pace) as share:
         group = share.join(search_facts(run), machine_facts(run, torch))
-        folder = out or _own_folder(_base_of(address, run))
+        folder = _own_folder(out or _base_of(address, run))
         with SharedBook(group, host_name, folder, pace) as book:
             yield Joined(book, address.shown, group.unlike)
 

@@ -328,8 +328,9 @@ class Search(Session[Run]):
         self._study.tell(self._records)
         waits = False
         while not self._book.is_finishing:
-            self._pull()
+            # In this order, what ends in between is counted twice rather than not at all.
             pending = self._book.pending()
+            self._pull()
             coming = self._next(self._study, pending)
             if isinstance(coming, Stop) and pending:
                 # What comes of theirs may open more.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol
 
-from tunekit.errors import NoTrainingLoopError, TargetError
+from tunekit.errors import NoTrainingLoopError, ShareError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
@@ -243,7 +243,11 @@ class Session(ABC, Generic[AnyRun]):
             record = record.changed(host_name=self._book.host_name)
         self._take_device(record)
         record = self._looked_into(record, spec)
-        self._book.keep(record, self._spent_s)
+        try:
+            self._book.keep(record, self._spent_s)
+        except ShareError:  # what was measured is in this host's own folder at least
+            self._keep(record)
+            raise
         self._keep(record)
         self._listener.trial_ended(record)
         return record
