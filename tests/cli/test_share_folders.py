@@ -19,14 +19,10 @@ def place(tmp_path: Path) -> Path:
 
 def folders_of(hosts: int, place: Path, out: Path | None) -> list[Path]:
     """Join as several hosts at once, and return the folder of each."""
+    command = ("python", "train.py")
     with ExitStack() as stack:
-        books = [
-            stack.enter_context(
-                joined(str(place), BEFORE, ("python", "train.py"), out, lambda said: None)
-            ).book
-            for _ in range(hosts)
-        ]
-        return [book.folder for book in books]
+        hosts_in = [joined(str(place), BEFORE, command, out, lambda said: None) for _ in range(hosts)]
+        return [stack.enter_context(one).book.folder for one in hosts_in]
 
 
 def test_without_out_they_lie_where_the_hosts_meet(place: Path):

@@ -58,8 +58,8 @@ def joined(
     address, host_name = address_of(text), run.host.hostname
     if out is not None and address.folder is not None and out.resolve() == address.folder.resolve():
         raise UsageError(
-            f"--share and --out are both {out}: the hosts meet in one, and each has a folder of its own beside "
-            "the other's; drop --out, or name another folder"
+            f"--share and --out are both {out}: in one the hosts meet, and by the other each has a folder of "
+            "its own; drop --out, or name another folder"
         )
     build = run.host.torch or ask_torch(command)
     torch = None if isinstance(build, TorchAbsent) else build
