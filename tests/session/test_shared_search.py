@@ -1,20 +1,29 @@
 """One search on several hosts that meet in a folder or a database: nothing lost, nothing measured twice."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import failure, options
-from scripted_search import ScriptedExecutor, search_in, searched, smooth_rate, start_search
+from build_records import config, failure, options
+from scripted_search import (
+    ScriptedExecutor,
+    learnt,
+    root,
+    search_in,
+    searched,
+    smooth_rate,
+    start_search,
+)
 from shared_hosts import Killed, SimulatedHost, SimulatedTime, search_together
 
 from tunekit.errors import NoTrainingLoopError, ShareError, TargetChangedError
 from tunekit.recommend.recommendation import answer_of
+from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.book import OwnBook
+from tunekit.session.book import OwnBook, TrialNotOursError
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
 
@@ -263,6 +272,50 @@ def test_the_finisher_started_again_on_its_machine_goes_on_with_its_rounds(share
     before = {spec.number for spec in first.specs[:-1] if spec.role is TrialRole.CONFIRM}
     assert len(before) == 2
     assert before <= {record.number for record in whole.trials}
+
+
+class SlowHost(OwnBook):
+    """Others are faster with the first search trial that this host is after."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+        self.asked: list[TrainConfig] = []
+
+    def claim(
+        self,
+        role: TrialRole,
+        config: TrainConfig | None,
+        round_number: int | None,
+        records: Sequence[TrialRecord],
+    ) -> int:
+        if role is TrialRole.SEARCH and config is not None:
+            self.asked.append(config)
+            if len(self.asked) == 1:
+                raise TrialNotOursError(ahead=self.ahead)
+        return super().claim(role, config, round_number, records)
+
+
+def test_hosts_that_were_after_the_same_trial_are_after_different_ones_next(tmp_path: Path):
+    hosts = [SlowHost(ahead) for ahead in range(1, 6)]
+    for one in hosts:
+        with RunFolder(tmp_path / str(one.ahead)) as owned:
+            whole = start_search(owned, ScriptedExecutor(owned.trials_folder), book=one).run()
+        assert whole.status is RunStatus.FINISHED
+    wanted = hosts[0].asked[0]
+    assert {one.asked[0] for one in hosts} == {wanted}
+    assert hosts[0].asked[1] == wanted, "whoever was faster may have given it back"
+    assert len({one.asked[1] for one in hosts}) == len(hosts)
+
+
+def test_a_slow_host_still_tries_the_only_config_that_is_left(tmp_path: Path):
+    own = config(num_workers=0)
+    known = learnt(own, loaders=(), roots=(root(has_4d_weights=False, autocast_dtype="bfloat16"),))
+    slow = SlowHost(ahead=50)
+    with RunFolder(tmp_path / "run") as owned:
+        executor = ScriptedExecutor(owned.trials_folder, baseline=own, learns=lambda spec: known)
+        whole = start_search(owned, executor, book=slow).run()
+    assert len(searched(whole.trials)) == 1
+    assert whole.why_stopped == "every config of the space was tried"
 
 
 class SilentPlace(OwnBook):

@@ -35,7 +35,16 @@ class Turn(Enum):
 
 
 class TrialNotOursError(Exception):
-    """Another host runs a trial, or has it: this host is to look again at what there is to do."""
+    """Another host runs a trial, or has it: this host is to look again at what there is to do.
+
+    Args:
+        why: in words; empty where it is nothing to speak of.
+        ahead: hosts that claimed the same trial before this one, the one that runs it among them.
+    """
+
+    def __init__(self, why: str = "", ahead: int = 0) -> None:
+        super().__init__(why)
+        self.ahead = ahead
 
 
 class Book(Protocol):

@@ -326,12 +326,13 @@ class Search(Session[Run]):
         """Try what the study proposes, while it is worth its time and the budget allows."""
         self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
-        waits = False
+        waits, ahead = False, 0
         while not self._book.is_finishing:
             # In this order, what ends in between is counted twice rather than not at all.
             pending = self._book.pending()
             self._pull()
-            coming = self._next(self._study, pending)
+            coming = self._next(self._study, pending, ahead)
+            ahead = 0
             if isinstance(coming, Stop) and pending:
                 # What comes of theirs may open more.
                 if not waits:
@@ -352,12 +353,22 @@ class Search(Session[Run]):
             try:
                 self._run_coming(self._study, coming)
             except TrialNotOursError as error:
+                ahead = error.ahead
                 self._listener.turned_away(str(error))
 
     def _next(
-        self, study: Study, pending: Sequence[PendingTrial]
+        self, study: Study, pending: Sequence[PendingTrial], ahead: int
     ) -> TrialRecord | PendingTrial | Proposal | Stop:
-        """Return what to try next: a trial again that was disturbed or lost, or what the study proposes."""
+        """Return what to try next: a trial again that was disturbed or lost, or what the study proposes.
+
+        Hosts that were after the same trial would be after the same again. One of them has it; the second
+        takes what is best beside it, the third what is best beside these two, and so on.
+
+        Args:
+            study: of the run.
+            pending: what other hosts run.
+            ahead: hosts that were faster with what this one was after.
+        """
         if not self._has_room_beside(pending):
             return Stop()
         criteria = self._time.criteria
@@ -374,7 +385,17 @@ class Search(Session[Run]):
         disturbed = disturbed_trial(self._trials)
         if disturbed and disturbed.config not in taken and disturbed.duration_s <= criteria.most_s:
             return disturbed
-        return next_trial(study, criteria, len(self._trials.searched), running, deadly)
+        searched = len(self._trials.searched)
+        coming = next_trial(study, criteria, searched, running, deadly)
+        for _ in range(1, ahead):
+            if isinstance(coming, Stop):
+                break
+            running += (coming.config,)
+            further = next_trial(study, criteria, searched, running, deadly)
+            if isinstance(further, Stop):
+                break
+            coming = further
+        return coming
 
     def _run_coming(self, study: Study, coming: TrialRecord | PendingTrial | Proposal) -> None:
         if not isinstance(coming, Proposal):
