@@ -258,7 +258,7 @@ def test_a_line_that_nobody_can_read_ends_in_an_error_with_what_to_do(tmp_path: 
     host = Claims(open_storage(address), "study", "one", patience)
     with (tmp_path / JOURNAL_FILE).open("ab") as journal:
         journal.write(b"no line of a journal\n")
-    with pytest.raises(ShareError, match="start the same command again"):
+    with pytest.raises(ShareError, match=r"\(line 2 of .* remove this line: .* start the same command again"):
         host.claim("fit", {})
 
 

@@ -1,22 +1,20 @@
 """Where the hosts of a shared search meet: an Optuna journal in a folder, or a PostgreSQL database."""
 
 import logging
-import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from tunekit.errors import ShareError, UsageError
 from tunekit.secret_words import masked_text
+from tunekit.tune.shared.journal import Journal, JournalLock
 from tunekit.units import duration_text
 
 JOURNAL_FILE = "study.journal"
@@ -29,7 +27,6 @@ _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 15.0
 PATIENCE_S = 300.0
 """How long a storage that does not answer is asked again: a database or a file server restarts in less."""
-_BLOCK_BYTES = 1 << 16
 
 _Result = TypeVar("_Result")
 
@@ -121,61 +118,12 @@ def close_storage(storage: BaseStorage) -> None:
 
 
 def _journal_in(folder: Path) -> JournalStorage:
-    path = folder / JOURNAL_FILE
+    path, lock = folder / JOURNAL_FILE, JournalLock(folder / f"{JOURNAL_FILE}.lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(_Journal(path))
+        return JournalStorage(Journal(path, lock))
     except OSError as error:
         raise ShareError(f"the shared folder {folder} can't be used ({first_line(error)})") from error
-
-
-class _Journal(JournalFileBackend):
-    """A journal that a host that is killed in the middle of a line does not spoil for the others."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path), lock_obj=_WholeLines(path))
-
-    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Return the entries from one on; a line that can't be read is an error that may pass."""
-        try:
-            yield from super().read_logs(log_number_from)
-        except ValueError as error:
-            raise OSError(f"{self._file_path} has a line that can't be read: {error}") from error
-
-
-class _WholeLines(JournalFileSymlinkLock):
-    """The journal's lock, which holds on network file systems too; who has it finds whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._path = path
-
-    def acquire(self) -> bool:
-        """Wait for the lock, then cut off half a line whose writer was killed."""
-        super().acquire()
-        try:
-            self._cut_half_line()
-        except BaseException:
-            self.release()
-            raise
-        return True
-
-    def release(self) -> None:
-        """Give the lock back, if nobody has taken it from a host that was stopped while it had it."""
-        with suppress(RuntimeError):
-            super().release()
-
-    def _cut_half_line(self) -> None:
-        with self._path.open("rb+") as file:
-            end = file.seek(0, os.SEEK_END)
-            tail, start = b"", end
-            while start and b"\n" not in tail:
-                start = max(0, start - (_BLOCK_BYTES if tail else 1))
-                file.seek(start)
-                tail = file.read(end - start)
-            whole = start + tail.rfind(b"\n") + 1
-            if whole < end:
-                file.truncate(whole)
 
 
 def first_line(error: Exception) -> str:
