@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from tunekit.errors import ShareError, UsageError
 from tunekit.secret_words import masked_text
@@ -20,9 +22,20 @@ from tunekit.units import duration_text
 JOURNAL_FILE = "study.journal"
 _DRIVER = "postgresql+psycopg"
 _SCHEMES = ("postgresql", "postgres")
-_CONNECT_S = 10
+_CONNECTION = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""For libpq, in seconds, the last in milliseconds: a lost network is noticed within a minute."""
+_LIMITS = {"lock_timeout": "10s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "30s"}
+"""Of a session: a host that is stopped within a transaction holds the others up for no longer."""
 _MAKES_TABLES = 0x74756E65
 """Number of PostgreSQL's lock that one host at a time has."""
+_TABLES_WAIT = "5min"
+"""For that lock: many hosts may start at once."""
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 15.0
 PATIENCE_S = 300.0
@@ -99,15 +112,27 @@ def open_storage(address: Address) -> BaseStorage:
 
 
 def _database_at(url: URL) -> RDBStorage:
+    own = {name: value for name, value in _CONNECTION.items() if name not in url.query}
+    options: dict[str, Any] = {"connect_args": own, "pool_events": [(_limit, "connect")]}
     # One connection a host: 64 of them are within PostgreSQL's usual 100.
-    options: dict[str, Any] = {"connect_args": {"connect_timeout": _CONNECT_S}}
     ours = options | {"pool_pre_ping": True, "pool_size": 1, "max_overflow": 1}
     # Optuna takes braces for a template's.
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     with create_engine(url, poolclass=NullPool, **options).connect() as connection:
         # Hosts that start together would make the tables at the same time.
+        limits = (func.set_config(name, _TABLES_WAIT, True) for name in ("lock_timeout", "statement_timeout"))
+        connection.execute(select(*limits))
         connection.execute(select(func.pg_advisory_xact_lock(_MAKES_TABLES)))
         return RDBStorage(text, engine_kwargs=ours)
+
+
+def _limit(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+    """Limit a new session, where neither the address nor the server does."""
+    cursor = connection.cursor()
+    for name, limit in _LIMITS.items():
+        cursor.execute(f"SELECT set_config('{name}', '{limit}', false) WHERE current_setting('{name}') = '0'")
+    cursor.close()
+    connection.commit()
 
 
 def close_storage(storage: BaseStorage) -> None:
