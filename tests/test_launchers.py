@@ -17,6 +17,7 @@ import yaml
 
 from tunekit import errors
 from tunekit.cli.parser import build_parser
+from tunekit.tune.shared.storage import address_of
 from tunekit.units import parse_duration_s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ LAUNCHERS = ROOT / "docs" / "launchers"
 SBATCH, SUBMITIT = LAUNCHERS / "search.sbatch", LAUNCHERS / "search_submitit.py"
 KUBERNETES, SKYPILOT = LAUNCHERS / "kubernetes-job.yaml", LAUNCHERS / "skypilot.yaml"
 
-DATABASE = "postgresql://me:secret@db.example.com/search"
+DATABASE = "postgresql://me@db.example.com/search"
 SAYS_ITS_WORDS = "#!/bin/bash\nprintf '%s\\n' tunekit \"$@\"\n"
 
 
@@ -199,9 +200,12 @@ def test_a_preempted_pod_comes_back_and_one_that_tunekit_refuses_does_not() -> N
     assert failed["onExitCodes"]["values"] == [refusal.exit_code for refusal in refusals]
 
 
-def test_skypilot_is_told_the_database_as_a_secret_and_installs_its_driver() -> None:
+def test_skypilot_is_told_the_password_apart_from_the_database_and_installs_its_driver() -> None:
     task = sky_task()
-    assert task["secrets"] == {"SHARE": None}
+    assert (task["envs"], task["secrets"]) == ({"SHARE": None}, {"PGPASSWORD": None})
+    address = address_of(re.findall(r"^#     export SHARE=(\S+)$", SKYPILOT.read_text(), re.MULTILINE)[0])
+    assert address.url is not None and address.url.password is None
+    assert "--env SHARE --secret PGPASSWORD" in SKYPILOT.read_text()
     assert "num_nodes" not in task, "a job of several machines comes back whole when one is preempted"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (extra,) = re.findall(r"tunekit\[(\w+)\]", task["setup"])

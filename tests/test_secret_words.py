@@ -84,6 +84,10 @@ def test_the_tables_are_long_enough():
         (f"https://{HELD}@github.com/a/b", f"https://{MASK}@github.com/a/b"),
         (f"postgresql://u:{HELD}@db:5432/runs", f"postgresql://{MASK}@db:5432/runs"),
         (f"mysql+pymysql://u:p@{HELD}@db/runs", f"mysql+pymysql://{MASK}@db/runs"),
+        *((f"postgresql://u:{sign}{HELD}@db:54/runs", f"postgresql://{MASK}@db:54/runs") for sign in "/#?@"),
+        *((f"redis://:p{sign}{HELD}@db/0?x=1 b", f"redis://{MASK}@db/0?x=1 b") for sign in "/#?@"),
+        (f"https://u:p@s/{HELD}@host.io/repo.git", f"https://{MASK}@host.io/repo.git"),
+        (f"[a://u:{HELD}@h b://v:/{HELD}@i]", f"[a://{MASK}@h b://{MASK}@i]"),
         (f"https://a.blob.core.windows.net/c?sv=2&sig={HELD}%3D&se=3", "https://a.blob.core.windows.net/c?sv=2&sig=***&se=3"),
         (f"https://x.io/data?token={HELD}", "https://x.io/data?token=***"),
         (f"https://s3.io/b?X-Amz-Credential={HELD}&Date=1", "https://s3.io/b?X-Amz-Credential=***&Date=1"),
@@ -114,6 +118,7 @@ def test_addresses_and_known_shapes_are_masked(text: str, masked: str):
     [
         "git@github.com:ada/repo.git", "ssh://git@github.com/a/b", "abfss://container@account.dfs.core.windows.net/x",
         "s3://bucket/key=5/part.parquet", "https://host:8080/a@b", "ada@example.com", "/data/x@v2/train.py",
+        "https://host:8080?by=ada@b", "http://[::1]:80/x@y", "http://host/a:b@c",
         "hf_transformers", "sk-learn-pipeline",
         "task-AbCdEfGhIjKlMnOpQrStUvWx", "risk-AbCdEfGhIjKlMnOpQrStUvWxYz0",
         "password: ${oc.env:DB_PASSWORD}",

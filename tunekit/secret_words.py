@@ -98,9 +98,11 @@ _VALUE = re.compile(
 )
 """A text that was cut off may lack the closing quote."""
 _USERINFO = re.compile(
-    r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]{0,30})://(?P<userinfo>[^\s/?#\"'<>\\]{1,500})@",
+    r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]{0,30})://(?P<userinfo>"
+    r"[^\s:/?#@\[\"'<>\\]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>\\]{1,500}|[^\s/?#\"'<>\\]{1,500})@",
     re.IGNORECASE,
 )
+"""A password may have what ends a host's name elsewhere; a port is no password."""
 _SSH_LIKE = frozenset({"ssh", "git+ssh", "sftp", "gs", "s3", "abfs", "abfss", "wasb", "wasbs", "hdfs"})
 """Schemes where a name alone before the @ is a user or a container, no token."""
 _QUERY = re.compile(

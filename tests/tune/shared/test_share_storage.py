@@ -1,6 +1,7 @@
 """What `--share` takes, and what becomes of a database that is not there, or not for a while."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from real_postgres import PASSWORD, PostgresServer
@@ -24,6 +25,30 @@ def test_an_address_is_shown_without_who_and_with_what(scheme: str):
     assert address.url is not None and address.url.password == PASSWORD
 
 
+@pytest.mark.parametrize("sign", "/#?")
+def test_a_password_with_a_sign_of_addresses_is_taken_whole_and_not_shown(sign: str):
+    address = address_of(f"postgresql://ann:4711{sign}open@db.example.org/runs")
+    assert address.shown == "postgresql://***@db.example.org/runs"
+    assert address.url is not None and address.url.password == f"4711{sign}open"
+
+
+@pytest.mark.parametrize("secret", ["47@open", "47@open/x", "47@open?x", "47@open:x", "@open#"])
+def test_a_password_with_an_at_sign_is_refused_with_the_remedy_and_not_shown(secret: str):
+    with pytest.raises(UsageError, match=r"postgresql://\*\*\*@db/runs: .* percent-encode .*%40") as caught:
+        address_of(f"postgresql://ann:{secret}@db/runs")
+    assert "open" not in str(caught.value) and "47" not in str(caught.value)
+    assert (
+        address_of(f"postgresql://ann:{quote(secret, safe='')}@db/runs").shown == "postgresql://***@db/runs"
+    )
+
+
+@pytest.mark.parametrize("user", ["ann/x", "ann@corp"])
+def test_a_user_with_a_sign_of_addresses_does_not_show_the_password(user: str):
+    with pytest.raises(UsageError, match="percent-encode") as caught:
+        address_of(f"postgresql://{user}:{PASSWORD}@db/runs")
+    assert PASSWORD not in str(caught.value)
+
+
 def test_a_password_in_the_query_is_not_shown():
     assert PASSWORD not in address_of(f"postgresql://db/runs?user=ann&password={PASSWORD}").shown
 
@@ -35,6 +60,9 @@ def test_a_password_in_the_query_is_not_shown():
         ("sqlite:///runs.db", "do not hold on a network file system"),
         ("sqlite+pysqlite:///runs.db", "do not hold on a network file system"),
         (f"mysql://ann:{PASSWORD}@db/runs", "mysql is not supported"),
+        *((f"mysql://ann:{sign}{PASSWORD}@db/runs", "mysql is not supported") for sign in "/#?@"),
+        *((f"sqlite://ann:{sign}{PASSWORD}@db/runs", "do not hold on") for sign in "/#?@"),
+        *((f"postgresql://ann:{sign}{PASSWORD}@db:port/runs", "--share postgresql") for sign in "/#?@"),
         ("postgresql+psycopg2://db/runs", r"postgresql\+psycopg2 is not supported"),
         ("postgresql://db:port/runs", "no address of a database"),
     ],
@@ -51,11 +79,12 @@ def test_a_folder_that_can_not_be_made_is_said(tmp_path: Path):
         open_storage(address_of(str(tmp_path / "file" / "below")))
 
 
-def test_a_wrong_password_is_refused_at_once_and_not_said(postgres: PostgresServer):
-    wrong = postgres.new_database().replace(PASSWORD, "wrong-0815")
+@pytest.mark.parametrize("sign", ["-", "/", "#", "?", "%40", "%2F"])
+def test_a_wrong_password_is_refused_at_once_and_not_said(postgres: PostgresServer, sign: str):
+    wrong = postgres.new_database().replace(PASSWORD, f"wrong{sign}0815")
     with pytest.raises(ShareError, match="does not let this host in") as caught:
         open_storage(address_of(wrong))
-    assert "wrong-0815" not in str(caught.value)
+    assert "wrong" not in str(caught.value) and "0815" not in str(caught.value)
 
 
 def test_a_database_that_restarts_is_waited_for(postgres: PostgresServer):

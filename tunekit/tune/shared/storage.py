@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tunekit.errors import ShareError, UsageError
-from tunekit.secret_words import masked_text
+from tunekit.secret_words import MASK, masked_text
 from tunekit.tune.shared.journal import Journal, JournalLock
 from tunekit.units import duration_text
 
@@ -57,7 +57,10 @@ class Address:
         """The address as it may be shown and stored, without user and password."""
         if self.url is None:
             return str(self.folder)
-        return masked_text(self.url.set(drivername=_SCHEMES[0]).render_as_string(hide_password=False))
+        _, _, _, *place = self.url
+        bare = URL(_SCHEMES[0], None, None, *place).render_as_string()
+        who = f"{MASK}@" if self.url.username else ""
+        return masked_text(bare.replace("://", f"://{who}", 1))
 
 
 def address_of(text: str) -> Address:
@@ -72,17 +75,38 @@ def address_of(text: str) -> Address:
     scheme, has_scheme, _ = text.partition("://")
     if not has_scheme:
         return Address(folder=Path(text))
+    place = _without_user(text)
     if scheme.split("+")[0] == "sqlite":
         raise UsageError(
-            f"--share {masked_text(text)}: SQLite's locks do not hold on a network file system, so hosts "
+            f"--share {place}: SQLite's locks do not hold on a network file system, so hosts "
             f"would overwrite each other's trials; give {meant}"
         )
     if scheme not in _SCHEMES:
-        raise UsageError(f"--share {masked_text(text)}: {scheme} is not supported; give {meant}")
+        raise UsageError(f"--share {place}: {scheme} is not supported; give {meant}")
+    url = _url_of(text)
+    may_have_user = url is None or url.username is not None
+    if text.count("@") > may_have_user:
+        raise UsageError(
+            f"--share {place}: it is not clear where the host's name begins; percent-encode what stands "
+            "before it (@ as %40, : as %3A, / as %2F), or give the password in PGPASSWORD or ~/.pgpass"
+        )
+    if url is None:
+        raise UsageError(f"--share {place}: no address of a database; give {meant}")
+    return Address(url=url)
+
+
+def _url_of(text: str) -> URL | None:
     try:
-        return Address(url=make_url(text).set(drivername=_DRIVER))
+        return make_url(text).set(drivername=_DRIVER)
     except (ArgumentError, ValueError):
-        raise UsageError(f"--share {masked_text(text)}: no address of a database; give {meant}") from None
+        return None
+
+
+def _without_user(text: str) -> str:
+    """Return a text that may be no address as it may be shown: without all that stands before the last @."""
+    scheme, _, rest = text.partition("://")
+    _, at, place = rest.rpartition("@")
+    return masked_text(f"{scheme}://{MASK}@{place}" if at else text)
 
 
 def open_storage(address: Address) -> BaseStorage:
