@@ -57,10 +57,10 @@ class Address:
         """The address as it may be shown and stored, without user and password."""
         if self.url is None:
             return str(self.folder)
-        _, _, _, *place = self.url
-        bare = URL(_SCHEMES[0], None, None, *place).render_as_string()
+        host, port, database, query = self.url.host, self.url.port, self.url.database, self.url.query
+        bare = URL.create(_SCHEMES[0], host=host, port=port, database=database, query=query)
         who = f"{MASK}@" if self.url.username else ""
-        return masked_text(bare.replace("://", f"://{who}", 1))
+        return masked_text(bare.render_as_string().replace("://", f"://{who}", 1))
 
 
 def address_of(text: str) -> Address:
