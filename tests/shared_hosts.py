@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from build_records import host, options, run
 from scripted_search import RecordingListener, ScriptedExecutor, start_search
@@ -16,7 +16,7 @@ from tunekit.session.folder import RunFolder
 from tunekit.session.shared import SharedBook
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.tune.shared.facts import machine_facts, search_facts
-from tunekit.tune.shared.leases import Pace
+from tunekit.tune.shared.leases import Heart, Pace
 from tunekit.tune.shared.share import Share
 from tunekit.tune.shared.storage import address_of
 
@@ -94,6 +94,16 @@ class HostClock:
             self.beat()
 
 
+class SilentHeart(Heart):
+    """Beats only when it is told to."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        pass
+
+
 @dataclass
 class HostExecutor(ScriptedExecutor):
     """Trials of one host, which may be killed or stopped in one of them."""
@@ -153,7 +163,7 @@ class SimulatedHost:
         group = share.join(search_facts(bare), machine_facts(bare))
         clock.beat = group.heart.beat
         owned = stack.enter_context(RunFolder(self.folder))
-        without_thread = replace(group, heart=nullcontext())  # type: ignore[arg-type]
+        without_thread = replace(group, heart=SilentHeart(()))
         book = stack.enter_context(SharedBook(without_thread, self.name, self.folder, pace))
 
         def before(spec: TrialSpec) -> None:

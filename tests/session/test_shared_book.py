@@ -1,6 +1,8 @@
 """Whose trials and phases are, by the books of two hosts that share a search."""
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.book import Phase, TrialNotOursError, Turn
 from tunekit.session.shared import SharedBook
 from tunekit.tune.shared.facts import machine_facts, search_facts
-from tunekit.tune.shared.leases import Pace
+from tunekit.tune.shared.leases import Heart, Pace
 from tunekit.tune.shared.others import PendingTrial
 from tunekit.tune.shared.share import Group, Share
 from tunekit.tune.shared.storage import address_of
@@ -117,13 +119,28 @@ def test_rounds_of_another_machine_are_left_out(opened: OpenBook):
     assert own.number > first.number
 
 
+def test_a_host_whose_leases_are_no_longer_kept_neither_begins_nor_hides_it(opened: OpenBook, tmp_path: Path):
+    class Broken:
+        def beat(self) -> None:
+            has_beaten.set()
+            raise KeyError("about")
+
+    has_beaten, (_, group) = threading.Event(), opened("one")
+    with Heart([Broken()], beat_s=0) as heart:
+        has_beaten.wait()
+    book = SharedBook(replace(group, heart=heart), "one", tmp_path / "one")
+    with pytest.raises(KeyError, match="about"):
+        book.claim(TrialRole.SEARCH, config(), None, ())
+    assert opened("two")[0].pending() == ()
+
+
 def test_what_is_held_is_given_back_at_the_end(opened: OpenBook):
     (one, _), (two, _) = opened("one"), opened("two")
     with pytest.raises(KeyboardInterrupt), one:
         assert one.turn(Phase.FINISH) is Turn.OURS
         number = one.claim(TrialRole.SEARCH, config(), None, ())
         raise KeyboardInterrupt
-    assert two.lost() == (PendingTrial(number, "one", TrialRole.SEARCH, config(), losses=1),)
+    assert two.lost() == (PendingTrial(number, "one", TrialRole.SEARCH, config(), hosts_lost=0),)
     assert two.turn(Phase.FINISH) is Turn.OURS
     assert two.claim(TrialRole.SEARCH, config(), None, ()) > number
     assert two.lost() == ()

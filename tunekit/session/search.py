@@ -57,7 +57,7 @@ from tunekit.units import count_text
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
-_MOST_LOSSES = 1
+_MOST_HOSTS_LOST = 1
 """Hosts that a config may end before no other is given it."""
 _FOR_ALL = (TargetError, EmptySpaceError, BudgetTooSmallError)
 """Errors that every host that shares the search would come to."""
@@ -375,7 +375,7 @@ class Search(Session[Run]):
         lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
         running = tuple(one.config for one in pending if one.config is not None)
         # What was lost again and again may be what ends its hosts.
-        deadly = tuple(one.config for one in lost if one.config and one.losses > _MOST_LOSSES)
+        deadly = tuple(one.config for one in lost if one.config and one.hosts_lost > _MOST_HOSTS_LOST)
         taken = {*running, *deadly}
         for one in lost:
             if one.config is None or one.config in taken:

@@ -70,10 +70,8 @@ class SharedBook:
         self._group.heart.__exit__(kind, error, trace)
         if kind is None or issubclass(kind, Exception | KeyboardInterrupt):
             why = "given back" if kind is None else f"given back after {kind.__name__}"
-            if self._trial is not None:
-                self._group.trials.release(self._trial, why)
-            for claim in self._leads.values():
-                self._group.phases.release(claim, why)
+            self._group.trials.release_all(why)
+            self._group.phases.release_all(why)
 
     @property
     def host_name(self) -> str | None:
@@ -94,6 +92,7 @@ class SharedBook:
         Raises:
             TrialNotOursError: another host runs it, leads the phase now, or has begun to finish the search.
         """
+        self._group.heart.check()
         self._insist_on_leading()
         again = sum(
             one.role is role and one.config == config and one.round == round_number for one in records
@@ -128,6 +127,7 @@ class SharedBook:
             )
         self._records[record.number] = record
         self.trials_run += 1
+        self._group.heart.check()
 
     @property
     def _silence(self) -> str:
@@ -224,7 +224,7 @@ class SharedBook:
         """
         outcome = self._group.phases.done(phase.value)
         assert outcome is not None
-        told, host = outcome.told, outcome.claim.host
+        told, host = outcome.payload, outcome.claim.host
         if _ERROR in told:
             kind = _ERRORS.get(told[_ERROR], TargetError)
             said = f"{told[_MESSAGE]} (said by {host}, for all hosts of this search)"

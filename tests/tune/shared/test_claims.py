@@ -43,7 +43,7 @@ def test_a_thing_is_claimed_by_one_host_and_done_once(claims_of: OpenClaims):
     assert two.claim("fit", {}) is None
     assert two.pending() == ()
     for host in (one, two):
-        assert [(o.claim.number, o.claim.host, dict(o.told)) for o in host.pull()] == [
+        assert [(o.claim.number, o.claim.host, dict(o.payload)) for o in host.pull()] == [
             (claim.number, "one", {"rate": 12.5})
         ]
         assert host.pull() == ()
@@ -66,6 +66,39 @@ def test_what_is_given_back_is_another_hosts_to_claim(claims_of: OpenClaims):
     assert one.pull() == ()
 
 
+def test_what_was_lost_with_its_host_is_counted_and_what_was_given_back_is_not(
+    claims_of: OpenClaims, clock: ScriptedClock
+):
+    watcher = claims_of("watcher")
+    counts = []
+    for name in ("returns", "dies", "returns again", "dies too"):
+        host = claims_of(name)
+        claim = host.claim("fit", {})
+        assert claim is not None
+        assert watcher.lost() == ()
+        if name.startswith("dies"):
+            silence(clock, [watcher], [])
+        else:
+            host.release(claim, "interrupted")
+        ((last, hosts_lost),) = watcher.lost()
+        assert last == claim
+        counts.append(hosts_lost)
+    assert counts == [0, 1, 1, 2]
+
+
+def test_all_that_a_host_has_is_given_back_and_nothing_of_another(claims_of: OpenClaims):
+    one, two = claims_of("one"), claims_of("two")
+    own = [one.claim(key, {}) for key in ("a", "b")]
+    done = one.claim("c", {})
+    other = two.claim("d", {})
+    assert done is not None and one.finish(done, {}, None)
+    one.release_all("the end")
+    assert [claim.key for claim in one.pending()] == ["d"]
+    assert two.lost() == tuple((claim, 0) for claim in own)
+    assert two.done("c") is not None
+    assert other is not None and two.holds(other)
+
+
 def test_a_silent_host_loses_its_claim_and_its_late_outcome(claims_of: OpenClaims, clock: ScriptedClock):
     stopped, other = claims_of("stopped"), claims_of("other")
     lost = stopped.claim("fit", {})
@@ -75,7 +108,7 @@ def test_a_silent_host_loses_its_claim_and_its_late_outcome(claims_of: OpenClaim
     assert again is not None
     assert not stopped.finish(lost, {"rate": 1.0}, 1.0)
     assert other.finish(again, {"rate": 2.0}, 2.0)
-    assert [(o.claim.host, o.told["rate"]) for o in stopped.pull()] == [("other", 2.0)]
+    assert [(o.claim.host, o.payload["rate"]) for o in stopped.pull()] == [("other", 2.0)]
 
 
 def test_a_late_outcome_is_dropped_also_before_another_has_begun(claims_of: OpenClaims, clock: ScriptedClock):
@@ -107,7 +140,7 @@ def test_what_is_left_at_once_has_an_order_that_all_see(claims_of: OpenClaims):
     one.leave("a", {"of": "one"})
     two.leave("b", {"of": "two"})
     for host in (one, two):
-        assert [outcome.told["of"] for outcome in host.pull()] == ["one", "two"]
+        assert [outcome.payload["of"] for outcome in host.pull()] == ["one", "two"]
 
 
 def test_studies_of_one_place_are_apart(claims_of: OpenClaims):
@@ -179,26 +212,34 @@ def test_whatever_dies_or_stops_each_thing_is_done_once(tmp_path: Path, seed: in
 class Unreliable:
     """A storage whose answers get lost: what was asked is done all the same."""
 
-    def __init__(self, storage: Any) -> None:
+    def __init__(self, storage: Any, error: BaseException | None = None) -> None:
         self._storage = storage
+        self._error = error or StorageInternalError("the connection was lost")
         self.fails_after: list[str] = []
         """Names of the questions whose next answer is lost."""
+        self.asks_twice: list[str] = []
+        """Names of the questions that are asked again next time, though the first was done."""
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self._storage, name)
 
         def answer(*words: Any, **more: Any) -> Any:
             result = asked(*words, **more)
+            if name in self.asks_twice:
+                self.asks_twice.remove(name)
+                result = asked(*words, **more)
             if name in self.fails_after:
                 self.fails_after.remove(name)
-                raise StorageInternalError("the connection was lost")
+                raise self._error
             return result
 
         return answer
 
 
-def unreliable(tmp_path: Path, clock: ScriptedClock) -> tuple[Claims, Unreliable]:
-    storage = Unreliable(open_storage(address_of(str(tmp_path))))
+def unreliable(
+    tmp_path: Path, clock: ScriptedClock, error: BaseException | None = None
+) -> tuple[Claims, Unreliable]:
+    storage = Unreliable(open_storage(address_of(str(tmp_path))), error)
     patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
     return Claims(storage, "study", "one", patience, Pace(clock=clock)), storage  # type: ignore[arg-type]
 
@@ -212,6 +253,66 @@ def test_a_claim_whose_answer_was_lost_is_made_once(tmp_path: Path, clock: Scrip
     assert following is not None and following.number == 1
 
 
+@pytest.mark.parametrize("also_lost", [False, True])
+def test_a_claim_that_the_storage_makes_twice_is_one_and_its_twin_is_no_loss(
+    tmp_path: Path, clock: ScriptedClock, also_lost: bool
+):
+    host, storage = unreliable(tmp_path, clock)
+    storage.asks_twice = ["create_new_trial"]
+    storage.fails_after = ["create_new_trial"] * also_lost
+    claim = host.claim("fit", {})
+    assert claim is not None and claim.number == 0
+    other, _ = unreliable(tmp_path, clock)
+    assert other.pending() == (claim,)
+    assert silence(clock, [other], [host]) == []
+    assert host.finish(claim, {}, None)
+    assert (other.pending(), other.lost()) == ((), ())
+
+
+def test_a_twin_that_comes_late_is_ended_by_the_next_beat(tmp_path: Path, clock: ScriptedClock):
+    """The server did what it was asked for only after the host had looked."""
+    host, storage = unreliable(tmp_path, clock)
+    late = list[Any]()
+    create = storage.create_new_trial
+
+    def keep(*what: Any) -> int:
+        late.append(what)
+        return int(create(*what))
+
+    storage.create_new_trial = keep
+    claim = host.claim("fit", {})
+    create(*late[0])
+    other, _ = unreliable(tmp_path, clock)
+    assert claim is not None and [one.number for one in other.pending()] == [0, 1]
+    assert host.beat() == ()
+    assert other.pending() == (claim,)
+    assert other.lost() == ()
+
+
+def test_a_claim_that_was_interrupted_as_it_was_made_is_given_back(tmp_path: Path, clock: ScriptedClock):
+    host, storage = unreliable(tmp_path, clock, KeyboardInterrupt())
+    storage.fails_after = ["create_new_trial"]
+    with pytest.raises(KeyboardInterrupt):
+        host.claim("fit", {})
+    other, _ = unreliable(tmp_path, clock)
+    assert [claim.key for claim in other.pending()] == ["fit"]
+    host.release_all("interrupted")
+    assert other.pending() == ()
+    assert other.claim("fit", {}) is not None
+
+
+def test_what_could_not_be_given_back_is_ended_by_the_next_beat(tmp_path: Path, clock: ScriptedClock):
+    host, storage = unreliable(tmp_path, clock)
+    claim = host.claim("fit", {})
+    assert claim is not None
+    storage.fails_after = ["set_trial_user_attr"]
+    host.release(claim, "interrupted")
+    other, _ = unreliable(tmp_path, clock)
+    assert other.pending() == (claim,)
+    host.beat()
+    assert [last for last, _ in other.lost()] == [claim]
+
+
 @pytest.mark.parametrize("lost", ["set_trial_user_attr", "set_trial_state_values"])
 def test_an_outcome_whose_answer_was_lost_is_left(tmp_path: Path, clock: ScriptedClock, lost: str):
     host, storage = unreliable(tmp_path, clock)
@@ -219,7 +320,7 @@ def test_an_outcome_whose_answer_was_lost_is_left(tmp_path: Path, clock: Scripte
     assert claim is not None
     storage.fails_after = [lost]
     assert host.finish(claim, {"rate": 3.0}, 3.0)
-    assert [outcome.told["rate"] for outcome in host.pull()] == [3.0]
+    assert [outcome.payload["rate"] for outcome in host.pull()] == [3.0]
 
 
 def test_a_beat_that_is_not_answered_is_tried_again_with_the_next(tmp_path: Path, clock: ScriptedClock):

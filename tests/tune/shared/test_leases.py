@@ -1,9 +1,11 @@
 """Who has lost a lease: by silence that the watcher itself saw, and by nothing else."""
 
+import threading
+
 import pytest
 from scripted_search import ScriptedClock
 
-from tunekit.tune.shared.leases import LeaseWatch
+from tunekit.tune.shared.leases import Heart, LeaseWatch
 
 LEASE_S = 60.0
 
@@ -73,3 +75,40 @@ def test_what_has_ended_is_forgotten(watcher: Watcher):
     watcher.looks(6, 10, c7=4)
     watcher.look(10)
     assert watcher.looks(6, 10, c7=4) == ()
+
+
+# --- what beats in the background -----------------------------------------------------------
+
+
+class Beaten:
+    """Ends with an error at its second beat."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.beats = 0
+        self.is_over = threading.Event()
+
+    def beat(self) -> None:
+        self.beats += 1
+        if self.beats == 2:
+            self.is_over.set()
+            if self.error is not None:
+                raise self.error
+
+
+def test_what_ends_the_heart_is_raised_where_the_host_asks():
+    broken = Beaten(KeyError("about"))
+    with Heart([broken], beat_s=0) as heart:
+        broken.is_over.wait()
+    assert broken.beats == 2
+    with pytest.raises(KeyError, match="about"):
+        heart.check()
+
+
+def test_a_heart_that_beats_has_nothing_to_say():
+    sound = Beaten()
+    with Heart([sound], beat_s=0) as heart:
+        sound.is_over.wait()
+        heart.check()
+    heart.check()
+    assert sound.beats >= 2

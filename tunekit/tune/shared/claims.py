@@ -6,9 +6,10 @@ that has no value), and fails where it came to nothing: withdrawn, given back, o
 
 import secrets
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
@@ -20,9 +21,10 @@ from tunekit.tune.shared.leases import USUAL_PACE, LeaseWatch, Pace
 from tunekit.tune.shared.storage import UNANSWERED, Patience
 
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED)
-_KEY, _HOST, _TOKEN, _ABOUT, _BEATS = "key", "host", "token", "about", "beats"
-_OUTCOME, _WHY = "outcome", "why_failed"
-"""User attributes of an Optuna trial; one that failed without saying why was withdrawn."""
+_KEY, _HOST, _OWNER, _TOKEN = "key", "host", "owner", "token"
+_ABOUT, _BEATS = "about", "beats"
+_OUTCOME, _LOST, _GIVEN_BACK = "outcome", "lost", "given_back"
+"""User attributes of an Optuna trial; one that failed with neither of the last two was withdrawn."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Claim:
     """JSON that the host said of it."""
     id: int = field(compare=False)
     """The storage's own."""
+    owner: str = field(compare=False)
+    """Who made it: one process, which never had another's name."""
+    token: str = field(compare=False)
+    """Of one attempt to claim: where an answer was lost, two claims may have it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Outcome:
     """What came of a claim."""
 
     claim: Claim
-    told: Mapping[str, Any]
+    payload: Mapping[str, Any]
     """JSON that its host left."""
 
 
@@ -71,18 +77,22 @@ class Claims:
         self._clock, self._pause = pace.clock, pace.pause
         self._watch = LeaseWatch(pace.lease_s, pace.clock)
         self._study_id = patience(lambda: _study_id(storage, study))
+        self._owner = secrets.token_hex(8)
+        self._tokens = map(str, count())
         self._lock = threading.Lock()
         self._mine: dict[int, int] = {}
-        """Beats of each claim that is this host's, by the storage's id."""
+        """Beats of each claim that this host has in hand, by the storage's id."""
+        self._token: str | None = None
+        """Of the claim that is being made."""
         self._settled = 0
         """Claims below this number have ended."""
         self._ended: set[int] = set()
         """Numbers of those above that have ended too."""
         self._done: dict[str, Outcome] = {}
         """By key; in the order in which this host learnt of them."""
-        self._lost: dict[str, list[Claim]] = {}
-        """Claims that came to nothing in the hands of their hosts, by key."""
-        self._untold: list[Outcome] = []
+        self._came_to_nothing: dict[str, tuple[Claim, int]] = {}
+        """By key: the last claim, and how many were lost with their hosts."""
+        self._unread: list[Outcome] = []
         self._open: tuple[tuple[Claim, int], ...] = ()
         """With their beats."""
 
@@ -99,35 +109,64 @@ class Claims:
             ShareError: the storage does not answer.
         """
         began_at = self._clock()
-        trial_id = self._create(TrialState.RUNNING, key, {_ABOUT: dict(about), _BEATS: 0})
-        with self._lock:
-            self._mine[trial_id] = 0
-        self._refresh()
-        own = next((claim for claim, _ in self._open if claim.id == trial_id), None)
+        own = self._made(key, about)
         if own is None:  # the storage was silent for longer than a lease
             return None
-        ahead = sum(claim.key == key and claim.number < own.number for claim, _ in self._open)
-        if not ahead and key not in self._done:
-            return own
+        with self._lock:
+            others = [one for one, _ in self._open if one.key == key and not self._is_stray(one)]
+            ahead = sum(one.number < own.number for one in others)
+            if not ahead and key not in self._done:
+                return own
         self._withdraw(own)
         # Each lets those ahead of it go first, else all would be after the same thing again. So many of them
         # were served in the time that this took.
         self._pause((self._clock() - began_at) * max(0, ahead - 1) / max(1, ahead))
         return None
 
+    def _made(self, key: str, about: Mapping[str, Any]) -> Claim | None:
+        """Return a new claim, which this host has in hand; None if it has ended by now."""
+        self._token = token = next(self._tokens)
+        try:
+            trial_id = self._create(TrialState.RUNNING, token, key, {_ABOUT: dict(about), _BEATS: 0})
+            with self._lock:
+                self._mine[trial_id] = 0
+            with self._up_to_date():
+                twins = (one for one, _ in self._open if one.owner == self._owner and one.token == token)
+                own = next(twins, None)
+                del self._mine[trial_id]
+                if own is not None:
+                    self._mine[own.id] = 0
+        finally:
+            self._token = None
+        with suppress(*UNANSWERED):
+            self._end_strays()
+        return own
+
+    def _is_stray(self, claim: Claim) -> bool:
+        """Return whether a claim is this host's by mistake: it was made twice, or could not be ended."""
+        is_own = claim.owner == self._owner
+        return is_own and claim.id not in self._mine and claim.token != self._token
+
+    def _end_strays(self) -> None:
+        with self._lock:
+            strays = [claim for claim, _ in self._open if self._is_stray(claim)]
+        for claim in strays:
+            with suppress(UpdateFinishedTrialError):
+                self._storage.set_trial_state_values(claim.id, TrialState.FAIL)
+
     def _withdraw(self, claim: Claim) -> None:
         """End a claim that another host was faster with, in one write: many may be slower at once."""
-        self._forget(claim)
-        # Where the storage does not answer, its lease runs out instead.
+        # Where the storage does not answer, the next beat ends it.
         with suppress(UpdateFinishedTrialError, *UNANSWERED):
             self._storage.set_trial_state_values(claim.id, TrialState.FAIL)
+        self._forget(claim)
 
-    def finish(self, claim: Claim, told: Mapping[str, Any], value: float | None = None) -> bool:
+    def finish(self, claim: Claim, payload: Mapping[str, Any], value: float | None = None) -> bool:
         """Leave what came of a claim; False if its lease was lost before: then nothing is left.
 
         Args:
             claim: this host's own.
-            told: JSON.
+            payload: JSON.
             value: of Optuna's trial, None where there is none.
 
         Raises:
@@ -136,7 +175,7 @@ class Claims:
 
         def act() -> bool:
             try:
-                self._storage.set_trial_user_attr(claim.id, _OUTCOME, dict(told))
+                self._storage.set_trial_user_attr(claim.id, _OUTCOME, dict(payload))
                 state = TrialState.PRUNED if value is None else TrialState.COMPLETE
                 if self._storage.set_trial_state_values(claim.id, state, None if value is None else [value]):
                     return True
@@ -150,22 +189,35 @@ class Claims:
         finally:
             self._forget(claim)
 
-    def leave(self, key: str, told: Mapping[str, Any]) -> None:
+    def leave(self, key: str, payload: Mapping[str, Any]) -> None:
         """Leave an outcome of a thing that takes no time; who left one before has a lower number.
 
         Raises:
             ShareError: the storage does not answer.
         """
-        self._create(TrialState.PRUNED, key, {_ABOUT: {}, _OUTCOME: dict(told)})
+        token = next(self._tokens)
+        self._create(TrialState.PRUNED, token, key, {_ABOUT: {}, _OUTCOME: dict(payload)})
 
     def release(self, claim: Claim, why: str) -> None:
         """Give a claim back, so that any host may claim the thing again.
 
         Where the storage does not answer, its lease runs out instead.
         """
-        self._forget(claim)
         with suppress(*UNANSWERED):
-            self._fail(claim, why)
+            self._fail(claim, _GIVEN_BACK, why)
+        self._forget(claim)
+
+    def release_all(self, why: str) -> None:
+        """Give back all that this host has, also what it was about to claim when it was interrupted.
+
+        Where the storage does not answer, the leases run out instead.
+        """
+        with suppress(*UNANSWERED):
+            self._refresh_now()
+        with self._lock:
+            own = [claim for claim, _ in self._open if claim.owner == self._owner]
+        for claim in own:
+            self.release(claim, why)
 
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim is still this host's.
@@ -204,28 +256,28 @@ class Claims:
     def reclaim(self) -> tuple[Claim, ...]:
         """End the claims of hosts whose lease is lost, and return them."""
         self._refresh_now()
+        self._end_strays()
         with self._lock:
-            others = {claim.id: (claim, beats) for claim, beats in self._open if claim.id not in self._mine}
+            others = {claim.id: (claim, beats) for claim, beats in self._others()}
         lost = self._watch.look({one: beats for one, (_, beats) in others.items()})
         ended = []
         for trial_id in lost:
             claim = others[trial_id][0]
-            if self._fail(claim, f"lost: {claim.host} was not heard of; seen by {self._host}"):
+            if self._fail(claim, _LOST, f"{claim.host} was not heard of; seen by {self._host}"):
                 ended.append(claim)
         return tuple(ended)
 
     # --- what the hosts did ----------------------------------------------------------------
 
     def pull(self) -> tuple[Outcome, ...]:
-        """Return what came of claims that this was not told of yet, this host's own among them.
+        """Return what came of claims that was not returned yet, of this host's own too.
 
         Raises:
             ShareError: the storage does not answer.
         """
-        self._refresh()
-        with self._lock:
-            untold, self._untold = self._untold, []
-        return tuple(untold)
+        with self._up_to_date():
+            unread, self._unread = self._unread, []
+        return tuple(unread)
 
     def pending(self) -> tuple[Claim, ...]:
         """Return what other hosts are at.
@@ -233,20 +285,18 @@ class Claims:
         Raises:
             ShareError: the storage does not answer.
         """
-        self._refresh()
-        with self._lock:
-            return tuple(claim for claim, _ in self._open if claim.id not in self._mine)
+        with self._up_to_date():
+            return tuple(claim for claim, _ in self._others())
 
     def lost(self) -> tuple[tuple[Claim, int], ...]:
-        """Return the last claim of what hosts began and did not end, if no other is at it, and their number.
+        """Return the last claim of what is not done and nobody is at, and how many hosts were lost at it.
 
         Raises:
             ShareError: the storage does not answer.
         """
-        self._refresh()
-        with self._lock:
+        with self._up_to_date():
             taken = self._done.keys() | {claim.key for claim, _ in self._open}
-            return tuple((lost[-1], len(lost)) for key, lost in self._lost.items() if key not in taken)
+            return tuple(last for key, last in self._came_to_nothing.items() if key not in taken)
 
     def beats_of(self, claim: Claim) -> int | None:
         """Return how often the host of a claim has been heard of; None once it has ended.
@@ -254,8 +304,7 @@ class Claims:
         Raises:
             ShareError: the storage does not answer.
         """
-        self._refresh()
-        with self._lock:
+        with self._up_to_date():
             return next((beats for one, beats in self._open if one.id == claim.id), None)
 
     def done(self, key: str) -> Outcome | None:
@@ -264,23 +313,23 @@ class Claims:
         Raises:
             ShareError: the storage does not answer.
         """
-        self._refresh()
-        with self._lock:
+        with self._up_to_date():
             return self._done.get(key)
 
     # --- the storage -----------------------------------------------------------------------
 
-    def _create(self, state: TrialState, key: str, more: Mapping[str, Any]) -> int:
+    def _create(self, state: TrialState, token: str, key: str, more: Mapping[str, Any]) -> int:
         """Make an Optuna trial and return its id, also where the answer to an earlier attempt was lost."""
-        token, was_asked = secrets.token_hex(8), False
-        attributes = {_KEY: key, _HOST: self._host, _TOKEN: token, **more}
+        was_asked = False
+        attributes = {_KEY: key, _HOST: self._host, _OWNER: self._owner, _TOKEN: token, **more}
 
         def act() -> int:
             nonlocal was_asked
             if was_asked:
-                made = (one for one in self._trials() if one.user_attrs.get(_TOKEN) == token)
-                if (trial := next(made, None)) is not None:
-                    return trial._trial_id
+                claims = map(_claim_of, self._trials())
+                made = (one for one in claims if one.owner == self._owner and one.token == token)
+                if (claim := next(made, None)) is not None:
+                    return claim.id
             was_asked = True
             return self._storage.create_new_trial(
                 self._study_id, create_trial(state=state, user_attrs=attributes)
@@ -288,10 +337,10 @@ class Claims:
 
         return self._patience(act)
 
-    def _fail(self, claim: Claim, why: str) -> bool:
+    def _fail(self, claim: Claim, how: str, why: str) -> bool:
         """End a claim that came to nothing; return whether this was what ended it."""
         try:
-            self._storage.set_trial_user_attr(claim.id, _WHY, why)
+            self._storage.set_trial_user_attr(claim.id, how, why)
             self._storage.set_trial_state_values(claim.id, TrialState.FAIL)
         except UpdateFinishedTrialError:
             return False
@@ -304,8 +353,15 @@ class Claims:
     def _trials(self) -> list[FrozenTrial]:
         return self._storage.get_all_trials(self._study_id, deepcopy=False)
 
-    def _refresh(self) -> None:
+    def _others(self) -> Iterator[tuple[Claim, int]]:
+        return ((claim, beats) for claim, beats in self._open if claim.owner != self._owner)
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[None]:
+        """Learn what has changed, and hold the lock."""
         self._patience(self._refresh_now)
+        with self._lock:
+            yield
 
     def _refresh_now(self) -> None:
         """Learn what has changed since the last look, among the claims that had not ended then."""
@@ -322,9 +378,10 @@ class Claims:
                 if trial.state in _DONE:
                     outcome = Outcome(claim, trial.user_attrs[_OUTCOME])
                     self._done[claim.key] = outcome
-                    self._untold.append(outcome)
-                elif _WHY in trial.user_attrs:
-                    self._lost.setdefault(claim.key, []).append(claim)
+                    self._unread.append(outcome)
+                elif _LOST in trial.user_attrs or _GIVEN_BACK in trial.user_attrs:
+                    _, hosts_lost = self._came_to_nothing.get(claim.key, (claim, 0))
+                    self._came_to_nothing[claim.key] = (claim, hosts_lost + (_LOST in trial.user_attrs))
             while self._settled in self._ended:
                 self._ended.remove(self._settled)
                 self._settled += 1
@@ -344,5 +401,13 @@ def _study_id(storage: BaseStorage, name: str) -> int:
 
 
 def _claim_of(trial: FrozenTrial) -> Claim:
-    told = trial.user_attrs
-    return Claim(trial.number, told[_KEY], told[_HOST], told[_ABOUT], trial._trial_id)
+    said = trial.user_attrs
+    return Claim(
+        number=trial.number,
+        key=said[_KEY],
+        host=said[_HOST],
+        about=said[_ABOUT],
+        id=trial._trial_id,
+        owner=said[_OWNER],
+        token=said[_TOKEN],
+    )

@@ -99,6 +99,7 @@ class Heart:
         self._claims = claims
         self._beat_s = beat_s
         self._is_over = threading.Event()
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tunekit lease", daemon=True)
 
     def __enter__(self) -> Self:
@@ -116,6 +117,14 @@ class Heart:
         for claims in self._claims:
             claims.beat()
 
+    def check(self) -> None:
+        """Raise the error that it ended with, if it did: no lease is kept since."""
+        if self._failure is not None:
+            raise self._failure
+
     def _run(self) -> None:
-        while not self._is_over.wait(self._beat_s):
-            self.beat()
+        try:
+            while not self._is_over.wait(self._beat_s):
+                self.beat()
+        except BaseException as error:
+            self._failure = error

@@ -24,5 +24,5 @@ class PendingTrial:
     role: TrialRole
     config: TrainConfig | None
     """None for the script as it is."""
-    losses: int = 0
-    """Hosts that began it and did not end it."""
+    hosts_lost: int = 0
+    """Hosts that were lost while they ran it; one that gave it back is none."""

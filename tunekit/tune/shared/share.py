@@ -72,8 +72,8 @@ class Share:
         board = self._claims(f"{_STUDY}-groups")
         groups = self._groups_on(board, search)
         if not any(not one.machine.differences(machine) for one in groups):
-            told = {_SEARCH: to_json(search, indent=None), _MACHINE: to_json(machine, indent=None)}
-            board.leave(f"{self._host} {secrets.token_hex(8)}", told)
+            payload = {_SEARCH: to_json(search, indent=None), _MACHINE: to_json(machine, indent=None)}
+            board.leave(f"{self._host} {secrets.token_hex(8)}", payload)
             # A host that started at the same moment may have made it first.
             groups += self._groups_on(board, search, groups)
         own = next(one for one in groups if not one.machine.differences(machine))
@@ -124,6 +124,6 @@ def _entry(left: Outcome) -> _Entry:
     source = f"what {left.claim.host} said of itself"
     return _Entry(
         left.claim.number,
-        from_json(left.told[_SEARCH], SearchFacts, source),
-        from_json(left.told[_MACHINE], MachineFacts, source),
+        from_json(left.payload[_SEARCH], SearchFacts, source),
+        from_json(left.payload[_MACHINE], MachineFacts, source),
     )

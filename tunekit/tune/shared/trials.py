@@ -50,15 +50,19 @@ class SharedTrials:
             record: its number is the claim's.
             spent_s: how long the search has run.
         """
-        told = {_RECORD: to_json(record, indent=None), _SPENT_S: spent_s}
-        return self._claims.finish(claim, told, record.rate_samples_per_s)
+        payload = {_RECORD: to_json(record, indent=None), _SPENT_S: spent_s}
+        return self._claims.finish(claim, payload, record.rate_samples_per_s)
 
     def release(self, claim: Claim, why: str) -> None:
         """Give a trial back that came to nothing."""
         self._claims.release(claim, why)
 
+    def release_all(self, why: str) -> None:
+        """Give back whatever this host has."""
+        self._claims.release_all(why)
+
     def pull(self) -> tuple[SharedRecord, ...]:
-        """Return the finished trials that this was not told of yet, of this host and of others, by number.
+        """Return the finished trials that were not returned yet, of this host and of others, by number.
 
         Raises:
             RecordError: one is damaged, or newer than this tunekit.
@@ -71,15 +75,16 @@ class SharedTrials:
 
     def lost(self) -> tuple[PendingTrial, ...]:
         """Return what hosts began and did not end, and nobody runs now."""
-        return tuple(_pending(claim, losses) for claim, losses in self._claims.lost())
+        return tuple(_pending(claim, hosts_lost) for claim, hosts_lost in self._claims.lost())
 
 
 def _shared_record(outcome: Outcome) -> SharedRecord:
     source = f"trial {outcome.claim.number} of {outcome.claim.host}"
-    return SharedRecord(from_json(outcome.told[_RECORD], TrialRecord, source), float(outcome.told[_SPENT_S]))
+    payload = outcome.payload
+    return SharedRecord(from_json(payload[_RECORD], TrialRecord, source), float(payload[_SPENT_S]))
 
 
-def _pending(claim: Claim, losses: int = 0) -> PendingTrial:
+def _pending(claim: Claim, hosts_lost: int = 0) -> PendingTrial:
     text = claim.about[_CONFIG]
     config = None if text is None else from_json(text, TrainConfig, f"trial {claim.number} of {claim.host}")
-    return PendingTrial(claim.number, claim.host, TrialRole(claim.about[_ROLE]), config, losses)
+    return PendingTrial(claim.number, claim.host, TrialRole(claim.about[_ROLE]), config, hosts_lost)
