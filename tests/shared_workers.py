@@ -48,6 +48,11 @@ class Work(NamedTuple):
         """What is to be tried, in the order in which every worker would try it."""
         return range(1, self.trials + 1)
 
+    @property
+    def go_ahead(self) -> Path:
+        """Is there once all were killed that are to be; the last trial waits for it, and so does every worker."""
+        return self.notes / "all-killed"
+
 
 class Note(NamedTuple):
     """What a worker says of a trial, or of its joining."""
@@ -111,7 +116,8 @@ def _tries(group: Group, done: set[int], work: Work, chance: random.Random, aske
         with asked.timed():
             done |= {_size_of(one.record.config) for one in trials.pull()}
             running = {_size_of(one.config) for one in trials.pending()}
-        size = next((one for one in work.batch_sizes if one not in done and one not in running), None)
+        sizes = work.batch_sizes if work.go_ahead.exists() else work.batch_sizes[:-1]
+        size = next((one for one in sizes if one not in done and one not in running), None)
         if size is None:
             time.sleep(_LOOK_S)
             continue
@@ -155,7 +161,7 @@ def search_with_kills(work: Work, workers: int, kills: int, seed: int = 0) -> Fo
     Args:
         work: for all workers.
         workers: at once.
-        kills: how many of them are killed, each at any moment.
+        kills: how many of them are killed, each at any moment, the last before the last trial has begun.
         seed: of who, and when.
 
     Raises:
@@ -166,6 +172,8 @@ def search_with_kills(work: Work, workers: int, kills: int, seed: int = 0) -> Fo
     crew: list[BaseProcess] = []
     try:
         while started < workers or crew:
+            if killed == kills:
+                work.go_ahead.touch()
             while len(crew) < workers and started < workers + killed:
                 crew.append(context.Process(target=work_on, args=(work, f"worker-{started}")))
                 crew[-1].start()
