@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
     @property
     def go_ahead(self) -> Path:
-        """Is there once all were killed that are to be; the last trial waits for it, so that every worker does."""
+        """Is there once all were killed that are to be: the last trial waits for it, and so every worker."""
         return self.notes / "all-killed"
 
 
