@@ -111,6 +111,20 @@ def test_of_two_that_waited_for_a_killed_host_the_slower_does_not_end_the_hold_o
     assert hosts.clock.now > taken_at[0] + GRACE_S
 
 
+def test_a_lock_that_can_not_be_taken_over_is_waited_for_without_haste(hosts: Hosts):
+    (hosts.folder / "held" / "no file").mkdir(parents=True)
+    pauses = list[float]()
+
+    def give_up() -> None:
+        pauses.append(hosts.clock.now)
+        if hosts.clock.now > 1000.0 + 3 * GRACE_S:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hosts.lock(meanwhile=give_up).acquire()
+    assert len(pauses) < 5 * GRACE_S
+
+
 def test_a_wait_that_is_broken_off_leaves_nothing_behind(hosts: Hosts):
     first = hosts.held()
 

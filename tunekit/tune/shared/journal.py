@@ -56,7 +56,7 @@ class JournalLock:
         Raises:
             OSError: the folder can't be used.
         """
-        token = secrets.token_hex(8)
+        self._token = token = secrets.token_hex(8)
         ready = self._folder / token
         try:
             ready.mkdir(parents=True)
@@ -68,14 +68,13 @@ class JournalLock:
                     since = now
                 elif now - since > self._grace_s:
                     self._end(holder)
-                    continue
+                    since, pause_s = now, _FIRST_PAUSE_S
                 self._pause(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except BaseException:
             self._end(token)
             shutil.rmtree(ready, ignore_errors=True)
             raise
-        self._token = token
 
     def insist(self) -> None:
         """See to it that this host still has the lock.
@@ -141,8 +140,8 @@ class Journal(JournalFileBackend):
         """
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
         lock = self._lock_of_writers
-        lock.acquire()
         try:
+            lock.acquire()
             with open(self._path, "ab+", opener=_existing) as file:
                 end = file.seek(0, os.SEEK_END)
                 whole = _end_of_whole_lines(file, end)
