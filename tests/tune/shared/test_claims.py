@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from tunekit.tune.shared.leases import Pace
 from tunekit.tune.shared.storage import JOURNAL_FILE, Patience, address_of, close_storage, open_storage
 
 BEAT_S = 10.0
+OpenUnreliable = Callable[..., tuple[Claims, "Unreliable"]]
 
 
 def silence(clock: ScriptedClock, watchers: list[Claims], beating: list[Claims]) -> list[Claim]:
@@ -236,16 +238,20 @@ class Unreliable:
         return answer
 
 
-def unreliable(
-    tmp_path: Path, clock: ScriptedClock, error: BaseException | None = None
-) -> tuple[Claims, Unreliable]:
-    storage = Unreliable(open_storage(address_of(str(tmp_path))), error)
-    patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
-    return Claims(storage, "study", "one", patience, Pace(clock=clock)), storage  # type: ignore[arg-type]
+@pytest.fixture
+def unreliable(place: str, clock: ScriptedClock, request: pytest.FixtureRequest) -> OpenUnreliable:
+    def opened(error: BaseException | None = None) -> tuple[Claims, Unreliable]:
+        storage = open_storage(address_of(place))
+        request.addfinalizer(lambda: close_storage(storage))
+        patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
+        lossy = Unreliable(storage, error)
+        return Claims(lossy, "study", "one", patience, Pace(clock=clock)), lossy  # type: ignore[arg-type]
+
+    return opened
 
 
-def test_a_claim_whose_answer_was_lost_is_made_once(tmp_path: Path, clock: ScriptedClock):
-    host, storage = unreliable(tmp_path, clock)
+def test_a_claim_whose_answer_was_lost_is_made_once(unreliable: OpenUnreliable):
+    host, storage = unreliable()
     storage.fails_after = ["create_new_trial"]
     claim = host.claim("fit", {})
     assert claim is not None and claim.number == 0
@@ -255,23 +261,23 @@ def test_a_claim_whose_answer_was_lost_is_made_once(tmp_path: Path, clock: Scrip
 
 @pytest.mark.parametrize("also_lost", [False, True])
 def test_a_claim_that_the_storage_makes_twice_is_one_and_its_twin_is_no_loss(
-    tmp_path: Path, clock: ScriptedClock, also_lost: bool
+    unreliable: OpenUnreliable, clock: ScriptedClock, also_lost: bool
 ):
-    host, storage = unreliable(tmp_path, clock)
+    host, storage = unreliable()
     storage.asks_twice = ["create_new_trial"]
     storage.fails_after = ["create_new_trial"] * also_lost
     claim = host.claim("fit", {})
     assert claim is not None and claim.number == 0
-    other, _ = unreliable(tmp_path, clock)
+    other, _ = unreliable()
     assert other.pending() == (claim,)
     assert silence(clock, [other], [host]) == []
     assert host.finish(claim, {}, None)
     assert (other.pending(), other.lost()) == ((), ())
 
 
-def test_a_twin_that_comes_late_is_ended_by_the_next_beat(tmp_path: Path, clock: ScriptedClock):
+def test_a_twin_that_comes_late_is_ended_by_the_next_beat(unreliable: OpenUnreliable):
     """The server did what it was asked for only after the host had looked."""
-    host, storage = unreliable(tmp_path, clock)
+    host, storage = unreliable()
     late = list[Any]()
     create = storage.create_new_trial
 
@@ -282,40 +288,40 @@ def test_a_twin_that_comes_late_is_ended_by_the_next_beat(tmp_path: Path, clock:
     storage.create_new_trial = keep
     claim = host.claim("fit", {})
     create(*late[0])
-    other, _ = unreliable(tmp_path, clock)
+    other, _ = unreliable()
     assert claim is not None and [one.number for one in other.pending()] == [0, 1]
     assert host.beat() == ()
     assert other.pending() == (claim,)
     assert other.lost() == ()
 
 
-def test_a_claim_that_was_interrupted_as_it_was_made_is_given_back(tmp_path: Path, clock: ScriptedClock):
-    host, storage = unreliable(tmp_path, clock, KeyboardInterrupt())
+def test_a_claim_that_was_interrupted_as_it_was_made_is_given_back(unreliable: OpenUnreliable):
+    host, storage = unreliable(KeyboardInterrupt())
     storage.fails_after = ["create_new_trial"]
     with pytest.raises(KeyboardInterrupt):
         host.claim("fit", {})
-    other, _ = unreliable(tmp_path, clock)
+    other, _ = unreliable()
     assert [claim.key for claim in other.pending()] == ["fit"]
     host.release_all("interrupted")
     assert other.pending() == ()
     assert other.claim("fit", {}) is not None
 
 
-def test_what_could_not_be_given_back_is_ended_by_the_next_beat(tmp_path: Path, clock: ScriptedClock):
-    host, storage = unreliable(tmp_path, clock)
+def test_what_could_not_be_given_back_is_ended_by_the_next_beat(unreliable: OpenUnreliable):
+    host, storage = unreliable()
     claim = host.claim("fit", {})
     assert claim is not None
     storage.fails_after = ["set_trial_user_attr"]
     host.release(claim, "interrupted")
-    other, _ = unreliable(tmp_path, clock)
+    other, _ = unreliable()
     assert other.pending() == (claim,)
     host.beat()
     assert [last for last, _ in other.lost()] == [claim]
 
 
 @pytest.mark.parametrize("lost", ["set_trial_user_attr", "set_trial_state_values"])
-def test_an_outcome_whose_answer_was_lost_is_left(tmp_path: Path, clock: ScriptedClock, lost: str):
-    host, storage = unreliable(tmp_path, clock)
+def test_an_outcome_whose_answer_was_lost_is_left(unreliable: OpenUnreliable, lost: str):
+    host, storage = unreliable()
     claim = host.claim("fit", {})
     assert claim is not None
     storage.fails_after = [lost]
@@ -323,8 +329,8 @@ def test_an_outcome_whose_answer_was_lost_is_left(tmp_path: Path, clock: Scripte
     assert [outcome.payload["rate"] for outcome in host.pull()] == [3.0]
 
 
-def test_a_beat_that_is_not_answered_is_tried_again_with_the_next(tmp_path: Path, clock: ScriptedClock):
-    host, storage = unreliable(tmp_path, clock)
+def test_a_beat_that_is_not_answered_is_tried_again_with_the_next(unreliable: OpenUnreliable):
+    host, storage = unreliable()
     claim = host.claim("fit", {})
     assert claim is not None
     storage.fails_after = ["set_trial_user_attr"]
