@@ -61,7 +61,7 @@ class JournalLock:
         try:
             ready.mkdir(parents=True)
             (ready / token).touch()
-            holder, since, pause_s = self._holder(), self._clock(), _FIRST_PAUSE_S
+            holder, since, pause_s = None, self._clock(), _FIRST_PAUSE_S
             while not self._is_moved(ready):
                 now, before, holder = self._clock(), holder, self._holder()
                 if holder is None or holder != before:
