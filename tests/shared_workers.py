@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -21,6 +22,7 @@ from build_records import config, host, run, trial_record
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.trial import TrialRole
+from tunekit.tune.shared.claims import Taken
 from tunekit.tune.shared.facts import machine_facts, search_facts
 from tunekit.tune.shared.leases import Pace
 from tunekit.tune.shared.share import Group, Share
@@ -111,21 +113,24 @@ def work_on(work: Work, name: str) -> None:
 
 
 def _tries(group: Group, done: set[int], work: Work, chance: random.Random, asked: _Asked) -> Iterator[Note]:
-    trials = group.trials
+    trials, ahead = group.trials, 0
     while len(done) < work.trials:
         with asked.timed():
-            done |= {_size_of(one.record.config) for one in trials.pull()}
             running = {_size_of(one.config) for one in trials.pending()}
+            done |= {_size_of(one.record.config) for one in trials.pull()}
         sizes = work.batch_sizes if work.go_ahead.exists() else work.batch_sizes[:-1]
-        size = next((one for one in sizes if one not in done and one not in running), None)
+        left = (one for one in sizes if one not in done and one not in running)
+        *_, size = (None, *islice(left, max(1, ahead)))
+        ahead = 0
         if size is None:
             time.sleep(_LOOK_S)
             continue
         knobs = config(batch_size=size)
         with asked.timed():
             claim = trials.claim(TrialRole.SEARCH, knobs, None)
-        if claim is None:
+        if isinstance(claim, Taken):
             asked.collisions += 1
+            ahead = claim.ahead
             continue
         time.sleep(chance.uniform(0.5, 1.5) * work.trial_s)
         with asked.timed():

@@ -17,7 +17,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.book import Phase, TrialNotOursError, Turn
-from tunekit.tune.shared.claims import Claim
+from tunekit.tune.shared.claims import Claim, Taken
 from tunekit.tune.shared.leases import USUAL_PACE, Pace
 from tunekit.tune.shared.others import PendingTrial, SharedRecord
 from tunekit.tune.shared.share import Group
@@ -99,10 +99,10 @@ class SharedBook:
         )
         own = self._host_name if role in _OF_ONE_HOST else None
         claim = self._group.trials.claim(role, config, round_number, again, own)
-        if claim is None:
-            raise TrialNotOursError
+        if isinstance(claim, Taken):
+            raise TrialNotOursError(ahead=claim.ahead)
         if not self._leads and self.is_finishing:
-            self._group.trials.release(claim, "given back: the search is being finished")
+            self._group.trials.withdraw(claim)
             raise TrialNotOursError
         self._trial = claim
         return claim.number
@@ -175,7 +175,7 @@ class SharedBook:
             first = self._heard.setdefault(other, beats or 0)
             return Turn.ALIVE if beats is not None and beats > first else Turn.ELSEWHERE
         claim = phases.claim(phase.value, {_FOLDER: str(self.folder)})
-        if claim is None:
+        if isinstance(claim, Taken):
             return Turn.ELSEWHERE if phases.done(phase.value) is None else Turn.DONE
         if phase is Phase.FINISH and self.pending():
             phases.release(claim, "given back: trials still run")

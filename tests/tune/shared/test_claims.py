@@ -14,9 +14,9 @@ from scripted_search import ScriptedClock
 from shared_places import OpenClaims
 
 from tunekit.errors import ShareError
-from tunekit.tune.shared.claims import Claim, Claims
+from tunekit.tune.shared.claims import Claim, Claims, Taken
 from tunekit.tune.shared.leases import Pace
-from tunekit.tune.shared.storage import JOURNAL_FILE, Patience, address_of, close_storage, open_storage
+from tunekit.tune.shared.storage import SHARED_JOURNAL, Patience, address_of, close_storage, open_storage
 
 BEAT_S = 10.0
 OpenUnreliable = Callable[..., tuple[Claims, "Unreliable"]]
@@ -37,12 +37,12 @@ def silence(clock: ScriptedClock, watchers: list[Claims], beating: list[Claims])
 def test_a_thing_is_claimed_by_one_host_and_done_once(claims_of: OpenClaims):
     one, two = claims_of("one"), claims_of("two")
     claim = one.claim("fit", {"size": 8})
-    assert claim is not None
-    assert two.claim("fit", {}) is None
+    assert isinstance(claim, Claim)
+    assert isinstance(two.claim("fit", {}), Taken)
     assert [(c.key, c.host, dict(c.about)) for c in two.pending()] == [("fit", "one", {"size": 8})]
     assert one.pending() == ()
     assert one.finish(claim, {"rate": 12.5}, 12.5)
-    assert two.claim("fit", {}) is None
+    assert isinstance(two.claim("fit", {}), Taken)
     assert two.pending() == ()
     for host in (one, two):
         assert [(o.claim.number, o.claim.host, dict(o.payload)) for o in host.pull()] == [
@@ -54,16 +54,16 @@ def test_a_thing_is_claimed_by_one_host_and_done_once(claims_of: OpenClaims):
 def test_numbers_are_no_two_hosts_alike(claims_of: OpenClaims):
     hosts = [claims_of(name) for name in "abc"]
     made = [host.claim(f"thing {n} of {place}", {}) for n in range(3) for place, host in enumerate(hosts)]
-    assert [claim.number for claim in made if claim] == list(range(9))
+    assert [claim.number for claim in made if isinstance(claim, Claim)] == list(range(9))
 
 
 def test_what_is_given_back_is_another_hosts_to_claim(claims_of: OpenClaims):
     one, two = claims_of("one"), claims_of("two")
     first = one.claim("fit", {})
-    assert first is not None
+    assert isinstance(first, Claim)
     one.release(first, "interrupted")
     second = two.claim("fit", {})
-    assert second is not None and second.number > first.number
+    assert isinstance(second, Claim) and second.number > first.number
     assert not one.holds(first) and two.holds(second)
     assert one.pull() == ()
 
@@ -76,7 +76,7 @@ def test_what_was_lost_with_its_host_is_counted_and_what_was_given_back_is_not(
     for name in ("returns", "dies", "returns again", "dies too"):
         host = claims_of(name)
         claim = host.claim("fit", {})
-        assert claim is not None
+        assert isinstance(claim, Claim)
         assert watcher.lost() == ()
         if name.startswith("dies"):
             silence(clock, [watcher], [])
@@ -93,21 +93,21 @@ def test_all_that_a_host_has_is_given_back_and_nothing_of_another(claims_of: Ope
     own = [one.claim(key, {}) for key in ("a", "b")]
     done = one.claim("c", {})
     other = two.claim("d", {})
-    assert done is not None and one.finish(done, {}, None)
+    assert isinstance(done, Claim) and one.finish(done, {}, None)
     one.release_all("the end")
     assert [claim.key for claim in one.pending()] == ["d"]
     assert two.lost() == tuple((claim, 0) for claim in own)
     assert two.done("c") is not None
-    assert other is not None and two.holds(other)
+    assert isinstance(other, Claim) and two.holds(other)
 
 
 def test_a_silent_host_loses_its_claim_and_its_late_outcome(claims_of: OpenClaims, clock: ScriptedClock):
     stopped, other = claims_of("stopped"), claims_of("other")
     lost = stopped.claim("fit", {})
-    assert lost is not None
+    assert isinstance(lost, Claim)
     assert silence(clock, [other], []) == [lost]
     again = other.claim("fit", {})
-    assert again is not None
+    assert isinstance(again, Claim)
     assert not stopped.finish(lost, {"rate": 1.0}, 1.0)
     assert other.finish(again, {"rate": 2.0}, 2.0)
     assert [(o.claim.host, o.payload["rate"]) for o in stopped.pull()] == [("other", 2.0)]
@@ -116,17 +116,17 @@ def test_a_silent_host_loses_its_claim_and_its_late_outcome(claims_of: OpenClaim
 def test_a_late_outcome_is_dropped_also_before_another_has_begun(claims_of: OpenClaims, clock: ScriptedClock):
     stopped, other = claims_of("stopped"), claims_of("other")
     lost = stopped.claim("fit", {})
-    assert lost is not None
+    assert isinstance(lost, Claim)
     silence(clock, [other], [])
     assert not stopped.finish(lost, {}, None)
     assert other.pull() == ()
-    assert other.claim("fit", {}) is not None
+    assert isinstance(other.claim("fit", {}), Claim)
 
 
 def test_a_host_that_beats_keeps_its_claim(claims_of: OpenClaims, clock: ScriptedClock):
     slow, other = claims_of("slow"), claims_of("other")
     claim = slow.claim("fit", {})
-    assert claim is not None
+    assert isinstance(claim, Claim)
     assert silence(clock, [other], [slow]) == []
     assert slow.finish(claim, {}, None)
 
@@ -147,9 +147,9 @@ def test_what_is_left_at_once_has_an_order_that_all_see(claims_of: OpenClaims):
 
 def test_studies_of_one_place_are_apart(claims_of: OpenClaims):
     trials, phases = claims_of("one", "trials"), claims_of("one", "phases")
-    assert trials.claim("fit", {}) is not None
+    assert isinstance(trials.claim("fit", {}), Claim)
     claim = phases.claim("fit", {})
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
 
 
 def test_hosts_that_want_the_same_at_the_same_time_do_each_thing_once(claims_of: OpenClaims):
@@ -160,7 +160,7 @@ def test_hosts_that_want_the_same_at_the_same_time_do_each_thing_once(claims_of:
         done = []
         for key in keys:
             claim = host.claim(key, {})
-            if claim is not None:
+            if isinstance(claim, Claim):
                 assert host.finish(claim, {}, None)
                 done.append(key)
         return done
@@ -199,7 +199,8 @@ def test_whatever_dies_or_stops_each_thing_is_done_once(tmp_path: Path, seed: in
             elif lot < 0.10:
                 asleep[name] = clock.now + lots.choice([20.0, 300.0])
             elif claim is None:
-                at[name] = host.claim(lots.choice(keys), {})
+                asked = host.claim(lots.choice(keys), {})
+                at[name] = asked if isinstance(asked, Claim) else None
             elif lot < 0.6:
                 written[claim.key] += host.finish(claim, {}, None)
                 at[name] = None
@@ -254,9 +255,9 @@ def test_a_claim_whose_answer_was_lost_is_made_once(unreliable: OpenUnreliable):
     host, storage = unreliable()
     storage.fails_after = ["create_new_trial"]
     claim = host.claim("fit", {})
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
     following = host.claim("other", {})
-    assert following is not None and following.number == 1
+    assert isinstance(following, Claim) and following.number == 1
 
 
 @pytest.mark.parametrize("also_lost", [False, True])
@@ -267,7 +268,7 @@ def test_a_claim_that_the_storage_makes_twice_is_one_and_its_twin_is_no_loss(
     storage.asks_twice = ["create_new_trial"]
     storage.fails_after = ["create_new_trial"] * also_lost
     claim = host.claim("fit", {})
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
     other, _ = unreliable()
     assert other.pending() == (claim,)
     assert silence(clock, [other], [host]) == []
@@ -289,7 +290,7 @@ def test_a_twin_that_comes_late_is_ended_by_the_next_beat(unreliable: OpenUnreli
     claim = host.claim("fit", {})
     create(*late[0])
     other, _ = unreliable()
-    assert claim is not None and [one.number for one in other.pending()] == [0, 1]
+    assert isinstance(claim, Claim) and [one.number for one in other.pending()] == [0, 1]
     assert host.beat() == ()
     assert other.pending() == (claim,)
     assert other.lost() == ()
@@ -304,13 +305,13 @@ def test_a_claim_that_was_interrupted_as_it_was_made_is_given_back(unreliable: O
     assert [claim.key for claim in other.pending()] == ["fit"]
     host.release_all("interrupted")
     assert other.pending() == ()
-    assert other.claim("fit", {}) is not None
+    assert isinstance(other.claim("fit", {}), Claim)
 
 
 def test_what_could_not_be_given_back_is_ended_by_the_next_beat(unreliable: OpenUnreliable):
     host, storage = unreliable()
     claim = host.claim("fit", {})
-    assert claim is not None
+    assert isinstance(claim, Claim)
     storage.fails_after = ["set_trial_user_attr"]
     host.release(claim, "interrupted")
     other, _ = unreliable()
@@ -323,7 +324,7 @@ def test_what_could_not_be_given_back_is_ended_by_the_next_beat(unreliable: Open
 def test_an_outcome_whose_answer_was_lost_is_left(unreliable: OpenUnreliable, lost: str):
     host, storage = unreliable()
     claim = host.claim("fit", {})
-    assert claim is not None
+    assert isinstance(claim, Claim)
     storage.fails_after = [lost]
     assert host.finish(claim, {"rate": 3.0}, 3.0)
     assert [outcome.payload["rate"] for outcome in host.pull()] == [3.0]
@@ -332,7 +333,7 @@ def test_an_outcome_whose_answer_was_lost_is_left(unreliable: OpenUnreliable, lo
 def test_a_beat_that_is_not_answered_is_tried_again_with_the_next(unreliable: OpenUnreliable):
     host, storage = unreliable()
     claim = host.claim("fit", {})
-    assert claim is not None
+    assert isinstance(claim, Claim)
     storage.fails_after = ["set_trial_user_attr"]
     assert host.beat() == ()
     assert host.beat() == ()
@@ -344,15 +345,15 @@ def test_half_a_line_of_a_host_that_was_killed_spoils_nothing(tmp_path: Path, cl
     patience = Patience("the place", lambda said: None, clock, pause=lambda seconds: None)
     before = Claims(open_storage(address), "study", "before", patience)
     claim = before.claim("fit", {})
-    assert claim is not None
-    with (tmp_path / JOURNAL_FILE).open("ab") as journal:
+    assert isinstance(claim, Claim)
+    with (tmp_path / SHARED_JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code":8,"trial_id":0,"user_attr":{"outcome":{"record":"' + b"x" * 100_000)
     after = Claims(open_storage(address), "study", "after", patience)
     assert [one.key for one in after.pending()] == ["fit"]
-    assert after.claim("other", {}) is not None
+    assert isinstance(after.claim("other", {}), Claim)
     assert before.finish(claim, {}, None)
     assert [one.key for one in before.pending()] == ["other"]
-    assert (tmp_path / JOURNAL_FILE).read_bytes().count(b"xxx") == 0
+    assert (tmp_path / SHARED_JOURNAL).read_bytes().count(b"xxx") == 0
 
 
 def test_a_line_that_nobody_can_read_ends_in_an_error_with_what_to_do(tmp_path: Path):
@@ -363,35 +364,26 @@ def test_a_line_that_nobody_can_read_ends_in_an_error_with_what_to_do(tmp_path: 
 
     patience, address = Patience("the place", lambda said: None, clock, pause), address_of(str(tmp_path))
     host = Claims(open_storage(address), "study", "one", patience)
-    with (tmp_path / JOURNAL_FILE).open("ab") as journal:
+    with (tmp_path / SHARED_JOURNAL).open("ab") as journal:
         journal.write(b"no line of a journal\n")
     with pytest.raises(ShareError, match=r"\(line 2 of .* remove this line: .* start the same command again"):
         host.claim("fit", {})
 
 
-def test_a_host_that_was_slower_lets_those_ahead_of_it_go_first(
+def test_a_host_that_was_slower_is_told_how_many_are_ahead(
     place: str, clock: ScriptedClock, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     """Four want the same; the first has it, and two of the others can't say yet that they step back."""
-    paused: list[float] = []
     hosts = []
     for name in "abcd":
         storage = open_storage(address_of(place))
         request.addfinalizer(partial(close_storage, storage))
-        pace = Pace(clock=clock, pause=paused.append)
-        hosts.append(Claims(storage, "study", name, Patience("the place", print, clock), pace))
+        hosts.append(Claims(storage, "study", name, Patience("the place", print, clock), Pace(clock=clock)))
         if name in "bc":
             monkeypatch.setattr(storage, "set_trial_state_values", not_answering)
-        if name == "d":
-            create = storage.create_new_trial
-
-            def in_nine_seconds(*what: Any, create: Any = create) -> int:
-                clock.now += 9.0
-                return int(create(*what))
-
-            monkeypatch.setattr(storage, "create_new_trial", in_nine_seconds)
-    assert [host.claim("fit", {}) is not None for host in hosts] == [True, False, False, False]
-    assert paused == [0.0, 0.0, 6.0]
+    first, *others = [host.claim("fit", {}) for host in hosts]
+    assert isinstance(first, Claim)
+    assert others == [Taken(1), Taken(2), Taken(3)]
     assert [claim.host for claim in hosts[0].pending()] == ["b", "c"]
 
 

@@ -10,6 +10,7 @@ from build_records import GIB, config, host, options, run, target, trial_record
 from tunekit.errors import TargetChangedError
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRole
+from tunekit.tune.shared.claims import Claim, Taken
 from tunekit.tune.shared.facts import machine_facts, search_facts
 from tunekit.tune.shared.share import Group, Share
 from tunekit.tune.shared.storage import address_of
@@ -44,7 +45,7 @@ def test_hosts_that_are_alike_see_each_others_trials(join: Join):
     assert (one.number, two.number) == (0, 0)
     assert (one.unlike, two.unlike) == ((), ())
     claim = one.trials.claim(TrialRole.SEARCH, config(), None)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     assert [(t.number, t.host, t.role, t.config) for t in two.trials.pending()] == [
         (0, "node-a", TrialRole.SEARCH, config())
     ]
@@ -56,11 +57,11 @@ def test_hosts_that_are_alike_see_each_others_trials(join: Join):
 def test_a_trial_is_run_again_only_as_another_one(join: Join):
     one, two = join("node-a"), join("node-b")
     first = one.trials.claim(TrialRole.SEARCH, config(), None)
-    assert first is not None and one.trials.finish(first, trial_record(0, None), 1.0)
-    assert two.trials.claim(TrialRole.SEARCH, config(), None) is None
-    assert two.trials.claim(TrialRole.CONFIRM, config(), 0) is not None
-    assert two.trials.claim(TrialRole.CONFIRM, config(), 1) is not None
-    assert two.trials.claim(TrialRole.SEARCH, config(), None, again=1) is not None
+    assert isinstance(first, Claim) and one.trials.finish(first, trial_record(0, None), 1.0)
+    assert isinstance(two.trials.claim(TrialRole.SEARCH, config(), None), Taken)
+    assert isinstance(two.trials.claim(TrialRole.CONFIRM, config(), 0), Claim)
+    assert isinstance(two.trials.claim(TrialRole.CONFIRM, config(), 1), Claim)
+    assert isinstance(two.trials.claim(TrialRole.SEARCH, config(), None, again=1), Claim)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_an_unlike_machine_makes_a_group_of_its_own_and_says_why(
     assert unlike.number == 1
     assert unlike.unlike[0].startswith(said)
     claim = unlike.trials.claim(TrialRole.BASELINE, None, None)
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
     assert join("node-c").trials.pending() == ()
     assert [t.host for t in join("node-d", on(**machine)).trials.pending()] == ["node-b"]
 

@@ -8,7 +8,7 @@ from real_postgres import PASSWORD, PostgresServer
 from scripted_search import ScriptedClock
 
 from tunekit.errors import ShareError, UsageError
-from tunekit.tune.shared.claims import Claims
+from tunekit.tune.shared.claims import Claim, Claims
 from tunekit.tune.shared.storage import PATIENCE_S, Patience, address_of, close_storage, open_storage
 
 
@@ -98,12 +98,12 @@ def test_a_database_that_restarts_is_waited_for(postgres: PostgresServer):
     patience = Patience("the database", said.append, clock, pause)
     storage = open_storage(address_of(postgres.new_database()))
     host = Claims(storage, "study", "one", patience)
-    assert host.claim("before", {}) is not None
+    assert isinstance(host.claim("before", {}), Claim)
     postgres.stop()
     assert host.beat() == ()
     claim = host.claim("after", {})
     close_storage(storage)
-    assert claim is not None and claim.number == 1
+    assert isinstance(claim, Claim) and claim.number == 1
     assert [text.split(" (")[0] for text in said] == [
         "the database does not answer",
         "the database answers again after 750 ms",

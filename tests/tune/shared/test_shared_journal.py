@@ -9,9 +9,9 @@ import pytest
 from optuna.storages import JournalStorage
 from scripted_search import ScriptedClock
 
-from tunekit.tune.shared.claims import Claims
+from tunekit.tune.shared.claims import Claim, Claims
 from tunekit.tune.shared.journal import GRACE_S, Journal, JournalLock
-from tunekit.tune.shared.storage import JOURNAL_FILE, Patience
+from tunekit.tune.shared.storage import SHARED_JOURNAL, Patience
 
 ENTRY = {"op_code": 1}
 
@@ -176,7 +176,7 @@ class StoppedOnce(JournalLock):
 
 
 def test_who_was_stopped_writes_nothing_and_cuts_nothing(hosts: Hosts, tmp_path: Path):
-    path, half = tmp_path / JOURNAL_FILE, b'{"op_code":8,"tri'
+    path, half = tmp_path / SHARED_JOURNAL, b'{"op_code":8,"tri'
     others = list[JournalLock]()
 
     def write_half(other: JournalLock) -> None:
@@ -191,37 +191,37 @@ def test_who_was_stopped_writes_nothing_and_cuts_nothing(hosts: Hosts, tmp_path:
 
 def test_a_host_that_was_stopped_while_it_had_the_lock_claims_all_the_same(hosts: Hosts, tmp_path: Path):
     lock = StoppedOnce(hosts, JournalLock.release)
-    storage = JournalStorage(Journal(tmp_path / JOURNAL_FILE, lock))
+    storage = JournalStorage(Journal(tmp_path / SHARED_JOURNAL, lock))
     patience = Patience("the place", lambda said: None, hosts.clock, pause=lambda seconds: None)
     claim = Claims(storage, "study", "one", patience).claim("fit", {})
     assert lock.stops == 1
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
 
 
 def test_a_relative_folder_has_a_lock_that_is_taken_over_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     hosts = Hosts(Path("shared") / "lock")
     hosts.held()
-    journal = Journal(Path(JOURNAL_FILE), hosts.lock())
+    journal = Journal(Path(SHARED_JOURNAL), hosts.lock())
     journal.append_logs([ENTRY])
     assert list(journal.read_logs(0)) == [ENTRY]
     assert hosts.clock.now > 1000.0 + GRACE_S
 
 
 def test_a_journal_that_has_vanished_is_not_begun_anew(hosts: Hosts, tmp_path: Path):
-    journal = Journal(tmp_path / JOURNAL_FILE, hosts.lock())
-    (tmp_path / JOURNAL_FILE).unlink()
+    journal = Journal(tmp_path / SHARED_JOURNAL, hosts.lock())
+    (tmp_path / SHARED_JOURNAL).unlink()
     with pytest.raises(FileNotFoundError):
         journal.append_logs([ENTRY])
-    assert not (tmp_path / JOURNAL_FILE).exists()
+    assert not (tmp_path / SHARED_JOURNAL).exists()
 
 
 @pytest.mark.parametrize("seen_before", [0, 2])
 def test_a_line_that_can_not_be_read_is_named_with_the_remedy(hosts: Hosts, tmp_path: Path, seen_before: int):
-    journal = Journal(tmp_path / JOURNAL_FILE, hosts.lock())
+    journal = Journal(tmp_path / SHARED_JOURNAL, hosts.lock())
     journal.append_logs([ENTRY] * 3)
     assert len(list(journal.read_logs(seen_before))) == 3 - seen_before
-    with (tmp_path / JOURNAL_FILE).open("ab") as file:
+    with (tmp_path / SHARED_JOURNAL).open("ab") as file:
         file.write(b"no line of a journal\n" + json.dumps(ENTRY).encode() + b"\n")
-    with pytest.raises(OSError, match=r"line 4 of .*study\.journal can't be read; .* remove this line"):
+    with pytest.raises(OSError, match=r"line 4 of .*share.journal can't be read; .* remove this line"):
         list(journal.read_logs(seen_before))

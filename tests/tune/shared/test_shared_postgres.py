@@ -11,7 +11,7 @@ from scripted_search import ScriptedClock
 from shared_places import OpenClaims
 from sqlalchemy import Pool, event
 
-from tunekit.tune.shared.claims import Claims
+from tunekit.tune.shared.claims import Claim, Claims
 from tunekit.tune.shared.storage import Patience, address_of, close_storage, open_storage
 
 
@@ -65,14 +65,14 @@ def test_a_session_is_limited_but_where_the_user_says_otherwise(place: str, sess
 def test_a_host_that_is_stopped_in_a_transaction_does_not_hold_the_others_up(
     place: str, claims_of: OpenClaims, sessions: list[Any]
 ):
-    storage = open_storage(address_of(with_options(place, idle_in_transaction_session_timeout="200ms")))
+    storage = open_storage(address_of(with_options(place, idle_in_transaction_session_timeout="2s")))
     stopped = Claims(storage, "study", "stopped", Patience("the place", print))
     sessions[-1].execute("SELECT 1 FROM studies FOR UPDATE")
     claim = claims_of("other").claim("fit", {})
-    assert claim is not None
+    assert isinstance(claim, Claim)
     following = stopped.claim("other", {})
     close_storage(storage)
-    assert following is not None and following.number == claim.number + 1
+    assert isinstance(following, Claim) and following.number == claim.number + 1
 
 
 def test_a_row_that_stays_locked_is_asked_for_again(place: str, clock: ScriptedClock):
@@ -84,7 +84,7 @@ def test_a_row_that_stays_locked_is_asked_for_again(place: str, clock: ScriptedC
         patience = Patience("the place", said.append, clock, lambda seconds: said and other.rollback())
         host = Claims(storage, "study", "one", patience)
         claim = host.claim("fit", {})
-        assert claim is not None
+        assert isinstance(claim, Claim)
         other.execute("SELECT 1 FROM trials FOR UPDATE")
         is_kept = host.finish(claim, {}, 1.0)
         close_storage(storage)
@@ -110,5 +110,5 @@ def test_a_session_that_the_server_ends_in_a_transaction_costs_no_claim(
                 ).fetchone()
         other.rollback()
         claim = claiming.result()
-    assert claim is not None and claim.number == 0
+    assert isinstance(claim, Claim) and claim.number == 0
     assert [one.key for one in claims_of("two").pending()] == ["fit"]

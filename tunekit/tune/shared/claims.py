@@ -47,6 +47,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What one host was after, and another has."""
+
+    ahead: int
+    """Claims of it that were made before; 0 where it is done."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came of a claim."""
 
@@ -74,7 +82,6 @@ class Claims:
         self._storage = storage
         self._host = host
         self._patience = patience
-        self._clock, self._pause = pace.clock, pace.pause
         self._watch = LeaseWatch(pace.lease_s, pace.clock)
         self._study_id = patience(lambda: _study_id(storage, study))
         self._owner = secrets.token_hex(8)
@@ -98,8 +105,8 @@ class Claims:
 
     # --- what this host does ---------------------------------------------------------------
 
-    def claim(self, key: str, about: Mapping[str, Any]) -> Claim | None:
-        """Claim a thing; None if another host is at it, or has done it.
+    def claim(self, key: str, about: Mapping[str, Any]) -> Claim | Taken:
+        """Claim a thing, unless another host is at it, or has done it.
 
         Args:
             key: of the thing.
@@ -108,20 +115,16 @@ class Claims:
         Raises:
             ShareError: the storage does not answer.
         """
-        began_at = self._clock()
         own = self._made(key, about)
         if own is None:  # the storage was silent for longer than a lease
-            return None
+            return Taken(0)
         with self._lock:
             others = [one for one, _ in self._open if one.key == key and not self._is_stray(one)]
             ahead = sum(one.number < own.number for one in others)
             if not ahead and key not in self._done:
                 return own
-        self._withdraw(own)
-        # Each lets those ahead of it go first, else all would be after the same thing again. So many of them
-        # were served in the time that this took.
-        self._pause((self._clock() - began_at) * max(0, ahead - 1) / max(1, ahead))
-        return None
+        self.withdraw(own)
+        return Taken(ahead)
 
     def _made(self, key: str, about: Mapping[str, Any]) -> Claim | None:
         """Return a new claim, which this host has in hand; None if it has ended by now."""
@@ -154,8 +157,8 @@ class Claims:
             with suppress(UpdateFinishedTrialError):
                 self._storage.set_trial_state_values(claim.id, TrialState.FAIL)
 
-    def _withdraw(self, claim: Claim) -> None:
-        """End a claim that another host was faster with, in one write: many may be slower at once."""
+    def withdraw(self, claim: Claim) -> None:
+        """End a claim of what this host is not to do, in one write: many may be too slow with one at once."""
         # Where the storage does not answer, the next beat ends it.
         with suppress(UpdateFinishedTrialError, *UNANSWERED):
             self._storage.set_trial_state_values(claim.id, TrialState.FAIL)
@@ -287,6 +290,16 @@ class Claims:
         """
         with self._up_to_date():
             return tuple(claim for claim, _ in self._others())
+
+    def ahead_of(self, claim: Claim) -> tuple[Claim, ...]:
+        """Return what is done, and what others are at by a claim that was made before this one.
+
+        Raises:
+            ShareError: the storage does not answer.
+        """
+        with self._up_to_date():
+            done = tuple(one.claim for one in self._done.values())
+            return done + tuple(one for one, _ in self._others() if one.number < claim.number)
 
     def lost(self) -> tuple[tuple[Claim, int], ...]:
         """Return the last claim of what is not done and nobody is at, and how many hosts were lost at it.

@@ -84,7 +84,7 @@ class Share:
         )
         return Group(
             number=own.number,
-            trials=SharedTrials(trials),
+            trials=SharedTrials(trials, search.options.max_trials),
             phases=phases,
             heart=Heart((trials, phases), self._pace.beat_s),
             unlike=min((one for one in others if one), key=len, default=()),

@@ -19,7 +19,7 @@ from tunekit.secret_words import MASK, masked_text
 from tunekit.tune.shared.journal import Journal, JournalLock
 from tunekit.units import duration_text
 
-JOURNAL_FILE = "study.journal"
+SHARED_JOURNAL = "share.journal"
 _DRIVER = "postgresql+psycopg"
 _SCHEMES = ("postgresql", "postgres")
 _CONNECTION = {
@@ -144,7 +144,7 @@ def _database_at(url: URL) -> RDBStorage:
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     with create_engine(url, poolclass=NullPool, **options).connect() as connection:
         # Hosts that start together would make the tables at the same time.
-        limits = (func.set_config(name, _TABLES_WAIT, True) for name in ("lock_timeout", "statement_timeout"))
+        limits = (func.set_config(name, _TABLES_WAIT, True) for name in _LIMITS)
         connection.execute(select(*limits))
         connection.execute(select(func.pg_advisory_xact_lock(_MAKES_TABLES)))
         return RDBStorage(text, engine_kwargs=ours)
@@ -167,7 +167,7 @@ def close_storage(storage: BaseStorage) -> None:
 
 
 def _journal_in(folder: Path) -> JournalStorage:
-    path, lock = folder / JOURNAL_FILE, JournalLock(folder / f"{JOURNAL_FILE}.lock")
+    path, lock = folder / SHARED_JOURNAL, JournalLock(folder / f"{SHARED_JOURNAL}.lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return JournalStorage(Journal(path, lock))

@@ -3,7 +3,7 @@
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import TrainConfig
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.tune.shared.claims import Claim, Claims, Outcome
+from tunekit.tune.shared.claims import Claim, Claims, Outcome, Taken
 from tunekit.tune.shared.others import PendingTrial, SharedRecord
 
 _ROLE, _CONFIG, _ROUND, _RECORD, _SPENT_S = "role", "config", "round", "record", "spent_s"
@@ -14,10 +14,12 @@ class SharedTrials:
 
     Args:
         claims: of the group's trials.
+        most_candidates: how many of them may be candidates, on all hosts; None for any number.
     """
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: Claims, most_candidates: int | None = None) -> None:
         self._claims = claims
+        self._most_candidates = most_candidates
 
     def claim(
         self,
@@ -26,8 +28,10 @@ class SharedTrials:
         round_number: int | None,
         again: int = 0,
         only_of: str | None = None,
-    ) -> Claim | None:
-        """Claim a trial, whose number is the claim's; None if another host runs it, or has.
+    ) -> Claim | Taken:
+        """Claim a trial, whose number is the claim's, unless another host runs it, or has.
+
+        Nor is it this host's where those ahead of it are as many as there may be.
 
         Args:
             role: what it is run for.
@@ -40,7 +44,21 @@ class SharedTrials:
         text = None if config is None else to_json(config, indent=None)
         about = {_ROLE: role.value, _CONFIG: text, _ROUND: round_number}
         key = f"{role.value} {text} round {round_number} again {again} of {only_of or 'any host'}"
-        return self._claims.claim(key, about)
+        claim = self._claims.claim(key, about)
+        if isinstance(claim, Claim) and role.is_candidate and self._is_one_too_many(claim):
+            self._claims.withdraw(claim)
+            return Taken(0)
+        return claim
+
+    def _is_one_too_many(self, claim: Claim) -> bool:
+        if self._most_candidates is None:
+            return False
+        roles = [TrialRole(one.about[_ROLE]) for one in self._claims.ahead_of(claim)]
+        return sum(role.is_candidate for role in roles) >= self._most_candidates
+
+    def withdraw(self, claim: Claim) -> None:
+        """End the claim of a trial that nobody is to run."""
+        self._claims.withdraw(claim)
 
     def finish(self, claim: Claim, record: TrialRecord, spent_s: float) -> bool:
         """Leave the record of a trial for all; False if its lease was lost, and it is another host's to run.
@@ -52,10 +70,6 @@ class SharedTrials:
         """
         payload = {_RECORD: to_json(record, indent=None), _SPENT_S: spent_s}
         return self._claims.finish(claim, payload, record.rate_samples_per_s)
-
-    def release(self, claim: Claim, why: str) -> None:
-        """Give a trial back that came to nothing."""
-        self._claims.release(claim, why)
 
     def release_all(self, why: str) -> None:
         """Give back whatever this host has."""
