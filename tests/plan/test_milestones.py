@@ -24,7 +24,7 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import ChoiceKind, PlanAssumptions
-from tunekit.records.profile import Profile, UnitPack
+from tunekit.records.profile import NO_TORCH_BUILD, Profile, UnitPack
 
 HOUR = 180 * 3600
 """Samples of an hour on the A10G that measured."""
@@ -175,6 +175,14 @@ def test_runs_that_do_not_fill_the_last_round_pay_for_the_whole_machine():
     assert usd_and_hours(shared) == (pytest.approx(1000), pytest.approx(200))
 
 
+def test_no_machine_is_paid_that_has_no_run():
+    """Six runs on machines of four GPUs: two of the three that there may be."""
+    one = milestone(runs=6, instances=3, hardware=named("four"))
+    shared = next(it for it in planned(one).together if it.way is RunsWay.GPUS)
+    assert shared.machines == 2
+    assert usd_and_hours(shared) == (pytest.approx(2 * 5 * 100), pytest.approx(100))
+
+
 def test_a_part_of_a_machine_has_its_part_of_the_cpus():
     """16 CPUs for four GPUs feed each as four CPUs do."""
     asked = plan_request(measured_vcpus_per_gpu=8, loader_samples_per_s_per_cpu=exactly(22.5))
@@ -280,6 +288,64 @@ def test_without_any_offer_the_measured_machine_stands_without_dollars():
     assert only.kind is ChoiceKind.FASTEST
     assert option.row.is_measured_machine
     assert (option.hours.value, option.usd, only.usd) == (pytest.approx(100), None, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"max_hours": 3.0}, "'pilot' can't be planned: it takes more than --max-hours 3; give more hours"),
+        (
+            {"only": ("old",)},
+            f"'pilot' can't be planned: {NO_TORCH_BUILD}; drop --only old",
+        ),
+        (
+            {"only": ("old",), "providers": ("aws",)},
+            "--provider aws and --only old leave no offer; give others, or drop the flags",
+        ),
+        (
+            {"providers": ("colab",), "assumptions": PlanAssumptions(checkpoint_cost_s=None)},
+            "it is longer than a session, and the script writes no checkpoints; drop --provider colab",
+        ),
+    ],
+)
+def test_filters_that_leave_an_open_milestone_nothing_are_named(asked: dict[str, Any], says: str):
+    own, fast = machines()
+    old = profile(
+        "old",
+        device_names=("Old",),
+        instances=(instance(name="old", provider="gcp", usd_per_h=0.1),),
+        compute_capability="3.7",
+    )
+    book = instance(name="book", provider="colab", usd_per_h=1.0, compute_units_per_h=10.0)
+    known = (own.changed(instances=(*own.instances, book)), fast, old)
+    with pytest.raises(UsageError) as refused:
+        planned(profiles=known, request=plan_request(**asked))
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "says"),
+    [
+        ({"gpus": 8}, {}, "that was on 1 GPU, not gpus: 8; drop gpus, or name other hardware"),
+        ({"runs": 4, "instances": 2}, {}, "that is one machine, not instances: 2; drop instances, or name"),
+        ({}, {"max_hours": 99.0}, "a run takes 100 h there, more than --max-hours 99; give more hours, or"),
+    ],
+)
+def test_the_machine_of_the_rate_is_refused_as_what_it_is_not(
+    fields: dict[str, Any], asked: dict[str, Any], says: str
+):
+    here = named("a10g", HardwareKind.MEASURED)
+    with pytest.raises(UsageError) as refused:
+        planned(milestone(hardware=here, **fields), request=plan_request(**asked))
+    assert f"'pilot' can't be planned where the rate was measured: {says}" in str(refused.value)
+    assert planned(milestone(hardware=here, gpus=1, runs=4, instances=1)).choices
+
+
+def test_a_milestone_that_would_never_end_is_named_with_its_data():
+    endless = milestone("full", samples_per_epoch=10**15, data="x999", epochs=90)
+    with pytest.raises(UsageError) as refused:
+        planned(milestone(), endless)
+    assert str(refused.value).startswith("milestone 'full', x999: 90 epochs at 180 samples/s would take more")
 
 
 def test_a_machine_of_ones_own_has_the_price_that_its_user_says():

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from tunekit.errors import UsageError
 from tunekit.plan.break_even import Search, gpu_break_evens, tuning_break_even
 from tunekit.plan.choices import SOON_H, Figures, stand_out
-from tunekit.plan.plan import candidates, make_plan, that_hold_it
+from tunekit.plan.plan import candidates, make_plan, refuse_endless, that_hold_it
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GivenUp,
@@ -29,7 +29,7 @@ from tunekit.records.plan import (
     cheapest_purchase,
 )
 from tunekit.records.profile import Instance, Profile
-from tunekit.units import count_text
+from tunekit.units import count_text, hours_text
 
 _Item = TypeVar("_Item")
 
@@ -121,8 +121,10 @@ def _options(
 ) -> list[MilestoneOption]:
     """Return the ways in which a milestone can be had; on the measured machine where none is offered."""
     asked = milestone_request(request, one)
+    refuse_endless(asked, f"milestone {one.name!r}, {one.data}")
     plan = make_plan(asked, profiles, today)
     if one.hardware is not None and one.hardware.kind is HardwareKind.MEASURED:
+        _refuse_other_than_measured(one, asked, plan.rows[0])
         return [_on_machine(one, plan.rows[0])]
     rows = [
         row
@@ -136,9 +138,32 @@ def _options(
     priced = [option for option in options if option.usd is not None]
     if priced:
         return priced
-    if one.hardware is None and one.gpus is None and one.instances is None:
+    if not _filters(asked) and one.hardware is None and one.gpus is None and one.instances is None:
         return [_on_machine(one, plan.rows[0])]
     raise UsageError(_without_machine(one, asked, rows, profiles))
+
+
+def _refuse_other_than_measured(one: Milestone, asked: PlanRequest, own: PlanRow) -> None:
+    """Refuse what the machine of the rate is not, or does not hold."""
+    if one.gpus not in (None, own.gpus):
+        why = f"that was on {count_text(own.gpus, 'GPU')}, not gpus: {one.gpus}; drop gpus"
+    elif (one.instances or 1) > 1:
+        why = f"that is one machine, not instances: {one.instances}; drop instances"
+    elif asked.max_hours is not None and own.hours is not None and own.hours.value > asked.max_hours:
+        hours = hours_text(own.hours.value)
+        why = f"a run takes {hours} there, more than --max-hours {asked.max_hours:,g}; give more hours"
+    else:
+        return
+    raise UsageError(
+        f"milestone {one.name!r} can't be planned where the rate was measured: {why}, or name other hardware"
+    )
+
+
+def _filters(asked: PlanRequest) -> tuple[str, ...]:
+    """Return the flags that leave machines out."""
+    named = (("--provider", asked.providers), ("--only", asked.only))
+    hours = [] if asked.max_hours is None else [f"--max-hours {asked.max_hours:,g}"]
+    return (*(f"{flag} {name}" for flag, names in named for name in names), *hours)
 
 
 def _is_meant(hardware: Hardware | None, profile_id: str, instance: str | None, provider: str | None) -> bool:
@@ -246,7 +271,7 @@ def _part(machine: Instance) -> Instance:
 def _on_part(one: Milestone, row: PlanRow, gpus: int) -> MilestoneOption:
     """Return the milestone with a run on each GPU; machines are paid whole until the last run is done."""
     assert row.hours is not None
-    machines = one.instances or 1
+    machines = min(one.instances or 1, math.ceil(one.runs / gpus))
     rounds = math.ceil(one.runs / (gpus * machines))
     usd = row.usd_on_demand
     return MilestoneOption(
@@ -269,9 +294,10 @@ def _without_machine(
     """Return why a milestone can't be planned on what it asks for, and what would help."""
     named = [one.hardware.name] if one.hardware else []
     named += [count_text(one.gpus, "GPU")] if one.gpus else []
-    what = " with ".join(named) or count_text(one.instances or 1, "instance")
+    named += [count_text(one.instances, "instance")] if one.instances and not named else []
+    what = f" on {' with '.join(named)}" if named else ""
     why, remedy = _not_offered(one, asked, profiles) or _not_usable(one, asked, rows)
-    return f"milestone {one.name!r} can't be planned on {what}: {why}; {remedy}"
+    return f"milestone {one.name!r} can't be planned{what}: {why}; {remedy}"
 
 
 def _not_offered(
@@ -294,10 +320,9 @@ def _not_offered(
     sold = sorted({machine.gpus for _, machine in offers})
     offers = [(name, machine) for name, machine in offers if one.gpus in (None, machine.gpus)]
     if not offers:
-        counts = _either([str(gpus) for gpus in sold])
-        return f"it is sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
+        counts, what = _either([str(gpus) for gpus in sold]), "it is" if one.hardware else "machines are"
+        return f"{what} sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
     sellers, models = {machine.provider for _, machine in offers}, {name for name, _ in offers}
-    filters = (("--provider", asked.providers, sellers), ("--only", asked.only, models))
     kept = [
         name
         for name, machine in offers
@@ -305,9 +330,12 @@ def _not_offered(
     ]
     if kept:
         return None
-    given = " and ".join(f"{flag} {name}" for flag, names, _ in filters for name in names)
+    given = _filters(asked.changed(max_hours=None))
+    filters = (("--provider", asked.providers, sellers), ("--only", asked.only, models))
     known = " or ".join(f"{flag} {_either(sorted(known))}" for flag, names, known in filters if names)
-    return f"{given} leaves no offer of it", f"give {known}, or drop the flag"
+    verb, flags = ("leaves", "flag") if len(given) == 1 else ("leave", "flags")
+    remedy = f"give {known}, or drop the {flags}" if one.hardware else f"give others, or drop the {flags}"
+    return f"{' and '.join(given)} {verb} no offer{' of it' if one.hardware else ''}", remedy
 
 
 def _either(names: Sequence[str]) -> str:
@@ -316,12 +344,22 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(some)} or {last}" if some else last
 
 
+def _open_remedy(one: Milestone, asked: PlanRequest) -> str:
+    """Return how to leave a milestone more machines."""
+    if one.hardware is not None:
+        return "leave its hardware open, or write another"
+    if one.gpus is not None:
+        return "leave gpus out"
+    return f"drop {' or '.join(_filters(asked))}" if _filters(asked) else "write hardware: here"
+
+
 def _not_usable(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tuple[str, str]:
     """Return what is in the way on machines that are offered, and what would help."""
     offered = [row for row in rows if row.provider is not None]
-    other = "leave its hardware open, or write another"
+    other = _open_remedy(one, asked)
     if not offered and asked.max_hours is not None:
-        return f"it takes more than --max-hours {asked.max_hours:,g}", f"give more hours, or {other}"
+        more = f", or {other}" if one.hardware or one.gpus else ""
+        return f"it takes more than --max-hours {asked.max_hours:,g}", f"give more hours{more}"
     if any(row.is_mostly_idle for row in offered):
         return (
             "its GPUs would wait for the loader most of the time",
