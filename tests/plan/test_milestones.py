@@ -499,6 +499,29 @@ def test_a_gpu_that_is_dearer_than_it_is_faster_never_pays():
     assert (one.epochs, one.hours, one.epochs_high) == (None, None, None)
 
 
+def test_compute_units_pay_back_at_what_they_are_worth_not_by_the_pack():
+    """Half an hour of units, of which only a pack of 100 is sold."""
+    pack = UnitPack(units=100, usd=30, as_of="2026-02-01", source="a page")
+    book = instance(
+        name="book", provider="colab", usd_per_h=1.5, compute_units_per_h=5.0, unit_packs=(pack,), vcpus=None
+    )
+    own = profile(instances=(instance(name="one", usd_per_h=1.0),))
+    asked = plan_request(samples_per_epoch=HOUR, epochs=1)
+    known = {"profiles": (own, twice_as_fast(instances=(book,))), "request": asked}
+    (one,) = planned(**known).gpu_break_evens
+    assert one.row.instance == "book"
+    assert one.row.usd_on_demand == exactly(30.0)
+    assert one.usd_per_h == pytest.approx(1.5)
+    assert one.row.hours is not None
+    assert one.usd_per_epoch.value == pytest.approx(1.5 * one.row.hours.value)
+    beside = (profile(instances=(book,)), twice_as_fast(instances=(instance(name="two", usd_per_h=2.5),)))
+    (other,) = planned(profiles=beside, request=asked, search=Search(2.0, exactly(1.5))).gpu_break_evens
+    assert other.beside_usd_per_h == pytest.approx(1.5)
+    tuning = planned(profiles=beside, request=asked, search=Search(2.0, exactly(1.5))).tuning
+    assert tuning is not None
+    assert tuning.usd_per_h == pytest.approx(1.5)
+
+
 def test_a_search_is_paid_back_by_the_hours_that_its_speed_up_saves():
     """Two hours of search; at 1.25x each epoch of ten hours would have taken two and a half hours more."""
     asked = plan_request(samples_per_epoch=10 * HOUR, epochs=10)
