@@ -1,15 +1,20 @@
 """Milestones: what each takes on a machine, the choices among them, their limits, and what pays when."""
 
+import functools
+import itertools
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from build_plans import TODAY, exactly, instance, plan_request, spot_price, twice_as_fast
 from build_records import profile
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
 from tunekit.plan.break_even import Search
+from tunekit.plan.choices import SOON_H, Figures, stand_out
 from tunekit.plan.milestones import Limits, milestone_request, plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.records.codec import from_json, to_json
@@ -66,6 +71,11 @@ def usd_and_hours(option: MilestoneOption) -> tuple[float, float]:
     return option.usd.value, option.hours.value
 
 
+def total(figures: Iterable[float]) -> float:
+    """The sum as it is made milestone by milestone, to the last bit."""
+    return functools.reduce(operator.add, figures, 0.0)
+
+
 def named(name: str, kind: HardwareKind = HardwareKind.INSTANCE) -> Hardware:
     return Hardware(kind=kind, name=name)
 
@@ -114,6 +124,30 @@ def test_validation_takes_its_share_of_the_training_and_is_paid_for():
     assert option.validation_hours.value == pytest.approx(5.0)
     assert option.validation_usd.value == pytest.approx(5.0)
     assert plain.validation_hours is None
+
+
+def test_validation_of_packs_has_its_share_of_what_all_runs_pay():
+    """Thirty hours of 3 units in one pack of 100, a tenth of them spent in validation."""
+    pack = UnitPack(units=100, usd=11, as_of="2026-02-01", source="a page")
+    book = instance(name="book", provider="colab", usd_per_h=0.3, compute_units_per_h=3.0, unit_packs=(pack,))
+    one = milestone(epochs=1, runs=3, validation_share=0.1, hardware=named("book"))
+    option = cheapest(planned(one, profiles=(profile(instances=(book,)),)))
+    assert option.usd == exactly(11.0)
+    assert option.validation_hours is not None
+    assert option.validation_usd is not None
+    assert option.validation_hours.value == pytest.approx(3.0)
+    assert option.validation_usd.value == pytest.approx(1.0)
+
+
+def test_a_gpu_each_pays_validation_on_the_whole_machine_until_the_last_run_is_done():
+    """Five runs on four GPUs take two rounds of 110 hours, ten of each in validation."""
+    one = milestone(runs=5, validation_share=0.1, hardware=named("four"))
+    shared = next(it for it in planned(one).together if it.way is RunsWay.GPUS)
+    assert usd_and_hours(shared) == (pytest.approx(2 * 110 * 5), pytest.approx(220))
+    assert shared.validation_hours is not None
+    assert shared.validation_usd is not None
+    assert shared.validation_hours.value == pytest.approx(20)
+    assert shared.validation_usd.value == pytest.approx(100)
 
 
 def test_checkpoints_that_are_asked_for_cost_their_time_on_every_machine():
@@ -467,6 +501,67 @@ def test_any_limits_give_choices_that_hold_them_or_what_comes_nearest(
         assert (most_usd is None or one.usd.value <= most_usd * (1 + 1e-9)) and one.hours_over is None
     for one in plan.nearest:
         assert one.usd_over or one.hours_over
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    st.none() | st.floats(1, 30),
+    st.none() | st.floats(0.05, 6),
+)
+@example([15, 9], None, None)
+def test_choices_are_the_best_of_all_ways_there_are(
+    tenths: list[int], most_usd: float | None, most_h: float | None
+):
+    """Tenths of an hour on the measured GPU, each milestone on one, two or eight of them.
+
+    Of 1.5 and 0.9 hours, the first on two and the second on one are done within an hour each. The first on
+    one and the second on eight take less by the clock and cost less, but one of them more than an hour.
+    """
+    machine_of = {
+        "one": instance(name="one", usd_per_h=1.0),
+        "pair": instance(name="pair", gpus=2, usd_per_h=3.6),
+        "eight": instance(name="eight", gpus=8, usd_per_h=18.0),
+    }
+    profiles = (profile(instances=tuple(machine_of.values())),)
+    many = [milestone(str(at), epochs=1, samples_per_epoch=one * HOUR // 10) for at, one in enumerate(tenths)]
+    ways = list(
+        itertools.product(
+            *(
+                [
+                    cheapest(planned(one.changed(hardware=named(name)), profiles=profiles))
+                    for name in machine_of
+                ]
+                for one in many
+            )
+        )
+    )
+
+    def figures(way: Sequence[MilestoneOption]) -> Figures:
+        usd = total(one.usd.value for one in way if one.usd)
+        return Figures(total(max(SOON_H, one.hours.value) for one in way), usd)
+
+    def holds(way: Sequence[MilestoneOption]) -> bool:
+        in_time = most_h is None or total(one.hours.value for one in way) <= most_h
+        return in_time and (most_usd is None or (figures(way).usd or 0.0) <= most_usd)
+
+    limits = Limits(most_usd, "x" if most_h else None, most_h)
+    found = {one.kind: one.options for one in planned(*many, profiles=profiles, limits=limits).choices}
+    best = stand_out(ways, figures, holds)
+    assert found.keys() == best.keys()
+    for kind, way in best.items():
+        assert figures(found[kind]) == pytest.approx(figures(way))
+
+
+def test_a_project_with_one_limit_comes_nearest_to_that_one():
+    dear, late = planned(limits=Limits(max_usd=1.0)), planned(limits=Limits(deadline="1h", deadline_h=1.0))
+    free = planned()
+    (nearest,) = dear.nearest
+    assert (nearest.kind, nearest.options) == (
+        ChoiceKind.CHEAPEST,
+        choice(free, ChoiceKind.CHEAPEST).options,
+    )
+    (nearest,) = late.nearest
+    assert (nearest.kind, nearest.options) == (ChoiceKind.FASTEST, choice(free, ChoiceKind.FASTEST).options)
 
 
 # --- what pays when --------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Milestones on machines: each is a plan of its own, and together they have the cheapest and fastest ways."""
 
+import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -388,9 +389,8 @@ def _figures(
     rate, hours = row.rate_samples_per_s, row.spot_hours if option.on_spot else row.hours
     if rate is None or hours is None:
         return known
-    runs_at_once = option.machine_gpus if option.way is RunsWay.GPUS else 1
-    usd = row.usd_spot if option.on_spot else row.usd_on_demand
-    usd_per_h = usd.value / hours.value * runs_at_once if usd else None
+    times = _times_a_run(one, option)
+    usd_per_h = option.usd.value / (hours.value * times) if option.usd else None
     training = rate.under(one.samples_per_epoch * one.epochs / _H)
     work = training.times(1 + one.validation_share)
     spent = {
@@ -399,9 +399,16 @@ def _figures(
     }
     for name, of_a_run in spent.items():
         if of_a_run is not None and of_a_run.high > 0:
-            known[f"{name}_hours"] = of_all = of_a_run.times(one.runs / runs_at_once)
+            known[f"{name}_hours"] = of_all = of_a_run.times(times)
             known[f"{name}_usd"] = of_all.times(usd_per_h) if usd_per_h else None
     return known
+
+
+def _times_a_run(one: Milestone, option: MilestoneOption) -> int:
+    """Return how many times the hours of a run machines are paid for."""
+    if option.way is not RunsWay.GPUS:
+        return one.runs
+    return option.machines * math.ceil(one.runs / (option.machine_gpus * option.machines))
 
 
 def _checkpoints(
@@ -441,7 +448,7 @@ def _together(options: Sequence[MilestoneOption]) -> Iterator[MilestoneOption]:
     shared = [one for one in options if one.way is RunsWay.GPUS]
     for some in (separate, shared):
         if some:
-            yield min(some, key=lambda one: _of_option(one)[::-1])
+            yield min(some, key=lambda one: (one.usd.value if one.usd else 0.0, one.hours.value))
 
 
 # --- all milestones together -----------------------------------------------------------------
@@ -469,25 +476,39 @@ def _figures_of(ways: _Ways) -> Figures:
     return Figures(ways.rented_h, ways.usd)
 
 
-def _of_option(option: MilestoneOption) -> tuple[float, float]:
-    return option.hours.value, option.usd.value if option.usd else 0.0
+def _of_option(option: MilestoneOption) -> tuple[float, float, float]:
+    hours = option.hours.value
+    return max(SOON_H, hours), option.usd.value if option.usd else 0.0, hours
 
 
-def _of_ways(ways: _Ways) -> tuple[float, float]:
-    return ways.hours, ways.usd or 0.0
+def _of_ways(ways: _Ways) -> tuple[float, float, float]:
+    return ways.rented_h, ways.usd or 0.0, ways.hours
 
 
-def _undominated(items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float]]) -> list[_Item]:
-    """Return the items that no other beats in both hours and dollars, the fastest first."""
+def _undominated(
+    items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float, float]]
+) -> list[_Item]:
+    """Return the items that no other beats in all three figures, those with the least of the first first."""
     kept: list[_Item] = []
+    beaten: list[tuple[float, float]] = []  # second and third figure: one rises where the other falls
     for one in sorted(items, key=figures):
-        if not kept or figures(one)[1] < figures(kept[-1])[1]:
-            kept.append(one)
+        _, second, third = figures(one)
+        at = bisect.bisect_right(beaten, (second, third))
+        if at and beaten[at - 1][1] <= third:
+            continue
+        kept.append(one)
+        past = at
+        while past < len(beaten) and beaten[past][1] >= third:
+            past += 1
+        beaten[at:past] = [(second, third)]
     return kept
 
 
 def _programmes(milestones: Sequence[Sequence[MilestoneOption]]) -> list[_Ways]:
-    """Return the ways through all milestones that no other beats in both hours and dollars."""
+    """Return the ways through all milestones of which a choice may be one.
+
+    They are chosen by the hours that are rented, and hold a deadline by those that they take.
+    """
     ways = [_Ways()]
     for options in milestones:
         ways = _undominated((one.then(option) for one in ways for option in options), _of_ways)
@@ -505,14 +526,22 @@ def _hours_over(hours: float, limits: Limits) -> float | None:
 
 def _nearest(ways: Sequence[_Ways], limits: Limits) -> dict[ChoiceKind, _Ways]:
     """Return what breaks the deadline least within the dollars, and the dollars least within the deadline."""
-    most_usd = math.inf if limits.max_usd is None else limits.max_usd
-    in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
-    paid = [one for one in ways if _of_ways(one)[1] <= most_usd]
-    # What comes first is the fastest and costs most.
-    return {
-        ChoiceKind.CHEAPEST: (paid or ways[-1:])[0],
-        ChoiceKind.FASTEST: (in_time or ways[:1])[-1],
-    }
+    nearest = {}
+    if limits.max_usd is not None:
+        paid = [one for one in ways if (one.usd or 0.0) <= limits.max_usd]
+        nearest[ChoiceKind.CHEAPEST] = min(paid, key=_by_hours) if paid else min(ways, key=_by_usd)
+    if limits.deadline_h is not None:
+        in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
+        nearest[ChoiceKind.FASTEST] = min(in_time, key=_by_usd) if in_time else min(ways, key=_by_hours)
+    return nearest
+
+
+def _by_usd(ways: _Ways) -> tuple[float, float]:
+    return ways.usd or 0.0, ways.hours
+
+
+def _by_hours(ways: _Ways) -> tuple[float, float]:
+    return ways.hours, ways.usd or 0.0
 
 
 def _programme(kind: ChoiceKind, ways: _Ways, limits: Limits) -> Programme:
