@@ -2,15 +2,17 @@
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
+from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan.break_even import Search, gpu_break_evens, tuning_break_even
 from tunekit.plan.choices import SOON_H, Figures, stand_out
 from tunekit.plan.plan import candidates, make_plan, refuse_endless, that_hold_it
+from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GivenUp,
@@ -23,7 +25,9 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import (
+    Choice,
     ChoiceKind,
+    Plan,
     PlanAssumptions,
     PlanRequest,
     PlanRow,
@@ -54,6 +58,7 @@ def plan_milestones(
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     drops_last: bool = True,
     search: Search | None = None,
+    ignored: Collection[str] = (),
 ) -> MilestonePlan:
     """Return what milestones take and cost on the machines that stand out.
 
@@ -65,6 +70,7 @@ def plan_milestones(
         limits: that the choices have to hold.
         drops_last: whether an epoch leaves out its last, partial batch.
         search: that the rate comes from.
+        ignored: codes of findings to leave out.
 
     Raises:
         UsageError: a milestone's hardware can't be chosen, or it would never end.
@@ -78,7 +84,7 @@ def plan_milestones(
     choices = stand_out(all_ways, _figures_of, lambda one: _holds(one, limits))
     out = {kind: one for kind, one in stand_out(all_ways, _figures_of).items() if not _holds(one, limits)}
     nearest = {} if choices else _nearest(all_ways, limits)
-    base = make_plan(request, profiles, today)
+    base = make_plan(request, profiles, today, ignored)
     shown = [option for one in (*choices.values(), *nearest.values()) for option in one.options]
     return MilestonePlan(
         made_on=today.isoformat(),
@@ -99,6 +105,7 @@ def plan_milestones(
             for row in base.rows
             if row.hours_per_week is not None and row.can_be_chosen and not row.is_mostly_idle
         ),
+        findings=_findings(base, shown, profiles.get(request.measured_on), ignored),
         sources=_sources(shown),
     )
 
@@ -575,6 +582,24 @@ def _with_given_up(programmes: Sequence[Programme]) -> tuple[Programme, ...]:
         )
         for one in programmes
     )
+
+
+def _findings(
+    base: Plan, options: Sequence[MilestoneOption], measured: Profile | None, ignored: Collection[str]
+) -> tuple[Finding, ...]:
+    """Return what to know about the machines of options; where none could be chosen, what is in the way."""
+    if not base.choices and not _filters(base.request):
+        return base.findings
+    rows: dict[tuple[str, str | None, str | None, str | None], PlanRow] = {}
+    chosen: dict[tuple[int, bool], Choice] = {}
+    for one in options:
+        row = one.row
+        key = (row.profile_id, row.provider, row.instance, row.region)
+        rows.setdefault(key, row)
+        at = (list(rows).index(key), one.on_spot)
+        chosen[at] = Choice(kind=ChoiceKind.CHEAPEST, row=at[0], on_spot=one.on_spot, reason="")
+    facts = PlanFacts(base.request, tuple(rows.values()), tuple(chosen.values()), measured, left_out=0)
+    return plan_findings(facts, ignored)
 
 
 def _sources(options: Iterable[MilestoneOption]) -> tuple[str, ...]:
