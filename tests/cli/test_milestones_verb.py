@@ -304,6 +304,7 @@ def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys:
         ("--max-cost", "800", "--deadline", "2d"),
         ("--max-cost", "5000", "--deadline", "30d"),
         ("--max-cost", "3600", "--deadline", "40d"),
+        ("--max-cost", "5000", "--deadline", "30d", "--spot"),
     ],
 )
 def test_four_milestones_fit_one_screen(

@@ -189,6 +189,17 @@ def test_the_answer_is_one_screen_at_80_columns():
     assert len(shown.splitlines()) <= 24
 
 
+def test_what_each_gives_up_makes_no_second_line():
+    plan = full_milestones()
+    first, *_ = plan.choices
+    limited = plan.changed(left_out=(first.changed(hours_over=12.0),))
+    shown = screen(limited)
+    assert "cheapest in time  ~1,741 h  1,406 to 2,178 h  ~$6,498*  $5,569 to $7,610\n" in shown
+    assert "gives up" not in shown
+    assert "gives up" in screen(limited, 100)
+    assert "gives up" in screen(limited, 60)
+
+
 def test_all_of_it_stands_at_80_columns():
     plan = full_milestones()
     shown = full(plan)

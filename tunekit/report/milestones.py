@@ -117,7 +117,7 @@ def _answer(plan: MilestonePlan, width: int) -> tuple[Block, ...]:
     return (
         Lead(_without_choice(plan)),
         Line(printable(f"{count_text(len(plan.milestones), 'milestone')}, {runs}, {from_rate}.")),
-        fitted_table(_totals_title(plan, shown), _totals(plan, shown), shown, width),
+        _totals_table(plan, shown, width),
         Passage("", (*below, *_doubts(plan, shown))),
         Line(_unpriced(shown)),
         Line(_borrowed_epochs(plan), is_quiet=True),
@@ -255,6 +255,13 @@ def _is_predicted(option: MilestoneOption) -> bool:
 
 def _is_stale(option: MilestoneOption) -> bool:
     return option.row.is_spot_stale if option.on_spot else option.row.is_stale
+
+
+def _totals_table(plan: MilestonePlan, shown: Sequence[Programme], width: int) -> Table:
+    """Return the totals, without what each gives up where that alone would take them a second line each."""
+    title, columns = _totals_title(plan, shown), _totals(plan, shown)
+    table, short = (fitted_table(title, some, shown, width) for some in (columns, columns[:-1]))
+    return short if len(short.rows) == len(shown) < len(table.rows) else table
 
 
 def _totals_title(plan: MilestonePlan, shown: Sequence[Programme]) -> str:
