@@ -313,6 +313,16 @@ def test_a_weekly_quota_is_left_out_and_named():
     assert cheapest(plan).row.instance == "one"
     with pytest.raises(UsageError, match="share its weekly quota; plan one run there with --provider kaggle"):
         planned(milestone(hardware=named("T4 x2")), profiles=(own,))
+    with pytest.raises(UsageError, match="plan one run there without --milestones or drop --provider kaggle"):
+        planned(profiles=(own,), request=plan_request(providers=("kaggle",)))
+
+
+def test_instances_that_have_no_price_are_not_taken_for_the_machine_of_the_rate():
+    unpriced = (profile(instances=(instance(name="one", usd_per_h=None),)),)
+    with pytest.raises(
+        UsageError, match="2 instances: no price is known; add one to its profile or leave instances"
+    ):
+        planned(milestone(runs=2, instances=2), profiles=unpriced)
 
 
 def test_without_any_offer_the_measured_machine_stands_without_dollars():

@@ -352,39 +352,41 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(some)} or {last}" if some else last
 
 
-def _open_remedy(one: Milestone, asked: PlanRequest) -> str:
-    """Return how to leave a milestone more machines."""
+def _ways_out(one: Milestone, asked: PlanRequest) -> list[str]:
+    """Return what would leave a milestone more machines."""
     if one.hardware is not None:
-        return "leave its hardware open, or write another"
+        return ["leave its hardware open", "write another"]
     if one.gpus is not None:
-        return "leave gpus out"
-    return f"drop {' or '.join(_filters(asked))}" if _filters(asked) else "write hardware: here"
+        return ["leave gpus out"]
+    return [f"drop {flag}" for flag in _filters(asked)] + (["leave instances out"] if one.instances else [])
 
 
 def _not_usable(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tuple[str, str]:
     """Return what is in the way on machines that are offered, and what would help."""
     offered = [row for row in rows if row.provider is not None]
-    other = _open_remedy(one, asked)
+    ways_out = _ways_out(one, asked)
     if not offered and asked.max_hours is not None:
-        more = f", or {other}" if one.hardware or one.gpus else ""
-        return f"it takes more than --max-hours {asked.max_hours:,g}", f"give more hours{more}"
+        others = _ways_out(one, asked.changed(max_hours=None))
+        return f"it takes more than --max-hours {asked.max_hours:,g}", _either(["give more hours", *others])
     if any(row.is_mostly_idle for row in offered):
         return (
             "its GPUs would wait for the loader most of the time",
-            f"make the loader faster (tunekit search), {other}",
+            _either(["make the loader faster (tunekit search)", *ways_out]),
         )
     if quota := next((row for row in offered if row.hours_per_week is not None), None):
+        is_given = quota.provider in asked.providers
+        alone = "without --milestones" if is_given else f"with --provider {quota.provider}"
         return (
             "all runs of all milestones would share its weekly quota",
-            f"plan one run there with --provider {quota.provider}, or {other}",
+            _either([f"plan one run there {alone}", *ways_out]),
         )
     if blocked := next((row.obstacle for row in offered if row.obstacle), None):
-        return blocked, other
+        return blocked, _either(ways_out)
     if unknown := next((row.basis for row in rows if row.how is None), None):
-        return unknown, other
+        return unknown, _either(ways_out)
     if (one.instances or 1) > 1 and any(map(_gives_one_at_a_time, offered)):
-        return "a notebook service gives one machine at a time", f"write instances: 1, or {other}"
-    return "no price is known", f"add one to its profile, or {other}"
+        return "a notebook service gives one machine at a time", _either(["write instances: 1", *ways_out])
+    return "no price is known", _either(["add one to its profile", *ways_out])
 
 
 def _figures(
