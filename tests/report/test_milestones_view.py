@@ -189,6 +189,17 @@ def test_the_answer_is_one_screen_at_80_columns():
     assert len(shown.splitlines()) <= 24
 
 
+def test_a_part_that_no_milestone_has_takes_no_column():
+    plan = full_milestones()
+    none = {"validation_hours": None, "validation_usd": None}
+    choices = tuple(
+        one.changed(options=tuple(option.changed(**none) for option in one.options)) for one in plan.choices
+    )
+    tables = Read(milestones_report(plan.changed(choices=choices), 120)).tables
+    table = next(one for one in tables if "counted above" in one.title)
+    assert table.columns == ("choice", "milestone", "checkpoints", "dollars")
+
+
 def test_what_each_gives_up_makes_no_second_line():
     plan = full_milestones()
     first, *_ = plan.choices

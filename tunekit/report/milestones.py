@@ -55,6 +55,9 @@ from tunekit.units import (
     usd_text,
 )
 
+_Part = tuple[ChoiceKind, MilestoneOption]
+"""An option, and the choice that it is of."""
+
 _TITLE = "Milestones"
 _PAGE = 120
 """Letters in a row of a table that a page of 1,200 pixels shows whole."""
@@ -66,12 +69,13 @@ def milestones_report(plan: MilestonePlan, width: int = 80) -> Report:
     """Return everything that is shown of milestones."""
     room = min(width, _PAGE)
     shown = _distinct(plan.choices or plan.nearest)
+    parts = _with_parts(shown)
     blocks = (
         *_answer(plan, width),
         Line(_quota(plan), is_quiet=True),
         Passage("Beside each other", _given_up(shown), is_list=True),
         *(_programme_table(plan, one, room) for one in shown),
-        _with_names(_PARTS_TITLE, _PARTS, 1, lambda one: one[1], _with_parts(shown), room),
+        _with_names(_PARTS_TITLE, _part_columns(parts), 1, lambda one: one[1], parts, room),
         _options_table(
             plan,
             "Independent runs: an instance with one GPU for each, or one instance with several",
@@ -392,7 +396,7 @@ def _option_columns(plan: MilestonePlan) -> tuple[Column[MilestoneOption], ...]:
     )
 
 
-def _with_parts(programmes: Sequence[Programme]) -> tuple[tuple[ChoiceKind, MilestoneOption], ...]:
+def _with_parts(programmes: Sequence[Programme]) -> tuple[_Part, ...]:
     return tuple(
         (one.kind, option)
         for one in programmes
@@ -407,21 +411,35 @@ def _part(hours: Interval | None, interval: Interval | None, text: FigureText) -
 
 
 _PARTS_TITLE = "Validation and checkpoints, counted above (machine hours of all runs)"
-_PARTS: tuple[Column[tuple[ChoiceKind, MilestoneOption]], ...] = (
-    Column("choice", lambda one: str(one[0]), is_numeric=False),
-    Column("validation", lambda one: _part(one[1].validation_hours, one[1].validation_hours, hours_text)),
-    Column(
-        "dollars",
-        lambda one: _part(one[1].validation_hours, one[1].validation_usd, usd_text),
-        is_below=True,
-    ),
-    Column("checkpoints", lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_hours, hours_text)),
-    Column(
-        "dollars",
-        lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_usd, usd_text),
-        is_below=True,
-    ),
-)
+
+
+def _part_columns(parts: Sequence[_Part]) -> tuple[Column[_Part], ...]:
+    """Return the columns of what any of the parts has."""
+    validation = (
+        Column[_Part](
+            "validation", lambda one: _part(one[1].validation_hours, one[1].validation_hours, hours_text)
+        ),
+        Column[_Part](
+            "dollars",
+            lambda one: _part(one[1].validation_hours, one[1].validation_usd, usd_text),
+            is_below=True,
+        ),
+    )
+    checkpoints = (
+        Column[_Part](
+            "checkpoints", lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_hours, hours_text)
+        ),
+        Column[_Part](
+            "dollars",
+            lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_usd, usd_text),
+            is_below=True,
+        ),
+    )
+    return (
+        Column("choice", lambda one: str(one[0]), is_numeric=False),
+        *(validation if any(one.validation_hours for _, one in parts) else ()),
+        *(checkpoints if any(one.checkpoint_hours for _, one in parts) else ()),
+    )
 
 
 # --- what pays when --------------------------------------------------------------------------
