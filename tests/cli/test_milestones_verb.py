@@ -211,7 +211,11 @@ def test_a_milestone_without_epochs_takes_those_of_the_flag_and_says_so(
     assert [(one.epochs, one.epochs_from) for one in plan.milestones] == [(5, "--epochs"), (9, None)]
     assert main([*RATE, *GPU, "--epochs", "5", "--milestones", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "Without epochs of its own: pilot; it takes 5 epochs, --epochs." in " ".join(shown.split())
+    assert "Without epochs of its own: pilot; it takes 5 epochs (--epochs)." in " ".join(shown.split())
+    path.write_text("milestones: [{name: pilot}, {name: full}]")
+    assert main([*RATE, *GPU, "--epochs", "5", "--milestones", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Without epochs of their own: pilot, full; they take 5 epochs (--epochs)." in shown
 
 
 def test_what_the_measured_machine_costs_is_taken_from_the_flag(
@@ -234,6 +238,30 @@ def test_milestones_from_a_rate_are_planned(capsys: pytest.CaptureFixture[str]):
     one = plan.choices[0].options[0]
     assert (one.iterations_per_epoch, plan.drops_last, plan.tuning) == (5004, True, None)
     assert plan.gpu_break_evens
+
+
+def test_findings_of_the_chosen_machines_are_kept_but_for_those_that_are_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "m.yaml"
+    path.write_text("milestones: [{name: pilot, epochs: 10, runs: 4, hardware: t4}]")
+    words = (*RATE, "--gpu", "a10g", "--precision", "bf16", "--milestones", str(path))
+    codes = {one.code for one in planned(capsys, *words).findings}
+    assert {"other-precision", "memory-unknown"} <= codes
+    ignored = {one.code for one in planned(capsys, *words, "--ignore", "other-precision").findings}
+    assert ignored == codes - {"other-precision"}
+
+
+def test_a_rate_of_a_cpu_says_that_nothing_follows_from_it_on_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "m.yaml"
+    path.write_text("milestones: [{name: pilot, epochs: 10}]")
+    plan = planned(capsys, *RATE, "--gpu", "cpu", "--milestones", str(path))
+    assert plan.choices[0].options[0].row.is_measured_machine
+    assert "rates-unknown" in {one.code for one in plan.findings}
+    assert main([*RATE, "--gpu", "cpu", "--milestones", str(path), "--provider", "aws"]) == 2
+    assert "'pilot' can't be planned: the rate was measured on a CPU" in capsys.readouterr().err
 
 
 def test_limits_reach_the_choices(capsys: pytest.CaptureFixture[str]):
@@ -268,7 +296,17 @@ def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys:
         assert "ablations" in text
 
 
-@pytest.mark.parametrize("limits", [(), ("--max-cost", "800"), ("--max-cost", "800", "--deadline", "2d")])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        (),
+        ("--max-cost", "800"),
+        ("--max-cost", "800", "--deadline", "2d"),
+        ("--max-cost", "5000", "--deadline", "30d"),
+        ("--max-cost", "3600", "--deadline", "40d"),
+        ("--max-cost", "5000", "--deadline", "30d", "--spot"),
+    ],
+)
 def test_four_milestones_fit_one_screen(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

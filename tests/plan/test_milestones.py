@@ -1,15 +1,20 @@
 """Milestones: what each takes on a machine, the choices among them, their limits, and what pays when."""
 
+import functools
+import itertools
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from build_plans import TODAY, exactly, instance, plan_request, spot_price, twice_as_fast
 from build_records import profile
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
 from tunekit.plan.break_even import Search
+from tunekit.plan.choices import SOON_H, Figures, stand_out
 from tunekit.plan.milestones import Limits, milestone_request, plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.records.codec import from_json, to_json
@@ -24,7 +29,7 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import ChoiceKind, PlanAssumptions
-from tunekit.records.profile import Profile, UnitPack
+from tunekit.records.profile import NO_TORCH_BUILD, Profile, UnitPack
 
 HOUR = 180 * 3600
 """Samples of an hour on the A10G that measured."""
@@ -64,6 +69,11 @@ def cheapest(plan: MilestonePlan) -> MilestoneOption:
 def usd_and_hours(option: MilestoneOption) -> tuple[float, float]:
     assert option.usd is not None
     return option.usd.value, option.hours.value
+
+
+def total(figures: Iterable[float]) -> float:
+    """The sum as it is made milestone by milestone, to the last bit."""
+    return functools.reduce(operator.add, figures, 0.0)
 
 
 def named(name: str, kind: HardwareKind = HardwareKind.INSTANCE) -> Hardware:
@@ -114,6 +124,30 @@ def test_validation_takes_its_share_of_the_training_and_is_paid_for():
     assert option.validation_hours.value == pytest.approx(5.0)
     assert option.validation_usd.value == pytest.approx(5.0)
     assert plain.validation_hours is None
+
+
+def test_validation_of_packs_has_its_share_of_what_all_runs_pay():
+    """Thirty hours of 3 units in one pack of 100, a tenth of them spent in validation."""
+    pack = UnitPack(units=100, usd=11, as_of="2026-02-01", source="a page")
+    book = instance(name="book", provider="colab", usd_per_h=0.3, compute_units_per_h=3.0, unit_packs=(pack,))
+    one = milestone(epochs=1, runs=3, validation_share=0.1, hardware=named("book"))
+    option = cheapest(planned(one, profiles=(profile(instances=(book,)),)))
+    assert option.usd == exactly(11.0)
+    assert option.validation_hours is not None
+    assert option.validation_usd is not None
+    assert option.validation_hours.value == pytest.approx(3.0)
+    assert option.validation_usd.value == pytest.approx(1.0)
+
+
+def test_a_gpu_each_pays_validation_on_the_whole_machine_until_the_last_run_is_done():
+    """Five runs on four GPUs take two rounds of 110 hours, ten of each in validation."""
+    one = milestone(runs=5, validation_share=0.1, hardware=named("four"))
+    shared = next(it for it in planned(one).together if it.way is RunsWay.GPUS)
+    assert usd_and_hours(shared) == (pytest.approx(2 * 110 * 5), pytest.approx(220))
+    assert shared.validation_hours is not None
+    assert shared.validation_usd is not None
+    assert shared.validation_hours.value == pytest.approx(20)
+    assert shared.validation_usd.value == pytest.approx(100)
 
 
 def test_checkpoints_that_are_asked_for_cost_their_time_on_every_machine():
@@ -173,6 +207,14 @@ def test_runs_that_do_not_fill_the_last_round_pay_for_the_whole_machine():
     plan = planned(milestone(runs=5), profiles=machines()[:1])
     shared = plan.together[1]
     assert usd_and_hours(shared) == (pytest.approx(1000), pytest.approx(200))
+
+
+def test_no_machine_is_paid_that_has_no_run():
+    """Six runs on machines of four GPUs: two of the three that there may be."""
+    one = milestone(runs=6, instances=3, hardware=named("four"))
+    shared = next(it for it in planned(one).together if it.way is RunsWay.GPUS)
+    assert shared.machines == 2
+    assert usd_and_hours(shared) == (pytest.approx(2 * 5 * 100), pytest.approx(100))
 
 
 def test_a_part_of_a_machine_has_its_part_of_the_cpus():
@@ -271,6 +313,16 @@ def test_a_weekly_quota_is_left_out_and_named():
     assert cheapest(plan).row.instance == "one"
     with pytest.raises(UsageError, match="share its weekly quota; plan one run there with --provider kaggle"):
         planned(milestone(hardware=named("T4 x2")), profiles=(own,))
+    with pytest.raises(UsageError, match="plan one run there without --milestones or drop --provider kaggle"):
+        planned(profiles=(own,), request=plan_request(providers=("kaggle",)))
+
+
+def test_instances_that_have_no_price_are_not_taken_for_the_machine_of_the_rate():
+    unpriced = (profile(instances=(instance(name="one", usd_per_h=None),)),)
+    with pytest.raises(
+        UsageError, match="2 instances: no price is known; add one to its profile or leave instances"
+    ):
+        planned(milestone(runs=2, instances=2), profiles=unpriced)
 
 
 def test_without_any_offer_the_measured_machine_stands_without_dollars():
@@ -280,6 +332,64 @@ def test_without_any_offer_the_measured_machine_stands_without_dollars():
     assert only.kind is ChoiceKind.FASTEST
     assert option.row.is_measured_machine
     assert (option.hours.value, option.usd, only.usd) == (pytest.approx(100), None, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"max_hours": 3.0}, "'pilot' can't be planned: it takes more than --max-hours 3; give more hours"),
+        (
+            {"only": ("old",)},
+            f"'pilot' can't be planned: {NO_TORCH_BUILD}; drop --only old",
+        ),
+        (
+            {"only": ("old",), "providers": ("aws",)},
+            "--provider aws and --only old leave no offer; give others, or drop the flags",
+        ),
+        (
+            {"providers": ("colab",), "assumptions": PlanAssumptions(checkpoint_cost_s=None)},
+            "it is longer than a session, and the script writes no checkpoints; drop --provider colab",
+        ),
+    ],
+)
+def test_filters_that_leave_an_open_milestone_nothing_are_named(asked: dict[str, Any], says: str):
+    own, fast = machines()
+    old = profile(
+        "old",
+        device_names=("Old",),
+        instances=(instance(name="old", provider="gcp", usd_per_h=0.1),),
+        compute_capability="3.7",
+    )
+    book = instance(name="book", provider="colab", usd_per_h=1.0, compute_units_per_h=10.0)
+    known = (own.changed(instances=(*own.instances, book)), fast, old)
+    with pytest.raises(UsageError) as refused:
+        planned(profiles=known, request=plan_request(**asked))
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "says"),
+    [
+        ({"gpus": 8}, {}, "that was on 1 GPU, not gpus: 8; drop gpus, or name other hardware"),
+        ({"runs": 4, "instances": 2}, {}, "that is one machine, not instances: 2; drop instances, or name"),
+        ({}, {"max_hours": 99.0}, "a run takes 100 h there, more than --max-hours 99; give more hours, or"),
+    ],
+)
+def test_the_machine_of_the_rate_is_refused_as_what_it_is_not(
+    fields: dict[str, Any], asked: dict[str, Any], says: str
+):
+    here = named("a10g", HardwareKind.MEASURED)
+    with pytest.raises(UsageError) as refused:
+        planned(milestone(hardware=here, **fields), request=plan_request(**asked))
+    assert f"'pilot' can't be planned where the rate was measured: {says}" in str(refused.value)
+    assert planned(milestone(hardware=here, gpus=1, runs=4, instances=1)).choices
+
+
+def test_a_milestone_that_would_never_end_is_named_with_its_data():
+    endless = milestone("full", samples_per_epoch=10**15, data="x999", epochs=90)
+    with pytest.raises(UsageError) as refused:
+        planned(milestone(), endless)
+    assert str(refused.value).startswith("milestone 'full', x999: 90 epochs at 180 samples/s would take more")
 
 
 def test_a_machine_of_ones_own_has_the_price_that_its_user_says():
@@ -403,6 +513,67 @@ def test_any_limits_give_choices_that_hold_them_or_what_comes_nearest(
         assert one.usd_over or one.hours_over
 
 
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    st.none() | st.floats(1, 30),
+    st.none() | st.floats(0.05, 6),
+)
+@example([15, 9], None, None)
+def test_choices_are_the_best_of_all_ways_there_are(
+    tenths: list[int], most_usd: float | None, most_h: float | None
+):
+    """Tenths of an hour on the measured GPU, each milestone on one, two or eight of them.
+
+    Of 1.5 and 0.9 hours, the first on two and the second on one are done within an hour each. The first on
+    one and the second on eight take less by the clock and cost less, but one of them more than an hour.
+    """
+    machine_of = {
+        "one": instance(name="one", usd_per_h=1.0),
+        "pair": instance(name="pair", gpus=2, usd_per_h=3.6),
+        "eight": instance(name="eight", gpus=8, usd_per_h=18.0),
+    }
+    profiles = (profile(instances=tuple(machine_of.values())),)
+    many = [milestone(str(at), epochs=1, samples_per_epoch=one * HOUR // 10) for at, one in enumerate(tenths)]
+    ways = list(
+        itertools.product(
+            *(
+                [
+                    cheapest(planned(one.changed(hardware=named(name)), profiles=profiles))
+                    for name in machine_of
+                ]
+                for one in many
+            )
+        )
+    )
+
+    def figures(way: Sequence[MilestoneOption]) -> Figures:
+        usd = total(one.usd.value for one in way if one.usd)
+        return Figures(total(max(SOON_H, one.hours.value) for one in way), usd)
+
+    def holds(way: Sequence[MilestoneOption]) -> bool:
+        in_time = most_h is None or total(one.hours.value for one in way) <= most_h
+        return in_time and (most_usd is None or (figures(way).usd or 0.0) <= most_usd)
+
+    limits = Limits(most_usd, "x" if most_h else None, most_h)
+    found = {one.kind: one.options for one in planned(*many, profiles=profiles, limits=limits).choices}
+    best = stand_out(ways, figures, holds)
+    assert found.keys() == best.keys()
+    for kind, way in best.items():
+        assert figures(found[kind]) == pytest.approx(figures(way))
+
+
+def test_a_project_with_one_limit_comes_nearest_to_that_one():
+    dear, late = planned(limits=Limits(max_usd=1.0)), planned(limits=Limits(deadline="1h", deadline_h=1.0))
+    free = planned()
+    (nearest,) = dear.nearest
+    assert (nearest.kind, nearest.options) == (
+        ChoiceKind.CHEAPEST,
+        choice(free, ChoiceKind.CHEAPEST).options,
+    )
+    (nearest,) = late.nearest
+    assert (nearest.kind, nearest.options) == (ChoiceKind.FASTEST, choice(free, ChoiceKind.FASTEST).options)
+
+
 # --- what pays when --------------------------------------------------------------------------
 
 
@@ -431,6 +602,29 @@ def test_a_gpu_that_is_dearer_than_it_is_faster_never_pays():
     dear = twice_as_fast(instances=(instance(name="twice", provider="gcp", usd_per_h=4.0),))
     (one,) = planned(profiles=(own, dear)).gpu_break_evens
     assert (one.epochs, one.hours, one.epochs_high) == (None, None, None)
+
+
+def test_compute_units_pay_back_at_what_they_are_worth_not_by_the_pack():
+    """Half an hour of units, of which only a pack of 100 is sold."""
+    pack = UnitPack(units=100, usd=30, as_of="2026-02-01", source="a page")
+    book = instance(
+        name="book", provider="colab", usd_per_h=1.5, compute_units_per_h=5.0, unit_packs=(pack,), vcpus=None
+    )
+    own = profile(instances=(instance(name="one", usd_per_h=1.0),))
+    asked = plan_request(samples_per_epoch=HOUR, epochs=1)
+    known = {"profiles": (own, twice_as_fast(instances=(book,))), "request": asked}
+    (one,) = planned(**known).gpu_break_evens
+    assert one.row.instance == "book"
+    assert one.row.usd_on_demand == exactly(30.0)
+    assert one.usd_per_h == pytest.approx(1.5)
+    assert one.row.hours is not None
+    assert one.usd_per_epoch.value == pytest.approx(1.5 * one.row.hours.value)
+    beside = (profile(instances=(book,)), twice_as_fast(instances=(instance(name="two", usd_per_h=2.5),)))
+    (other,) = planned(profiles=beside, request=asked, search=Search(2.0, exactly(1.5))).gpu_break_evens
+    assert other.beside_usd_per_h == pytest.approx(1.5)
+    tuning = planned(profiles=beside, request=asked, search=Search(2.0, exactly(1.5))).tuning
+    assert tuning is not None
+    assert tuning.usd_per_h == pytest.approx(1.5)
 
 
 def test_a_search_is_paid_back_by_the_hours_that_its_speed_up_saves():

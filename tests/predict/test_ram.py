@@ -93,6 +93,11 @@ def test_the_reason_shows_its_figures_and_that_they_are_predicted():
     assert reason == "the loader's queue needs 200.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
 
 
+def test_the_reason_leaves_out_a_base_that_is_not_known():
+    reason = loader_ram(tenth, 10 * MIB, 0, roomy).why_oom
+    assert reason == "buffer 1,000.0 MiB (predicted) exceeds 85% of the RAM limit (850.0 MiB)"
+
+
 @given(configs(), st.floats(0, 4 * MIB), st.integers(0, 64 * GIB), hosts())
 def test_the_verdict_follows_from_the_bytes(
     knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host

@@ -82,6 +82,7 @@ def _show_milestones(
         limits_of(options.max_cost, options.deadline),
         run is None or drops_last(run),
         None if run is None else search_of_run(run, tier, str(options.run)),
+        options.ignore,
     )
     report = drawn(
         plan,

@@ -25,15 +25,16 @@ def gpu_break_evens(plan: Plan, search: Search | None) -> tuple[GpuBreakEven, ..
     Each machine has to be started, and a GPU that the search was not made on needs a search of its own.
     """
     own = _paid_for(plan)
-    if own is None or own.hours is None or own.usd_on_demand is None or not own.usd_on_demand.value:
+    if own is None:
         return ()
     best: dict[str, GpuBreakEven] = {}
     for chosen in that_hold_it(candidates(plan.rows, may_use_spot=False), plan.rows)[0]:
         row = plan.rows[chosen.row]
-        if row.gpus == own.gpus and row.profile_id not in (own.profile_id, *best):
-            found = _gpu_break_even(plan.request, row, own, search)
-            if found is not None:
-                best[row.profile_id] = found  # rows stand by dollars
+        if row.gpus != own.gpus or row.profile_id == own.profile_id:
+            continue
+        found, known = _gpu_break_even(plan.request, row, own, search), best.get(row.profile_id)
+        if found is not None and (known is None or found.usd_per_epoch.value < known.usd_per_epoch.value):
+            best[row.profile_id] = found
     return tuple(sorted(best.values(), key=lambda one: one.usd_per_epoch.value)[:_MOST_BREAK_EVENS])
 
 
@@ -43,30 +44,48 @@ def _paid_for(plan: Plan) -> PlanRow | None:
     return own if own.usd_on_demand is not None else plan.measured_offer
 
 
+class _Cost(NamedTuple):
+    """The whole training on a machine."""
+
+    hours: float
+    usd: Interval
+
+    @property
+    def per_h(self) -> float:
+        """Dollars of an hour."""
+        return self.usd.value / self.hours
+
+
+def _cost(row: PlanRow) -> _Cost | None:
+    """Return None for a machine that is free, or whose price is not known.
+
+    Compute units cost what they are worth: the price of whole packs says nothing of an hour's.
+    """
+    usd = row.usd_on_demand if row.purchase is None else row.usd_of_units
+    return _Cost(row.hours.value, usd) if row.hours is not None and usd is not None and usd.value else None
+
+
 def _gpu_break_even(
     request: PlanRequest, row: PlanRow, own: PlanRow, search: Search | None
 ) -> GpuBreakEven | None:
     """Return None for a machine that is not both faster and dearer by the hour."""
-    if row.hours is None or row.usd_on_demand is None or own.hours is None or own.usd_on_demand is None:
-        return None
-    per_h = row.usd_on_demand.value / row.hours.value
-    own_per_h = own.usd_on_demand.value / own.hours.value
-    if row.hours.value >= own.hours.value or per_h <= own_per_h:
+    cost, own_cost = _cost(row), _cost(own)
+    if cost is None or own_cost is None or cost.hours >= own_cost.hours or cost.per_h <= own_cost.per_h:
         return None
     start_h = request.assumptions.restart_cost_s / _H
-    start_usd = start_h * (per_h - own_per_h) + (search.hours * per_h if search else 0.0)
-    usd, own_usd = (one.times(1 / request.epochs) for one in (row.usd_on_demand, own.usd_on_demand))
+    start_usd = start_h * (cost.per_h - own_cost.per_h) + (search.hours * cost.per_h if search else 0.0)
+    usd, own_usd = (one.times(1 / request.epochs) for one in (cost.usd, own_cost.usd))
     epochs = _paid_back(start_usd, own_usd.value - usd.value)
     return GpuBreakEven(
         row=row,
         beside=own,
-        usd_per_h=per_h,
-        beside_usd_per_h=own_per_h,
+        usd_per_h=cost.per_h,
+        beside_usd_per_h=own_cost.per_h,
         usd_per_epoch=usd,
         beside_usd_per_epoch=own_usd,
         start_usd=start_usd,
         epochs=epochs,
-        hours=None if epochs is None else epochs * row.hours.value / request.epochs,
+        hours=None if epochs is None else epochs * cost.hours / request.epochs,
         epochs_low=_paid_back(start_usd, own_usd.value - usd.low),
         epochs_high=_paid_back(start_usd, own_usd.value - usd.high),
     )
@@ -84,17 +103,15 @@ def tuning_break_even(
     if search is None:
         return None
     request, offer = plan.request, _paid_for(plan)
+    cost = None if offer is None else _cost(offer)
     rate = request.rate_samples_per_s.value
-    usd_per_h = None
-    if offer is not None and offer.hours is not None and offer.usd_on_demand is not None:
-        usd_per_h = offer.usd_on_demand.value / offer.hours.value or None  # a free one has no price
     epoch_h = request.samples_per_epoch / rate / _H
     all_h = sum(one.samples_per_epoch * one.epochs * one.runs for one in milestones) / rate / _H
     gained = search.speedup
     epochs = _paid_back(search.hours, epoch_h * (gained.value - 1))
     return TuningBreakEven(
         search_hours=search.hours,
-        usd_per_h=usd_per_h,
+        usd_per_h=None if cost is None else cost.per_h,
         speedup=gained,
         epochs=epochs,
         hours=None if epochs is None else epochs * epoch_h,

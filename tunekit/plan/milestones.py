@@ -1,15 +1,18 @@
 """Milestones on machines: each is a plan of its own, and together they have the cheapest and fastest ways."""
 
+import bisect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
+from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan.break_even import Search, gpu_break_evens, tuning_break_even
 from tunekit.plan.choices import SOON_H, Figures, stand_out
-from tunekit.plan.plan import candidates, make_plan, that_hold_it
+from tunekit.plan.plan import candidates, make_plan, refuse_endless, that_hold_it
+from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import (
     GivenUp,
@@ -22,14 +25,16 @@ from tunekit.records.milestones import (
     RunsWay,
 )
 from tunekit.records.plan import (
+    Choice,
     ChoiceKind,
+    Plan,
     PlanAssumptions,
     PlanRequest,
     PlanRow,
     cheapest_purchase,
 )
 from tunekit.records.profile import Instance, Profile
-from tunekit.units import count_text
+from tunekit.units import count_text, hours_text
 
 _Item = TypeVar("_Item")
 
@@ -53,6 +58,7 @@ def plan_milestones(
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     drops_last: bool = True,
     search: Search | None = None,
+    ignored: Collection[str] = (),
 ) -> MilestonePlan:
     """Return what milestones take and cost on the machines that stand out.
 
@@ -64,6 +70,7 @@ def plan_milestones(
         limits: that the choices have to hold.
         drops_last: whether an epoch leaves out its last, partial batch.
         search: that the rate comes from.
+        ignored: codes of findings to leave out.
 
     Raises:
         UsageError: a milestone's hardware can't be chosen, or it would never end.
@@ -77,7 +84,7 @@ def plan_milestones(
     choices = stand_out(all_ways, _figures_of, lambda one: _holds(one, limits))
     out = {kind: one for kind, one in stand_out(all_ways, _figures_of).items() if not _holds(one, limits)}
     nearest = {} if choices else _nearest(all_ways, limits)
-    base = make_plan(request, profiles, today)
+    base = make_plan(request, profiles, today, ignored)
     shown = [option for one in (*choices.values(), *nearest.values()) for option in one.options]
     return MilestonePlan(
         made_on=today.isoformat(),
@@ -98,6 +105,7 @@ def plan_milestones(
             for row in base.rows
             if row.hours_per_week is not None and row.can_be_chosen and not row.is_mostly_idle
         ),
+        findings=_findings(base, shown, profiles.get(request.measured_on), ignored),
         sources=_sources(shown),
     )
 
@@ -121,8 +129,10 @@ def _options(
 ) -> list[MilestoneOption]:
     """Return the ways in which a milestone can be had; on the measured machine where none is offered."""
     asked = milestone_request(request, one)
+    refuse_endless(asked, f"milestone {one.name!r}, {one.data}")
     plan = make_plan(asked, profiles, today)
     if one.hardware is not None and one.hardware.kind is HardwareKind.MEASURED:
+        _refuse_other_than_measured(one, asked, plan.rows[0])
         return [_on_machine(one, plan.rows[0])]
     rows = [
         row
@@ -136,9 +146,32 @@ def _options(
     priced = [option for option in options if option.usd is not None]
     if priced:
         return priced
-    if one.hardware is None and one.gpus is None and one.instances is None:
+    if not _filters(asked) and one.hardware is None and one.gpus is None and one.instances is None:
         return [_on_machine(one, plan.rows[0])]
     raise UsageError(_without_machine(one, asked, rows, profiles))
+
+
+def _refuse_other_than_measured(one: Milestone, asked: PlanRequest, own: PlanRow) -> None:
+    """Refuse what the machine of the rate is not, or does not hold."""
+    if one.gpus not in (None, own.gpus):
+        why = f"that was on {count_text(own.gpus, 'GPU')}, not gpus: {one.gpus}; drop gpus"
+    elif (one.instances or 1) > 1:
+        why = f"that is one machine, not instances: {one.instances}; drop instances"
+    elif asked.max_hours is not None and own.hours is not None and own.hours.value > asked.max_hours:
+        hours = hours_text(own.hours.value)
+        why = f"a run takes {hours} there, more than --max-hours {asked.max_hours:,g}; give more hours"
+    else:
+        return
+    raise UsageError(
+        f"milestone {one.name!r} can't be planned where the rate was measured: {why}, or name other hardware"
+    )
+
+
+def _filters(asked: PlanRequest) -> tuple[str, ...]:
+    """Return the flags that leave machines out."""
+    named = (("--provider", asked.providers), ("--only", asked.only))
+    hours = [] if asked.max_hours is None else [f"--max-hours {asked.max_hours:,g}"]
+    return (*(f"{flag} {name}" for flag, names in named for name in names), *hours)
 
 
 def _is_meant(hardware: Hardware | None, profile_id: str, instance: str | None, provider: str | None) -> bool:
@@ -246,7 +279,7 @@ def _part(machine: Instance) -> Instance:
 def _on_part(one: Milestone, row: PlanRow, gpus: int) -> MilestoneOption:
     """Return the milestone with a run on each GPU; machines are paid whole until the last run is done."""
     assert row.hours is not None
-    machines = one.instances or 1
+    machines = min(one.instances or 1, math.ceil(one.runs / gpus))
     rounds = math.ceil(one.runs / (gpus * machines))
     usd = row.usd_on_demand
     return MilestoneOption(
@@ -269,9 +302,10 @@ def _without_machine(
     """Return why a milestone can't be planned on what it asks for, and what would help."""
     named = [one.hardware.name] if one.hardware else []
     named += [count_text(one.gpus, "GPU")] if one.gpus else []
-    what = " with ".join(named) or count_text(one.instances or 1, "instance")
+    named += [count_text(one.instances, "instance")] if one.instances and not named else []
+    what = f" on {' with '.join(named)}" if named else ""
     why, remedy = _not_offered(one, asked, profiles) or _not_usable(one, asked, rows)
-    return f"milestone {one.name!r} can't be planned on {what}: {why}; {remedy}"
+    return f"milestone {one.name!r} can't be planned{what}: {why}; {remedy}"
 
 
 def _not_offered(
@@ -294,10 +328,9 @@ def _not_offered(
     sold = sorted({machine.gpus for _, machine in offers})
     offers = [(name, machine) for name, machine in offers if one.gpus in (None, machine.gpus)]
     if not offers:
-        counts = _either([str(gpus) for gpus in sold])
-        return f"it is sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
+        counts, what = _either([str(gpus) for gpus in sold]), "it is" if one.hardware else "machines are"
+        return f"{what} sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
     sellers, models = {machine.provider for _, machine in offers}, {name for name, _ in offers}
-    filters = (("--provider", asked.providers, sellers), ("--only", asked.only, models))
     kept = [
         name
         for name, machine in offers
@@ -305,9 +338,12 @@ def _not_offered(
     ]
     if kept:
         return None
-    given = " and ".join(f"{flag} {name}" for flag, names, _ in filters for name in names)
+    given = _filters(asked.changed(max_hours=None))
+    filters = (("--provider", asked.providers, sellers), ("--only", asked.only, models))
     known = " or ".join(f"{flag} {_either(sorted(known))}" for flag, names, known in filters if names)
-    return f"{given} leaves no offer of it", f"give {known}, or drop the flag"
+    verb, flags = ("leaves", "flag") if len(given) == 1 else ("leave", "flags")
+    remedy = f"give {known}, or drop the {flags}" if one.hardware else f"give others, or drop the {flags}"
+    return f"{' and '.join(given)} {verb} no offer{' of it' if one.hardware else ''}", remedy
 
 
 def _either(names: Sequence[str]) -> str:
@@ -316,29 +352,41 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(some)} or {last}" if some else last
 
 
+def _ways_out(one: Milestone, asked: PlanRequest) -> list[str]:
+    """Return what would leave a milestone more machines."""
+    if one.hardware is not None:
+        return ["leave its hardware open", "write another"]
+    if one.gpus is not None:
+        return ["leave gpus out"]
+    return [f"drop {flag}" for flag in _filters(asked)] + (["leave instances out"] if one.instances else [])
+
+
 def _not_usable(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tuple[str, str]:
     """Return what is in the way on machines that are offered, and what would help."""
     offered = [row for row in rows if row.provider is not None]
-    other = "leave its hardware open, or write another"
+    ways_out = _ways_out(one, asked)
     if not offered and asked.max_hours is not None:
-        return f"it takes more than --max-hours {asked.max_hours:,g}", f"give more hours, or {other}"
+        others = _ways_out(one, asked.changed(max_hours=None))
+        return f"it takes more than --max-hours {asked.max_hours:,g}", _either(["give more hours", *others])
     if any(row.is_mostly_idle for row in offered):
         return (
             "its GPUs would wait for the loader most of the time",
-            f"make the loader faster (tunekit search), {other}",
+            _either(["make the loader faster (tunekit search)", *ways_out]),
         )
     if quota := next((row for row in offered if row.hours_per_week is not None), None):
+        is_given = quota.provider in asked.providers
+        alone = "without --milestones" if is_given else f"with --provider {quota.provider}"
         return (
             "all runs of all milestones would share its weekly quota",
-            f"plan one run there with --provider {quota.provider}, or {other}",
+            _either([f"plan one run there {alone}", *ways_out]),
         )
     if blocked := next((row.obstacle for row in offered if row.obstacle), None):
-        return blocked, other
+        return blocked, _either(ways_out)
     if unknown := next((row.basis for row in rows if row.how is None), None):
-        return unknown, other
+        return unknown, _either(ways_out)
     if (one.instances or 1) > 1 and any(map(_gives_one_at_a_time, offered)):
-        return "a notebook service gives one machine at a time", f"write instances: 1, or {other}"
-    return "no price is known", f"add one to its profile, or {other}"
+        return "a notebook service gives one machine at a time", _either(["write instances: 1", *ways_out])
+    return "no price is known", _either(["add one to its profile", *ways_out])
 
 
 def _figures(
@@ -350,9 +398,8 @@ def _figures(
     rate, hours = row.rate_samples_per_s, row.spot_hours if option.on_spot else row.hours
     if rate is None or hours is None:
         return known
-    runs_at_once = option.machine_gpus if option.way is RunsWay.GPUS else 1
-    usd = row.usd_spot if option.on_spot else row.usd_on_demand
-    usd_per_h = usd.value / hours.value * runs_at_once if usd else None
+    times = _times_a_run(one, option)
+    usd_per_h = option.usd.value / (hours.value * times) if option.usd else None
     training = rate.under(one.samples_per_epoch * one.epochs / _H)
     work = training.times(1 + one.validation_share)
     spent = {
@@ -361,9 +408,16 @@ def _figures(
     }
     for name, of_a_run in spent.items():
         if of_a_run is not None and of_a_run.high > 0:
-            known[f"{name}_hours"] = of_all = of_a_run.times(one.runs / runs_at_once)
+            known[f"{name}_hours"] = of_all = of_a_run.times(times)
             known[f"{name}_usd"] = of_all.times(usd_per_h) if usd_per_h else None
     return known
+
+
+def _times_a_run(one: Milestone, option: MilestoneOption) -> int:
+    """Return how many times the hours of a run machines are paid for."""
+    if option.way is not RunsWay.GPUS:
+        return one.runs
+    return option.machines * math.ceil(one.runs / (option.machine_gpus * option.machines))
 
 
 def _checkpoints(
@@ -403,7 +457,7 @@ def _together(options: Sequence[MilestoneOption]) -> Iterator[MilestoneOption]:
     shared = [one for one in options if one.way is RunsWay.GPUS]
     for some in (separate, shared):
         if some:
-            yield min(some, key=lambda one: _of_option(one)[::-1])
+            yield min(some, key=lambda one: (one.usd.value if one.usd else 0.0, one.hours.value))
 
 
 # --- all milestones together -----------------------------------------------------------------
@@ -431,25 +485,39 @@ def _figures_of(ways: _Ways) -> Figures:
     return Figures(ways.rented_h, ways.usd)
 
 
-def _of_option(option: MilestoneOption) -> tuple[float, float]:
-    return option.hours.value, option.usd.value if option.usd else 0.0
+def _of_option(option: MilestoneOption) -> tuple[float, float, float]:
+    hours = option.hours.value
+    return max(SOON_H, hours), option.usd.value if option.usd else 0.0, hours
 
 
-def _of_ways(ways: _Ways) -> tuple[float, float]:
-    return ways.hours, ways.usd or 0.0
+def _of_ways(ways: _Ways) -> tuple[float, float, float]:
+    return ways.rented_h, ways.usd or 0.0, ways.hours
 
 
-def _undominated(items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float]]) -> list[_Item]:
-    """Return the items that no other beats in both hours and dollars, the fastest first."""
+def _undominated(
+    items: Iterable[_Item], figures: Callable[[_Item], tuple[float, float, float]]
+) -> list[_Item]:
+    """Return the items that no other beats in all three figures, those with the least of the first first."""
     kept: list[_Item] = []
+    beaten: list[tuple[float, float]] = []  # second and third figure: one rises where the other falls
     for one in sorted(items, key=figures):
-        if not kept or figures(one)[1] < figures(kept[-1])[1]:
-            kept.append(one)
+        _, second, third = figures(one)
+        at = bisect.bisect_right(beaten, (second, third))
+        if at and beaten[at - 1][1] <= third:
+            continue
+        kept.append(one)
+        past = at
+        while past < len(beaten) and beaten[past][1] >= third:
+            past += 1
+        beaten[at:past] = [(second, third)]
     return kept
 
 
 def _programmes(milestones: Sequence[Sequence[MilestoneOption]]) -> list[_Ways]:
-    """Return the ways through all milestones that no other beats in both hours and dollars."""
+    """Return the ways through all milestones of which a choice may be one.
+
+    They are chosen by the hours that are rented, and hold a deadline by those that they take.
+    """
     ways = [_Ways()]
     for options in milestones:
         ways = _undominated((one.then(option) for one in ways for option in options), _of_ways)
@@ -467,14 +535,22 @@ def _hours_over(hours: float, limits: Limits) -> float | None:
 
 def _nearest(ways: Sequence[_Ways], limits: Limits) -> dict[ChoiceKind, _Ways]:
     """Return what breaks the deadline least within the dollars, and the dollars least within the deadline."""
-    most_usd = math.inf if limits.max_usd is None else limits.max_usd
-    in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
-    paid = [one for one in ways if _of_ways(one)[1] <= most_usd]
-    # What comes first is the fastest and costs most.
-    return {
-        ChoiceKind.CHEAPEST: (paid or ways[-1:])[0],
-        ChoiceKind.FASTEST: (in_time or ways[:1])[-1],
-    }
+    nearest = {}
+    if limits.max_usd is not None:
+        paid = [one for one in ways if (one.usd or 0.0) <= limits.max_usd]
+        nearest[ChoiceKind.CHEAPEST] = min(paid, key=_by_hours) if paid else min(ways, key=_by_usd)
+    if limits.deadline_h is not None:
+        in_time = [one for one in ways if _hours_over(one.hours, limits) is None]
+        nearest[ChoiceKind.FASTEST] = min(in_time, key=_by_usd) if in_time else min(ways, key=_by_hours)
+    return nearest
+
+
+def _by_usd(ways: _Ways) -> tuple[float, float]:
+    return ways.usd or 0.0, ways.hours
+
+
+def _by_hours(ways: _Ways) -> tuple[float, float]:
+    return ways.hours, ways.usd or 0.0
 
 
 def _programme(kind: ChoiceKind, ways: _Ways, limits: Limits) -> Programme:
@@ -508,6 +584,24 @@ def _with_given_up(programmes: Sequence[Programme]) -> tuple[Programme, ...]:
         )
         for one in programmes
     )
+
+
+def _findings(
+    base: Plan, options: Sequence[MilestoneOption], measured: Profile | None, ignored: Collection[str]
+) -> tuple[Finding, ...]:
+    """Return what to know about the machines of options; where none could be chosen, what is in the way."""
+    if not base.choices and not _filters(base.request):
+        return base.findings
+    rows: dict[tuple[str, str | None, str | None, str | None], PlanRow] = {}
+    chosen: dict[tuple[int, bool], Choice] = {}
+    for one in options:
+        row = one.row
+        key = (row.profile_id, row.provider, row.instance, row.region)
+        rows.setdefault(key, row)
+        at = (list(rows).index(key), one.on_spot)
+        chosen[at] = Choice(kind=ChoiceKind.CHEAPEST, row=at[0], on_spot=one.on_spot, reason="")
+    facts = PlanFacts(base.request, tuple(rows.values()), tuple(chosen.values()), measured, left_out=0)
+    return plan_findings(facts, ignored)
 
 
 def _sources(options: Iterable[MilestoneOption]) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
 
+_YEAR_H = 365 * 24.0
+
 
 def make_plan(
     request: PlanRequest, profiles: Mapping[str, Profile], today: date, ignored: Collection[str] = ()
@@ -31,7 +33,7 @@ def make_plan(
     Raises:
         UsageError: a provider has no machine in any profile, or the training would never end.
     """
-    _refuse_endless(request)
+    refuse_endless(request)
     _refuse_unknown_providers(request, profiles)
     measured = profiles.get(request.measured_on)
     offered = sorted(
@@ -87,9 +89,23 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
     )
 
 
-def _refuse_endless(request: PlanRequest) -> None:
+def refuse_endless(request: PlanRequest, whose: str = "") -> None:
+    """Refuse a training that would never end.
+
+    Args:
+        request: the training and its measured rate.
+        whose: what it is called; by default its samples say which it is.
+
+    Raises:
+        UsageError: it takes longer than `LONGEST_H`, or may.
+    """
     rate = request.rate_samples_per_s
     hours = request.samples / rate.value / 3600
+    if hours > LONGEST_H and whose:
+        raise UsageError(
+            f"{whose}: {count_text(request.epochs, 'epoch')} at {rate.value:g} samples/s would take more "
+            f"than {LONGEST_H / _YEAR_H:,.0f} years; check its data and its epochs"
+        )
     if hours > LONGEST_H:
         raise UsageError(
             f"{request.epochs:,} epochs of {request.samples_per_epoch:,} samples at {rate.value:g} samples/s "

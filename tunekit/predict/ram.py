@@ -183,7 +183,7 @@ def loader_ram(
     Args:
         loader: a config, or another loader with its batch.
         bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
-        base_bytes: host memory of the process tree without the buffer.
+        base_bytes: host memory of the process tree without the buffer; 0 if unknown.
         host: its RAM limit and what is free of /dev/shm are the limits.
         shared_per_sample: what one sample takes in /dev/shm: whole pages of tensors; None where that is not
             known to be another figure.
@@ -194,10 +194,9 @@ def loader_ram(
     )
     verdict, limit_bytes = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes), host.ram_limit_bytes
     if verdict is RamVerdict.OOM:
-        why = (
-            f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
-            f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(math.floor(OOM_SHARE * limit_bytes))})"
-        )
+        taken = f"buffer {bytes_text(buffered)} (predicted)"
+        taken = f"base {bytes_text(base_bytes)} + {taken} exceed" if base_bytes else f"{taken} exceeds"
+        why = f"{taken} {OOM_SHARE:.0%} of the RAM limit ({bytes_text(math.floor(OOM_SHARE * limit_bytes))})"
         return LoaderRam(buffered, verdict, "RAM", why)
     if not fits_shm(queued, host):
         why = (

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.plan import ChoiceKind, PlanRequest, PlanRow
 
@@ -199,5 +200,7 @@ class MilestonePlan(Record):
     """None where the rate comes from no search."""
     with_quota: tuple[str, ...] = ()
     """Machines that are left out, as all runs of all milestones would share their weekly quota."""
+    findings: tuple[Finding, ...] = ()
+    """Of the machines of the choices, or of what comes nearest."""
     sources: tuple[str, ...] = ()
     """Where the prices of the choices come from."""

@@ -1,6 +1,6 @@
 """Milestones in words: the choices on one screen; every choice, what pays when and what was assumed. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tunekit.plain_text import printable
 from tunekit.records.interval import Interval
@@ -13,7 +13,7 @@ from tunekit.records.milestones import (
     Programme,
     RunsWay,
 )
-from tunekit.records.plan import ChoiceKind, RateSource
+from tunekit.records.plan import ChoiceKind, PlanRow, RateSource
 from tunekit.report.blocks import (
     Block,
     Column,
@@ -24,20 +24,26 @@ from tunekit.report.blocks import (
     Report,
     Table,
     fitted_table,
+    note_of,
 )
 from tunekit.report.plan_figures import (
+    MAY_NOT_FIT_MARK,
     PREDICTED_MARK,
     STALE_MARK,
     FigureText,
     checkpoint_text,
+    counted,
     ends_text,
     few_text,
     figure_text,
     machine_name,
     marked_gpus,
     price_text,
+    purchase_text,
     range_text,
+    remarks,
     starred,
+    whole_text,
 )
 from tunekit.report.text import UNKNOWN
 from tunekit.units import (
@@ -48,6 +54,9 @@ from tunekit.units import (
     rate_text,
     usd_text,
 )
+
+_Part = tuple[ChoiceKind, MilestoneOption]
+"""An option, and the choice that it is of."""
 
 _TITLE = "Milestones"
 _PAGE = 120
@@ -60,25 +69,26 @@ def milestones_report(plan: MilestonePlan, width: int = 80) -> Report:
     """Return everything that is shown of milestones."""
     room = min(width, _PAGE)
     shown = _distinct(plan.choices or plan.nearest)
+    parts = _with_parts(shown)
     blocks = (
         *_answer(plan, width),
         Line(_quota(plan), is_quiet=True),
         Passage("Beside each other", _given_up(shown), is_list=True),
         *(_programme_table(plan, one, room) for one in shown),
-        _with_names("Besides the training itself", _PARTS, 1, lambda one: one[1], _with_parts(shown), room),
+        _with_names(_PARTS_TITLE, _part_columns(parts), 1, lambda one: one[1], parts, room),
         _options_table(
+            plan,
             "Independent runs: an instance with one GPU for each, or one instance with several",
             plan.together,
             room,
         ),
-        fitted_table(
-            "A faster GPU at a higher price, beside the measured one", _GPUS, plan.gpu_break_evens, room
-        ),
+        fitted_table(_gpus_title(plan.gpu_break_evens), _GPUS, plan.gpu_break_evens, room),
         Passage("When it pays", (*_tuning(plan), *map(_gpu_text, plan.gpu_break_evens)), is_list=True),
-        Passage("Sessions and checkpoints", _sessions(plan, shown), is_list=True),
+        Passage("The machines", _machines(plan, shown), is_list=True),
         Passage("The milestones", tuple(_milestone_text(plan, one) for one in plan.milestones), is_list=True),
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
         Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
+        *map(note_of, plan.findings),
     )
     return Report(f"{_TITLE}: {printable(plan.request.source)}", blocks)
 
@@ -87,12 +97,13 @@ def milestones_answer(plan: MilestonePlan, width: int = 80) -> tuple[Block, ...]
     """Return the choices, and the milestones of the one in the middle: one screen."""
     shown = _distinct(plan.choices or plan.nearest)
     balanced = next((one for one in shown if one.kind is ChoiceKind.BALANCED), shown[0])
+    more = [*counted(plan.findings), "every choice"]
     return (
         *_answer(plan, width),
         _programme_table(plan, balanced, width),
         Line("" if plan.left_out else _pays(plan)),
         Line("" if plan.left_out else _quota(plan), is_quiet=True),
-        Line("every choice, validation, checkpoints and what was assumed: --full", is_quiet=True),
+        Line(f"{', '.join(more)} and what was assumed: --full, or --html FILE", is_quiet=True),
     )
 
 
@@ -106,11 +117,11 @@ def _answer(plan: MilestonePlan, width: int) -> tuple[Block, ...]:
     rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
     assumed = ", assumed" if asked.precision_is_assumed else ""
     from_rate = f"from {rate} in {asked.precision}{assumed} ({asked.source})"
-    below = tuple(map(_left_out, plan.left_out)) if plan.choices else ()
+    below = _left_out(plan.left_out) if plan.choices else ()
     return (
         Lead(_without_choice(plan)),
         Line(printable(f"{count_text(len(plan.milestones), 'milestone')}, {runs}, {from_rate}.")),
-        fitted_table(_totals_title(plan, shown), _totals(plan, shown), shown, width),
+        _totals_table(plan, shown, width),
         Passage("", (*below, *_doubts(plan, shown))),
         Line(_unpriced(shown)),
         Line(_borrowed_epochs(plan), is_quiet=True),
@@ -125,16 +136,20 @@ def _distinct(programmes: Sequence[Programme]) -> tuple[Programme, ...]:
 
 
 def _names(plan: MilestonePlan, programme: Programme) -> str:
-    """Return what a choice is best at; where nothing holds both limits, which of them it holds."""
-    programmes = plan.choices or plan.nearest
-    if not plan.choices and programme.usd_over is None and programme.usd is not None:
-        return "within the dollars"
-    if not plan.choices and programme.hours_over is None and plan.deadline is not None:
-        return "by the deadline"
-    same = [one.kind for one in programmes if one.options == programme.options]
+    """Return what a choice is best at; where nothing holds the limits, which of them it holds."""
+    if not plan.choices:
+        return _nearest_name(plan, programme)
+    same = [one.kind for one in plan.choices if one.options == programme.options]
     ends = [kind for kind in same if kind is not ChoiceKind.BALANCED]
-    is_end = any(not _within(plan, kind) for kind in ends)
-    return ", ".join(f"{kind}{_within(plan, kind)}" for kind in (ends if is_end else same))
+    return ", ".join(f"{kind}{_within(plan, kind)}" for kind in ends or same)
+
+
+def _nearest_name(plan: MilestonePlan, programme: Programme) -> str:
+    if plan.max_usd is not None and programme.usd_over is None and programme.usd is not None:
+        return "within the dollars"
+    if plan.deadline is not None and programme.hours_over is None:
+        return "by the deadline"
+    return ", ".join(one.kind for one in plan.nearest if one.options == programme.options)
 
 
 def _within(plan: MilestonePlan, kind: ChoiceKind) -> str:
@@ -164,16 +179,16 @@ def _limits(plan: MilestonePlan) -> tuple[tuple[str, float, str], ...]:
 
 
 def _doubts(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
-    """Return which limits a choice holds by its expected figure, and not to the end of its range."""
-    texts = {"usd": price_text, "hours": hours_text}
+    """Return which choices hold a limit by the expected figure, and not to the end of the range."""
     lines = []
-    for one in shown if plan.choices else ():
-        for field, most, flag in _limits(plan):
+    for field, most, flag in _limits(plan) if plan.choices else ():
+        names = []
+        for one in shown:
             figure: Interval | None = getattr(one, field)
             if figure is not None and figure.high > most:
-                text = texts[field]
-                figures = f"{text(figure.value)} expected, up to {text(figure.high)}"
-                lines.append(f"{_names(plan, one)}: {figures}, beyond {flag}")
+                names.append(_names(plan, one))
+        if names:
+            lines.append(f"may go beyond {flag}: {'; '.join(names)}")
     return tuple(map(printable, lines))
 
 
@@ -195,7 +210,9 @@ def _borrowed_epochs(plan: MilestonePlan) -> str:
         return ""
     first = next(iter(of.values()))
     epochs = count_text(first.epochs, "epoch")
-    return printable(f"Without epochs of its own: {', '.join(of)}; it takes {epochs}, {first.epochs_from}.")
+    whose, takes = ("its own", "it takes") if len(of) == 1 else ("their own", "they take")
+    names = ", ".join(of)
+    return printable(f"Without epochs of {whose}: {names}; {takes} {epochs} ({first.epochs_from}).")
 
 
 def _quota(plan: MilestonePlan) -> str:
@@ -212,8 +229,12 @@ def _over_text(one: Programme) -> str:
     return f"{' and '.join(over)} ({hours_text(one.hours.value)}{usd})"
 
 
-def _left_out(one: Programme) -> str:
-    return f"left out: {one.kind}, {_over_text(one)}"
+def _left_out(programmes: Sequence[Programme]) -> tuple[str, ...]:
+    """Return what would stand out but for the limits, each way once."""
+    kinds: dict[str, list[str]] = {}
+    for one in programmes:
+        kinds.setdefault(_over_text(one), []).append(one.kind)
+    return tuple(f"left out: {', '.join(names)}, {over}" for over, names in kinds.items())
 
 
 def _given_up(programmes: Sequence[Programme]) -> tuple[str, ...]:
@@ -238,6 +259,13 @@ def _is_predicted(option: MilestoneOption) -> bool:
 
 def _is_stale(option: MilestoneOption) -> bool:
     return option.row.is_spot_stale if option.on_spot else option.row.is_stale
+
+
+def _totals_table(plan: MilestonePlan, shown: Sequence[Programme], width: int) -> Table:
+    """Return the totals, without what each gives up where that alone would take them a second line each."""
+    title, columns = _totals_title(plan, shown), _totals(plan, shown)
+    table, short = (fitted_table(title, some, shown, width) for some in (columns, columns[:-1]))
+    return short if len(short.rows) == len(shown) < len(table.rows) else table
 
 
 def _totals_title(plan: MilestonePlan, shown: Sequence[Programme]) -> str:
@@ -287,7 +315,7 @@ def _beside_best(one: Programme, shown: Sequence[Programme]) -> str:
 
 def _programme_table(plan: MilestonePlan, one: Programme, width: int) -> Block:
     title = f"Milestone by milestone: {_names(plan, one)}"
-    return _options_table(title, one.options, width)
+    return _options_table(plan, title, one.options, width)
 
 
 def _marked(option: MilestoneOption, interval: Interval | None, text: FigureText) -> str:
@@ -311,19 +339,25 @@ def _machine(option: MilestoneOption) -> str:
     return times + printable(option.row.instance or machine_name(option.row))
 
 
-def _gpus(option: MilestoneOption) -> str:
-    provider = f"{option.row.provider}, " if option.row.provider else ""
-    if option.way is not RunsWay.GPUS:
-        return printable(provider) + marked_gpus(option.row)
-    return printable(f"{provider}{option.machine_gpus}x {option.row.profile_id}")
+def _gpus(plan: MilestonePlan, option: MilestoneOption) -> str:
+    """Return whose GPUs they are, their number and model, and the precision where it is another."""
+    row = option.row
+    provider = f"{row.provider}, " if row.provider else ""
+    other = f" {row.precision}" if row.precision is not plan.request.precision else ""
+    return printable(provider) + marked_gpus(row, option.machine_gpus) + other
 
 
 def _steps_text(option: MilestoneOption) -> str:
     return "" if option.iterations_per_epoch is None else f"{option.iterations_per_epoch:,} it"
 
 
-def _options_table(title: str, options: Sequence[MilestoneOption], width: int) -> Table:
-    return _with_names(title, _OPTION_COLUMNS, 0, lambda one: one, options, width)
+def _options_table(plan: MilestonePlan, title: str, options: Sequence[MilestoneOption], width: int) -> Table:
+    doubted = _memory_legend(one.row for one in options)
+    return _with_names(title + doubted, _option_columns(plan), 0, lambda one: one, options, width)
+
+
+def _memory_legend(rows: Iterable[PlanRow]) -> str:
+    return f" ({MAY_NOT_FIT_MARK} may not fit its memory)" if any(row.may_not_fit for row in rows) else ""
 
 
 def _with_names(
@@ -348,20 +382,21 @@ def _with_names(
     return next((one for one in tables if one.width <= width), tables[-1])
 
 
-_OPTION_COLUMNS: tuple[Column[MilestoneOption], ...] = (
-    Column("runs", _runs, is_numeric=False, is_below=True),
-    Column("machine", _machine, is_numeric=False),
-    Column("provider, GPUs", _gpus, is_numeric=False, is_below=True),
-    Column("epoch", lambda one: _marked(one, one.epoch_hours, hours_text), drop=1),
-    Column("steps", _steps_text, is_below=True, is_optional=True),
-    Column("hours", lambda one: _marked(one, one.hours, hours_text)),
-    Column("range", lambda one: ends_text(one.hours, hours_text), is_optional=True, is_below=True),
-    Column("dollars", _usd),
-    Column("range", lambda one: ends_text(one.usd, price_text), is_optional=True, is_below=True),
-)
+def _option_columns(plan: MilestonePlan) -> tuple[Column[MilestoneOption], ...]:
+    return (
+        Column("runs", _runs, is_numeric=False, is_below=True),
+        Column("machine", _machine, is_numeric=False),
+        Column("provider, GPUs", lambda one: _gpus(plan, one), is_numeric=False, is_below=True),
+        Column("epoch", lambda one: _marked(one, one.epoch_hours, hours_text), drop=1),
+        Column("steps", _steps_text, is_below=True, is_optional=True),
+        Column("hours", lambda one: _marked(one, one.hours, hours_text)),
+        Column("range", lambda one: ends_text(one.hours, hours_text), is_optional=True, is_below=True),
+        Column("dollars", _usd),
+        Column("range", lambda one: ends_text(one.usd, price_text), is_optional=True, is_below=True),
+    )
 
 
-def _with_parts(programmes: Sequence[Programme]) -> tuple[tuple[ChoiceKind, MilestoneOption], ...]:
+def _with_parts(programmes: Sequence[Programme]) -> tuple[_Part, ...]:
     return tuple(
         (one.kind, option)
         for one in programmes
@@ -370,23 +405,42 @@ def _with_parts(programmes: Sequence[Programme]) -> tuple[tuple[ChoiceKind, Mile
     )
 
 
-_PARTS: tuple[Column[tuple[ChoiceKind, MilestoneOption]], ...] = (
-    Column("choice", lambda one: str(one[0]), is_numeric=False),
-    Column("validation", lambda one: range_text(one[1].validation_hours, hours_text), is_optional=True),
-    Column(
-        "dollars",
-        lambda one: range_text(one[1].validation_usd, usd_text),
-        is_optional=True,
-        is_below=True,
-    ),
-    Column("checkpoints", lambda one: range_text(one[1].checkpoint_hours, hours_text), is_optional=True),
-    Column(
-        "dollars",
-        lambda one: range_text(one[1].checkpoint_usd, usd_text),
-        is_optional=True,
-        is_below=True,
-    ),
-)
+def _part(hours: Interval | None, interval: Interval | None, text: FigureText) -> str:
+    """Return what a part takes; a dash where there is none of it."""
+    return "-" if hours is None else range_text(interval, text)
+
+
+_PARTS_TITLE = "Validation and checkpoints, counted above (machine hours of all runs)"
+
+
+def _part_columns(parts: Sequence[_Part]) -> tuple[Column[_Part], ...]:
+    """Return the columns of what any of the parts has."""
+    validation = (
+        Column[_Part](
+            "validation", lambda one: _part(one[1].validation_hours, one[1].validation_hours, hours_text)
+        ),
+        Column[_Part](
+            "dollars",
+            lambda one: _part(one[1].validation_hours, one[1].validation_usd, usd_text),
+            is_below=True,
+        ),
+    )
+    checkpoints = (
+        Column[_Part](
+            "checkpoints", lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_hours, hours_text)
+        ),
+        Column[_Part](
+            "dollars",
+            lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_usd, usd_text),
+            is_below=True,
+        ),
+    )
+    return (
+        Column("choice", lambda one: str(one[0]), is_numeric=False),
+        *(validation if any(one.validation_hours for _, one in parts) else ()),
+        *(checkpoints if any(one.checkpoint_hours for _, one in parts) else ()),
+    )
+
 
 # --- what pays when --------------------------------------------------------------------------
 
@@ -395,11 +449,12 @@ def _pays(plan: MilestonePlan) -> str:
     """Return the break-evens in a line."""
     parts = []
     if plan.tuning is not None:
-        parts.append(f"the search {_after(plan.tuning.hours, plan.tuning.epochs)} of x1")
+        of = " of x1" if plan.tuning.epochs is not None else ""
+        parts.append(f"the search, {_after(plan.tuning.hours, plan.tuning.epochs)}{of}")
     if plan.gpu_break_evens:
         best = plan.gpu_break_evens[0]
         gpus = f"{best.row.profile_id} instead of {best.beside.profile_id}"
-        parts.append(f"the start of {gpus} {_after(best.hours, best.epochs)}")
+        parts.append(f"the start of {gpus}, {_after(best.hours, best.epochs)}")
     return printable(f"Paid back: {'; '.join(parts)}.") if parts else ""
 
 
@@ -415,6 +470,10 @@ def _epochs_range(epochs: float | None, low: float | None, high: float | None) -
     ends = [("never" if one is None else few_text(one)) for one in (low, high)]
     text = "never" if epochs is None else few_text(epochs)
     return text if ends[0] == ends[1] else f"{text} ({ends[0]} to {ends[1]})"
+
+
+def _gpus_title(pays: Sequence[GpuBreakEven]) -> str:
+    return f"A faster GPU at a higher price, beside the measured one{_memory_legend(one.row for one in pays)}"
 
 
 _GPUS: tuple[Column[GpuBreakEven], ...] = (
@@ -452,16 +511,22 @@ def _tuning(plan: MilestonePlan) -> tuple[str, ...]:
     speedup = range_text(one.speedup, lambda factor: f"{factor:.2f}x" if factor is not None else UNKNOWN)
     if one.epochs is None:
         return (f"the search took {hours_text(one.search_hours)}{usd}; at {speedup} it saves nothing",)
-    saved = range_text(one.saved_hours, hours_text)
-    worth = ""
+    saved = [_saved(one.saved_hours, hours_text)]
     if one.usd_per_h is not None:
-        worth = f", {range_text(one.saved_hours.times(one.usd_per_h), usd_text)}"
+        saved.append(_saved(one.saved_hours.times(one.usd_per_h), usd_text))
     epochs = _epochs_range(one.epochs, one.epochs_low, one.epochs_high)
     return (
         f"the search took {hours_text(one.search_hours)}{usd}; at {speedup} it is paid back after "
         f"{hours_text(one.hours)} of training, {epochs} epochs of x1, and all milestones on that machine "
-        f"would take {saved}{worth} less",
+        f"would take {', '.join(saved)}",
     )
+
+
+def _saved(interval: Interval, text: FigureText) -> str:
+    """Return how much less something is; of a range that goes below nothing, how much more it may be."""
+    if interval.low >= 0:
+        return f"{range_text(interval, text)} less"
+    return f"{text(interval.value)} less ({text(-interval.low)} more to {text(interval.high)} less)"
 
 
 # --- what was asked and assumed --------------------------------------------------------------
@@ -497,22 +562,37 @@ def _milestone_text(plan: MilestonePlan, one: Milestone) -> str:
     return printable(f"{one.name}: {'; '.join(parts)}")
 
 
-def _sessions(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
-    """Return how many sessions it takes, and how often to write a checkpoint in them and on spot."""
-    sizes = {one.name: one.samples_per_epoch for one in plan.milestones}
-    lines = []
+def _machines(plan: MilestonePlan, shown: Sequence[Programme]) -> tuple[str, ...]:
+    """Return what else there is to know of the machines of the choices."""
+    of = {one.name: one for one in plan.milestones}
+    named: dict[tuple[str, str], dict[str, None]] = {}
     for option in (option for one in shown for option in one.options):
-        row, parts = option.row, []
-        if option.sessions is not None:
-            counted = range_text(option.sessions, lambda count: f"{count or 0:,.0f}")
-            parts.append(f"{counted} sessions of up to {duration_text(row.max_session_s)}")
-        if row.checkpoint_interval_s is not None and (parts or option.on_spot):
-            of_it = plan.request.changed(samples_per_epoch=sizes[option.milestone])
+        row, one, parts = option.row, of[option.milestone], []
+        if row.precision is not plan.request.precision:
+            parts.append(f"in {row.precision}")
+        if option.sessions is not None and option.sessions.high > 1:
+            counts = range_text(option.sessions, whole_text)
+            parts.append(f"{counts} sessions of up to {duration_text(row.max_session_s)}")
+        if row.checkpoint_interval_s is not None and (option.sessions is not None or option.on_spot):
+            of_it = plan.request.changed(samples_per_epoch=one.samples_per_epoch)
             parts.append(f"a checkpoint every {checkpoint_text(of_it, row, row.checkpoint_interval_s)}")
+        if bought := purchase_text(_of_runs(row, one.runs)):
+            parts.append(bought)
+        parts += remarks(plan.request, row, option.on_spot)
         if parts:
-            spot = " spot" if option.on_spot else ""
-            lines.append(f"{option.milestone} on {machine_name(row)}{spot}: {', '.join(parts)}")
-    return tuple(map(printable, dict.fromkeys(lines)))
+            machine = machine_name(row) + (" spot" if option.on_spot else "")
+            named.setdefault((machine, "; ".join(parts)), {})[one.name] = None
+    return tuple(
+        printable(f"{', '.join(names)} on {machine}: {text}") for (machine, text), names in named.items()
+    )
+
+
+def _of_runs(row: PlanRow, runs: int) -> PlanRow:
+    """Return a notebook's row with the compute units of all runs."""
+    units, usd = row.compute_units, row.usd_of_units
+    return row.changed(
+        compute_units=units.times(runs) if units else None, usd_of_units=usd.times(runs) if usd else None
+    )
 
 
 def _option_of(plan: MilestonePlan, one: Milestone) -> MilestoneOption | None:
@@ -523,7 +603,10 @@ def _option_of(plan: MilestonePlan, one: Milestone) -> MilestoneOption | None:
 def _assumptions(plan: MilestonePlan) -> tuple[str, ...]:
     asked = plan.request
     assumed = asked.assumptions
-    lines = ["milestones follow one another, and each begins on a machine of its own"]
+    lines = [
+        "milestones follow one another, and each begins on a machine of its own; what is done within an hour "
+        "is as fast as can be"
+    ]
     if asked.samples_per_step is not None:
         lines.append(
             f"steps are of {asked.samples_per_step:,} samples on {count_text(asked.measured_gpus, 'GPU')}, "
@@ -544,6 +627,8 @@ def _assumptions(plan: MilestonePlan) -> tuple[str, ...]:
     if plan.gpu_break_evens:
         own = ", and a search as long as this one on a GPU that was not searched on" if plan.tuning else ""
         lines.append(f"a machine's start takes {duration_text(assumed.restart_cost_s)} (--restart-cost){own}")
+    if any(one.row.purchase or one.beside.purchase for one in plan.gpu_break_evens):
+        lines.append("compute units count at what they are worth where it says what pays, not by the pack")
     if plan.deadline_h is not None:
         lines.append(
             f"until the deadline there are {hours_text(plan.deadline_h)}, and training goes on day and night"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tunekit.plain_text import printable
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.plan import (
     Choice,
@@ -34,6 +34,7 @@ from tunekit.report.plan_figures import (
     STALE_MARK,
     FigureText,
     checkpoint_text,
+    counted,
     ends_text,
     figure_text,
     gpus_text,
@@ -43,6 +44,7 @@ from tunekit.report.plan_figures import (
     price_text,
     purchase_text,
     range_text,
+    remarks,
     starred,
     weeks_text,
     whole_text,
@@ -289,23 +291,7 @@ def _remark(plan: Plan, option: _Option) -> str:
         parts.append(f"a checkpoint every {checkpoint_text(asked, row, row.checkpoint_interval_s)}")
     if bought := purchase_text(row):
         parts.append(bought)
-    if asked.max_hours is not None and option.hours is not None and option.hours.high > asked.max_hours:
-        parts.append(f"up to {hours_text(option.hours.high)}, beyond --max-hours {asked.max_hours:,g}")
-    if _is_stale(option):
-        parts.append(f"price of {row.spot_as_of if option.on_spot else row.price_as_of}")
-    if row.may_not_fit:
-        parts.append("its memory may be too small")
-    rate = row.rate_samples_per_s
-    if rate is not None and row.is_loader_bound:
-        parts.append(
-            f"its loader is not known: taken as fast as it was seen, GPUs {row.gpu_busy:.0%} busy"
-            if row.loader_is_assumed
-            else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
-        )
-    elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
-        parts.append(
-            f"its loader has to feed {ends_text(rate, rate_text) or rate_text(rate.value)} samples/s"
-        )
+    parts += remarks(asked, row, option.on_spot)
     return printable(f"{option.name}: {'; '.join(parts)}") if parts else ""
 
 
@@ -320,13 +306,7 @@ def _more(plan: Plan) -> str:
     """Return what else there is to see, and how."""
     rated = sum(row.how is not None for row in plan.rows) - 1
     notes = [one for one in plan.findings if one is not _preventing(plan)]
-    warnings = sum(one.severity is not Severity.INFO for one in notes)
-    parts = [
-        count_text(rated, "machine") if rated > 0 else "",
-        count_text(warnings, "warning") if warnings else "",
-        count_text(len(notes) - warnings, "note") if len(notes) > warnings else "",
-    ]
-    shown = [part for part in parts if part]
+    shown = [*([count_text(rated, "machine")] if rated > 0 else []), *counted(notes)]
     return f"{', '.join(shown)}, and what was assumed: --full, or --html FILE" if shown else ""
 
 

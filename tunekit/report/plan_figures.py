@@ -1,12 +1,13 @@
 """Figures of planned machines as text, the same in a plan and in its milestones. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tunekit.plain_text import printable
+from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import PlanRequest, PlanRow
+from tunekit.records.plan import PlanRequest, PlanRow, RateSource
 from tunekit.report.text import UNKNOWN
-from tunekit.units import digits_text, duration_text, rate_text, usd_text
+from tunekit.units import count_text, digits_text, duration_text, hours_text, rate_text, usd_text
 
 FigureText = Callable[[float | None], str]
 """How a figure is written."""
@@ -78,11 +79,52 @@ def gpus_text(row: PlanRow) -> str:
     return printable(f"{row.gpus}x {row.profile_id}")
 
 
-def marked_gpus(row: PlanRow) -> str:
-    """Return number and model of its GPUs, marked where their memory is too small or may be."""
-    return gpus_text(row) + (
-        DOES_NOT_FIT_MARK if row.fits is False else MAY_NOT_FIT_MARK if row.may_not_fit else ""
-    )
+def marked_gpus(row: PlanRow, gpus: int | None = None) -> str:
+    """Return number and model of its GPUs, marked where their memory is too small or may be.
+
+    Args:
+        row: the machine.
+        gpus: their number, where the row is only a part of the machine.
+    """
+    mark = DOES_NOT_FIT_MARK if row.fits is False else MAY_NOT_FIT_MARK if row.may_not_fit else ""
+    return gpus_text(row if gpus is None else row.changed(gpus=gpus)) + mark
+
+
+def remarks(asked: PlanRequest, row: PlanRow, on_spot: bool) -> list[str]:
+    """Return what speaks against booking a machine by its figures alone.
+
+    Args:
+        asked: the training.
+        row: the machine.
+        on_spot: whether at its spot price.
+    """
+    parts = []
+    hours, is_stale = (row.spot_hours, row.is_spot_stale) if on_spot else (row.hours, row.is_stale)
+    if asked.max_hours is not None and hours is not None and hours.high > asked.max_hours:
+        parts.append(f"up to {hours_text(hours.high)}, beyond --max-hours {asked.max_hours:,g}")
+    if is_stale and (row.usd_spot if on_spot else row.usd_on_demand) is not None:
+        parts.append(f"price of {row.spot_as_of if on_spot else row.price_as_of}")
+    if row.may_not_fit:
+        parts.append("its memory may be too small")
+    rate = row.rate_samples_per_s
+    if rate is not None and row.is_loader_bound:
+        parts.append(
+            f"its loader is not known: taken as fast as it was seen, GPUs {row.gpu_busy:.0%} busy"
+            if row.loader_is_assumed
+            else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
+        )
+    elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
+        parts.append(
+            f"its loader has to feed {ends_text(rate, rate_text) or rate_text(rate.value)} samples/s"
+        )
+    return parts
+
+
+def counted(findings: Sequence[Finding]) -> list[str]:
+    """Return the numbers of warnings and notes, of each that there are."""
+    warnings = sum(one.severity is not Severity.INFO for one in findings)
+    notes = len(findings) - warnings
+    return [count_text(many, name) for many, name in ((warnings, "warning"), (notes, "note")) if many]
 
 
 def weeks_text(weeks: Interval) -> str:
