@@ -156,6 +156,22 @@ def test_an_iteration_that_could_not_be_split_says_so():
     assert {note.text.partition(",")[0] for note in read(run).notes} == {"trial 2 failed", "trial 5 failed"}
 
 
+def test_settings_tried_in_one_round_have_a_factor_and_no_verdict():
+    run = scaled(Step(factors={"static_graph": 1.2}), rounds=1, settings=tuple(KNOBS.values()))
+    rows = {row[0]: row[1:] for row in table(run, "Settings").rows}
+    assert rows["static_graph"] == ("1.20x", "1.18 to 1.22", "-")
+    assert any(line.startswith("-: one round") for line in read(run).passage())
+    assert not any(line.startswith("-: one round") for line in read(typical()).passage())
+
+
+def test_only_a_setting_that_failed_is_called_failed():
+    gain = scaled(rounds=1, settings=(KNOBS["static_graph"],)).gains[0].changed(factor=None)
+    lost = gain.changed(why_missing="crashed: no")
+    run = scaled().changed(gains=(gain, lost))
+    assert [row[1:] for row in table(run, "Settings").rows] == [("n/a", "n/a", "-"), ("failed", "n/a", "-")]
+    assert "static_graph: crashed: no" in read(run).passage()
+
+
 def test_strong_scaling_and_what_trains_the_processes_are_said():
     fsdp = seen(kind=DataParallelKind.FSDP, gradient_bytes=None, settings=None)
     run = scaled(loop=lambda n: {"data_parallel": fsdp}).changed(mode=ScalingMode.STRONG)

@@ -390,19 +390,29 @@ def _gain_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
     if not gains:
         return ()
 
+    noise = run.noise_floor
+
+    def factor(one: DdpGain) -> str:
+        if one.factor is None:
+            return "failed" if one.why_missing else UNKNOWN
+        return factor_text(one.factor.value)
+
     def judged(one: DdpGain) -> str:
-        plain = run.noise_floor
-        return _UNTOLD if one.factor is None else verdict(one.factor, plain)
+        return _UNTOLD if one.factor is None or noise is None else verdict(one.factor, noise)
 
     columns = (
         Column[DdpGain]("", lambda one: one.name, is_numeric=False),
-        Column[DdpGain]("factor", lambda one: factor_text(one.factor.value) if one.factor else "failed"),
+        Column[DdpGain]("factor", factor),
         Column[DdpGain]("range", lambda one: range_text(one.factor)),
         Column[DdpGain]("", judged, is_numeric=False),
     )
     title = f"Settings of DistributedDataParallel on {gains[0].processes} (measured, rate over that as it is)"
-    lines = tuple(printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing)
-    return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", lines)
+    lines = [printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing]
+    if noise is None and any(one.factor is not None for one in gains):
+        lines.append(
+            f"{_UNTOLD}: one round can't tell a gain from how fresh processes differ; more --rounds can"
+        )
+    return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", tuple(lines))
 
 
 # --- how it was measured ---------------------------------------------------------------------
