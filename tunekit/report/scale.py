@@ -409,9 +409,7 @@ def _gain_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
     title = f"Settings of DistributedDataParallel on {gains[0].processes} (measured, rate over that as it is)"
     lines = [printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing]
     if noise is None and any(one.factor is not None for one in gains):
-        lines.append(
-            f"{_UNTOLD}: one round can't tell a gain from how fresh processes differ; more --rounds can"
-        )
+        lines.append(f"{_UNTOLD}: one round can't tell a gain from noise; more --rounds can")
     return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", tuple(lines))
 
 
