@@ -10,9 +10,9 @@ from build_records import trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.codec import read_json, write_json
 from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.predict.step_traces import Unpredictable
+from tunekit.records.codec import read_json, write_json
 from tunekit.records.config import Precision
 from tunekit.records.details import CheckpointingSeen, Details
 from tunekit.records.prediction import DevicePrediction, OutsideTorch, Purpose, StepTrace
