@@ -264,7 +264,7 @@ def test_where_gradient_checkpointing_gives_nothing_the_whole_report_alone_says_
 
 
 def only_with_it(*names: str) -> FitsRun:
-    """GPUs that hold a batch of 30 with gradient checkpointing and none without, beside an A10G without it."""
+    """GPUs that hold a batch of 30 with gradient checkpointing and none without, beside an A10G."""
     with_it = LargestBatch(low=30, value=40, high=50)
     able = (fit(name, 11.2, (0, 3, 12), checkpointed=with_it) for name in names)
     fits = (*able, fit("a10g", 22.1, (219, 250, 294)))
