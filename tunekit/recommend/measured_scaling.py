@@ -152,7 +152,8 @@ def _rounds(run: ScalingRun, processes: int, ddp: DdpSettings) -> list[_Round]:
 def _missing(run: ScalingRun, processes: int) -> ScaledCount:
     records = trials_of(run, processes)
     numbers = tuple(record.number for record in records)
-    return ScaledCount(processes=processes, trials=numbers, why_missing=why_none(records))
+    why = run.left_out.get(processes) or why_none(records)
+    return ScaledCount(processes=processes, trials=numbers, why_missing=why)
 
 
 def _rate(one: _Round) -> float:
