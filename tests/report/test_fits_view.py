@@ -278,6 +278,11 @@ def test_a_batch_that_fits_only_with_gradient_checkpointing_is_a_gain():
         assert "no larger batch fits" not in text
     several = only_with_it("k80", "t4", "h100-sxm", "small")
     assert "a batch on 4 GPUs where none fits without it" in " ".join(screen(several).split())
+    both = only_with_it("t4").prediction
+    assert both is not None
+    fits = (both.fits[0], both.fits[0].changed(precision=FP16))
+    told = drawn(fits_run(fits, prediction=both.changed(fits=fits)), 120)
+    assert "a batch on t4 in fp32 and fp16 where none fits without it" in " ".join(told.split())
 
 
 def test_a_longer_line_of_it_leaves_the_answer_within_24():

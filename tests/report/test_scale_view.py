@@ -233,6 +233,7 @@ def test_every_number_of_processes_is_that_of_all_hosts():
     lines = read(run).passage()
     assert "8 processes: not measured, device_oom: CUDA out of memory" in lines
     assert "linear: if each process were as fast as with 2" in lines
+    assert "workers, per CPU and RAM: of this host, one of 2" in lines
     assert "no law is fitted: it goes by one process alone, and 2 hosts have at least 2" in lines
     assert read(run).answers[1].endswith("that an iteration takes on 4.")
     assert any(one.title.startswith("Settings of DistributedDataParallel on 4 ") for one in read(run).tables)

@@ -537,10 +537,11 @@ def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -
         low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
         gain = high if low == high else f"{low} to {high}"
         gains.append(f"{gain} the batch")
-    if only := [fit for fit, low, more in pairs if more and not low]:
-        names = [f"{fit.profile_id} in {fit.precision}" for fit in only]
-        gpus = count_text(len({fit.profile_id for fit in only}), "GPU")
-        on = ", ".join(names) if len(names) <= _MOST_NAMED else gpus
+    only: dict[str, list[str]] = {}
+    for fit in (fit for fit, low, more in pairs if more and not low):
+        only.setdefault(fit.profile_id, []).append(str(fit.precision))
+    if only:
+        on = _ids_text([f"{name} in {' and '.join(precisions)}" for name, precisions in only.items()])
         gains.append(f"a batch on {on} where none fits without it")
     if is_short:
         told = f"gradient checkpointing: {', '.join(gains)}, steps up to {EXTRA_TIME} longer"

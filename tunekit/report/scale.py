@@ -381,6 +381,8 @@ def _host_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
         for one in run.measured
         for warning in one.warnings
     ]
+    if run.measured and run.nodes > 1:
+        lines.append(f"workers, per CPU and RAM: of this host, one of {run.nodes}")
     if run.measured and rule is None:
         lines.append("no rule is published for this optimizer: neither lr is more than a start")
     title = f"Batch, learning rate (predicted{starred}), and this host"
