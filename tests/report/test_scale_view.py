@@ -232,7 +232,7 @@ def test_every_number_of_processes_is_that_of_all_hosts():
     assert {"fitted", "predicted"}.isdisjoint(rates.columns)
     lines = read(run).passage()
     assert "8 processes: not measured, device_oom: CUDA out of memory" in lines
-    assert "linear: if each process were as fast as with 2" in lines
+    assert "linear: if each process were as fast as with 2 processes" in lines
     assert "workers, per CPU and RAM: of this host, one of 2" in lines
     assert "no law is fitted: it goes by one process alone, and 2 hosts have at least 2" in lines
     assert read(run).answers[1].endswith("that an iteration takes on 4.")
@@ -256,7 +256,12 @@ def test_nothing_measured_is_said_with_the_command_again():
 def test_the_page_draws_rates_beside_linear_fitted_and_predicted_and_the_parts_of_an_iteration():
     report = scaling_page(typical(), "reports/x", 160)
     rates, parts = (one for one in report.blocks if isinstance(one, Chart))
-    assert [one.name for one in rates.series] == ["measured", "linear", "fitted law", "predicted from one"]
+    assert [one.name for one in rates.series] == [
+        "measured",
+        "linear",
+        "fitted law without waiting for data",
+        "predicted from one",
+    ]
     assert [one.basis for one in rates.series] == [Basis.MEASURED, *[Basis.PREDICTED] * 3]
     assert [point.x for point in rates.series[2].points] == [1, 2, 4, 8, 16]
     total = sum(series.points[2].y for series in parts.series if series.mark == "bars")

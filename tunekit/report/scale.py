@@ -510,7 +510,7 @@ def _rate_chart(run: ScalingRun) -> Chart:
     series.append(Series("linear", Basis.PREDICTED, _line(run, rows, lambda row: 1.0), "line"))
     if run.fit is not None:
         fitted = _line(run, rows, _fitted)
-        series.append(Series("fitted law", Basis.PREDICTED, fitted, "line"))
+        series.append(Series("fitted law without waiting for data", Basis.PREDICTED, fitted, "line"))
     predicted = _line(
         run,
         rows,
@@ -594,7 +594,7 @@ def _count_alone(least: ScaledCount) -> str:
 def _on_least(run: ScalingRun) -> str:
     """Return where a process is as fast as the least count's."""
     least = run.reference
-    return "one alone" if least is None or least.world_size == 1 else f"with {least.world_size}"
+    return "one alone" if least is None or least.world_size == 1 else f"with {least.world_size} processes"
 
 
 def _percent(share: float) -> str:
