@@ -220,7 +220,7 @@ def scaled(
             for ddp in (DdpSettings(sync_gradients=False),) * (count > 1):
                 trials.append(scaling_trial(len(trials), count, number, ddp, step, **loop(count)))
         for ddp in settings:
-            trials.append(scaling_trial(len(trials), processes[-1], number, ddp, step))
+            trials.append(scaling_trial(len(trials), processes[-1], number, ddp, step, **loop(processes[-1])))
     asked = overrides.pop("options", None) or ScaleOptions(
         processes=processes, rounds=rounds, tries_knobs=bool(settings)
     )

@@ -116,6 +116,14 @@ def test_a_model_without_repeated_blocks_says_so(model: nn.Module):
     assert "no repeated blocks" in (Blocks(torch, [model]).why_not or "")
 
 
+def test_blocks_that_are_not_trained_are_said_to_be_there():
+    model = Encoder(2)
+    model.blocks.requires_grad_(False)
+    assert Blocks(torch, [model]).why_not == "its repeated blocks are not trained"
+    model.blocks[1].linear1.weight.requires_grad_(True)
+    assert Blocks(torch, [model]).why_not is None
+
+
 # --- how they are checkpointed ---------------------------------------------------------------
 
 
@@ -173,6 +181,35 @@ def test_a_forward_of_the_scripts_own_is_put_back():
         assert model.blocks[0].forward is not own
     assert model.blocks[0].forward is own
     assert "forward" not in model.blocks[1].__dict__
+
+
+class Worded(nn.Module):
+    """A block whose forward has words of its own, which torch's checkpoint has too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, rows: torch.Tensor, *, debug: float, function: str, use_reentrant: str) -> torch.Tensor:
+        assert (function, use_reentrant) == ("mean", "never")
+        out: torch.Tensor = debug * self.layer(rows)
+        return out
+
+
+def test_a_blocks_own_words_reach_it_as_they_are():
+    blocks = nn.ModuleList([Worded(), Worded()])
+    rows = torch.ones(2, 4)
+
+    def gradient() -> torch.Tensor:
+        out = rows
+        for block in blocks:
+            out = block(out, debug=3.0, function="mean", use_reentrant="never")
+        (of_first,) = torch.autograd.grad(out.sum(), [blocks[0].layer.weight])
+        return of_first
+
+    plain = gradient()
+    with Blocks(torch, [blocks]).checkpointed():
+        torch.testing.assert_close(gradient(), plain)
 
 
 def test_gradients_are_those_without_it():

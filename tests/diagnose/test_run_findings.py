@@ -13,7 +13,7 @@ BLOCKS = CheckpointingPredicted(blocks=12, names=("Block",), extra_flops=0.25)
 USUAL = "speed-ups are n/a; the tiers were searched from smaller batches"
 WITH_IT = "with gradient checkpointing of its 12 blocks (Block)"
 COST = (
-    "for up to about 30% more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 25% more "
+    "for up to a third more time a step (one more forward, Chen et al. 2016, arXiv 1604.06174; 25% more "
     "arithmetic by the trace)"
 )
 

@@ -11,7 +11,7 @@ from tunekit.recommend.measured_scaling import with_figures
 from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Threads
-from tunekit.records.scaling import ScalingMode
+from tunekit.records.scaling import Hosts, ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.units import GIB
 
@@ -108,6 +108,25 @@ def test_a_script_that_scales_its_learning_rate_needs_no_rule_on_top():
 def test_memory_of_all_processes_is_held_against_the_hosts():
     assert "ram-of-all-processes" in found(scaled(QUIET, host=host(ram_limit_bytes=9 * GIB)))
     assert "ram-of-all-processes" not in found(scaled(QUIET, host=host(ram_limit_bytes=10 * GIB)))
+
+
+def test_processes_of_all_hosts_train_and_those_of_this_host_share_it():
+    two = ScaleOptions(processes=(1, 2), hosts=Hosts(nodes=2, endpoint="node1:29400"))
+
+    def told(step: Step, **more: Any) -> dict[str, str]:
+        small = host(cpus=2, ram_limit_bytes=4 * GIB)
+        run = scaled(
+            step, processes=(1, 2), options=two, host=small, loop=lambda n: {"world_size": 2 * n} | more
+        )
+        return {code: one.evidence or "" for code, one in found(run).items()}
+
+    waits = told(Step(wait_s=0.05), device=cpu(), epoch_samples=48_000, **threads(2))
+    assert "in each of 4 processes, 48,000 with 2 processes" in waits["same-samples"]
+    assert "of an iteration on 4 processes waits" in waits["loader-shares-cpus"]
+    assert "on 2; 4 workers and 2 processes on 2 CPUs of this host" in waits["loader-shares-cpus"]
+    assert waits["processes-share-cpu"] == "2 processes x 2 threads on 2 CPUs of this host"
+    assert waits["ram-of-all-processes"].endswith("with 2 processes of this host")
+    assert told(Step(ring_s=0.05))["exposed-communication"].endswith("on 4 processes")
 
 
 def test_a_silenced_code_is_left_out_and_one_count_has_no_findings():

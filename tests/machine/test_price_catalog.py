@@ -117,6 +117,7 @@ def test_gpuhunts_files_are_read_as_they_stand(folder: Path):
     recorded = recorded_catalog()
     assert sorted(fetched.rows) == sorted(recorded.rows)
     assert fetched.as_of == recorded.as_of
+    assert fetched.is_dated_by_files
     assert fetched.name.startswith("gpuhunt ")
     assert fetched.absent == ()
 
@@ -153,6 +154,7 @@ def test_an_empty_folder_has_no_prices(folder: Path):
 def test_catalogues_come_over_the_network_with_the_day_of_their_version(server: ThreadingHTTPServer):
     fetched = fetch_catalog(TODAY)
     assert fetched.as_of == {"aws": "2026-11-19", "lambda": "2026-11-23"}
+    assert not fetched.is_dated_by_files
     assert fetched.absent == ("azure", "gcp", "runpod")
     recorded = [one for one in recorded_catalog().rows if one.provider in fetched.as_of]
     assert sorted(fetched.rows) == sorted(recorded)
@@ -249,6 +251,22 @@ def test_a_machine_that_is_only_on_spot_has_no_price_on_demand():
     found = prices(catalog_of(row(is_spot=True, usd_per_h=0.4)), profile(instances=(instance(),)))
     assert found["aws g5.xlarge"].usd_per_h is None
     assert found["aws g5.xlarge"].spot is not None
+
+
+def test_prices_of_an_earlier_refresh_are_kept_where_this_one_lacks_the_provider():
+    shipped = profile(
+        instances=(instance(), instance(provider="gcp", name="g2"), instance(name="g5.4xlarge"))
+    )
+    first = catalog_of(row(), row(name="g5.4xlarge"), row(provider="gcp", name="g2", usd_per_h=0.7))
+    earlier = matched_prices(first, [shipped]).prices
+    partial = Catalog("gpuhunt 2", (row(usd_per_h=2.0),), {"aws": "2026-11-23"}, absent=("gcp",))
+    told = matched_prices(partial, [shipped], earlier)
+    found = {one.name: (one.usd_per_h, one.as_of, one.catalog) for one in told.prices.prices}
+    assert found == {"g5.xlarge": (2.0, "2026-11-23", None), "g2": (0.7, DAY, "gpuhunt 1")}
+    assert [one.name for one in told.kept] == ["g2"]
+    assert told.without == ("aws g5.4xlarge",), "what the provider has no more goes back to what is shipped"
+    again = matched_prices(partial, [shipped], told.prices)
+    assert again == told
 
 
 @pytest.mark.parametrize(

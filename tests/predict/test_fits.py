@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.predict.step_traces import Unpredictable
+from tunekit.records.codec import read_json, write_json
 from tunekit.records.config import Precision
 from tunekit.records.details import CheckpointingSeen, Details
-from tunekit.records.prediction import DevicePrediction, OutsideTorch, Purpose
+from tunekit.records.prediction import DevicePrediction, OutsideTorch, Purpose, StepTrace
 from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit
 
 FP32, TF32, BF16, FP16 = Precision.FP32, Precision.TF32, Precision.BF16, Precision.FP16
 ALL = ("fp32", "tf32", "bf16", "fp16")
+NOT_BOTH = "no steps were traced both with it and without at two batch sizes"
 
 
 @pytest.fixture(scope="module")
@@ -271,12 +273,46 @@ def test_only_what_was_traced_with_it_is_told(tmp_path: Path):
     assert own.at(A10G, BF16, 16, outside(), is_checkpointed=True) is None
 
 
+def other_steps(trials_folder: Path, name: str) -> None:
+    """Leave a traced op out of one of the two sizes, so that they are not of the same steps."""
+    path = trials_folder / "0000" / name
+    traced = read_json(path, StepTrace)
+    write_json(path, traced.changed(ops=traced.ops[:-1]))
+
+
+def test_a_precision_whose_steps_agree_only_with_it_is_not_told(tmp_path: Path):
+    trial = traced_trial(tmp_path, checkpointed=(None, "bf16"))
+    other_steps(tmp_path, "trace-own-4.json")
+    fits = Fits((trial,), tmp_path, cpus=8)
+    told = predicted(fits, A10G)
+    assert [one.precision for one in told.fits] == [BF16]
+    assert told.checkpointing is not None
+    assert (told.checkpointing.extra_flops, told.checkpointing.why_not) == (pytest.approx(1 / 3), None)
+    assert fits.at(A10G, FP32, 16, outside(), is_checkpointed=True) is None
+
+
+def test_no_precision_with_and_without_it_is_why_nothing_is_told(tmp_path: Path):
+    trial = traced_trial(tmp_path, checkpointed=(None,))
+    other_steps(tmp_path, "trace-own-4.json")
+    told = predicted(Fits((trial,), tmp_path, cpus=8), A10G)
+    assert told.checkpointing is not None
+    assert (told.checkpointing.extra_flops, told.checkpointing.why_not) == (None, NOT_BOTH)
+    assert [(one.precision, one.checkpointed) for one in told.fits] == [(BF16, None)]
+
+
+def test_the_gpu_that_is_here_tells_nothing_of_others_by_a_precision_that_was_not_traced(tmp_path: Path):
+    trial = traced_trial(tmp_path, device_type="cuda")
+    assert predicted(Fits((trial,), tmp_path, cpus=8, here=A10G), T4).speed_factor is not None
+    other_steps(tmp_path, "trace-own-4.json")
+    assert predicted(Fits((trial,), tmp_path, cpus=8, here=A10G), T4).speed_factor is None
+
+
 @pytest.mark.parametrize(
     ("seen", "why_not"),
     [
         ({"checkpointing": CheckpointingSeen(blocks=0, why_not="no blocks")}, "no blocks"),
         ({"checkpointing": CheckpointingSeen(blocks=2), "why_ended": "too slow"}, "too slow"),
-        ({"checkpointing": CheckpointingSeen(blocks=2)}, "no steps were traced with it at two batch sizes"),
+        ({"checkpointing": CheckpointingSeen(blocks=2)}, NOT_BOTH),
     ],
 )
 def test_why_nothing_is_told_of_it_is_said(tmp_path: Path, seen: dict[str, Any], why_not: str):

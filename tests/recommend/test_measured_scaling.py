@@ -7,6 +7,7 @@ from machine.shipped import PROFILES
 
 from tunekit.predict.scaling import expected_maximum
 from tunekit.recommend.measured_scaling import (
+    KNOBS,
     gradients_of,
     settings_to_try,
     trials_of,
@@ -185,6 +186,23 @@ def test_settings_that_are_in_force_are_not_tried_and_unknown_ones_are():
     assert [*settings_to_try(known, 4)] == ["static_graph", "bucket_cap_mb 100"]
     fsdp = seen(kind=DataParallelKind.FSDP, settings=None, gradient_bytes=None)
     assert len(settings_to_try(scaled(loop=lambda n: {"data_parallel": fsdp}), 4)) == 4
+
+
+def test_settings_tried_in_one_round_have_the_range_that_both_processes_give_themselves():
+    step = Step(factors={"static_graph": 1.25})
+    gains = {one.name: one for one in scaled(step, rounds=1, settings=tuple(KNOBS.values())).gains}
+    factor = gains["static_graph"].factor
+    assert factor is not None
+    assert factor.value == pytest.approx(1.25)
+    assert (factor.low, factor.high) == pytest.approx((1.25 * 0.99 / 1.01, 1.25 * 1.01 / 0.99))
+    assert {one.why_missing for one in gains.values()} == {None}
+
+
+def test_settings_tried_in_rounds_are_paired_by_round():
+    gains = scaled(Step(jitter=0.3), rounds=2, settings=(KNOBS["static_graph"],)).gains
+    (factor,) = (one.factor for one in gains)
+    assert factor is not None
+    assert factor.high == pytest.approx(factor.low, rel=1e-6)
 
 
 def test_trials_of_a_count_are_told_apart_by_what_was_asked_of_ddp():

@@ -320,6 +320,19 @@ def test_what_a_refresh_got_at_80_columns(files: dict[str, ProfileFile]) -> None
     assert drawn((refreshed_prices(told, Path("prices.json")),), 80) == REFRESHED_AT_80
 
 
+def test_what_is_kept_of_an_earlier_refresh_is_counted_apart(files: dict[str, ProfileFile]) -> None:
+    some = [files[name].profile for name in ("h100-sxm", "t4")]
+    whole = recorded_catalog()
+    earlier = matched_prices(whole, some).prices
+    rows = tuple(one for one in whole.rows if one.provider != "aws")
+    partial = replace(whole, rows=rows, absent=("aws",), is_dated_by_files=True)
+    told = matched_prices(partial, some, earlier)
+    text = " ".join(drawn((refreshed_prices(told, Path("prices.json")),), 80).split())
+    assert "2 machines priced by gpuhunt 0.1.34, of 2026-11-20 by its files' dates." in text
+    kept = "Nothing was to be had of aws; kept from an earlier refresh: 2 machines, of 2026-11-20."
+    assert kept in text
+
+
 def test_a_refresh_that_matched_nothing_is_short() -> None:
     nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), 0, (), ())
     text = drawn((refreshed_prices(nothing, Path("prices.json")),), 80)

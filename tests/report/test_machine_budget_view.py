@@ -125,10 +125,10 @@ def test_a_batch_whose_device_memory_is_not_known_is_not_passed_over():
             180,
             True,
             "With gradient checkpointing: 8.2 GiB reserved by torch in place of 16.5 GiB, up to batch 180 in "
-            "place of 90, for up to about 30% more time a step (one more forward, Chen et al. 2016, arXiv "
+            "place of 90, for up to a third more time a step (one more forward, Chen et al. 2016, arXiv "
             "1604.06174; 25% more arithmetic by the trace).",
         ),
-        (180, False, "With gradient checkpointing: up to batch 180 in place of 90, for up to about 30%"),
+        (180, False, "With gradient checkpointing: up to batch 180 in place of 90, for up to a third"),
         (90, True, ""),
     ],
 )

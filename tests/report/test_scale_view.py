@@ -26,7 +26,7 @@ takes on 4.
 Weak scaling, each process keeps its batch: batch 128, workers 2 x prefetch 2,
 fp32, persistent, DistributedDataParallel over nccl, gradients 44.0 MiB.
 
-Samples/s of all processes (measured; ~ predicted by the fitted law)
+Samples/s of all processes (measured; ~ predicted)
 processes  samples/s  linear  efficiency         range  fitted      predicted
         1      1,266   1,266      100.0%                100.0%              -
         2      2,261   2,533       89.3%                 90.0%  89.9 to 99.9%
@@ -34,9 +34,10 @@ processes  samples/s  linear  efficiency         range  fitted      predicted
        ~8      8,419  10,132       83.1%  83.1 to 83.1       -              -
       ~16     16,571  20,264       81.8%  81.8 to 81.8       -              -
 linear: if each process were as fast as one alone
-fitted: the law with 10.0% of a step for moving the gradients once and 2.0% of
-  spread between the processes; three counts can't tell its error, a fourth
-  would
+fitted, without waiting for data: the law with 10.0% of a step for moving the
+  gradients once and 2.0% of spread between the processes; three counts can't
+  tell its error, a fourth would
+~: predicted by the fitted law, without waiting for data
 predicted: one process's step, its gradients over NVLink; ring all-reduce
   (nccl-tests, doc/PERFORMANCE.md), hidden behind the backward pass in buckets
   of 25 MiB (Li et al. 2020, VLDB 13(12)), NCCL's latencies and bandwidths; up
@@ -156,6 +157,22 @@ def test_an_iteration_that_could_not_be_split_says_so():
     assert {note.text.partition(",")[0] for note in read(run).notes} == {"trial 2 failed", "trial 5 failed"}
 
 
+def test_settings_tried_in_one_round_have_a_factor_and_no_verdict():
+    run = scaled(Step(factors={"static_graph": 1.2}), rounds=1, settings=tuple(KNOBS.values()))
+    rows = {row[0]: row[1:] for row in table(run, "Settings").rows}
+    assert rows["static_graph"] == ("1.20x", "1.18 to 1.22", "-")
+    assert any(line.startswith("-: one round") for line in read(run).passage())
+    assert not any(line.startswith("-: one round") for line in read(typical()).passage())
+
+
+def test_only_a_setting_that_failed_is_called_failed():
+    gain = scaled(rounds=1, settings=(KNOBS["static_graph"],)).gains[0].changed(factor=None)
+    lost = gain.changed(why_missing="crashed: no")
+    run = scaled().changed(gains=(gain, lost))
+    assert [row[1:] for row in table(run, "Settings").rows] == [("n/a", "n/a", "-"), ("failed", "n/a", "-")]
+    assert "static_graph: crashed: no" in read(run).passage()
+
+
 def test_strong_scaling_and_what_trains_the_processes_are_said():
     fsdp = seen(kind=DataParallelKind.FSDP, gradient_bytes=None, settings=None)
     run = scaled(loop=lambda n: {"data_parallel": fsdp}).changed(mode=ScalingMode.STRONG)
@@ -192,6 +209,44 @@ def test_several_hosts_are_said_and_typed_again():
     assert "--nnodes 2 --rdzv-endpoint node1:29400" in read(run).next_steps[0]
 
 
+def on_two_hosts(lost: int | None = None) -> ScalingRun:
+    """One and two processes on each of two hosts, and a count that failed."""
+    counts = (1, 2) if lost is None else (1, 2, lost)
+    asked = ScaleOptions(processes=counts, hosts=Hosts(nodes=2, endpoint="node1:29400"), tries_knobs=True)
+    knobs = (KNOBS["static_graph"],)
+    run = scaled(
+        processes=(1, 2), rounds=1, settings=knobs, options=asked, loop=lambda n: {"world_size": 2 * n}
+    )
+    if lost is not None:
+        oom = failed_trial(len(run.trials), lost, OutcomeKind.DEVICE_OOM, "CUDA out of memory")
+        run = run.changed(trials=(*run.trials, oom))
+    return with_figures(run, profile())
+
+
+def test_every_number_of_processes_is_that_of_all_hosts():
+    run = on_two_hosts(lost=4)
+    rates = table(run, "Samples/s")
+    assert [row[0] for row in rates.rows] == ["2", "4", "8"]
+    linear = [float(row[rates.columns.index("linear")].replace(",", "")) for row in rates.rows]
+    assert linear == pytest.approx([linear[0], 2 * linear[0], 4 * linear[0]], rel=0.01)
+    assert {"fitted", "predicted"}.isdisjoint(rates.columns)
+    lines = read(run).passage()
+    assert "8 processes: not measured, device_oom: CUDA out of memory" in lines
+    assert "linear: if each process were as fast as with 2 processes" in lines
+    assert "workers, per CPU and RAM: of this host, one of 2" in lines
+    assert "no law is fitted: it goes by one process alone, and 2 hosts have at least 2" in lines
+    assert read(run).answers[1].endswith("that an iteration takes on 4.")
+    assert any(one.title.startswith("Settings of DistributedDataParallel on 4 ") for one in read(run).tables)
+
+
+def test_the_law_leaves_waiting_for_data_out_and_says_so():
+    run = scaled(Step(wait_s=0.001), processes=(1, 2, 4, 8), rounds=3)
+    (line,) = (one for one in read(run).passage() if one.startswith("fitted"))
+    assert line.startswith("fitted, without waiting for data: ")
+    ahead = scaled(Step(jitter=0.0), processes=(1, 2, 4, 8))
+    assert "~: predicted by the fitted law, without waiting for data" in read(ahead).passage()
+
+
 def test_nothing_measured_is_said_with_the_command_again():
     run = with_figures(bare_run(status=RunStatus.INTERRUPTED), profile())
     assert read(run).answers == ("Nothing was measured.",)
@@ -201,7 +256,12 @@ def test_nothing_measured_is_said_with_the_command_again():
 def test_the_page_draws_rates_beside_linear_fitted_and_predicted_and_the_parts_of_an_iteration():
     report = scaling_page(typical(), "reports/x", 160)
     rates, parts = (one for one in report.blocks if isinstance(one, Chart))
-    assert [one.name for one in rates.series] == ["measured", "linear", "fitted law", "predicted from one"]
+    assert [one.name for one in rates.series] == [
+        "measured",
+        "linear",
+        "fitted law without waiting for data",
+        "predicted from one",
+    ]
     assert [one.basis for one in rates.series] == [Basis.MEASURED, *[Basis.PREDICTED] * 3]
     assert [point.x for point in rates.series[2].points] == [1, 2, 4, 8, 16]
     total = sum(series.points[2].y for series in parts.series if series.mark == "bars")

@@ -110,8 +110,19 @@ def test_a_count_that_the_global_batch_can_not_be_shared_by_is_left_out(tmp_path
     listener = RecordingListener()
     run, executor = walk_in(tmp_path, options=options, listener=listener)
     assert [one.processes for one in executor.specs] == [1, 2, 2, 2, 3]
-    assert run.counts[2].why_missing == "not run"
+    assert run.counts[2].why_missing == "a global batch of 128 can't be shared by 3"
+    assert load_scaling_run(tmp_path) == run
     assert any("128 can't be shared by 3" in line for line in listener.heard("said"))
+
+
+def test_the_processes_of_all_hosts_share_the_global_batch(tmp_path: Path):
+    hosts = Hosts(nodes=2, endpoint="node1:29400")
+    options = ScaleOptions(processes=(1, 3), rounds=1, mode=ScalingMode.STRONG, hosts=hosts)
+    listener = RecordingListener()
+    with pytest.raises(TargetError, match=r"\(6: a global batch of 256 can't be shared by 6\)"):
+        walk_in(tmp_path, options=options, listener=listener, world_size=2)
+    assert load_scaling_run(tmp_path).left_out == {3: "a global batch of 256 can't be shared by 6"}
+    assert any(line.startswith("3 processes on each of 2 hosts: left out") for line in listener.heard("said"))
 
 
 def test_settings_of_ddp_are_tried_at_the_largest_count_beside_it_as_it_is(tmp_path: Path):

@@ -55,6 +55,12 @@ OWN_NUMBER = {
     "accelerate-launch --num-processes=8 --num_machines 2 train.py": (
         "accelerate-launch --num-processes=8 --num_machines 2 train.py"
     ),
+    "python -u -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py": (
+        "python -u -m accelerate.commands.accelerate_cli launch --num_processes 4 train.py"
+    ),
+    "python -m accelerate.commands.accelerate_cli launch train.py --num_processes 9": (
+        "python -m accelerate.commands.accelerate_cli launch --num_processes 4 train.py --num_processes 9"
+    ),
     "python -m accelerate.commands.launch --num_processes 2 -m pkg": (
         "python -m accelerate.commands.launch --num_processes 4 -m pkg"
     ),
@@ -79,6 +85,7 @@ REFUSED = {
     "python -": "python train.py",
     "python": "python train.py",
     "accelerate config": "{processes}",
+    "python -m accelerate.commands.accelerate_cli test": "{processes}",
     "accelerate launch --cpu --num_processes 1 train.py": "torchrun train.py",
     "docker run image torchrun --nproc-per-node {processes} train.py": "put tunekit into the container",
 }

@@ -32,6 +32,16 @@ class ScalingFacts:
         return self.least.step, self.largest.step
 
     @property
+    def world_sizes(self) -> tuple[int, int]:
+        """Processes of all hosts, of the least count and of the largest."""
+        return self.run.world_of(self.least.processes), self.run.world_of(self.largest.processes)
+
+    @property
+    def of_host(self) -> str:
+        """Whose CPUs and memory are meant, where several hosts train together."""
+        return " of this host" if self.run.nodes > 1 else ""
+
+    @property
     def wrapper(self) -> DataParallelSeen | None:
         """What trained the largest count's processes together; None where that is not known."""
         measured = (one.measurement for one in self.run.trials if one.number in self.largest.trials)
@@ -60,12 +70,13 @@ def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
 def _same_samples(facts: ScalingFacts) -> Hits:
     """Find a loader that doesn't share the samples out: an epoch of each process is as long as alone."""
     least, largest = facts.least, facts.largest
-    if least.epoch_samples is None or largest.epoch_samples is None or largest.world_size is None:
+    if least.epoch_samples is None or largest.epoch_samples is None:
         return
+    few, many = facts.world_sizes
     if largest.epoch_samples > 0.9 * least.epoch_samples:
         yield Hit(
-            f"{largest.epoch_samples:,} samples an epoch in each of {largest.world_size} processes, "
-            f"{least.epoch_samples:,} with {count_text(least.processes, 'process', 'processes')}",
+            f"{largest.epoch_samples:,} samples an epoch in each of {many} processes, "
+            f"{least.epoch_samples:,} with {count_text(few, 'process', 'processes')}",
             "give the DataLoader a torch.utils.data.DistributedSampler, which makes an epoch as many times "
             "shorter; until then the rates count the same samples several times",
             largest.epoch_samples,
@@ -77,7 +88,7 @@ def _no_wrapper(facts: ScalingFacts) -> Hits:
     seen = facts.wrapper
     if seen is not None and seen.kind is DataParallelKind.NONE:
         yield Hit(
-            f"{facts.largest.world_size} processes in a {seen.backend} group, no DistributedDataParallel and "
+            f"{facts.world_sizes[1]} processes in a {seen.backend} group, no DistributedDataParallel and "
             "no FSDP",
             "unless the script sums them itself, each process trains a model of its own: wrap it in "
             "torch.nn.parallel.DistributedDataParallel",
@@ -99,10 +110,11 @@ def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
         if workers > cpus > processes
         else "make samples cheaper: smaller or decoded files, transforms on the GPU"
     )
+    few, many = facts.world_sizes
     yield Hit(
-        f"{share_text(wait)} of an iteration on {processes} processes waits for data, "
-        f"{share_text(before.data_wait_s / before.time_s)} on {facts.least.processes}; "
-        f"{count_text(workers, 'worker')} and {processes} processes on {count_text(cpus, 'CPU')}",
+        f"{share_text(wait)} of an iteration on {many} processes waits for data, "
+        f"{share_text(before.data_wait_s / before.time_s)} on {few}; {count_text(workers, 'worker')} and "
+        f"{count_text(processes, 'process', 'processes')} on {count_text(cpus, 'CPU')}{facts.of_host}",
         fewer,
         wait,
         gain=after.time_s / (after.time_s - after.data_wait_s + before.data_wait_s),
@@ -117,7 +129,7 @@ def _exposed_communication(facts: ScalingFacts) -> Hits:
     knobs = "" if facts.run.options.tries_knobs else ", try DDP's settings with --knobs"
     yield Hit(
         f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} an iteration on "
-        f"{facts.largest.processes} processes",
+        f"{facts.world_sizes[1]} processes",
         f"accumulate gradients under no_sync(), or take a larger batch: both sum them less often{knobs}",
         after.exposed_s / after.time_s,
         gain=after.time_s / (after.time_s - after.exposed_s),
@@ -129,19 +141,20 @@ def _share_cpu(facts: ScalingFacts) -> Hits:
     threads, processes = facts.largest.threads, facts.largest.processes
     if facts.is_on_cpu and threads is not None and processes * threads > facts.run.host.cpus:
         yield Hit(
-            f"{processes} processes x {count_text(threads, 'thread')} on "
-            f"{count_text(facts.run.host.cpus, 'CPU')}",
+            f"{count_text(processes, 'process', 'processes')} x {count_text(threads, 'thread')} on "
+            f"{count_text(facts.run.host.cpus, 'CPU')}{facts.of_host}",
             f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // processes)}",
             processes * threads / facts.run.host.cpus,
         )
 
 
-@check("slower-side-by-side", INFO, "a process computes slower beside the others than alone")
+@check("slower-side-by-side", INFO, "each process computes slower when there are more of them")
 def _slower_side_by_side(facts: ScalingFacts) -> Hits:
     before, after = facts.steps
     if not facts.keeps_batch or after.exposed_s is None or not before.compute_s:
         return
     factor = after.compute_s / before.compute_s
+    few, many = facts.world_sizes
     if factor > 1 + _FELT_SHARE:
         shared = (
             "the CPUs' caches, memory and clock"
@@ -149,20 +162,24 @@ def _slower_side_by_side(facts: ScalingFacts) -> Hits:
             else "CPUs, and the GPUs their power and heat"
         )
         yield Hit(
-            f"{duration_text(after.compute_s)} an iteration on {facts.largest.processes} processes, without "
-            f"summing gradients; {duration_text(before.compute_s)} on {facts.least.processes}",
+            f"{duration_text(after.compute_s)} an iteration on {many} processes, without summing gradients; "
+            f"{duration_text(before.compute_s)} on {few}",
             f"they share {shared}: `tunekit doctor` looks for other programs and limits",
             factor,
         )
 
 
-@check("threads-differ", INFO, "a process computes with another number of CPU threads than alone")
+@check(
+    "threads-differ",
+    INFO,
+    "each process computes with another number of CPU threads when there are more processes",
+)
 def _threads_differ(facts: ScalingFacts) -> Hits:
     alone, beside = facts.least.threads, facts.largest.threads
+    few, many = facts.world_sizes
     if alone is not None and beside is not None and alone != beside:
         yield Hit(
-            f"{count_text(beside, 'thread')} on {facts.largest.processes} processes, {alone} on "
-            f"{facts.least.processes}",
+            f"{count_text(beside, 'thread')} on {many} processes, {alone} on {few}",
             f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // facts.largest.processes)} for all of them",
             beside / alone,
         )
@@ -172,9 +189,9 @@ def _threads_differ(facts: ScalingFacts) -> Hits:
 def _global_batch_kept(facts: ScalingFacts) -> Hits:
     if facts.keeps_batch or facts.run.options.mode is ScalingMode.STRONG:
         return
+    few, many = facts.world_sizes
     yield Hit(
-        f"batch {facts.least.batch_size} on {facts.least.processes}, {facts.largest.batch_size} on "
-        f"{facts.largest.processes}",
+        f"batch {facts.least.batch_size} on {few}, {facts.largest.batch_size} on {many}",
         "so this is strong scaling; for weak scaling give the script a batch that is as many times larger",
     )
 
@@ -187,8 +204,9 @@ def _lr_follows(facts: ScalingFacts) -> Hits:
         for count in (facts.least, facts.largest)
     )
     if before and after and not math.isclose(before, after, rel_tol=1e-6):
+        few, many = facts.world_sizes
         yield Hit(
-            f"lr {before:.3g} on {facts.least.processes}, {after:.3g} on {facts.largest.processes}",
+            f"lr {before:.3g} on {few}, {after:.3g} on {many}",
             "it needs no rule of ours on top",
             after / before,
         )
@@ -199,7 +217,8 @@ def _ram(facts: ScalingFacts) -> Hits:
     ram_bytes, limit_bytes = facts.largest.ram_bytes, facts.run.host.ram_limit_bytes
     if ram_bytes is not None and ram_bytes > OOM_SHARE * limit_bytes:
         yield Hit(
-            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with {facts.largest.processes} processes",
+            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with "
+            f"{count_text(facts.largest.processes, 'process', 'processes')}{facts.of_host}",
             "use fewer workers or a smaller prefetch_factor in each process",
             ram_bytes / limit_bytes,
         )

@@ -3,8 +3,8 @@
 from tunekit.records.prediction import CheckpointingPredicted
 from tunekit.units import count_text
 
-EXTRA_TIME = 0.3
-"""Share by which steps take longer, about and at most: one more forward, where backward is two of them."""
+EXTRA_TIME = "a third"
+"""Of its time, by which a step takes longer at most: one more forward, where backward is two of them."""
 SOURCE = "Chen et al. 2016, arXiv 1604.06174"
 
 
@@ -15,7 +15,7 @@ def cost_text(extra_flops: float | None) -> str:
         extra_flops: share by which a step was traced to have more; None where it was not.
     """
     traced = "" if extra_flops is None else f"; {extra_flops:.0%} more arithmetic by the trace"
-    return f"for up to about {EXTRA_TIME:.0%} more time a step (one more forward, {SOURCE}{traced})"
+    return f"for up to {EXTRA_TIME} more time a step (one more forward, {SOURCE}{traced})"
 
 
 def blocks_text(of: CheckpointingPredicted) -> str:

@@ -46,7 +46,7 @@ CPU_MARGIN = 0.10
 """Of steps on a CPU: ops that a GPU has another kernel for."""
 DOUBT_MARGIN = 0.15
 """More for each doubt."""
-_NOT_CHECKPOINTED = "no steps were traced with it at two batch sizes"
+_NOT_CHECKPOINTED = "no steps were traced both with it and without at two batch sizes"
 _BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
 _ALIKE = {
     Precision.FP16: Precision.BF16,
@@ -147,7 +147,9 @@ class Fits:
         self._checkpointed: dict[Precision, TracedPair] = {}
         with contextlib.suppress(Unpredictable):
             more = read_traces(traced[:2], trials_folder, is_checkpointed=True)
-            self._checkpointed = _of_same_steps(_by_precision(more, own))
+            with_it = _of_same_steps(_by_precision(more, own))
+            # What it gives and costs is told beside the steps without it.
+            self._checkpointed = {one: pair for one, pair in with_it.items() if one in self._pairs}
         self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
         self._memory: dict[tuple[Precision, bool, tuple[int, ...]], MemoryPrediction] = {}
         self._largest: dict[tuple[Precision, bool, tuple[int, ...], int], int] = {}
@@ -328,9 +330,13 @@ class Fits:
         return _Rates(compute, loader)
 
     def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
-        """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
+        """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown.
+
+        Nor is there one in a precision that was not traced: the script's own, where its steps differed.
+        """
         traced = self._traced(precision)
-        assert traced is not None
+        if traced is None:
+            return None
         samples = batch_size * self._seen.batches_per_step
         ops = ops_between(*self._pairs[traced], batch_size)
         return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
@@ -373,11 +379,11 @@ class Fits:
         if seen is None:
             return None
         why_not, extra = seen.why_not, None
-        for precision, pair in self._checkpointed.items():
-            usual = sum(op.flops for op in self._pairs[precision].second.ops)
-            more = sum(op.flops for op in pair.second.ops)
+        precision = next(iter(self._checkpointed), None)
+        if precision is not None:
+            pairs = (self._pairs[precision], self._checkpointed[precision])
+            usual, more = (sum(op.flops for op in pair.second.ops) for pair in pairs)
             extra = max(0.0, more / usual - 1) if usual else None
-            break
         else:
             why_not = why_not or self._seen.why_ended or _NOT_CHECKPOINTED
         return CheckpointingPredicted(

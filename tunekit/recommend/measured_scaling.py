@@ -14,7 +14,7 @@ from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.profile import Profile
-from tunekit.records.recommendation import LearningRateRule
+from tunekit.records.recommendation import LearningRateRule, NoiseFloor
 from tunekit.records.run import SearchOptions
 from tunekit.records.scaling import OneGpuStep, ScaledStep, ScalingMode
 from tunekit.records.scaling_run import (
@@ -112,7 +112,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
         mode=mode,
         fit=fit,
         expected=expected,
-        gains=_gains(run, counts),
+        gains=_gains(run),
         noise_floor=noise_floor([_rate(one) for one in least]),
         lr_rule=rule,
     )
@@ -152,7 +152,8 @@ def _rounds(run: ScalingRun, processes: int, ddp: DdpSettings) -> list[_Round]:
 def _missing(run: ScalingRun, processes: int) -> ScaledCount:
     records = trials_of(run, processes)
     numbers = tuple(record.number for record in records)
-    return ScaledCount(processes=processes, trials=numbers, why_missing=why_none(records))
+    why = run.left_out.get(processes) or why_none(records)
+    return ScaledCount(processes=processes, trials=numbers, why_missing=why)
 
 
 def _rate(one: _Round) -> float:
@@ -175,16 +176,18 @@ def _efficiency(rounds: Sequence[_Round], least: Sequence[_Round]) -> Interval:
     """Return the rate of a process as a share of that of the least count, paired by round."""
     if rounds[0].loop.world_size == least[0].loop.world_size:
         return EXACTLY_ONE
-    times = least[0].loop.world_size / rounds[0].loop.world_size
-    ours, theirs = ({one.record.round: _rate(one) for one in rows} for rows in (rounds, least))
+    return _over(rounds, least).times(least[0].loop.world_size / rounds[0].loop.world_size)
+
+
+def _over(rounds: Sequence[_Round], others: Sequence[_Round], noise: NoiseFloor | None = None) -> Interval:
+    """Return the rate over that of others, paired by round; without two pairs by the ranges of both."""
+    ours, theirs = ({one.record.round: _rate(one) for one in rows} for rows in (rounds, others))
     paired = [number for number in ours if number in theirs]
-    factor = speedup([ours[one] for one in paired], [theirs[one] for one in paired])
-    if factor is None:  # one round: each end by the ranges of both
-        own, other = _rate_interval(rounds), _rate_interval(least)
-        factor = Interval.bounded(
-            own.low / other.high, own.value / other.value, own.high / max(other.low, 1e-12)
-        )
-    return factor.times(times)
+    factor = speedup([ours[one] for one in paired], [theirs[one] for one in paired], noise)
+    if factor is not None:
+        return factor
+    own, other = _rate_interval(rounds), _rate_interval(others)
+    return Interval.bounded(own.low / other.high, own.value / other.value, own.high / max(other.low, 1e-12))
 
 
 def _count(
@@ -337,24 +340,22 @@ def settings_to_try(run: ScalingRun, processes: int) -> dict[str, DdpSettings]:
     }
 
 
-def _gains(run: ScalingRun, counts: Sequence[ScaledCount]) -> tuple[DdpGain, ...]:
+def _gains(run: ScalingRun) -> tuple[DdpGain, ...]:
     gains = []
     for name, settings in KNOBS.items():
         processes = next((one.processes for one in run.trials if one.ddp == settings), None)
         if processes is None:
             continue
         records = trials_of(run, processes, settings)
-        ours = {one.record.round: _rate(one) for one in _rounds(run, processes, settings)}
-        plain = {one.record.round: _rate(one) for one in _rounds(run, processes, AS_IT_IS)}
-        paired = [number for number in ours if number in plain]
-        noise = noise_floor(list(plain.values()))
+        ours, plain = (_rounds(run, processes, ddp) for ddp in (settings, AS_IT_IS))
+        noise = noise_floor([_rate(one) for one in plain])
         gains.append(
             DdpGain(
                 name=name,
                 settings=settings,
                 processes=processes,
                 trials=tuple(record.number for record in records),
-                factor=speedup([ours[one] for one in paired], [plain[one] for one in paired], noise),
+                factor=_over(ours, plain, noise) if ours and plain else None,
                 why_missing=None if ours else why_none(records),
             )
         )

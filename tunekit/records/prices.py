@@ -23,6 +23,8 @@ class CatalogPrice(Record):
     spot: SpotPrice | None = None
     as_of: str = Field(pattern=_DAY)
     """The day of the provider's catalogue."""
+    catalog: str | None = None
+    """Of an earlier refresh that it is kept from; None for that of all prices."""
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
@@ -41,11 +43,13 @@ class CatalogPrices(Record):
 
     def over(self, profile: Profile) -> Profile:
         """Return a profile with these prices in place of its own, as far as its own are not newer."""
-        found = {(one.provider, one.name): one for one in self.prices if one.profile_id == profile.id}
-        if not found:
-            return profile
-        machines = (self._repriced(one, found.get((one.provider, one.name))) for one in profile.instances)
+        machines = [self._repriced(one, self.price_of(profile, one)) for one in profile.instances]
         return profile.changed(instances=tuple(machines))
+
+    def price_of(self, profile: Profile, machine: Instance) -> CatalogPrice | None:
+        """Return the prices of one of a profile's machines; None where there are none."""
+        of = (profile.id, machine.provider, machine.name)
+        return next((one for one in self.prices if (one.profile_id, one.provider, one.name) == of), None)
 
     def _repriced(self, machine: Instance, price: CatalogPrice | None) -> Instance:
         if price is None:
@@ -59,7 +63,7 @@ class CatalogPrices(Record):
             values["spot"] = price.spot
         if not values:
             return machine
-        source = f"{self.catalog}, its catalogue of {price.as_of}"
+        source = f"{price.catalog or self.catalog}, its catalogue of {price.as_of}"
         if not is_refreshed:
             source += f"; on demand: {machine.source}"
         elif machine.spot is not None and "spot" not in values:

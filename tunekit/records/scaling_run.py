@@ -122,6 +122,8 @@ class ScalingRun(TargetRecord):
     """As it was measured: a script may keep the global batch by itself."""
     fit: ScalingFit | None = None
     """None with fewer than one process and two more counts."""
+    left_out: dict[PositiveInt, str] = Field(default_factory=dict)
+    """Counts that could not be started as asked, and why."""
     expected: tuple[ExpectedCount, ...] = ()
     gains: tuple[DdpGain, ...] = ()
     noise_floor: NoiseFloor | None = None
@@ -130,6 +132,19 @@ class ScalingRun(TargetRecord):
     """Of the optimizers that were seen; None where they have none, or several."""
     findings: tuple[Finding, ...] = ()
     scale_time_s: NonNegativeFloat = 0.0
+
+    @property
+    def nodes(self) -> int:
+        """Hosts that train together: as asked, else as many as the least count has processes of."""
+        if self.options.hosts is not None:
+            return self.options.hosts.nodes
+        least = self.reference
+        return max(1, least.world_size // least.processes) if least and least.world_size else 1
+
+    def world_of(self, processes: int) -> int:
+        """Return the processes of all hosts where this one has so many: as seen, else as many on each."""
+        seen = (one.world_size for one in self.counts if one.processes == processes)
+        return next(seen, None) or processes * self.nodes
 
     @property
     def measured(self) -> tuple[ScaledCount, ...]:

@@ -1,5 +1,6 @@
 """What fits which GPU, in words: the answer on one screen; every GPU and the basis in full. Pure."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -52,6 +53,8 @@ _SMALLER_ROWS = 2
 """Of them, that the batch does not fit."""
 _LEAST_GIB = 0.05
 """What is less is written as less than 0.1."""
+_MOST_NAMED = 3
+"""GPUs; more are counted."""
 _BUSY_SHARE = 0.8
 """Of a batch's time, that its process has a CPU where nothing holds it up."""
 
@@ -130,7 +133,8 @@ def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block,
         return fits_report(run, width).blocks
     rows = _rows(run, prediction)
     checkpointing = _checkpointing_lines(prediction, is_short=True)
-    shown = _screen_rows(run, rows, _SCREEN_ROWS - len(checkpointing))
+    taken = sum(math.ceil(len(line) / width) for line in checkpointing)
+    shown = _screen_rows(run, rows, _SCREEN_ROWS - taken)
     largest, asked = _largest_columns(run, prediction), _asked_columns(run, prediction)
     rates = _asked_rates(run, prediction, is_own=True)
     by_kind = largest if run.options.batch_size is None else asked
@@ -526,25 +530,25 @@ def _checkpointing_lines(prediction: DevicePrediction, is_short: bool = False) -
         return []
     if known.why_not is not None:
         return [] if is_short else [printable(f"gradient checkpointing: n/a, {known.why_not}")]
-    times = [
-        fit.checkpointed.low / fit.largest.low
-        for fit in prediction.fits
-        if fit.checkpointed is not None
-        and fit.largest.low
-        and not prediction.has_whole_epoch(fit.largest.low)
-    ]
-    if not times or max(times) <= 1:
-        return [] if is_short else [f"gradient checkpointing of {blocks_text(known)}: no larger batch fits"]
-    low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
-    gain = high if low == high else f"{low} to {high}"
+    pairs = [(fit, fit.largest.low, fit.checkpointed.low) for fit in prediction.fits if fit.checkpointed]
+    times = [more / low for fit, low, more in pairs if low and not prediction.has_whole_epoch(low)]
+    gains = []
+    if times and max(times) > 1:
+        low, high = (f"{one:.1f}x" for one in (min(times), max(times)))
+        gain = high if low == high else f"{low} to {high}"
+        gains.append(f"{gain} the batch")
+    only: dict[str, list[str]] = {}
+    for fit in (fit for fit, low, more in pairs if more and not low):
+        only.setdefault(fit.profile_id, []).append(str(fit.precision))
+    if only:
+        on = _ids_text([f"{name} in {' and '.join(precisions)}" for name, precisions in only.items()])
+        gains.append(f"a batch on {on} where none fits without it")
     if is_short:
-        return [f"gradient checkpointing: {gain} the batch, steps up to {EXTRA_TIME:.0%} longer (--full)"]
-    return [
-        printable(
-            f"with gradient checkpointing of {blocks_text(known)} the largest batch is {gain} as large, "
-            f"{cost_text(known.extra_flops)}"
-        )
-    ]
+        told = f"gradient checkpointing: {', '.join(gains)}, steps up to {EXTRA_TIME} longer"
+        return [printable(told)] if gains else []
+    of = f"gradient checkpointing of {blocks_text(known)}"
+    told = f"{' and '.join(gains)}, {cost_text(known.extra_flops)}" if gains else "no larger batch fits"
+    return [printable(f"{of}: {told}")]
 
 
 def _other_lines(
@@ -640,7 +644,7 @@ def _outside(run: FitsRun) -> list[str]:
 
 
 def _ids_text(ids: list[str]) -> str:
-    return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} GPUs"
+    return ", ".join(ids) if len(ids) <= _MOST_NAMED else f"{len(ids)} GPUs"
 
 
 def _rates(prediction: DevicePrediction) -> str:

@@ -7,6 +7,7 @@ from tunekit.machine.price_catalog import FAR_OFF, Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
+from tunekit.records.prices import CatalogPrice
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.report.blocks import Column, Passage, Table, fitted_table
 from tunekit.report.text import UNKNOWN
@@ -120,10 +121,10 @@ _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
 def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     """Return what a refresh got, what it left as it was, and how to undo it."""
     prices = refreshed.prices
-    days = sorted({one.as_of for one in prices.prices})
-    seen = f", of {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
+    fresh = prices.prices[: len(prices.prices) - len(refreshed.kept)]
+    dated = " by its files' dates" if refreshed.is_dated_by_files and fresh else ""
     lines = [
-        f"{count_text(len(prices.prices), 'machine')} priced by {prices.catalog}{seen}.",
+        f"{count_text(len(fresh), 'machine')} priced by {prices.catalog}{_days(fresh)}{dated}.",
         f"Saved in {_text(str(path))}: they take the place of older shipped prices until you delete it.",
     ]
     if refreshed.without:
@@ -132,7 +133,11 @@ def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
             f"Without a price there, and so as shipped: {kept}, {_text(', '.join(refreshed.without))}."
         )
     if refreshed.absent:
-        lines.append(f"Nothing was to be had of {', '.join(refreshed.absent)}.")
+        kept = ""
+        if refreshed.kept:
+            machines = count_text(len(refreshed.kept), "machine")
+            kept = f"; kept from an earlier refresh: {machines}{_days(refreshed.kept)}"
+        lines.append(f"Nothing was to be had of {', '.join(refreshed.absent)}{kept}.")
     if refreshed.rows_left_out:
         rows = count_text(refreshed.rows_left_out, "row")
         lines.append(f"Left out: {rows} of machines or regions that no profile has.")
@@ -142,6 +147,11 @@ def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
         for one in refreshed.far_off
     ]
     return Passage("Prices", tuple(lines))
+
+
+def _days(prices: Sequence[CatalogPrice]) -> str:
+    days = sorted(one.as_of for one in prices)
+    return f", of {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
 
 
 # --- one profile -----------------------------------------------------------------------------

@@ -69,6 +69,7 @@ _MODES = {
     ScalingMode.WEAK: "Weak scaling, each process keeps its batch",
     ScalingMode.STRONG: "Strong scaling, the processes share the global batch of one",
 }
+_UNTESTED = "; three counts can't tell its error, a fourth would"
 _UNTOLD = "-"
 """What there is none of, or can't be told apart."""
 
@@ -78,15 +79,15 @@ class _Row:
     """A count that was measured, or one that the fitted law speaks of."""
 
     run: ScalingRun
-    processes: int
+    world_size: int
+    """Processes of all hosts."""
     count: ScaledCount | None = None
     expected: ExpectedCount | None = None
 
     @property
     def label(self) -> str:
-        """The number of processes, of all hosts."""
-        world = self.count.world_size if self.count and self.count.world_size else self.processes
-        return f"{world}" if self.expected is None else f"{PREDICTED_MARK}{world}"
+        """Its processes, marked where they were not measured."""
+        return f"{self.world_size}" if self.expected is None else f"{PREDICTED_MARK}{self.world_size}"
 
     @property
     def linear(self) -> float | None:
@@ -94,8 +95,7 @@ class _Row:
         least = self.run.reference
         if least is None or least.rate_samples_per_s is None or not least.world_size:
             return None
-        world = self.count.world_size if self.count and self.count.world_size else self.processes
-        return least.rate_samples_per_s.value * world / least.world_size
+        return least.rate_samples_per_s.value * self.world_size / least.world_size
 
 
 def scaling_report(run: ScalingRun, folder: str = "FOLDER", width: int = 80) -> Report:
@@ -149,9 +149,7 @@ def _answers(run: ScalingRun) -> tuple[str, ...]:
         return ("Nothing was measured.",)
     if largest is None or largest.efficiency is None or not largest.world_size or not least.world_size:
         rate = interval_text(least.rate_samples_per_s, " samples/s")
-        return (
-            f"{_processes(least.world_size or least.processes)}: {rate} (measured); no more were measured.",
-        )
+        return (f"{_processes(run.world_of(least.processes))}: {rate} (measured); no more were measured.",)
     times = largest.efficiency.times(largest.world_size / least.world_size)
     first = (
         f"{_processes(largest.world_size)} train {speedup_text(times)} as fast as "
@@ -171,7 +169,7 @@ def _lost(run: ScalingRun) -> str:
         "exposed communication": after.exposed_s,
         "waiting for the slowest process": after.straggler_s,
         "waiting for data": after.data_wait_s - alone.data_wait_s * share,
-        "computing slower than alone": after.compute_s - alone.compute_s * share,
+        f"computing slower than {_on_least(run)}": after.compute_s - alone.compute_s * share,
     }
     known = {what: seconds for what, seconds in lost.items() if seconds is not None and seconds > 0}
     if not known or after.exposed_s is None:
@@ -181,7 +179,7 @@ def _lost(run: ScalingRun) -> str:
         return ""
     return (
         f"Most is lost to {what}: {step_text(most_s)} of the {step_text(after.time_s)} "
-        f"that an iteration takes on {largest.processes}."
+        f"that an iteration takes on {run.world_of(largest.processes)}."
     )
 
 
@@ -198,8 +196,8 @@ def _setting(run: ScalingRun) -> str:
         how.append(" over ".join(part for part in (wrapper, seen.backend) if part))
         how += [f"gradients {bytes_text(seen.gradient_bytes)}"] if seen.gradient_bytes else []
         how += [f"hook {seen.comm_hook}"] if seen.comm_hook else []
-    if run.options.hosts is not None:
-        how.append(f"{run.options.hosts.nodes} hosts")
+    if run.nodes > 1:
+        how.append(f"{run.nodes} hosts")
     return printable(f"{_MODES[run.mode]}: {', '.join(how)}.")
 
 
@@ -235,7 +233,7 @@ def _rate_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
         Column[_Row]("fitted", _fitted_text, is_optional=True),
         Column[_Row]("predicted", _predicted_text, is_optional=True),
     )
-    marked = f"; {PREDICTED_MARK} predicted by the fitted law" if run.expected else ""
+    marked = f"; {PREDICTED_MARK} predicted" if run.expected else ""
     title = f"Samples/s of all processes (measured{marked})"
     table = fitted_table(title, columns, rows, width, Basis.MEASURED)
     predicted = tuple(place for place, row in enumerate(rows) if row.expected is not None)
@@ -243,7 +241,7 @@ def _rate_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
 
 
 def _rows(run: ScalingRun) -> list[_Row]:
-    measured = [_Row(run, one.processes, count=one) for one in run.counts]
+    measured = [_Row(run, run.world_of(one.processes), count=one) for one in run.counts]
     return [*measured, *(_Row(run, one.processes, expected=one) for one in run.expected)]
 
 
@@ -274,7 +272,7 @@ def _fitted(row: _Row) -> float | None:
 
 
 def _fitted_text(row: _Row) -> str:
-    return _of_count(row, lambda one: UNKNOWN if one.fitted is None else _share(one.fitted))
+    return UNKNOWN if row.run.fit is None else _of_count(row, lambda one: _share(one.fitted))
 
 
 def _predicted_text(row: _Row) -> str:
@@ -286,33 +284,39 @@ def _predicted_text(row: _Row) -> str:
 
 def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
     lines = [
-        f"{_processes(one.processes)}: not measured, {one.why_missing}"
+        f"{_processes(run.world_of(one.processes))}: not measured, {one.why_missing}"
         for one in run.counts
         if one.why_missing
     ]
     if len(run.measured) > 1:
-        least = run.reference
-        lines.append(f"linear: if each process were as fast as {_count_alone(least)} alone" if least else "")
+        lines.append(f"linear: if each process were as fast as {_on_least(run)}")
     if run.fit is not None:
         # Two counts beside one determine the law's two figures, unless one of them came to less than none.
         is_tested = len(run.measured) > 3 or run.fit.residual > _NO_ERROR
-        error = f", off by {share_text(run.fit.residual, _PERCENT)} of a step"
-        lines.append(
-            f"fitted: the law with {share_text(run.fit.communication, _PERCENT)} of a step for moving the "
-            f"gradients once and {share_text(run.fit.spread, _PERCENT)} of spread between the processes"
-            + (error if is_tested else "; three counts can't tell its error, a fourth would")
+        moved, spread, error = (
+            share_text(one, _PERCENT) for one in (run.fit.communication, run.fit.spread, run.fit.residual)
         )
-        if run.largest is not None and (why := why_no_further(run.largest)) is not None:
+        lines.append(
+            f"fitted, without waiting for data: the law with {moved} of a step for moving the gradients once "
+            f"and {spread} of spread between the processes"
+            + (f", off by {error} of a step" if is_tested else _UNTESTED)
+        )
+        if run.expected:
+            lines.append(f"{PREDICTED_MARK}: predicted by the fitted law, without waiting for data")
+        elif run.largest is not None and (why := why_no_further(run.largest)) is not None:
             lines.append(f"more processes are not predicted: {why}")
     elif len(run.measured) > 1:
-        lines.append("no law is fitted: it takes one process and two more counts, as with --processes 1,2,4")
+        why = "it takes one process and two more counts, as with --processes 1,2,4"
+        if run.nodes > 1:
+            why = f"it goes by one process alone, and {run.nodes} hosts have at least {run.nodes}"
+        lines.append(f"no law is fitted: {why}")
     if any(one.predicted is not None for one in run.measured):
         links = {one.predicted.link for one in run.measured if one.predicted and one.predicted.gpus > 1}
         basis = SOURCE.partition(": ")[2]
         lines.append(
             f"predicted: one process's step, its gradients over {' or '.join(sorted(links))}; {basis}"
         )
-    return tuple(printable(line) for line in lines if line)
+    return tuple(map(printable, lines))
 
 
 # --- where an iteration goes -----------------------------------------------------------------
@@ -345,7 +349,7 @@ def _step_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
             "communication: exposed, what an iteration takes beyond one in which no gradient is summed; "
             "slowest process: waiting for it; data: waiting for the loader"
         )
-    if any(one.step and one.step.exposed_s is None and one.processes > 1 for one in counts):
+    if any(one.step and one.step.exposed_s is None and run.world_of(one.processes) > 1 for one in counts):
         lines.append(f"{_UNTOLD}: not told apart, it is in compute")
     table = fitted_table("Where an iteration goes (measured)", columns, counts, width, Basis.MEASURED)
     return table, Passage("", tuple(lines), is_quiet=True)
@@ -372,7 +376,13 @@ def _host_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
         Column[ScaledCount]("RAM", lambda one: bytes_text(one.ram_bytes)),
     )
     starred = "; * the rule of your optimizer" if rule else ""
-    lines = [f"{_processes(one.processes)}: {warning}" for one in run.measured for warning in one.warnings]
+    lines = [
+        f"{_processes(run.world_of(one.processes))}: {warning}"
+        for one in run.measured
+        for warning in one.warnings
+    ]
+    if run.measured and run.nodes > 1:
+        lines.append(f"workers, per CPU and RAM: of this host, one of {run.nodes}")
     if run.measured and rule is None:
         lines.append("no rule is published for this optimizer: neither lr is more than a start")
     title = f"Batch, learning rate (predicted{starred}), and this host"
@@ -390,19 +400,28 @@ def _gain_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
     if not gains:
         return ()
 
+    noise = run.noise_floor
+
+    def factor(one: DdpGain) -> str:
+        if one.factor is None:
+            return "failed" if one.why_missing else UNKNOWN
+        return factor_text(one.factor.value)
+
     def judged(one: DdpGain) -> str:
-        plain = run.noise_floor
-        return _UNTOLD if one.factor is None else verdict(one.factor, plain)
+        return _UNTOLD if one.factor is None or noise is None else verdict(one.factor, noise)
 
     columns = (
         Column[DdpGain]("", lambda one: one.name, is_numeric=False),
-        Column[DdpGain]("factor", lambda one: factor_text(one.factor.value) if one.factor else "failed"),
+        Column[DdpGain]("factor", factor),
         Column[DdpGain]("range", lambda one: range_text(one.factor)),
         Column[DdpGain]("", judged, is_numeric=False),
     )
-    title = f"Settings of DistributedDataParallel on {gains[0].processes} (measured, rate over that as it is)"
-    lines = tuple(printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing)
-    return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", lines)
+    world_size = run.world_of(gains[0].processes)
+    title = f"Settings of DistributedDataParallel on {world_size} (measured, rate over that as it is)"
+    lines = [printable(f"{one.name}: {one.why_missing}") for one in gains if one.why_missing]
+    if noise is None and any(one.factor is not None for one in gains):
+        lines.append(f"{_UNTOLD}: one round can't tell a gain from noise; more --rounds can")
+    return fitted_table(title, columns, gains, width, Basis.MEASURED), Passage("", tuple(lines))
 
 
 # --- how it was measured ---------------------------------------------------------------------
@@ -476,7 +495,7 @@ def _rate_chart(run: ScalingRun) -> Chart:
     measured = run.measured
     points = tuple(
         Point(
-            x=float(one.world_size or one.processes),
+            x=float(run.world_of(one.processes)),
             y=one.rate_samples_per_s.value,
             text=interval_text(one.rate_samples_per_s, " samples/s"),
             low=one.rate_samples_per_s.low,
@@ -491,7 +510,7 @@ def _rate_chart(run: ScalingRun) -> Chart:
     series.append(Series("linear", Basis.PREDICTED, _line(run, rows, lambda row: 1.0), "line"))
     if run.fit is not None:
         fitted = _line(run, rows, _fitted)
-        series.append(Series("fitted law", Basis.PREDICTED, fitted, "line"))
+        series.append(Series("fitted law without waiting for data", Basis.PREDICTED, fitted, "line"))
     predicted = _line(
         run,
         rows,
@@ -513,9 +532,8 @@ def _line(run: ScalingRun, rows: list[_Row], share: Callable[[_Row], float | Non
     for row in rows:
         efficiency, linear = share(row), row.linear
         if efficiency is not None and linear is not None:
-            world = row.count.world_size if row.count and row.count.world_size else row.processes
             rate = linear * efficiency
-            found.append(Point(x=float(world), y=rate, text=f"{rate_text(rate)} samples/s"))
+            found.append(Point(x=float(row.world_size), y=rate, text=f"{rate_text(rate)} samples/s"))
     return tuple(found)
 
 
@@ -535,7 +553,7 @@ def _step_chart(run: ScalingRun) -> Chart:
             Basis.MEASURED,
             tuple(
                 Point(
-                    x=_processes(one.world_size or one.processes),
+                    x=_processes(run.world_of(one.processes)),
                     y=seconds(step) or 0.0,
                     text=step_text(seconds(step) or 0.0),
                 )
@@ -547,7 +565,7 @@ def _step_chart(run: ScalingRun) -> Chart:
         if any(seconds(step) for _, step in counts)
     ]
     totals = tuple(
-        Point(x=_processes(one.world_size or one.processes), y=step.time_s, text=step_text(step.time_s))
+        Point(x=_processes(run.world_of(one.processes)), y=step.time_s, text=step_text(step.time_s))
         for one, step in counts
     )
     return Chart(
@@ -571,6 +589,12 @@ def _processes(number: int) -> str:
 
 def _count_alone(least: ScaledCount) -> str:
     return "one" if least.world_size == 1 else f"{least.world_size}"
+
+
+def _on_least(run: ScalingRun) -> str:
+    """Return where a process is as fast as the least count's."""
+    least = run.reference
+    return "one alone" if least is None or least.world_size == 1 else f"with {least.world_size} processes"
 
 
 def _percent(share: float) -> str:

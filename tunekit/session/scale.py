@@ -17,6 +17,7 @@ from tunekit.recommend.measured_scaling import (
 from tunekit.records.config import TrainConfig
 from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.profile import Profile
+from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
@@ -144,6 +145,8 @@ class ScaleWalk(Session[ScalingRun]):
             try:
                 config = self._shared(turn.processes)
             except ValueError as why:
+                self._change(left_out={**self.found.left_out, turn.processes: str(why)})
+                self._save(RunStatus.RUNNING)
                 self._drop(plain, str(why))
                 return
         self._run(turn, ending, config, number)
@@ -151,7 +154,7 @@ class ScaleWalk(Session[ScalingRun]):
     def _run(self, turn: _Turn, ending: str, config: TrainConfig | None, number: int | None) -> bool:
         """Run one trial, and return whether it was measured."""
         is_first = not self._records
-        purpose = count_text(turn.processes, "process", "processes") + (f", {turn.what}" if turn.what else "")
+        purpose = self._processes(turn) + (f", {turn.what}" if turn.what else "")
         record = self._trial(
             TrialRole.BASELINE if is_first else TrialRole.CONFIRM,
             config,
@@ -195,9 +198,9 @@ class ScaleWalk(Session[ScalingRun]):
             raise ValueError("what the agent reported of it can't be read")
         batch, rest = divmod(whole.baseline.batch_size * least, processes)
         if not batch or rest:
-            raise ValueError(
-                f"a global batch of {whole.baseline.batch_size * least} can't be shared by {processes}"
-            )
+            nodes = self.found.nodes
+            shared = whole.baseline.batch_size * least * nodes
+            raise ValueError(f"a global batch of {shared} can't be shared by {processes * nodes}")
         return None if batch == here.baseline.batch_size else here.baseline.changed(batch_size=batch)
 
     def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
@@ -208,17 +211,20 @@ class ScaleWalk(Session[ScalingRun]):
             if _SHARED in failure.message:
                 failure = failure.changed(remedy=_HOW_TO_SHARE)
             # The script's own last lines are those of a training that went well.
-            raise target_error(
-                f"{turn.processes} processes can't be measured", failure.changed(last_lines=())
-            )
+            raise target_error(f"{self._processes(turn)} can't be measured", failure.changed(last_lines=()))
         has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
         if not has_run:
             self._drop(turn, f"{failure.kind}")
 
     def _drop(self, turn: _Turn, why: str) -> None:
         self._dropped.add((turn.processes, turn.ddp))
-        what = count_text(turn.processes, "process", "processes") + (f" {turn.what}" if turn.what else "")
+        what = self._processes(turn) + (f" {turn.what}" if turn.what else "")
         self._listener.said(f"{what}: left out of the rounds from here on ({why})")
+
+    def _processes(self, turn: _Turn) -> str:
+        nodes = self.found.nodes
+        each = f" on each of {nodes} hosts" if nodes > 1 else ""
+        return count_text(turn.processes, "process", "processes") + each
 
     @property
     def _round_s(self) -> float:
@@ -242,7 +248,6 @@ class ScaleWalk(Session[ScalingRun]):
         failures = [one.failure for one in self._records if one.failure is not None]
         if failures:
             raise target_error("no more processes than the least could be measured", failures[0])
-        whys = "; ".join(
-            f"{one.processes}: {one.why_missing}" for one in self.found.counts if one.why_missing
-        )
+        left_out = [one for one in self.found.counts if one.why_missing]
+        whys = "; ".join(f"{self.found.world_of(one.processes)}: {one.why_missing}" for one in left_out)
         raise TargetError(f"no more processes than the least could be measured ({whys})")

@@ -8,9 +8,9 @@ from itertools import dropwhile
 
 from tunekit.machine.host.interpreter import is_python, unwrapped
 
-_IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit search -- python train.py"
-_IN_JOB = "put tunekit into the job that trains: tunekit search -- python train.py in the job's own script"
-_OVER_THERE = "log in there and start tunekit there: tunekit search -- python train.py"
+_IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit ... -- python train.py"
+_IN_JOB = "put tunekit into the job that trains: tunekit ... -- python train.py in the job's own script"
+_OVER_THERE = "log in there and start tunekit there: tunekit ... -- python train.py"
 _CONTAINERS = ("run", "exec", "compose", "start", "create")
 _LAUNCHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "docker": (_CONTAINERS, _IN_CONTAINER),

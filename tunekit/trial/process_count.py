@@ -23,6 +23,7 @@ _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate-launch",
+    "accelerate.commands.accelerate_cli": "accelerate",
     "deepspeed": "deepspeed",
     "deepspeed.launcher.runner": "deepspeed",
 }
@@ -149,6 +150,8 @@ def _python(
         return (words[0], *own, *run[:2], *_torchrun(run[2:], processes, rendezvous))
     if program == "accelerate-launch":
         return (words[0], *own, *run[:2], *_accelerate(command, run[2:], processes))
+    if program == "accelerate" and run[2:3] == ["launch"]:
+        return (words[0], *own, *run[:3], *_accelerate(command, run[3:], processes))
     if program is not None:
         raise _refused(command, *_why_unknown(program))
     if script_text is not None and _SPAWNS.search(script_text):

@@ -13,6 +13,7 @@ from typing import Any, Iterator
 
 _LEAST_BLOCKS = 2
 _NO_BLOCKS = "its model has no repeated blocks: modules of one class, with layers of their own, in a list"
+_NOT_TRAINED = "its repeated blocks are not trained"
 _ITS_OWN = "its model has it switched on already"
 _SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
 """What models of transformers call theirs: from version 5 on, and before."""
@@ -36,7 +37,9 @@ class Blocks:
         if any(getattr(model, f"is_{switch}", False) for model, switch in self._models):
             self.why_not = _ITS_OWN
         elif not self.modules:
-            self.why_not = _NO_BLOCKS
+            classes = _repeated_classes(torch, roots).values()
+            is_frozen = any(_has_parameters(block) for blocks in classes for block in blocks)
+            self.why_not = _NOT_TRAINED if is_frozen else _NO_BLOCKS
 
     @property
     def names(self) -> list:
@@ -78,7 +81,8 @@ def _forward_replaced(torch: Any, block: Any, checkpoint: Any) -> Iterator[None]
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        return checkpoint(forward, *args, **_KEYWORDS, **kwargs)
+        # Its keywords stay its own: checkpoint has some of the same names.
+        return checkpoint(functools.partial(forward, **kwargs), *args, **_KEYWORDS)
 
     block.__dict__["forward"] = checkpointed
     try:
@@ -94,8 +98,18 @@ def repeated_blocks(torch: Any, roots: list) -> list:
     """Return the outermost modules of the classes that stand in lists of a model more than once.
 
     A block has layers of its own: a list of single convolutions has none. Classes that hold less than half
-    the parameters of the largest are no blocks, but stems and heads.
+    the trained parameters of the largest are no blocks, but stems and heads.
     """
+    found = _repeated_classes(torch, roots)
+    sizes = {kind: sum(map(_numel, blocks)) for kind, blocks in found.items()}
+    most = max(sizes.values(), default=0)
+    kept = [block for kind, blocks in found.items() if 2 * sizes[kind] >= most > 0 for block in blocks]
+    inner = {id(one) for block in kept for one in block.modules() if one is not block}
+    return [block for block in kept if id(block) not in inner]
+
+
+def _repeated_classes(torch: Any, roots: list) -> dict:
+    """Return the modules with layers of their own in lists of a model, by class where there are several."""
     lists = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
     by_class: dict = {}
     for root in roots:
@@ -103,12 +117,11 @@ def repeated_blocks(torch: Any, roots: list) -> list:
             for child in holder.children() if isinstance(holder, lists) else ():
                 if type(child) not in lists and any(True for _ in child.children()):
                     by_class.setdefault(type(child), {})[id(child)] = child
-    found = {kind: list(blocks.values()) for kind, blocks in by_class.items() if len(blocks) >= _LEAST_BLOCKS}
-    sizes = {kind: sum(map(_numel, blocks)) for kind, blocks in found.items()}
-    most = max(sizes.values(), default=0)
-    kept = [block for kind, blocks in found.items() if 2 * sizes[kind] >= most > 0 for block in blocks]
-    inner = {id(one) for block in kept for one in block.modules() if one is not block}
-    return [block for block in kept if id(block) not in inner]
+    return {kind: list(blocks.values()) for kind, blocks in by_class.items() if len(blocks) >= _LEAST_BLOCKS}
+
+
+def _has_parameters(module: Any) -> bool:
+    return any(True for _ in module.parameters())
 
 
 def _numel(module: Any) -> int:
