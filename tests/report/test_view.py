@@ -273,12 +273,18 @@ def test_a_baseline_that_nothing_beats_is_kept():
     assert shown.changes == ()
 
 
-def test_a_config_that_was_slower_is_named_and_leaves_nothing_to_settle():
+def test_configs_that_were_slower_in_their_trials_are_no_gain_and_leave_nothing_to_settle():
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
-    shown = view(finished(own, trials=(baseline_record(of=config()), trial_record(1, 400.0, fast))))
-    assert "the best config found is 0.80x as fast as your baseline, in one process" in shown.answer
-    assert "would tell" not in shown.answer
-    assert shown.next_steps == ("train as before: python train.py",)
+    slower = [trial_record(number, 400.0, config(batch_size=16 * number)) for number in (1, 2)]
+    for count, said in (
+        (1, "the one other config tried was not faster"),
+        (2, "none of 2 others tried was faster"),
+    ):
+        shown = view(finished(own, trials=(baseline_record(of=config()), *slower[:count])))
+        assert shown.answer.startswith(f"No gain: {said} than your own config in its trial. Keep yours:")
+        assert "would tell" not in shown.answer
+        assert shown.changes == ()
+        assert shown.next_steps == ("train as before: python train.py",)
 
 
 def test_rounds_that_were_run_are_what_the_best_config_is_judged_by():

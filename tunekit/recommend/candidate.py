@@ -16,7 +16,7 @@ def candidate_of(run: Run) -> Candidate | None:
     """Return the config that the answer leaves open, in a run whose answer is to keep the baseline's own.
 
     None where another config is recommended or its gain is confirmed, where the rounds of this one exclude
-    a gain, and where no other was measured.
+    a gain, where its only trial was no faster than the baseline, and where no other was measured.
     """
     best = answer_of(run.recommendations)
     if best is None or not best.is_baseline:
@@ -40,6 +40,8 @@ def candidate_of(run: Run) -> Candidate | None:
     again = [one for one in run.history.confirm_of(found.config) if one.measurement]
     ratio = speedup_over_baseline(again, comparison_of(run, run.history))
     factor = planned.objective_samples_per_s(found.config, found.loop) / baseline.value
+    if ratio is None and factor <= 1:
+        return None
     return _candidate(run, found.config, found.record.number, ratio, len(again), factor)
 
 

@@ -120,8 +120,10 @@ def _claim(run: Run, best: Recommendation) -> Recommendation:
     return next(faster, best)
 
 
-def _has_tried_others(run: Run) -> bool:
-    return any(one.role is TrialRole.SEARCH and one.measurement is not None for one in run.trials)
+def _tried_others(run: Run) -> int:
+    """Return how many configs beside the baseline's were measured, or given up as slower."""
+    searched = (one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None)
+    return len({one.config for one in searched})
 
 
 def _kept_answer(run: Run, best: Recommendation) -> str:
@@ -142,8 +144,11 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
     if badge is not None and (aside := best.set_aside) is not None:
         found = _found_text(run, aside.speedup, len(aside.confirm_trials))
         return f"{badge.text}: {found} ({_speedup_basis(run)}). Keep your own: {rate}."
-    if _has_tried_others(run):
-        return f"{unconfirmed}. Keep it: {rate}."
+    if tried := _tried_others(run):
+        if run.cut_short:
+            return f"{unconfirmed}. Keep it: {rate}."
+        none = f"none of {tried} others tried was" if tried > 1 else "the one other config tried was not"
+        return f"No gain: {none} faster than your own config in its trial. Keep yours: {rate}."
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
