@@ -106,16 +106,22 @@ def _more_or_cheaper(facts: LoopFacts) -> str:
         "transforms leave it"
     )
     if facts.loop.num_workers == 0:
-        at_once = ", as they wait at the same time" if facts.is_fetch_waiting else "; then measure again"
-        return f"load in workers: {facts.set_knob('num_workers', more or 1)}{at_once}"
+        then = _at_once(facts, more or 1) if facts.is_fetch_waiting else "; then measure again"
+        return f"load in workers: {facts.set_knob('num_workers', more or 1)}{then}"
     if facts.is_fetch_waiting:
-        return (
-            f"{facts.set_knob('num_workers', more)}, as they wait at the same time" if more else _FASTER_DATA
-        )
+        return f"{facts.set_knob('num_workers', more)}{_at_once(facts, more)}" if more else _FASTER_DATA
     if more is None or facts.cpus_are_taken:
         why = "every CPU is busy" if facts.cpus_are_taken else "there are as many workers as spare CPUs"
         return f"{why}, so {cheaper}"
     return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
+
+
+def _at_once(facts: LoopFacts, workers: int) -> str:
+    """Return why so many workers help, and how a search comes to try more than there are CPUs."""
+    why = ", as they wait at the same time"
+    if workers <= facts.host.cpus:
+        return why
+    return f"{why}; a search tries more than {facts.host.cpus} with --range num_workers=0..{workers}"
 
 
 def _gain(facts: LoopFacts) -> float | None:
