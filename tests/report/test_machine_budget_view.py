@@ -115,7 +115,7 @@ def test_a_batch_whose_device_memory_is_not_known_is_not_passed_over():
         other = machine_budget(machine, Training("a test", batch_size=batch_size, device=device))
         shown = " ".join(drawn(budget_answer(other), 80).split())
         assert f"batch {batch_size} in fp32 {said}" in shown
-        assert "batch 90 in fp32 (predicted)" in shown
+        assert "batch 90 in fp32, of which the run kept the parts (predicted)" in shown
 
 
 @pytest.mark.parametrize(

@@ -430,7 +430,7 @@ def _unknown(machine: PlannedMachine, training: Training) -> tuple[str, ...]:
         )
     elif not training.base.worker_bytes:
         lines.append(
-            "what each further worker takes of its own, which the verdicts leave out: no trial had workers"
+            "what each further worker takes of its own, which the verdicts leave out: no trial told it"
         )
     lines.append("/dev/shm, which the verdicts leave out: a container has 64 MiB of it unless told otherwise")
     if machine.profile_id is not None and training.batch_bytes and training.measured_on in ("", "cpu"):

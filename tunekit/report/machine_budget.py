@@ -168,9 +168,10 @@ def _without_vram(budget: MachineBudget) -> str:
 
 
 def _vram_title(budget: MachineBudget, vram: VramBudget) -> str:
+    kept = ", of which the run kept the parts" if budget.batch_size not in (None, vram.batch_size) else ""
     return (
         f"{budget.machine.profile_id} with {bytes_text(vram.capacity_bytes)}, batch {vram.batch_size:,} in "
-        f"{vram.precision} (predicted)"
+        f"{vram.precision}{kept} (predicted)"
     )
 
 
