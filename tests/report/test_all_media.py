@@ -68,7 +68,7 @@ def said(report: Report) -> Iterator[str]:
             case _:
                 yield getattr(block, "text", "")
                 yield from getattr(block, "lines", ())
-                for row in getattr(block, "rows", ()):
+                for row in getattr(block, "row_lines", getattr(block, "rows", ())):
                     yield from row
 
 

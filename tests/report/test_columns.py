@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.report.blocks import Column, Table, fitted_table
+from tunekit.report.blocks import Column, Report, Table, fitted_table
+from tunekit.report.html.page import page
+from tunekit.report.markdown import markdown
 
 ITEMS = ["one", "three", "seventeen"]
 COLUMNS = (
@@ -53,7 +55,7 @@ def test_a_column_goes_below_the_one_before_it_before_any_goes_for_good() -> Non
     stacked = fitted_table("", below, ITEMS, 32)
     assert stacked.columns == ("word", "letters, long")
     assert fitted_table("", below, ["e"], 14).columns == ("word", "letters\nlong")
-    assert stacked.rows == (
+    assert stacked.row_lines == (
         ("one", "3"),
         ("", "oneone"),
         ("three", "5"),
@@ -64,8 +66,21 @@ def test_a_column_goes_below_the_one_before_it_before_any_goes_for_good() -> Non
     assert stacked.numeric == (1,)
     three = (COLUMNS[0], *(Column[str](title, str.upper, is_below=title != "a") for title in ("a", "b", "c")))
     assert fitted_table("", three, ITEMS, 30).columns == ("word", "a\nb\nc")
-    assert fitted_table("", below, ["onto", "red"], 19).rows == (("onto", "4"), ("red", "3"), ("", "redred"))
+    assert fitted_table("", below, ["onto", "red"], 19).row_lines == (
+        ("onto", "4"),
+        ("red", "3"),
+        ("", "redred"),
+    )
     assert fitted_table("", below, ITEMS, 20).columns == ("word",)
+
+
+def test_lines_of_a_cell_stay_in_their_row_on_the_page_and_in_markdown() -> None:
+    below = (*COLUMNS[:2], Column[str]("long", lambda word: word * 2, is_below=True))
+    report = Report("words", (fitted_table("", below, ["one", "three"], 24),))
+    assert '<td class="n">3\noneone</td>' in page(report)
+    assert "| 3<br>oneone |" in markdown(report)
+    hostile = fitted_table("", below, ["a\nb", "three"], 24)
+    assert hostile.row_lines[0][0] == r"a\nb"
 
 
 def test_no_items_are_a_table_without_rows() -> None:

@@ -325,7 +325,7 @@ def test_every_figure_is_in_the_whole_report_however_narrow_it_is():
     ]
     for width in (20, 60, 80, 120):
         for title, table in list(tables(run, width).items())[:3]:
-            shown = [{cell.strip() for row in one.rows for cell in row} for one in (wide[title], table)]
+            shown = [{cell.strip() for row in one.row_lines for cell in row} for one in (wide[title], table)]
             assert shown[0] - {""} == shown[1] - {""}
     lines = drawn(run, 80).split("Next")[0].splitlines()
     assert max(map(len, lines)) <= 80

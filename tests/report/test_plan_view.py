@@ -161,7 +161,9 @@ def test_every_column_is_in_the_whole_plan_however_narrow_it_is():
         narrow = machines(imagenet(), width)
         titles = [title for stack in narrow.columns for title in stack.replace(", ", "\n").split("\n")]
         assert titles == list(wide.columns)
-        figures = [{cell.strip() for row in table.rows for cell in row if cell} for table in (wide, narrow)]
+        figures = [
+            {cell.strip() for row in table.row_lines for cell in row if cell} for table in (wide, narrow)
+        ]
         assert figures[0] == figures[1]
 
 
@@ -204,7 +206,7 @@ def test_no_figure_of_a_choice_stands_without_its_range():
         table = choices(imagenet(), width)
         titles = "\n".join(table.columns).replace(", ", "\n").split("\n")
         assert titles.count("range") == 2
-        shown = {cell.strip() for row in table.rows for cell in row}
+        shown = {cell.strip() for row in table.row_lines for cell in row}
         assert {"79.3 to 105 h", "43.2 to 57.3 h", "$55.50 to $73.66", "$245 to $325"} <= shown
 
 

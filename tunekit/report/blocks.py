@@ -93,6 +93,21 @@ class Table:
     """Rows whose figures are predictions."""
     changed: tuple[tuple[int, int], ...] = ()
     """Cells, by row and column, that differ from the baseline's of their row."""
+    is_stacked: bool = False
+    """Whether cells have several lines, as columns stand below each other: as many in each cell of a row."""
+
+    @property
+    def split_rows(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The lines of each cell of each row."""
+        return tuple(
+            tuple(tuple(cell.split("\n")) if self.is_stacked else (cell,) for cell in row)
+            for row in self.rows
+        )
+
+    @property
+    def row_lines(self) -> tuple[tuple[str, ...], ...]:
+        """The lines of its rows on a terminal."""
+        return tuple(line for row in self.split_rows for line in zip(*row, strict=True))
 
     @property
     def width(self) -> int:
@@ -457,9 +472,10 @@ def fitted_table(
     return Table(
         title,
         _titles(stacks, width),
-        tuple(line for place in range(len(items)) for line in _lines(stacks, place)),
+        tuple(_row(stacks, place) for place in range(len(items))),
         tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
         basis,
+        is_stacked=any(len(stack) > 1 for stack in stacks),
     )
 
 
@@ -507,12 +523,16 @@ def _titles(stacks: Sequence[_Stack[Item]], width: int) -> tuple[str, ...]:
     return tuple("\n".join(column.title for column, _ in stack) for stack in stacks)
 
 
-def _lines(stacks: Sequence[_Stack[Item]], place: int) -> Iterable[tuple[str, ...]]:
-    """Yield an item's first line, and those below it that are not empty."""
-    for level in range(max(map(len, stacks), default=0)):
-        cells = tuple(stack[level][1][place] if level < len(stack) else "" for stack in stacks)
-        if level == 0 or any(cells):
-            yield cells
+def _row(stacks: Sequence[_Stack[Item]], place: int) -> tuple[str, ...]:
+    """Return an item's cells: their first lines, and those below that are not empty in all of them."""
+    if all(len(stack) == 1 for stack in stacks):
+        return tuple(texts[place] for ((_, texts),) in stacks)
+    lines = [
+        [printable(stack[level][1][place]) if level < len(stack) else "" for stack in stacks]
+        for level in range(max(map(len, stacks)))
+    ]
+    shown = [cells for level, cells in enumerate(lines) if level == 0 or any(cells)]
+    return tuple("\n".join(cells) for cells in zip(*shown, strict=True))
 
 
 def _width(stacks: Sequence[_Stack[Item]]) -> int:

@@ -71,6 +71,7 @@ def milestones_report(plan: MilestonePlan, width: int = 80) -> Report:
     shown = _distinct(plan.choices or plan.nearest)
     parts = _with_parts(shown)
     blocks = (
+        Lead(_headline(shown) if plan.choices else ""),
         *_answer(plan, width),
         Line(_quota(plan), is_quiet=True),
         Passage("Beside each other", _given_up(shown), is_list=True),
@@ -237,6 +238,16 @@ def _left_out(programmes: Sequence[Programme]) -> tuple[str, ...]:
     return tuple(f"left out: {', '.join(names)}, {over}" for over, names in kinds.items())
 
 
+def _headline(programmes: Sequence[Programme]) -> str:
+    """Return what each choice comes to, such as "cheapest: ~$85.13, ~92.4 h; fastest: ~$343, ~7.16 h."."""
+    totals = []
+    for one in programmes:
+        about = "~" if any(map(_is_predicted, one.options)) else ""
+        usd = "no price is known" if one.usd is None else f"{about}{usd_text(one.usd.value)}"
+        totals.append(f"{one.kind}: {usd}, {about}{hours_text(one.hours.value)}")
+    return f"{'; '.join(totals)}.".capitalize()
+
+
 def _given_up(programmes: Sequence[Programme]) -> tuple[str, ...]:
     """Return what each choice takes and costs more than each other that is shown."""
     kinds = {one.kind for one in programmes}
@@ -265,7 +276,7 @@ def _totals_table(plan: MilestonePlan, shown: Sequence[Programme], width: int) -
     """Return the totals, without what each gives up where that alone would take them a second line each."""
     title, columns = _totals_title(plan, shown), _totals(plan, shown)
     table, short = (fitted_table(title, some, shown, width) for some in (columns, columns[:-1]))
-    return short if len(short.rows) == len(shown) < len(table.rows) else table
+    return short if table.is_stacked and not short.is_stacked else table
 
 
 def _totals_title(plan: MilestonePlan, shown: Sequence[Programme]) -> str:

@@ -86,7 +86,7 @@ def _draw(console: Console, block: Block) -> None:
                 hang(console, line, first, f"{first}  ", "dim" if block.is_quiet else "")
         case Table():
             say(console, block.title, "bold")
-            _draw_rows(console, block.columns, block.rows, block.numeric)
+            _draw_rows(console, block.columns, block.row_lines, block.numeric)
         case TrialTable():
             _draw_trials(console, block)
         case FoundBlock():
