@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from build_records import config, cpu, host, profile
-from build_scaling import Step, bare_run, scaled, scaling_trial, seen
+from build_scaling import SPLITS, Step, bare_run, scaled, scaling_trial, seen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,33 +79,12 @@ def test_on_a_cpu_no_transform_moves_to_a_gpu():
     assert "GPU" not in remedy(device=cpu())
 
 
-@given(
-    parts=st.tuples(*[st.floats(1e-4, 1.0)] * 2, *[st.floats(0.0, 1.0)] * 2),
-    alone=st.tuples(st.floats(1e-4, 1.0), st.floats(0.0, 1.0)),
-    efficiency=st.floats(0.01, 1.5),
-)
-def test_no_gain_goes_beyond_linear_scaling(
-    parts: tuple[float, ...], alone: tuple[float, float], efficiency: float
-):
+@given(before=SPLITS, after=SPLITS, efficiency=st.floats(0.01, 1.5))
+def test_no_gain_goes_beyond_linear_scaling(before: StepSplit, after: StepSplit, efficiency: float):
     run = scaled(processes=(1, 2), rounds=1)
     least, largest = run.measured
-    compute_s, exposed_s, straggler_s, wait_s = parts
-    before = StepSplit(
-        time_s=sum(alone), compute_s=alone[0], exposed_s=None, straggler_s=None, data_wait_s=alone[1]
-    )
-    after = StepSplit(
-        time_s=sum(parts),
-        compute_s=compute_s,
-        exposed_s=exposed_s,
-        straggler_s=straggler_s,
-        data_wait_s=wait_s,
-    )
-    split = run.changed(
-        counts=(
-            least.changed(step=before),
-            largest.changed(step=after, efficiency=EXACTLY_ONE.times(efficiency)),
-        )
-    )
+    beside = largest.changed(step=after, efficiency=EXACTLY_ONE.times(efficiency))
+    split = run.changed(counts=(least.changed(step=before), beside))
     gains = [one.gain for one in scaling_findings(split) if one.gain is not None]
     assert all(1 < gain <= max(1.0, 1 / efficiency) * (1 + 1e-9) for gain in gains)
 

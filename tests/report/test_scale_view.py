@@ -4,7 +4,7 @@ import re
 
 import pytest
 from build_records import failure, profile
-from build_scaling import Step, bare_run, failed_trial, scaled, seen
+from build_scaling import SPLITS, Step, bare_run, failed_trial, scaled, seen
 from hypothesis import given
 from hypothesis import strategies as st
 from machine.shipped import PROFILES
@@ -134,20 +134,10 @@ def test_a_warning_that_was_silenced_is_not_in_the_answer():
     assert read(run).answers[0].startswith("4 processes train 3.4")
 
 
-@given(parts=st.tuples(st.floats(1e-4, 1.0), *[st.floats(0.0, 1.0)] * 3), efficiency=st.floats(0.01, 1.5))
-def test_no_more_is_said_to_be_lost_than_linear_scaling_would_save(
-    parts: tuple[float, ...], efficiency: float
-):
+@given(step=SPLITS, efficiency=st.floats(0.01, 1.5))
+def test_no_more_is_said_to_be_lost_than_linear_scaling_would_save(step: StepSplit, efficiency: float):
     run = scaled(processes=(1, 2), rounds=1)
     least, largest = run.measured
-    compute_s, exposed_s, straggler_s, wait_s = parts
-    step = StepSplit(
-        time_s=sum(parts),
-        compute_s=compute_s,
-        exposed_s=exposed_s,
-        straggler_s=straggler_s,
-        data_wait_s=wait_s,
-    )
     counts = (least, largest.changed(step=step, efficiency=EXACTLY_ONE.times(efficiency)))
     answers = read(run.changed(counts=counts)).answers
     times_ms = [float(one.replace(",", "")) for one in re.findall(r"([\d,.]+) ms", " ".join(answers[1:]))]
