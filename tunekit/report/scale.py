@@ -176,8 +176,8 @@ def _wrongs(run: ScalingRun, least: ScaledCount, largest: ScaledCount) -> tuple[
     wrongs = []
     if NO_WRAPPER in codes:
         wrongs.append(
-            f"{many} did not train together: no sum of their gradients was seen, so each trains a model of "
-            "its own, unless the script sums them itself."
+            f"{many} do not seem to train together: no sum of their gradients was seen. Unless the script "
+            "sums them itself, each trains a model of its own."
         )
     if SAME_SAMPLES in codes and largest.efficiency and largest.epoch_samples and least.epoch_samples:
         share, rate = largest.epoch_samples / least.epoch_samples, largest.efficiency
