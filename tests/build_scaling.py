@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from build_records import GIB, MIB, config, discovery, failure, host, measurement, profile, target
+from hypothesis import strategies as st
 from scripted_search import loader
 
 from tunekit.predict.scaling import expected_maximum
@@ -15,7 +16,7 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, Dd
 from tunekit.records.measurement import Threads
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
-from tunekit.records.scaling_run import ScaleOptions, ScalingRun
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun, StepSplit
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -131,6 +132,20 @@ def scaling_trial(
         processes=processes,
         ddp=ddp if ddp is not None and ddp.asked() else None,
     )
+
+
+SPLITS = st.builds(
+    lambda compute_s, exposed_s, straggler_s, data_wait_s: StepSplit(
+        time_s=compute_s + exposed_s + straggler_s + data_wait_s,
+        compute_s=compute_s,
+        exposed_s=exposed_s,
+        straggler_s=straggler_s,
+        data_wait_s=data_wait_s,
+    ),
+    st.floats(1e-4, 1.0),
+    *[st.floats(0.0, 1.0)] * 3,
+)
+"""Iterations of any parts."""
 
 
 def failed_trial(number: int, processes: int, kind: OutcomeKind, message: str, **more: Any) -> TrialRecord:

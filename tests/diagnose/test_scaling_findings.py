@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 from build_records import config, cpu, host, profile
-from build_scaling import Step, bare_run, scaled, scaling_trial, seen
+from build_scaling import SPLITS, Step, bare_run, scaled, scaling_trial, seen
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.recommend.measured_scaling import with_figures
 from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.finding import Finding, Severity
+from tunekit.records.interval import EXACTLY_ONE
 from tunekit.records.measurement import Threads
 from tunekit.records.scaling import Hosts, ScalingMode
-from tunekit.records.scaling_run import ScaleOptions, ScalingRun
+from tunekit.records.scaling_run import ScaledCount, ScaleOptions, ScalingRun, StepSplit
 from tunekit.units import GIB
 
 QUIET = Step(ring_s=0.001, spread=0.001)
@@ -55,6 +58,59 @@ def test_loaders_that_share_the_cpus_are_the_limit_where_processes_wait_for_them
     assert "loader-shares-cpus" not in found(scaled(Step(ring_s=0.001, wait_s=0.001)))
 
 
+def test_a_wait_that_one_process_has_too_is_no_matter_of_sharing_the_cpus():
+    run = scaled(QUIET, processes=(1, 2), loop=lambda n: {"num_workers": 0})
+    least, largest = run.measured
+    alone = StepSplit(time_s=0.100, compute_s=0.070, exposed_s=None, straggler_s=None, data_wait_s=0.030)
+    for wait_s, is_felt in ((0.033, False), (0.060, True)):
+        beside = alone.changed(time_s=0.140, compute_s=0.140 - wait_s, exposed_s=0.0, data_wait_s=wait_s)
+        slow = largest.changed(step=beside, efficiency=EXACTLY_ONE.times(100 / 140))
+        codes = found(run.changed(counts=(least.changed(step=alone), slow)))
+        assert ("loader-shares-cpus" in codes) is is_felt
+
+
+def test_on_a_cpu_no_transform_moves_to_a_gpu():
+    waits = Step(ring_s=0.001, spread=0.001, wait_s=0.01)
+
+    def remedy(**loop: Any) -> str:
+        return found(scaled(waits, loop=lambda n: loop))["loader-shares-cpus"].remedy or ""
+
+    assert "transforms on the GPU" in remedy()
+    assert "GPU" not in remedy(device=cpu())
+
+
+@given(before=SPLITS, after=SPLITS, efficiency=st.floats(0.01, 1.5))
+def test_no_gain_goes_beyond_linear_scaling(before: StepSplit, after: StepSplit, efficiency: float):
+    run = scaled(processes=(1, 2), rounds=1)
+    least, largest = run.measured
+    beside = largest.changed(step=after, efficiency=EXACTLY_ONE.times(efficiency))
+    split = run.changed(counts=(least.changed(step=before), beside))
+    gains = [one.gain for one in scaling_findings(split) if one.gain is not None]
+    assert all(1 < gain <= max(1.0, 1 / efficiency) * (1 + 1e-9) for gain in gains)
+
+
+def test_communication_that_costs_linear_scaling_nothing_is_not_worth_a_word():
+    run = scaled(Step(spread=0.0), processes=(1, 2))
+    least, largest = run.measured
+    nearly = run.changed(counts=(least, largest.changed(efficiency=EXACTLY_ONE.times(0.95))))
+    half = run.changed(counts=(least, largest.changed(efficiency=EXACTLY_ONE.times(0.5))))
+    codes = [
+        "exposed-communication" in found(one.changed(counts=tuple(map(longer, one.counts))))
+        for one in (nearly, half)
+    ]
+    assert codes == [False, True]
+
+
+def longer(count: ScaledCount) -> ScaledCount:
+    """A count with as much exposed communication as compute."""
+    if count.step is None or count.step.exposed_s is None:
+        return count
+    half_s = count.step.time_s / 2
+    return count.changed(
+        step=count.step.changed(exposed_s=half_s, compute_s=half_s, straggler_s=0.0, data_wait_s=0.0)
+    )
+
+
 @pytest.mark.parametrize(("ring_s", "is_felt"), [(0.010, True), (0.004, False)])
 def test_communication_that_is_exposed_is_worth_a_tenth_of_the_iteration(ring_s: float, is_felt: bool):
     codes = found(scaled(Step(ring_s=ring_s, spread=0.0)))
@@ -72,6 +128,23 @@ def test_settings_that_were_tried_are_not_advised():
 def test_threads_of_all_processes_have_a_cpu_each_or_are_too_many(each: int, is_felt: bool):
     run = scaled(QUIET, loop=lambda n: {"device": cpu(), **threads(each)})
     assert ("processes-share-cpu" in found(run)) is is_felt
+
+
+@pytest.mark.parametrize(
+    ("cpus", "each", "remedies"),
+    [
+        (2, 1, ("no more than 2 processes",)),
+        (2, 3, ("no more than 2 processes", "OMP_NUM_THREADS=1")),
+        (8, 3, ("set OMP_NUM_THREADS=2",)),
+    ],
+)
+def test_what_has_a_thread_each_and_no_cpu_each_needs_fewer_processes(
+    cpus: int, each: int, remedies: tuple[str, ...]
+):
+    run = scaled(QUIET, host=host(cpus=cpus), loop=lambda n: {"device": cpu(), **threads(each)})
+    remedy = found(run)["processes-share-cpu"].remedy or ""
+    assert all(one in remedy for one in remedies)
+    assert ("OMP_NUM_THREADS" in remedy) is (each > 1)
 
 
 def test_a_process_that_computes_with_fewer_threads_than_alone_is_no_fair_comparison():

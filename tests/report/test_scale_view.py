@@ -1,8 +1,12 @@
 """A measured scaling on a terminal and on the page: whole at 80 columns, predictions marked."""
 
+import re
+
 import pytest
 from build_records import failure, profile
-from build_scaling import Step, bare_run, failed_trial, scaled, seen
+from build_scaling import SPLITS, Step, bare_run, failed_trial, scaled, seen
+from hypothesis import given
+from hypothesis import strategies as st
 from machine.shipped import PROFILES
 from read_report import Read
 from read_report import drawn as drawn_blocks
@@ -10,9 +14,10 @@ from read_report import drawn as drawn_blocks
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.recommend.measured_scaling import KNOBS, with_figures
 from tunekit.records.data_parallel import DataParallelKind
+from tunekit.records.interval import EXACTLY_ONE
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import Hosts, ScalingMode
-from tunekit.records.scaling_run import ScaleOptions, ScalingRun
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun, StepSplit
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.blocks import Basis, Chart, Table
 from tunekit.report.scale import scaling_page, scaling_report
@@ -104,6 +109,41 @@ def table(run: ScalingRun, begins: str, width: int = 160) -> Table:
 
 def test_a_measured_scaling_on_a_terminal_of_80_columns():
     assert drawn(typical(), 80) == AT_80
+
+
+def test_processes_without_a_wrapper_are_no_training_that_goes_faster():
+    bare = seen(kind=DataParallelKind.NONE, settings=None, gradient_bytes=None)
+    run = found(scaled(loop=lambda n: {"data_parallel": bare if n > 1 else None}))
+    first, second, *_ = read(run).answers
+    assert first.startswith("4 processes do not seem to train together")
+    assert second.startswith("Side by side, 4 processes take 3.4")
+    assert not any(" train " in line and "as fast" in line for line in read(run).answers)
+    assert not any("plan" in step for step in read(run).next_steps)
+
+
+def test_processes_that_read_the_same_samples_end_their_epochs_no_sooner():
+    run = found(scaled(loop=lambda n: {"epoch_samples": 48_000}))
+    first, second, *_ = read(run).answers
+    assert first.startswith("Every process read the same samples: an epoch on 4 processes takes 1.17x")
+    assert second.startswith("Side by side, 4 processes take 3.4")
+    assert not any("plan" in step for step in read(run).next_steps)
+
+
+def test_a_warning_that_was_silenced_is_not_in_the_answer():
+    run = scaled(loop=lambda n: {"epoch_samples": 48_000})
+    assert read(run).answers[0].startswith("4 processes train 3.4")
+
+
+@given(step=SPLITS, efficiency=st.floats(0.01, 1.5))
+def test_no_more_is_said_to_be_lost_than_linear_scaling_would_save(step: StepSplit, efficiency: float):
+    run = scaled(processes=(1, 2), rounds=1)
+    least, largest = run.measured
+    counts = (least, largest.changed(step=step, efficiency=EXACTLY_ONE.times(efficiency)))
+    answers = read(run.changed(counts=counts)).answers
+    times_ms = [float(one.replace(",", "")) for one in re.findall(r"([\d,.]+) ms", " ".join(answers[1:]))]
+    if times_ms:
+        lost_ms, whole_ms = times_ms
+        assert lost_ms <= whole_ms * (1 - efficiency) * 1.02
 
 
 def test_a_wider_terminal_has_the_ranges_of_rates_and_the_iterations_too():
@@ -247,6 +287,29 @@ def test_the_law_leaves_waiting_for_data_out_and_says_so():
     assert "~: predicted by the fitted law, without waiting for data" in read(ahead).passage()
 
 
+def failed_beside_one(kind: OutcomeKind) -> ScalingRun:
+    alone = scaled(processes=(1,), rounds=1, options=ScaleOptions(processes=(1, 2)))
+    lost = failed_trial(1, 2, kind, "boom")
+    run = alone.changed(trials=(*alone.trials, lost), status=RunStatus.FAILED)
+    return with_figures(run, profile())
+
+
+def test_what_failed_is_not_to_be_typed_again_as_it_was():
+    crashed = read(failed_beside_one(OutcomeKind.SCRIPT_ERROR))
+    (step,) = crashed.next_steps
+    assert step.startswith("less reports/train-scale/trials/0001/output.log")
+    (step,) = read(failed_beside_one(OutcomeKind.KNOB_NOT_APPLIED)).next_steps
+    assert step.endswith("# once the script trains its processes together")
+    shared = scaled(processes=(1,), rounds=1, options=ScaleOptions(processes=(1, 3), mode=ScalingMode.STRONG))
+    (step,) = read(shared.changed(left_out={3: "a global batch of 128 can't be shared by 3"})).next_steps
+    assert step.startswith("tunekit scale --processes 1,3 -- python train.py  #")
+
+
+def test_a_setting_that_is_not_in_force_is_told_without_its_code():
+    lines = read(failed_beside_one(OutcomeKind.KNOB_NOT_APPLIED)).passage()
+    assert any(line.startswith("2 processes: not measured, boom") for line in lines)
+
+
 def test_nothing_measured_is_said_with_the_command_again():
     run = with_figures(bare_run(status=RunStatus.INTERRUPTED), profile())
     assert read(run).answers == ("Nothing was measured.",)
@@ -264,6 +327,9 @@ def test_the_page_draws_rates_beside_linear_fitted_and_predicted_and_the_parts_o
     ]
     assert [one.basis for one in rates.series] == [Basis.MEASURED, *[Basis.PREDICTED] * 3]
     assert [point.x for point in rates.series[2].points] == [1, 2, 4, 8, 16]
+    assert rates.x_places == (16, 8, 4, 2, 1)
+    assert parts.y_title == "ms"
+    assert parts.series[-1].points[0].text == f"{parts.series[-1].points[0].y:.0f} ms"
     total = sum(series.points[2].y for series in parts.series if series.mark == "bars")
     (totals,) = (one for one in parts.series if one.mark == "totals")
     assert total == pytest.approx(totals.points[2].y)

@@ -183,8 +183,37 @@ def test_a_baseline_that_fails_ends_it_with_the_scripts_words(tmp_path: Path):
 
 def test_a_scaling_without_a_second_count_is_an_error(tmp_path: Path):
     options = ScaleOptions(processes=(1, 2), rounds=2)
-    with pytest.raises(TargetError, match="no more processes than the least could be measured"):
+    with pytest.raises(TargetError, match="only 1 process could be measured"):
         walk_in(tmp_path, options=options, fails=out_of_memory_on(2))
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.SCRIPT_ERROR, OutcomeKind.HANG])
+def test_with_nothing_left_to_compare_no_further_round_is_run(tmp_path: Path, kind: OutcomeKind):
+    options = ScaleOptions(processes=(1, 2, 4), rounds=3)
+    lost = failure(kind, message="boom")
+    listener = RecordingListener()
+    with pytest.raises(TargetError, match="boom"):
+        walk_in(
+            tmp_path,
+            options=options,
+            listener=listener,
+            fails=lambda spec: lost if (spec.processes or 0) > 1 else None,
+        )
+    saved = load_scaling_run(tmp_path)
+    assert [one.processes for one in saved.trials] == [1, 2, 4]
+    assert [one.processes for one in saved.measured] == [1]
+    assert saved.status is RunStatus.FAILED
+    assert not any("more round" in line for line in listener.heard("said"))
+
+
+def test_a_budget_that_the_first_round_used_up_announces_no_more_rounds(tmp_path: Path):
+    listener = RecordingListener()
+    options = ScaleOptions(processes=(1, 2), rounds=3, budget_s=10.0)
+    run, _ = walk_in(tmp_path, options=options, listener=listener)
+    assert {len(one.trials) for one in run.measured} == {1}
+    said = listener.heard("said")
+    assert any("--budget 10.0 s ends after 1 round of 3" in line for line in said)
+    assert not any("more round" in line for line in said)
 
 
 def test_what_was_measured_before_ctrl_c_is_kept_with_its_figures(tmp_path: Path):

@@ -35,7 +35,7 @@ from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import Evidence
 from tunekit.trial.external_launchers import ExternalLauncher
-from tunekit.trial.outcome import measurement_of
+from tunekit.trial.outcome import measurement_of, without_fix
 
 ALARMING = (
     "RuntimeError: error error ERROR",
@@ -934,7 +934,7 @@ def of_processes(evidence: Evidence, processes: int | None = None, **ddp: Any) -
 @pytest.mark.parametrize(
     ("asked", "message", "remedy"),
     [
-        ({"processes": 4}, "processes was set to 4, but 1 process trains", "init_process_group"),
+        ({"processes": 4}, "4 processes were started here, but 1 process trains", "init_process_group"),
         ({"static_graph": True}, "no DistributedDataParallel trains", "as the script has it"),
     ],
 )
@@ -945,6 +945,23 @@ def test_processes_and_their_settings_that_do_not_hold_are_no_measurement(
     assert isinstance(found, Failure)
     assert (found.kind, found.remedy and remedy in found.remedy) == (OutcomeKind.KNOB_NOT_APPLIED, True)
     assert message in found.message
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        raised("builtins.ValueError", message="boom"),
+        raised("builtins.RuntimeError", message=NO_GUARD, traceback=("RuntimeError: no",)),
+        ended_with_its_workers(-9),
+    ],
+    ids=["script", "guard", "worker"],
+)
+def test_where_no_knob_is_searched_no_remedy_takes_one_out(evidence: Evidence):
+    usual = failed(evidence)
+    assert "--fix" in (usual.remedy or "")
+    instead = without_fix(usual)
+    assert instead.remedy and "--fix" not in instead.remedy
+    assert instead.changed(remedy=usual.remedy) == usual
 
 
 def test_one_process_is_as_many_as_were_asked_for():

@@ -6,11 +6,15 @@ from typing import ClassVar
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.ram import OOM_SHARE
+from tunekit.recommend.measured_scaling import Losses, losses_of
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Finding
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
 from tunekit.units import bytes_text, count_text, duration_text, share_text
+
+NO_WRAPPER = "no-wrapper"
+SAME_SAMPLES = "same-samples"
 
 _FELT_SHARE = 0.10
 """Of an iteration, from which on a part of it is worth a word."""
@@ -30,6 +34,11 @@ class ScalingFacts:
         """An iteration of the least count, and of the largest."""
         assert self.least.step is not None and self.largest.step is not None
         return self.least.step, self.largest.step
+
+    @property
+    def lost(self) -> Losses:
+        """What an iteration of the largest count loses against linear scaling."""
+        return losses_of(self.least, self.largest)
 
     @property
     def world_sizes(self) -> tuple[int, int]:
@@ -66,7 +75,7 @@ def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
     return tuple(one for one in found if one.code not in run.options.ignored)
 
 
-@check("same-samples", WARNING, "every process goes through all samples of the data set")
+@check(SAME_SAMPLES, WARNING, "every process goes through all samples of the data set")
 def _same_samples(facts: ScalingFacts) -> Hits:
     """Find a loader that doesn't share the samples out: an epoch of each process is as long as alone."""
     least, largest = facts.least, facts.largest
@@ -83,7 +92,7 @@ def _same_samples(facts: ScalingFacts) -> Hits:
         )
 
 
-@check("no-wrapper", WARNING, "nothing of torch's is seen to sum the gradients of the processes")
+@check(NO_WRAPPER, WARNING, "nothing of torch's is seen to sum the gradients of the processes")
 def _no_wrapper(facts: ScalingFacts) -> Hits:
     seen = facts.wrapper
     if seen is not None and seen.kind is DataParallelKind.NONE:
@@ -100,15 +109,16 @@ def _no_wrapper(facts: ScalingFacts) -> Hits:
 )
 def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
     before, after = facts.steps
-    wait = after.data_wait_s / after.time_s
-    workers, cpus = facts.largest.workers, facts.run.host.cpus
-    if wait < _FELT_SHARE or after.data_wait_s <= before.data_wait_s or workers is None:
+    workers, cpus, lost = facts.largest.workers, facts.run.host.cpus, facts.lost
+    if not lost.is_felt(lost.data_wait_s, _FELT_SHARE) or workers is None:
         return
+    wait = after.data_wait_s / after.time_s
     processes = facts.largest.processes
+    on_gpu = "" if facts.is_on_cpu else ", transforms on the GPU"
     fewer = (
         f"{count_text(cpus // processes, 'worker')} a process fit the CPUs"
         if workers > cpus > processes
-        else "make samples cheaper: smaller or decoded files, transforms on the GPU"
+        else f"make samples cheaper: smaller or decoded files{on_gpu}"
     )
     few, many = facts.world_sizes
     yield Hit(
@@ -117,14 +127,15 @@ def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
         f"{count_text(processes, 'process', 'processes')} on {count_text(cpus, 'CPU')}{facts.of_host}",
         fewer,
         wait,
-        gain=after.time_s / (after.time_s - after.data_wait_s + before.data_wait_s),
+        gain=lost.gain(lost.data_wait_s),
     )
 
 
 @check("exposed-communication", INFO, "the backward pass does not hide the sum of the gradients")
 def _exposed_communication(facts: ScalingFacts) -> Hits:
     _, after = facts.steps
-    if after.exposed_s is None or after.exposed_s < _FELT_SHARE * after.time_s:
+    lost = facts.lost
+    if after.exposed_s is None or not lost.is_felt(lost.exposed_s, _FELT_SHARE):
         return
     knobs = "" if facts.run.options.tries_knobs else ", try DDP's settings with --knobs"
     yield Hit(
@@ -132,20 +143,23 @@ def _exposed_communication(facts: ScalingFacts) -> Hits:
         f"{facts.world_sizes[1]} processes",
         f"accumulate gradients under no_sync(), or take a larger batch: both sum them less often{knobs}",
         after.exposed_s / after.time_s,
-        gain=after.time_s / (after.time_s - after.exposed_s),
+        gain=lost.gain(lost.exposed_s),
     )
 
 
 @check("processes-share-cpu", INFO, "the processes compute on CPUs that one of them alone could use too")
 def _share_cpu(facts: ScalingFacts) -> Hits:
-    threads, processes = facts.largest.threads, facts.largest.processes
-    if facts.is_on_cpu and threads is not None and processes * threads > facts.run.host.cpus:
-        yield Hit(
-            f"{count_text(processes, 'process', 'processes')} x {count_text(threads, 'thread')} on "
-            f"{count_text(facts.run.host.cpus, 'CPU')}{facts.of_host}",
-            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // processes)}",
-            processes * threads / facts.run.host.cpus,
-        )
+    threads, processes, cpus = facts.largest.threads, facts.largest.processes, facts.run.host.cpus
+    if not facts.is_on_cpu or threads is None or processes * threads <= cpus:
+        return
+    fewer = f"train with no more than {count_text(cpus, 'process', 'processes')} here"
+    one_each = f"{fewer}, one for each CPU" + (", and set OMP_NUM_THREADS=1" if threads > 1 else "")
+    yield Hit(
+        f"{count_text(processes, 'process', 'processes')} x {count_text(threads, 'thread')} on "
+        f"{count_text(cpus, 'CPU')}{facts.of_host}",
+        one_each if processes > cpus else f"set OMP_NUM_THREADS={cpus // processes}",
+        processes * threads / cpus,
+    )
 
 
 @check("slower-side-by-side", INFO, "each process computes slower when there are more of them")

@@ -138,7 +138,7 @@ def why_none(records: Sequence[TrialRecord]) -> str:
     if failure is None:
         return "not run"
     remedy = f"; {failure.remedy}" if failure.remedy else ""
-    return f"{failure.kind}: {failure.message}{remedy}"
+    return f"{failure.text}{remedy}"
 
 
 def _rounds(run: ScalingRun, processes: int, ddp: DdpSettings) -> list[_Round]:
@@ -273,6 +273,50 @@ def _split(together: Sequence[LoopMeasurement], apart: Sequence[LoopMeasurement]
         exposed_s=exposed_s,
         straggler_s=straggler_s,
         data_wait_s=wait_s,
+    )
+
+
+class Losses(NamedTuple):
+    """Seconds of an iteration that a count loses against the least one, by part.
+
+    A part may be longer than the whole, where others take less than they did alone: what mending it brings
+    ends at linear scaling.
+    """
+
+    time_s: float
+    """Of the iteration."""
+    total_s: float
+    """What it takes beyond linear scaling."""
+    exposed_s: float
+    straggler_s: float
+    data_wait_s: float
+    compute_s: float
+
+    def at_most(self, part_s: float) -> float:
+        """Return what mending a part saves at most."""
+        return min(part_s, self.total_s)
+
+    def gain(self, part_s: float) -> float:
+        """Return the rate without a part, as a factor of the present one."""
+        return self.time_s / (self.time_s - self.at_most(part_s))
+
+    def is_felt(self, part_s: float, share: float) -> bool:
+        """Return whether mending a part saves at least a share of the iteration."""
+        return part_s > 0 and self.at_most(part_s) >= share * self.time_s
+
+
+def losses_of(least: ScaledCount, other: ScaledCount) -> Losses:
+    """Return what an iteration of a measured count loses, held against that of the least count."""
+    before, after = least.step, other.step
+    assert before is not None and after is not None and other.efficiency is not None
+    share = other.batch_size / least.batch_size if other.batch_size and least.batch_size else 1.0
+    return Losses(
+        time_s=after.time_s,
+        total_s=after.time_s * max(0.0, 1 - other.efficiency.value),
+        exposed_s=after.exposed_s or 0.0,
+        straggler_s=after.straggler_s or 0.0,
+        data_wait_s=max(0.0, after.data_wait_s - before.data_wait_s * share),
+        compute_s=max(0.0, after.compute_s - before.compute_s * share),
     )
 
 

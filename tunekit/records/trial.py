@@ -71,6 +71,11 @@ class Failure(Record):
     returncode: int | None = None
     """Exit status; negative for a signal; None when the trial was ended from outside."""
 
+    @property
+    def text(self) -> str:
+        """What happened, after its kind; of a knob that is not in force the message says it all."""
+        return self.message if self.kind is OutcomeKind.KNOB_NOT_APPLIED else f"{self.kind}: {self.message}"
+
 
 class TrialRole(StrEnum):
     """What a trial was run for."""

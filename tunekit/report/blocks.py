@@ -229,6 +229,8 @@ class Chart:
     y_title: str
     series: tuple[Series, ...]
     x_is_log: bool = False
+    x_places: tuple[float, ...] = ()
+    """What is named along a linear axis; nothing for round figures."""
     is_horizontal: bool = False
     """Whether bars lie: x then holds their names and y their lengths."""
     is_stacked: bool = False

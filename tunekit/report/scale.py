@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tunekit.diagnose.scaling import NO_WRAPPER, SAME_SAMPLES
 from tunekit.plain_text import printable
 from tunekit.predict.scaling import SOURCE
-from tunekit.recommend.measured_scaling import why_no_further
+from tunekit.recommend.measured_scaling import losses_of, trials_of, why_no_further
 from tunekit.recommend.noise import verdict
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Severity
@@ -15,6 +16,7 @@ from tunekit.records.recommendation import LearningRateRule
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import DdpGain, ExpectedCount, ScaledCount, ScalingRun, StepSplit
+from tunekit.records.trial import OutcomeKind
 from tunekit.report.blocks import (
     Basis,
     Block,
@@ -58,6 +60,9 @@ from tunekit.units import (
 )
 
 _PERCENT = ".1f"
+_NEXT_TO_NOTHING = 1e-12
+_WORTH_A_WORD = 0.02
+"""Of an iteration, from which on the answer says what it is lost to."""
 _NO_ERROR = 5e-4
 """Of a step, up to which a fitted law is as good as through its figures."""
 _KINDS = {
@@ -69,6 +74,8 @@ _MODES = {
     ScalingMode.WEAK: "Weak scaling, each process keeps its batch",
     ScalingMode.STRONG: "Strong scaling, the processes share the global batch of one",
 }
+_LEAST_APART = 0.04
+"""Of the axis, from one named count of processes to the next."""
 _UNTESTED = "; three counts can't tell its error, a fourth would"
 _UNTOLD = "-"
 """What there is none of, or can't be told apart."""
@@ -151,36 +158,60 @@ def _answers(run: ScalingRun) -> tuple[str, ...]:
         rate = interval_text(least.rate_samples_per_s, " samples/s")
         return (f"{_processes(run.world_of(least.processes))}: {rate} (measured); no more were measured.",)
     times = largest.efficiency.times(largest.world_size / least.world_size)
+    many, alone = _processes(largest.world_size), _count_alone(least)
     first = (
-        f"{_processes(largest.world_size)} train {speedup_text(times)} as fast as "
-        f"{_count_alone(least)}: efficiency {_efficiency_text(largest.efficiency)} (measured)."
+        f"{many} train {speedup_text(times)} as fast as {alone}: "
+        f"efficiency {_efficiency_text(largest.efficiency)} (measured)."
     )
-    return tuple(text for text in (first, _lost(run)) if text)
+    wrongs = _wrongs(run, least, largest)
+    if wrongs:
+        first = f"Side by side, {many} take {speedup_text(times)} as many samples/s as {alone} (measured)."
+    return tuple(text for text in (*wrongs, first, _lost(run, least, largest)) if text)
 
 
-def _lost(run: ScalingRun) -> str:
+def _wrongs(run: ScalingRun, least: ScaledCount, largest: ScaledCount) -> tuple[str, ...]:
+    """Return why the rates are not those of one training that goes faster, by what was found."""
+    codes = {finding.code for finding in run.findings}
+    many, alone = _processes(run.world_of(largest.processes)), _count_alone(least)
+    wrongs = []
+    if NO_WRAPPER in codes:
+        wrongs.append(
+            f"{many} do not seem to train together: no sum of their gradients was seen. Unless the script "
+            "sums them itself, each trains a model of its own."
+        )
+    if SAME_SAMPLES in codes and largest.efficiency and largest.epoch_samples and least.epoch_samples:
+        share, rate = largest.epoch_samples / least.epoch_samples, largest.efficiency
+        longer = Interval(
+            value=share / rate.value, low=share / rate.high, high=share / max(rate.low, _NEXT_TO_NOTHING)
+        )
+        wrongs.append(
+            f"Every process read the same samples: an epoch on {many} takes {speedup_text(longer)} as long "
+            f"as on {alone} (measured)."
+        )
+    return tuple(wrongs)
+
+
+def _lost(run: ScalingRun, least: ScaledCount, largest: ScaledCount) -> str:
     """Return what the largest count loses most by, in a sentence; nothing where it loses next to nothing."""
-    least, largest = run.reference, run.largest
-    if least is None or largest is None or least.step is None or largest.step is None:
+    if least.step is None or largest.step is None or largest.step.exposed_s is None:
         return ""
-    after, alone = largest.step, least.step
-    share = largest.batch_size / least.batch_size if largest.batch_size and least.batch_size else 1.0
-    lost = {
-        "exposed communication": after.exposed_s,
-        "waiting for the slowest process": after.straggler_s,
-        "waiting for data": after.data_wait_s - alone.data_wait_s * share,
-        f"computing slower than {_on_least(run)}": after.compute_s - alone.compute_s * share,
+    lost = losses_of(least, largest)
+    parts = {
+        "exposed communication": lost.exposed_s,
+        "waiting for the slowest process": lost.straggler_s,
+        "waiting for data": lost.data_wait_s,
+        f"computing slower than {_on_least(run)}": lost.compute_s,
     }
-    known = {what: seconds for what, seconds in lost.items() if seconds is not None and seconds > 0}
-    if not known or after.exposed_s is None:
+    what, most_s = max(parts.items(), key=lambda one: one[1])
+    if not lost.is_felt(most_s, _WORTH_A_WORD):
         return ""
-    what, most_s = max(known.items(), key=lambda one: one[1])
-    if most_s < 0.02 * after.time_s:
-        return ""
-    return (
-        f"Most is lost to {what}: {step_text(most_s)} of the {step_text(after.time_s)} "
-        f"that an iteration takes on {run.world_of(largest.processes)}."
+    of_iteration = (
+        f"{step_text(lost.at_most(most_s))} of the {step_text(lost.time_s)} that an iteration takes on "
+        f"{run.world_of(largest.processes)}"
     )
+    if most_s < lost.total_s:
+        return f"Most is lost to {what}: {of_iteration}."
+    return f"What is lost, {of_iteration}, goes to {what}."
 
 
 def _setting(run: ScalingRun) -> str:
@@ -430,7 +461,7 @@ def _gain_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
 def _notes(run: ScalingRun) -> tuple[Note, ...]:
     counted = {number for one in run.counts if one.why_missing for number in one.trials}
     failures = [
-        printable(f"trial {record.number} failed, {record.failure.kind}: {record.failure.message}")
+        printable(f"trial {record.number} failed, {record.failure.text}")
         for record in run.trials
         if record.failure is not None and record.number not in counted
     ]
@@ -458,11 +489,13 @@ def _how_measured(run: ScalingRun) -> str:
 def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
     asked, largest = run.options, run.largest
     if largest is None or largest.efficiency is None:
-        return (command_text("scale", run.target, asked.gpu, _flags(run)),)
+        return _steps_after_nothing(run, folder)
     steps = []
     least = run.reference
     is_on_gpu = run.measured_on != "cpu"
-    if least is not None and least.world_size == 1 and is_on_gpu and not is_too_wide(largest.efficiency):
+    is_one_training = least is not None and not _wrongs(run, least, largest)
+    is_of_one = least is not None and least.world_size == 1
+    if is_of_one and is_one_training and is_on_gpu and not is_too_wide(largest.efficiency):
         ends = largest.efficiency
         low, high = (min(1.0, one / 100) for one in (math.floor(100 * ends.low), math.ceil(100 * ends.high)))
         steps.append(f"tunekit plan RUN --scaling {low:.2f}..{high:.2f}  # RUN: a search on one GPU")
@@ -470,6 +503,23 @@ def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
         steps.append(command_text("scale", run.target, asked.gpu, ["--knobs", *_flags(run)]))
     steps.append(f"tunekit report {printable(quoted(folder))} --html  (this as a page)")
     return tuple(steps)
+
+
+def _steps_after_nothing(run: ScalingRun, folder: str) -> tuple[str, ...]:
+    """Return what to do where no two counts were measured: what failed would fail again."""
+    again = command_text("scale", run.target, run.options.gpu, _flags(run))
+    for count in run.options.processes:
+        failed = next((one for one in trials_of(run, count) if one.failure is not None), None)
+        if failed is not None:
+            if failed.failure is not None and failed.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+                return (f"{again}  # once the script trains its processes together",)
+            log = printable(quoted(f"{folder}/trials/{failed.number:04d}/output.log"))
+            return (f"less {log}  # what {_processes(run.world_of(count))} wrote until they failed",)
+    if run.left_out:
+        weak = run.changed(options=run.options.changed(mode=ScalingMode.WEAK))
+        again = command_text("scale", run.target, run.options.gpu, _flags(weak))
+        return (f"{again}  # each process keeps the script's batch",)
+    return (again,)
 
 
 def _is_ddp(run: ScalingRun) -> bool:
@@ -524,7 +574,17 @@ def _rate_chart(run: ScalingRun) -> Chart:
         x_title="processes",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
+        x_places=_apart([row.world_size for row in rows]),
     )
+
+
+def _apart(counts: list[int]) -> tuple[float, ...]:
+    """Return the counts to name along an axis, the largest first, each far enough from the next."""
+    named: list[int] = []
+    for count in sorted(counts, reverse=True):
+        if not named or named[-1] - count >= _LEAST_APART * named[0]:
+            named.append(count)
+    return tuple(map(float, named))
 
 
 def _line(run: ScalingRun, rows: list[_Row], share: Callable[[_Row], float | None]) -> tuple[Point, ...]:
@@ -554,7 +614,7 @@ def _step_chart(run: ScalingRun) -> Chart:
             tuple(
                 Point(
                     x=_processes(run.world_of(one.processes)),
-                    y=seconds(step) or 0.0,
+                    y=1000 * (seconds(step) or 0.0),
                     text=step_text(seconds(step) or 0.0),
                 )
                 for one, step in counts
@@ -565,7 +625,7 @@ def _step_chart(run: ScalingRun) -> Chart:
         if any(seconds(step) for _, step in counts)
     ]
     totals = tuple(
-        Point(x=_processes(run.world_of(one.processes)), y=step.time_s, text=step_text(step.time_s))
+        Point(x=_processes(run.world_of(one.processes)), y=1000 * step.time_s, text=step_text(step.time_s))
         for one, step in counts
     )
     return Chart(
@@ -573,7 +633,7 @@ def _step_chart(run: ScalingRun) -> Chart:
         title="Where an iteration goes (measured)",
         summary=f"Time of an iteration: {', '.join(f'{one.x} {one.text}' for one in totals)}.",
         x_title="processes",
-        y_title="seconds",
+        y_title="ms",
         series=(*series, Series("total", Basis.MEASURED, totals, "totals")) if series else (),
         is_horizontal=True,
         is_stacked=True,

@@ -152,7 +152,7 @@ def outcome_text(record: TrialRecord) -> str:
     if record.dry is not None:
         return f"traced without arithmetic, {count_text(record.dry.loop.script_steps, 'step')} seen"
     assert record.failure is not None
-    return printable(f"{record.failure.kind}: {record.failure.message}")
+    return printable(record.failure.text)
 
 
 def role_text(record: TrialRecord) -> str:

@@ -95,13 +95,15 @@ class ScaleWalk(Session[ScalingRun]):
     def _run_rounds(self) -> None:
         rounds = self.found.options.rounds
         for number in range(rounds):
+            if number and self._has_nothing_to_compare:
+                return
             if number and self._left_s < self._round_s:
                 budget = f"--budget {duration_text(self._budget_s)}"
                 self._listener.said(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
                 return
             for turn in self._turns(number):
                 self._take_turn(turn, number)
-            if not number and rounds > 1:
+            if not number and not self._has_nothing_to_compare:
                 self._say_how_long(rounds)
 
     def _turns(self, number: int) -> Iterator[_Turn]:
@@ -210,21 +212,27 @@ class ScaleWalk(Session[ScalingRun]):
             # Whatever is in the way of two processes is in the way of four.
             if _SHARED in failure.message:
                 failure = failure.changed(remedy=_HOW_TO_SHARE)
-            # The script's own last lines are those of a training that went well.
-            raise target_error(f"{self._processes(turn)} can't be measured", failure.changed(last_lines=()))
+            # Without the script's own last lines, which are those of a training that went well.
+            remedy = f"; {failure.remedy}" if failure.remedy else ""
+            raise TargetError(f"{self._processes(turn)} can't be measured: {failure.message}{remedy}")
         has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
         if not has_run:
-            self._drop(turn, f"{failure.kind}")
+            self._drop(turn)
 
-    def _drop(self, turn: _Turn, why: str) -> None:
+    def _drop(self, turn: _Turn, why: str = "") -> None:
         self._dropped.add((turn.processes, turn.ddp))
         what = self._processes(turn) + (f" {turn.what}" if turn.what else "")
-        self._listener.said(f"{what}: left out of the rounds from here on ({why})")
+        self._listener.said(f"{what}: left out of the rounds from here on" + (f" ({why})" if why else ""))
 
     def _processes(self, turn: _Turn) -> str:
         nodes = self.found.nodes
         each = f" on each of {nodes} hosts" if nodes > 1 else ""
         return count_text(turn.processes, "process", "processes") + each
+
+    @property
+    def _has_nothing_to_compare(self) -> bool:
+        """Whether one of several counts was measured: after a round the others are left out for good."""
+        return self.found.largest is None and len(self.found.options.processes) > 1
 
     @property
     def _round_s(self) -> float:
@@ -234,8 +242,8 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _say_how_long(self, rounds: int) -> None:
         more, round_s = rounds - 1, self._round_s
-        if self._left_s != math.inf:
-            more = min(more, int(self._left_s // round_s)) if round_s else more
+        if round_s and self._left_s != math.inf:
+            more = min(more, int(max(0.0, self._left_s) // round_s))
         if more:
             self._listener.said(
                 f"{count_text(more, 'more round')}, about {duration_text(more * round_s)} (predicted)"
@@ -243,11 +251,12 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _insist_on_two(self) -> None:
         """Refuse a scaling of one count, which says nothing, with why the others have no rate."""
-        if self.found.largest is not None or len(self.found.options.processes) == 1:
+        if not self._has_nothing_to_compare:
             return
+        least = self._processes(_Turn(self.found.options.processes[0], AS_IT_IS, ""))
         failures = [one.failure for one in self._records if one.failure is not None]
         if failures:
-            raise target_error("no more processes than the least could be measured", failures[0])
+            raise target_error(f"only {least} could be measured", failures[0])
         left_out = [one for one in self.found.counts if one.why_missing]
         whys = "; ".join(f"{self.found.world_of(one.processes)}: {one.why_missing}" for one in left_out)
-        raise TargetError(f"no more processes than the least could be measured ({whys})")
+        raise TargetError(f"only {least} could be measured ({whys})")

@@ -40,7 +40,7 @@ from tunekit.trial.events import Evidence
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.knob_names import ALL_NAMES
 from tunekit.trial.launch import start_trial, write_copies
-from tunekit.trial.outcome import measurement_of
+from tunekit.trial.outcome import measurement_of, without_fix
 from tunekit.trial.process_count import (
     THREADS_BY_LAUNCHER,
     on_first_devices,
@@ -212,6 +212,8 @@ class ProcessExecutor:
         )
         if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
             result = self._naming_a_flag(result, evidence)
+        if isinstance(result, Failure) and spec.processes is not None:
+            result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.discovery if still_unknown else None
         return TrialRecord(

@@ -64,9 +64,11 @@ def unjoined(loop: LoopMeasurement, processes: int) -> str | None:
     """
     if loop.world_size % processes:
         joined = count_text(loop.world_size, "process trains", "processes train together")
-        return f"processes was set to {processes}, but {joined}"
+        return f"{count_text(processes, 'process', 'processes')} were started here, but {joined}"
     if processes > 1 and (loop.data_parallel is None or loop.data_parallel.backend is None):
-        return f"processes was set to {processes}, but they join no process group: each trains on its own"
+        return (
+            f"{processes} processes were started here, but they join no process group: each trains on its own"
+        )
     return None
 
 
@@ -74,11 +76,13 @@ def unapplied_setting(loop: LoopMeasurement, asked: DdpSettings) -> str | None:
     """Return which setting of DistributedDataParallel does not hold, None when all do."""
     found = loop.data_parallel.settings if loop.data_parallel else None
     for name, wanted in asked.asked().items():
+        is_sum = name == "sync_gradients"
+        asks = "the sum of the gradients was to be left out" if is_sum else f"{name} was set to {wanted}"
         if found is None:
-            return f"{name} was set to {wanted}, but no DistributedDataParallel trains"
+            return f"{asks}, but no DistributedDataParallel trains"
         real = getattr(found, name)
         if real is None or not math.isclose(real, wanted, abs_tol=_BYTE_IN_MIB):
-            return f"{name} was set to {wanted}, but DistributedDataParallel has {real}"
+            return f"{asks}, but DistributedDataParallel has {'it' if is_sum else real}"
     return None
 
 

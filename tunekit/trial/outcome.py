@@ -26,7 +26,7 @@ from tunekit.trial.knob_verification import (
     unapplied_setting,
     unjoined,
 )
-from tunekit.units import count_text
+from tunekit.units import count_text, rate_text
 
 _DEVICE = re.compile(
     r"CUDA (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
@@ -189,6 +189,22 @@ _REMEDIES = {
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
+_WITHOUT_FIX = {
+    _REMEDIES[OutcomeKind.SCRIPT_ERROR]: (
+        "see whether the command fails by itself too, started on as many processes, and mend that first"
+    ),
+    _REMEDIES[OutcomeKind.WORKER_CRASH]: "read the data set with num_workers=0, where the error shows itself",
+    _REMEDIES[OutcomeKind.NONFINITE_LOSS]: "lower the learning rate",
+    _NO_GUARD_REMEDY: (
+        'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
+        "forkserver import the script again"
+    ),
+    _PINNED_REMEDY: (
+        "the driver could lock no more of the host's memory: let the script leave pin_memory off, use a "
+        "smaller batch, or raise the container's limit on memory and `ulimit -l`"
+    ),
+}
+"""In place of a remedy with --fix, where numbers of processes are compared and no knob is searched."""
 _CANNOT_TELL_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
     "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
@@ -314,8 +330,8 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
         return None
     per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
     message = (
-        f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples "
-        f"one holds is not known: its model's input is {inputs_text(found)}{per_step}"
+        f"the script makes its batches itself, {rate_text(loop.steady_it_per_s)} a second, and how many "
+        f"samples one holds is not known: its model's input is {inputs_text(found)}{per_step}"
     )
     if loop.batch_size is None:
         return message
@@ -577,6 +593,11 @@ def _end_text(code: int) -> str:
 def _oom_text(evidence: Evidence) -> str:
     killed = count_text(evidence.oom_kills, "process", "processes")
     return f"meanwhile the kernel killed {killed} for want of memory"
+
+
+def without_fix(failure: Failure) -> Failure:
+    """Return a failure with a remedy that needs no --fix, for commands that search no knob."""
+    return failure.changed(remedy=_WITHOUT_FIX.get(failure.remedy or "", failure.remedy))
 
 
 def _failure(why: _Reason, evidence: Evidence) -> Failure:
