@@ -90,7 +90,7 @@ def test_another_search_in_the_same_place_is_refused(together: tuple[str, Path, 
     other = start(place, tmp_path, "--max-batch", "16")
     said, _ = other.communicate(timeout=200)
     assert other.returncode == OTHER_SEARCH
-    assert "max_batch is 16 here, not given there" in said
+    assert "--max-batch is 16 here, not given there" in said
     assert PASSWORD not in said
     assert list(tmp_path.iterdir()) == []
 
