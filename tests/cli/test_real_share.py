@@ -102,6 +102,7 @@ def test_another_search_in_the_same_place_is_refused(together: tuple[str, Path, 
         (["--share", f"mysql://ann:{PASSWORD}@db/runs"], REFUSED, "mysql is not supported"),
         (["--share", "x", "--dry-run"], REFUSED, "drop --dry-run or --share"),
         (["--share", "x", "--resume", "y"], REFUSED, "drop --resume or --share"),
+        (["--share", "train.py"], NO_PLACE, "--share train.py is a file; give a folder"),
         (["--share", "train.py/below"], NO_PLACE, "the shared folder train.py/below can't be used"),
     ],
 )

@@ -86,6 +86,7 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "shared  /mnt/[x], as node-a",
         "        unlike other hosts here (driver 550.54 here, 535.1 there): measured as a run of its own",
+        "trial   result                         config",
         "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
         "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",
         "        trial 5 is dropped: this host was not heard of",
@@ -101,6 +102,6 @@ def test_who_leaves_a_shared_search_is_told_how_to_come_back():
         screen.trial_ended(trial_record(1))
         screen.left_group(Path("/mnt/x/node-a"))
     assert out.getvalue().splitlines()[-1] == (
-        "interrupted; finished trials are in /mnt/x/node-a. Other hosts go on; take part again with the same "
-        "command."
+        "interrupted; finished trials are in /mnt/x/node-a. Other hosts, if there are any, go on; "
+        "take part again with the same command."
     )

@@ -102,6 +102,8 @@ class TrialScreen:
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         self._to_stderr = to_stderr
         self._ended = 0
+        self._has_titles = False
+        """Whether the columns of trials have been named."""
         self._console = console or lasting_console(to_stderr, highlight=False)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
@@ -166,7 +168,8 @@ class TrialScreen:
         self._print_trial(record, text.append(f"  {self._what_ended(record)}", style="not bold default"))
 
     def _print_trial(self, record: TrialRecord, text: Text) -> None:
-        if record.number == 0:
+        if not self._has_titles:
+            self._has_titles = True
             titles = f"{'result':<{_RESULT_WIDTH}}  {self._of_trial}"
             self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
@@ -329,8 +332,8 @@ class SearchScreen(TrialScreen):
     def left_group(self, folder: Path) -> None:
         """Say after an interruption that other hosts go on, and how to take part again."""
         self._stop_live()
-        said = f"{self._interrupted_text(folder)}. Other hosts go on; take part again with the same command."
-        self._console.print(shown_text(said))
+        others = "Other hosts, if there are any, go on; take part again with the same command."
+        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {others}"))
 
     def left_to(self, host_name: str, folder: str, trials: int, is_done: bool) -> None:
         """Say which other host finishes the search, or has, and where its report is.

@@ -93,9 +93,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     if options.share is not None and (options.resume or options.dry_run):
-        flag = "--resume" if options.resume else "--dry-run"
-        why = "goes on by itself with the same command" if options.resume else "is looked at without it"
-        raise UsageError(f"a search that is shared {why}; drop {flag} or --share")
+        if options.resume:
+            raise UsageError(
+                "--share takes part in a search again by the same command; drop --resume or --share"
+            )
+        raise UsageError(
+            "--dry-run shows what one host would search, and joins no others; drop --dry-run or --share"
+        )
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)

@@ -159,6 +159,9 @@ class Search(Session[Run]):
             self._pull()
             turn = self._book.turn(phase)
             if turn is Turn.OURS:
+                if waits_for:
+                    self._listener.said(f"{waits_for} did not end the baseline; this host measures it")
+                    waits_for = ""
                 if self._has_walked(phase, walk):
                     return
             elif turn is Turn.DONE:

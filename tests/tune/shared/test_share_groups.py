@@ -124,7 +124,7 @@ def test_hosts_that_start_together_make_one_group(join: Join):
         ),
         (
             {"options": options(budget_s=60.0)},
-            "--budget is 1m here, 15m there; a shared search is given no other budget or number of trials later",
+            "--budget is 1m here, 15m there; a shared search is given no more of them later",
         ),
         (
             {"options": options(max_trials=7)},
