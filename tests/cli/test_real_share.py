@@ -71,14 +71,28 @@ def test_the_password_is_neither_said_nor_kept(together: tuple[str, Path, list[s
 
 
 @pytest.mark.real
-def test_the_same_command_later_is_told_the_answer_and_writes_the_report(
+def test_the_same_command_later_shows_the_answer_and_leaves_no_folder(
     together: tuple[str, Path, list[str]], tmp_path: Path
 ):
     place, folder, _ = together
     late = start(place, tmp_path)
     said, _ = late.communicate(timeout=200)
     assert late.returncode == 0, said
-    assert "0 trials measured here" in said and "has finished the search: its report is in" in said
+    whole = next(path for path in folder.glob("reports/*") if load_run(path).status is RunStatus.FINISHED)
+    assert "0 trials measured here" in said
+    assert f"has finished the search: its report is in {whole}" in said
+    assert f"tunekit report {whole} --full" in said
+    assert runs_in(tmp_path) == []
+
+
+@pytest.mark.real
+def test_the_same_command_later_writes_the_report_where_a_folder_is_asked_for(
+    together: tuple[str, Path, list[str]], tmp_path: Path
+):
+    place, folder, _ = together
+    late = start(place, tmp_path, "--out", "reports/late")
+    said, _ = late.communicate(timeout=200)
+    assert late.returncode == 0, said
     whole = next(run for run in runs_in(folder) if run.status is RunStatus.FINISHED)
     assert runs_in(tmp_path) == [whole]
     assert len(list(tmp_path.glob("reports/*/report.html"))) == 1

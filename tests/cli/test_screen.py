@@ -73,11 +73,10 @@ def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end()
 def test_a_shared_search_is_shown_with_what_other_hosts_do():
     out = io.StringIO()
     screen = SearchScreen(console=Console(file=out, width=80, color_system=None, highlight=False))
-    of_another = {"host_name": "node-b"}
     with screen:
         screen.shared("/mnt/[x]", "node-a", ("driver 550.54 here, 535.1 there",))
-        screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL, overrides=of_another))
-        screen.trial_of_another_ended(trial_record(4, None, SMALL, overrides=of_another))
+        screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL), "node-b")
+        screen.trial_of_another_ended(trial_record(4, None, SMALL), "node-b")
         assert screen._below_status().endswith("best 2,000 samples/s")
         screen.turned_away("")
         screen.turned_away("trial 5 is dropped: this host was not heard of")

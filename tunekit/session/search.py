@@ -214,7 +214,7 @@ class Search(Session[Run]):
         for shared in pulled:
             self._take(shared.record)
             self._began_at = min(self._began_at, self._clock() - shared.spent_s)
-            self._listener.trial_of_another_ended(shared.record)
+            self._listener.trial_of_another_ended(shared.record, shared.host)
             if self._study is not None:
                 self._study.tell([shared.record])
         if pulled:

@@ -124,11 +124,11 @@ def test_hosts_that_start_together_make_one_group(join: Join):
         ),
         (
             {"options": options(budget_s=60.0)},
-            "--budget is 1m here, 15m there; a shared search is given no more of them later",
+            "--budget is 1m here, 15m there; a shared search is given no more time or trials",
         ),
         (
             {"options": options(max_trials=7)},
-            "--trials is 7 here, not given there; a shared search is given no ",
+            "--trials is 7 here, not given there; a shared search is given no more",
         ),
     ],
 )

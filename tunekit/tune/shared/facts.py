@@ -56,7 +56,7 @@ class SearchFacts(Record):
             f"{flag} is {own[flag]} here, {there[flag]} there" for flag in own if own[flag] != there[flag]
         ]
         if any(own[flag] != there[flag] for flag in _FOR_MORE):
-            differing.append("a shared search is given no more of them later")
+            differing.append("a shared search is given no more time or trials")
         return tuple(differing)
 
 
