@@ -233,7 +233,7 @@ class RecordingListener:
     def space_known(self, run: Run) -> None:
         self.told.append(("space", run))
 
-    def trial_of_another_ended(self, record: TrialRecord) -> None:
+    def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         self.told.append(("of another", record))
 
     def turned_away(self, why: str) -> None:

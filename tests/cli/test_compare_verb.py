@@ -137,7 +137,7 @@ def test_a_run_without_a_recommendation_says_how_to_go_on(
     open_one = saved(tmp_path / "open", run(status=RunStatus.INTERRUPTED))
     code, told = refused([fast, open_one], capsys)
     assert code == 8
-    assert f"status: interrupted); resume it with tunekit search --resume {open_one}" in told
+    assert f"status: interrupted); go on with it by `tunekit search --resume {open_one}`" in told
     assert "--tier baseline" in told
 
 

@@ -1387,6 +1387,25 @@ def test_resuming_with_other_threads_is_refused(
     assert f"`{again} {finished} --budget 30m --ablate --ignore gpu-hot`" in told
 
 
+def test_a_shared_search_that_has_not_ended_is_not_resumed_by_one_host(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    left = load_run(finished).changed(shared_at="/mnt/shared", status=RunStatus.INTERRUPTED)
+    (finished / "run.json").write_text(to_json(left))
+    assert main(["search", "--resume", str(finished)]) == 2
+    assert (
+        "is shared, and goes on by taking part again: tunekit search --share /mnt/shared "
+        in capsys.readouterr().err
+    )
+    assert load_run(finished) == left
+
+
+def test_what_one_host_adds_to_a_shared_search_that_has_ended_is_its_own(finished: Path):
+    (finished / "run.json").write_text(to_json(load_run(finished).changed(shared_at="/mnt/shared")))
+    assert main(["search", "--resume", str(finished)]) == 0
+    assert load_run(finished).shared_at is None
+
+
 def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):
     run = load_run(finished)
     (finished / "run.json").write_text(to_json(run.changed(thread_variables=None)))

@@ -71,14 +71,28 @@ def test_the_password_is_neither_said_nor_kept(together: tuple[str, Path, list[s
 
 
 @pytest.mark.real
-def test_the_same_command_later_is_told_the_answer_and_writes_the_report(
+def test_the_same_command_later_shows_the_answer_and_leaves_no_folder(
     together: tuple[str, Path, list[str]], tmp_path: Path
 ):
     place, folder, _ = together
     late = start(place, tmp_path)
     said, _ = late.communicate(timeout=200)
     assert late.returncode == 0, said
-    assert "0 trials measured here" in said and "has finished the search: its report is in" in said
+    whole = next(path for path in folder.glob("reports/*") if load_run(path).status is RunStatus.FINISHED)
+    assert "0 trials measured here" in said
+    assert f"has finished the search: its report is in {whole}" in said
+    assert f"tunekit report {whole} --full" in said
+    assert runs_in(tmp_path) == []
+
+
+@pytest.mark.real
+def test_the_same_command_later_writes_the_report_where_a_folder_is_asked_for(
+    together: tuple[str, Path, list[str]], tmp_path: Path
+):
+    place, folder, _ = together
+    late = start(place, tmp_path, "--out", "reports/late")
+    said, _ = late.communicate(timeout=200)
+    assert late.returncode == 0, said
     whole = next(run for run in runs_in(folder) if run.status is RunStatus.FINISHED)
     assert runs_in(tmp_path) == [whole]
     assert len(list(tmp_path.glob("reports/*/report.html"))) == 1
@@ -90,7 +104,7 @@ def test_another_search_in_the_same_place_is_refused(together: tuple[str, Path, 
     other = start(place, tmp_path, "--max-batch", "16")
     said, _ = other.communicate(timeout=200)
     assert other.returncode == OTHER_SEARCH
-    assert "max_batch is 16 here, not given there" in said
+    assert "--max-batch is 16 here, not given there" in said
     assert PASSWORD not in said
     assert list(tmp_path.iterdir()) == []
 
@@ -102,6 +116,7 @@ def test_another_search_in_the_same_place_is_refused(together: tuple[str, Path, 
         (["--share", f"mysql://ann:{PASSWORD}@db/runs"], REFUSED, "mysql is not supported"),
         (["--share", "x", "--dry-run"], REFUSED, "drop --dry-run or --share"),
         (["--share", "x", "--resume", "y"], REFUSED, "drop --resume or --share"),
+        (["--share", "train.py"], NO_PLACE, "--share train.py is a file; give a folder"),
         (["--share", "train.py/below"], NO_PLACE, "the shared folder train.py/below can't be used"),
     ],
 )

@@ -73,11 +73,10 @@ def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end()
 def test_a_shared_search_is_shown_with_what_other_hosts_do():
     out = io.StringIO()
     screen = SearchScreen(console=Console(file=out, width=80, color_system=None, highlight=False))
-    of_another = {"host_name": "node-b"}
     with screen:
         screen.shared("/mnt/[x]", "node-a", ("driver 550.54 here, 535.1 there",))
-        screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL, overrides=of_another))
-        screen.trial_of_another_ended(trial_record(4, None, SMALL, overrides=of_another))
+        screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL), "node-b")
+        screen.trial_of_another_ended(trial_record(4, None, SMALL), "node-b")
         assert screen._below_status().endswith("best 2,000 samples/s")
         screen.turned_away("")
         screen.turned_away("trial 5 is dropped: this host was not heard of")
@@ -86,6 +85,7 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "shared  /mnt/[x], as node-a",
         "        unlike other hosts here (driver 550.54 here, 535.1 there): measured as a run of its own",
+        "trial   result                         config",
         "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
         "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",
         "        trial 5 is dropped: this host was not heard of",
@@ -101,6 +101,6 @@ def test_who_leaves_a_shared_search_is_told_how_to_come_back():
         screen.trial_ended(trial_record(1))
         screen.left_group(Path("/mnt/x/node-a"))
     assert out.getvalue().splitlines()[-1] == (
-        "interrupted; finished trials are in /mnt/x/node-a. Other hosts go on; take part again with the same "
-        "command."
+        "interrupted; finished trials are in /mnt/x/node-a. Other hosts, if there are any, go on; "
+        "take part again with the same command."
     )

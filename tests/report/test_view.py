@@ -161,6 +161,11 @@ def test_a_gain_that_is_left_open_says_what_would_tell(
     assert own == "train as before: python train.py"
 
 
+def test_what_settles_a_shared_search_is_for_one_host_alone():
+    steps = view(left_open_run(SOME, shared_at="/mnt/shared"), "reports/x").next_steps
+    assert steps[0] == "to settle it, on one host alone: tunekit search --resume reports/x --confirm 8"
+
+
 @pytest.mark.parametrize("waited_s", [None, 60.0])
 @pytest.mark.parametrize("floor", [0.02, 0.09, 0.17])
 @pytest.mark.parametrize("ratio", [WIDE, MANY, SOME, NEAR], ids=["wide", "many", "some", "near"])
@@ -350,6 +355,27 @@ def test_without_a_recommendation_there_is_no_claim(trials, words: str):
     assert shown.answer.startswith(words)
     assert shown.next_steps == ("tunekit search --resume FOLDER",)
     assert shown.scaling.rows == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "typed", "note"),
+    [
+        ("/mnt/shared", (), "/mnt/shared", ""),
+        ("postgresql://***@db/runs", (), "'postgresql://***@db/runs'", "  # with the user in place of ***"),
+        (
+            "postgresql://***@db/runs",
+            ("--token", "***"),
+            "'postgresql://***@db/runs'",
+            " --token '***'  # with the secret in place of ***",
+        ),
+    ],
+)
+def test_a_shared_search_is_gone_on_with_by_all(place: str, words: tuple[str, ...], typed: str, note: str):
+    of = target(command=("python", "train.py", *words))
+    open_run = run(trials=(), status=RunStatus.INTERRUPTED, shared_at=place, target=of)
+    (step,) = view(open_run).next_steps
+    again = f"tunekit search --share {typed} --budget 15m -- python train.py{note}"
+    assert step == f"take part again: {again}"
 
 
 @pytest.mark.parametrize("status", [one for one in RunStatus if one is not RunStatus.FINISHED])

@@ -97,6 +97,28 @@ def test_who_finishes_is_left_alone_once_it_was_heard_of(opened: OpenBook):
     assert two.report_folder.endswith("/one")
 
 
+def test_the_folder_of_who_finishes_is_the_same_wherever_it_is_read(
+    opened: OpenBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (_, group), (two, _) = opened("one"), opened("two")
+    monkeypatch.chdir(tmp_path)
+    one = SharedBook(group, "one", Path("runs/a"))
+    assert one.turn(Phase.FINISH) is Turn.OURS
+    monkeypatch.chdir("/")
+    assert two.report_folder == str(tmp_path / "runs" / "a")
+
+
+def test_processes_of_one_machine_go_by_names_of_their_own(opened: OpenBook):
+    (one, _), (two, other) = opened("node"), opened("node")
+    other.name_host("node-2")
+    kept(two, trial_record())
+    assert [(shared.host, shared.record.host_name) for shared in one.pull()] == [("node-2", "node")]
+    two.claim(TrialRole.SEARCH, config(batch_size=8), None, ())
+    assert [pending.host for pending in one.pending()] == ["node-2"]
+    assert two.turn(Phase.FINISH) is Turn.OURS
+    assert one.leader(Phase.FINISH) == "node-2"
+
+
 def test_a_silent_leader_is_told_at_its_next_trial(opened: OpenBook, clock: ScriptedClock):
     (one, _), (two, group) = opened("one"), opened("two")
     assert one.turn(Phase.PREPARE) is Turn.OURS

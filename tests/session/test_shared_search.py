@@ -203,6 +203,9 @@ def test_another_host_measures_the_baseline_where_the_first_died_at_it(shared: s
     (baseline,) = [record for record in whole.trials if record.role is TrialRole.BASELINE]
     assert baseline.host_name in ("b", "c")
     assert time.now - 1000.0 > LEASE_S
+    heard = {one.name: one.listener.heard("said") for one in hosts}
+    takes_over = "a did not end the baseline; this host measures it"
+    assert [name for name, said in heard.items() if takes_over in said] == [baseline.host_name]
 
 
 def test_a_host_stopped_for_an_hour_drops_its_late_trial(place: str, tmp_path: Path):

@@ -1,7 +1,6 @@
 """`tunekit compare`: runs side by side, and whether a later one is a regression."""
 
 import argparse
-import shlex
 import string
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES
+from tunekit.report.text import to_go_on
 from tunekit.session.folder import load_run
 
 REGRESSION = 1
@@ -121,8 +121,8 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     """Return the recommendation of a tier, or the one that the run's answer speaks of."""
     if not run.recommendations:
         raise RunFolderError(
-            f"{path} recommends nothing yet (status: {run.status}); resume it with "
-            f"tunekit search --resume {shlex.quote(str(_folder(path)))}, or compare the "
+            f"{path} recommends nothing yet (status: {run.status}); go on with it by "
+            f"`{to_go_on(run, str(_folder(path)))}`, or compare the "
             f"baselines with --tier {BASELINE}"
         )
     if tier is None:

@@ -102,6 +102,8 @@ class TrialScreen:
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         self._to_stderr = to_stderr
         self._ended = 0
+        self._has_titles = False
+        """Whether the columns of trials have been named."""
         self._console = console or lasting_console(to_stderr, highlight=False)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
@@ -166,7 +168,8 @@ class TrialScreen:
         self._print_trial(record, text.append(f"  {self._what_ended(record)}", style="not bold default"))
 
     def _print_trial(self, record: TrialRecord, text: Text) -> None:
-        if record.number == 0:
+        if not self._has_titles:
+            self._has_titles = True
             titles = f"{'result':<{_RESULT_WIDTH}}  {self._of_trial}"
             self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
@@ -295,23 +298,23 @@ class SearchScreen(TrialScreen):
         best = self._best.rate_samples_per_s if self._best else None
         return record if best is None or rate > best else self._best
 
-    def shared(self, place: str, host_name: str, unlike: Sequence[str]) -> None:
+    def shared(self, place: str, name: str, unlike: Sequence[str]) -> None:
         """Show with whom the search is shared.
 
         Args:
             place: where the hosts meet, without a password.
-            host_name: as others see this one.
+            name: of this host, as others see it.
             unlike: what this machine has otherwise than those of another group.
         """
-        self._line("shared", f"{place}, as {host_name}")
+        self._line("shared", f"{place}, as {name}")
         if unlike:
             self._line("", f"unlike other hosts here ({'; '.join(unlike)}): measured as a run of its own")
 
-    def trial_of_another_ended(self, record: TrialRecord) -> None:
+    def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""
         self._best = self._better(record)
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
-        self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {record.host_name}", "dim"))
+        self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
     def turned_away(self, why: str) -> None:
         """Show why a trial came to nothing here, where that is unusual."""
@@ -329,8 +332,8 @@ class SearchScreen(TrialScreen):
     def left_group(self, folder: Path) -> None:
         """Say after an interruption that other hosts go on, and how to take part again."""
         self._stop_live()
-        said = f"{self._interrupted_text(folder)}. Other hosts go on; take part again with the same command."
-        self._console.print(shown_text(said))
+        others = "Other hosts, if there are any, go on; take part again with the same command."
+        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {others}"))
 
     def left_to(self, host_name: str, folder: str, trials: int, is_done: bool) -> None:
         """Say which other host finishes the search, or has, and where its report is.

@@ -53,6 +53,7 @@ from tunekit.records.run import (
 )
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRole
+from tunekit.report.text import to_go_on
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
@@ -93,9 +94,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     if options.share is not None and (options.resume or options.dry_run):
-        flag = "--resume" if options.resume else "--dry-run"
-        why = "goes on by itself with the same command" if options.resume else "is looked at without it"
-        raise UsageError(f"a search that is shared {why}; drop {flag} or --share")
+        if options.resume:
+            raise UsageError(
+                "--share takes part in a search again by the same command; drop --resume or --share"
+            )
+        raise UsageError(
+            "--dry-run shows what one host would search, and joins no others; drop --dry-run or --share"
+        )
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)
@@ -110,22 +115,30 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         others = None
         if options.share is not None:
             others = stack.enter_context(joined(options.share, run, command, options.out, screen.said))
+            run = run.changed(shared_at=others.place)
         book = others.book if others else None
-        folder = stack.enter_context(RunFolder(book.folder if book else where))
+        folder = stack.enter_context(RunFolder(book.folder if book else where, can_resume=book is None))
         screen.opened(run, folder.path)
         if others is not None:
-            screen.shared(others.shown, run.host.hostname, others.unlike)
+            screen.shared(others.shown, others.name, others.unlike)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), book=book)
         finished = _searched(search, folder.path, options, screen, book)
         if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
             screen.said(why_no_more_rounds(finished.trials, options.confirm))
-        if book is not None and search.finished_by is not None:
-            is_done = finished.status is RunStatus.FINISHED
-            screen.left_to(search.finished_by, book.report_folder, book.trials_run, is_done)
+        is_done = finished.status is RunStatus.FINISHED
+        if others is not None and search.finished_by is not None:
+            elsewhere = others.report_folder
+            screen.left_to(search.finished_by, str(elsewhere), others.book.trials_run, is_done)
+            if options.out is None and others.holds_nothing_of_its_own(finished):
+                others.keeps_folder = False
+                screen.said(f"{folder.path} holds nothing of its own and is removed")
         try:
-            if search.finished_by is None or finished.status is RunStatus.FINISHED:
+            if others is not None and not others.keeps_folder:
+                if is_done:
+                    _show_elsewhere(finished, others.report_folder, options, summary, screen)
+            elif search.finished_by is None or is_done:
                 _write_files(finished, folder.path, options, summary, screen)
         finally:
             if options.json:
@@ -161,6 +174,17 @@ def _write_files(
             append_summary(summary, report.markdown())
     finally:
         screen.closed(finished, folder, files)
+
+
+def _show_elsewhere(
+    finished: Run, folder: Path, options: argparse.Namespace, summary: Path | None, screen: SearchScreen
+) -> None:
+    """Show the answer whose files another host has written."""
+    try:
+        if summary is not None:
+            append_summary(summary, drawn_run(finished, folder, options.full_paths).markdown())
+    finally:
+        screen.closed(finished, folder, ())
 
 
 def _confirming_trials(run: Run) -> int:
@@ -308,6 +332,12 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             ) from error
         return _new(options, command, options.resume)
     _refuse_other_options(options)
+    if run.shared_at is not None and run.status is not RunStatus.FINISHED:
+        raise UsageError(
+            f"the search in {options.resume} is shared, and goes on by taking part again: "
+            f"{to_go_on(run, str(options.resume))}"
+        )
+    run = run.changed(shared_at=None)  # what one adds to the answer of all is this host's alone
     _refuse_other_target(run, command, options.resume)
     _refuse_other_threads(run, options)
     here = _same_machine(run)

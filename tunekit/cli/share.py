@@ -1,5 +1,6 @@
 """`tunekit search --share`: how a host joins the others, and the run folder that it has among them."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,10 +9,12 @@ from itertools import count
 from pathlib import Path
 
 from tunekit.cli.machine import ask_torch
+from tunekit.cli.report_files import HTML_FILE
 from tunekit.cli.trials import REPORTS, folder_stem
-from tunekit.errors import RunFolderError, UsageError
+from tunekit.errors import RunFolderError, TunekitError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
-from tunekit.records.run import Run
+from tunekit.records.run import Run, RunStatus
+from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.session.shared import SharedBook
 from tunekit.tune.shared.facts import machine_facts, search_facts
 from tunekit.tune.shared.leases import USUAL_PACE, Pace
@@ -19,15 +22,39 @@ from tunekit.tune.shared.share import Share
 from tunekit.tune.shared.storage import Address, address_of
 
 
-@dataclass(frozen=True)
+@dataclass
 class Joined:
     """This host's part in a shared search."""
 
     book: SharedBook
+    name: str
+    """As others see this host."""
     shown: str
     """Where the hosts meet, without a password."""
+    place: str
+    """The same from whatever folder: as `--share` takes it later."""
     unlike: tuple[str, ...]
     """What this machine has otherwise than those of another group."""
+    keeps_folder: bool = True
+    """Whether this host's run folder stays when it leaves."""
+
+    @property
+    def report_folder(self) -> Path:
+        """Run folder of the host that finishes the search, or has, as it is typed here."""
+        folder, here = Path(self.book.report_folder), Path.cwd()
+        return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+    def holds_nothing_of_its_own(self, found: Run) -> bool:
+        """Return whether all that this host found can be read here in the folder of the one that finishes."""
+        if self.book.trials_run:
+            return False
+        folder = self.report_folder
+        try:
+            if found.status is not RunStatus.FINISHED:
+                return (folder / RUN_FILE).is_file()
+            return (folder / HTML_FILE).is_file() and load_run(folder) == found
+        except (OSError, TunekitError):
+            return False
 
 
 @contextmanager
@@ -65,9 +92,17 @@ def joined(
     torch = None if isinstance(build, TorchAbsent) else build
     with Share(address, host_name, say, pace) as share:
         group = share.join(search_facts(run), machine_facts(run, torch))
-        folder = _own_folder(out or _base_of(address, run))
+        base = out or _base_of(address, run)
+        folder = _own_folder(base)
+        # Several processes of one machine are told apart by their folders.
+        name = f"{host_name} ({folder.name})" if out else f"{host_name}{folder.name.removeprefix(base.name)}"
+        group.name_host(name)
         with SharedBook(group, host_name, folder, pace) as book:
-            yield Joined(book, address.shown, group.unlike)
+            place = str(address.folder.absolute()) if address.folder is not None else address.shown
+            own = Joined(book, name, address.shown, place, group.unlike)
+            yield own
+        if not own.keeps_folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _base_of(address: Address, run: Run) -> Path:

@@ -185,6 +185,8 @@ class Run(TargetRecord):
     """Everything one search learned."""
 
     options: SearchOptions
+    shared_at: str | None = None
+    """Where the hosts that share the search meet, without user and password; None for one host alone."""
     space: tuple[KnobSpace, ...] = ()
     noise_floor: NoiseFloor | None = None
     recommendations: tuple[Recommendation, ...] = ()

@@ -34,6 +34,7 @@ from tunekit.report.text import (
     is_too_wide,
     search_again,
     speedup_text,
+    to_go_on,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
 from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
@@ -267,7 +268,7 @@ def candidate_text(run: Run, folder: str = "") -> str:
     if candidate is None:
         return ""
     changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate))
-    file = quoted(f"{folder}/{candidate.name}.yaml".removeprefix("/"))
+    file = quoted(f"{folder}/{candidate.name}.yaml" if folder else f"{candidate.name}.yaml")
     where = f"; in {file}" if run.status is RunStatus.FINISHED else ""  # files are written at the end
     return printable(f"Best config found (trial {candidate.trial}, not confirmed): {changes}{where}")
 
@@ -376,12 +377,14 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     """Return what to do with a run that lies in a folder."""
     words = missing_command(run.target)
     if best is None or run.status is not RunStatus.FINISHED:
-        return (f"tunekit search --resume {quoted(folder)}{words}",)
+        again = "take part again: " if run.shared_at else ""
+        return (f"{again}{to_go_on(run, folder)}",)
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
     elif (settled := _settled_by(run, best, folder)) is not None:
-        steps.append(f"to settle it: {settled.command}")
+        where = ", on one host alone" if run.shared_at else ""
+        steps.append(f"to settle it{where}: {settled.command}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")
     if best.is_baseline:

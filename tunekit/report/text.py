@@ -15,7 +15,8 @@ from tunekit.records.profile import TakenName
 from tunekit.records.run import Run, usual_options
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.trial.typed_commands import command_text
+from tunekit.secret_words import MASK, has_mask
+from tunekit.trial.typed_commands import command_text, missing_command, quoted
 from tunekit.units import bytes_text, count_text, digits_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -211,10 +212,25 @@ def without_places(record: AnyRecord, home: Path) -> AnyRecord:
 # --- commands of tunekit, as they would be typed again ---------------------------------------
 
 
-def search_again(run: Run) -> str:
-    """Return the command of the same search, with all that the user gave that changes what is searched."""
+def to_go_on(run: Run, folder: str) -> str:
+    """Return the command that goes on with a search in a folder; a shared one is gone on with by all."""
+    place = run.shared_at
+    if place is None:
+        return f"tunekit search --resume {quoted(folder)}{missing_command(run.target)}"
+    has_note = MASK not in place or has_mask(run.target.command)
+    return search_again(run, place) + ("" if has_note else f"  # with the user in place of {MASK}")
+
+
+def search_again(run: Run, place: str | None = None) -> str:
+    """Return the command of the same search, with all that the user gave that changes what is searched.
+
+    Args:
+        run: of the search.
+        place: where it is shared; None for one host alone, as a place holds one search, also an ended one.
+    """
     asked, usual = run.options, usual_options(run.target.builtin is not None)
-    words = [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
+    words = ["--share", place] if place else []
+    words += [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
     for flag, name, text_of in _SEARCH_FLAGS:
         if (value := getattr(asked, name)) not in (None, getattr(usual, name)):
             words += [flag, text_of(value)]

@@ -159,6 +159,9 @@ class Search(Session[Run]):
             self._pull()
             turn = self._book.turn(phase)
             if turn is Turn.OURS:
+                if waits_for:
+                    self._listener.said(f"{waits_for} did not end the baseline; this host measures it")
+                    waits_for = ""
                 if self._has_walked(phase, walk):
                     return
             elif turn is Turn.DONE:
@@ -211,7 +214,7 @@ class Search(Session[Run]):
         for shared in pulled:
             self._take(shared.record)
             self._began_at = min(self._began_at, self._clock() - shared.spent_s)
-            self._listener.trial_of_another_ended(shared.record)
+            self._listener.trial_of_another_ended(shared.record, shared.host)
             if self._study is not None:
                 self._study.tell([shared.record])
         if pulled:

@@ -60,8 +60,8 @@ class SearchListener(TrialListener, Protocol):
         """The baseline is measured and the space is built."""
         ...
 
-    def trial_of_another_ended(self, record: TrialRecord) -> None:
-        """Another host that shares the search has finished a trial."""
+    def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
+        """Another host, by the name that it goes by, that shares the search has finished a trial."""
         ...
 
     def turned_away(self, why: str) -> None:

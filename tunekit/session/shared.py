@@ -39,7 +39,7 @@ class SharedBook:
 
     Args:
         group: of hosts like this one.
-        host_name: of this machine.
+        host_name: of this machine, whose processes may have names of their own in the group.
         folder: this host's run folder, where others find the report if this one finishes the search.
         pace: of beats and leases.
     """
@@ -174,7 +174,7 @@ class SharedBook:
             beats = phases.beats_of(other)
             first = self._heard.setdefault(other, beats or 0)
             return Turn.ALIVE if beats is not None and beats > first else Turn.ELSEWHERE
-        claim = phases.claim(phase.value, {_FOLDER: str(self.folder)})
+        claim = phases.claim(phase.value, {_FOLDER: str(self.folder.absolute())})
         if isinstance(claim, Taken):
             return Turn.ELSEWHERE if phases.done(phase.value) is None else Turn.DONE
         if phase is Phase.FINISH and self.pending():
@@ -235,7 +235,7 @@ class SharedBook:
 
     @property
     def report_folder(self) -> str:
-        """Run folder of the host that finishes the search, or has, by that host's path."""
+        """Run folder of the host that finishes the search, or has, as that host sees it."""
         claim = self._leader(Phase.FINISH)
         return str(claim.about[_FOLDER]) if claim else ""
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from build_records import GIB, config, host, options, run, target, trial_record
 
+from tunekit.cli.parser import flags_of
 from tunekit.errors import TargetChangedError
-from tunekit.records.run import Run
+from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions
 from tunekit.records.trial import TrialRole
 from tunekit.tune.shared.claims import Claim, Taken
-from tunekit.tune.shared.facts import machine_facts, search_facts
+from tunekit.tune.shared.facts import SearchFacts, machine_facts, search_facts
 from tunekit.tune.shared.share import Group, Share
 from tunekit.tune.shared.storage import address_of
 
@@ -109,8 +110,26 @@ def test_hosts_that_start_together_make_one_group(join: Join):
         ({"target": target(script_sha256="0" * 64)}, "the script's text differs"),
         ({"target": target(samples_per_step=4)}, "--bind or --samples-per-step differs"),
         ({"tunekit_version": "0.0.1"}, "tunekit is 0.0.1 here"),
-        ({"options": options(max_batch=64)}, "max_batch is 64 here, not given there"),
-        ({"options": options(budget_s=60.0)}, "budget_s is 60.0 here, 900.0 there"),
+        ({"options": options(max_batch=64)}, "--max-batch is 64 here, not given there"),
+        ({"options": options(window_s=0.5)}, "--window is 0.5s here, "),
+        ({"options": options(ablate=True)}, "--ablate is given here, not given there"),
+        ({"options": options(epochs=10, epochs_given=True)}, "--epochs is 10 here, not given there"),
+        (
+            {"options": options(fixed=(FixedKnob(knob="compile", value=False),))},
+            "--fix is compile=false here, not given there",
+        ),
+        (
+            {"options": options(ranges=(KnobRange(knob="batch_size", low=8, high=64),))},
+            "--range is batch_size=8..64 here, not given there",
+        ),
+        (
+            {"options": options(budget_s=60.0)},
+            "--budget is 1m here, 15m there; a shared search is given no more time or trials",
+        ),
+        (
+            {"options": options(max_trials=7)},
+            "--trials is 7 here, not given there; a shared search is given no more",
+        ),
     ],
 )
 def test_another_search_in_the_same_place_is_refused_with_what_differs(
@@ -121,6 +140,34 @@ def test_another_search_in_the_same_place_is_refused_with_what_differs(
         join("node-b", searching(**overrides))
     assert what in str(caught.value)
     assert join("node-c").number == 0, "who was refused leaves nothing behind"
+
+
+def test_whatever_option_differs_is_named_by_a_flag_of_the_search():
+    fewest = SearchFacts(**dict(search_facts(on())) | {"options": SearchOptions(gpu="a10g")})
+    most = SearchOptions(
+        budget_s=1.0,
+        max_trials=1,
+        fixed=(FixedKnob(knob="compile", value=False),),
+        ranges=(KnobRange(knob="batch_size", low=8, high=64),),
+        max_batch=1,
+        base_lr=0.1,
+        base_batch=1,
+        global_batch=1,
+        objective=Objective.FINISH_TIME,
+        epochs=1,
+        epochs_given=True,
+        planned_steps=1,
+        confirm_rounds=1,
+        trial_limit_s=1.0,
+        no_progress_limit_s=1.0,
+        window_s=1.0,
+        ablate=True,
+    )
+    said = fewest.differences(fewest.changed(options=most))
+    flags = {one.split(" is ")[0] for one in said if " is " in one and one.startswith("--")}
+    own = {"epochs_given", "wait_quiet_s", "ignored"}
+    assert len(flags) == len(SearchOptions.model_fields) - len(own)
+    assert flags <= set(flags_of("search"))
 
 
 def test_folders_and_each_hosts_own_patience_are_no_other_search(join: Join):

@@ -80,7 +80,8 @@ class Claims:
         self, storage: BaseStorage, study: str, host: str, patience: Patience, pace: Pace = USUAL_PACE
     ) -> None:
         self._storage = storage
-        self._host = host
+        self.host = host
+        """As others see this one."""
         self._patience = patience
         self._watch = LeaseWatch(pace.lease_s, pace.clock)
         self._study_id = patience(lambda: _study_id(storage, study))
@@ -266,7 +267,7 @@ class Claims:
         ended = []
         for trial_id in lost:
             claim = others[trial_id][0]
-            if self._fail(claim, _LOST, f"{claim.host} was not heard of; seen by {self._host}"):
+            if self._fail(claim, _LOST, f"{claim.host} was not heard of; seen by {self.host}"):
                 ended.append(claim)
         return tuple(ended)
 
@@ -334,7 +335,7 @@ class Claims:
     def _create(self, state: TrialState, token: str, key: str, more: Mapping[str, Any]) -> int:
         """Make an Optuna trial and return its id, also where the answer to an earlier attempt was lost."""
         was_asked = False
-        attributes = {_KEY: key, _HOST: self._host, _OWNER: self._owner, _TOKEN: token, **more}
+        attributes = {_KEY: key, _HOST: self.host, _OWNER: self._owner, _TOKEN: token, **more}
 
         def act() -> int:
             nonlocal was_asked

@@ -1,6 +1,7 @@
 """What the hosts of a shared search have in common: the search itself, and in a group the machine."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -8,12 +9,22 @@ from tunekit.records.base import Record
 from tunekit.records.host import TorchBuild
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Binding, command_words
-from tunekit.units import bytes_text
+from tunekit.trial.binding_syntax import value_text
+from tunekit.units import bytes_text, typed_duration_text
 
 _NEARLY = 0.05
 """RAM limits that differ by no more count as equal: kernels and containers keep a little for themselves."""
 _OWN = ("wait_quiet_s", "ignored")
 """Options that each host may have for itself: they change no measurement and no choice."""
+_FLAGS = {
+    "max_trials": "--trials",
+    "fixed": "--fix",
+    "ranges": "--range",
+    "base_lr": "--lr",
+    "confirm_rounds": "--confirm",
+}
+"""Of options that are not named for their flag."""
+_FOR_MORE = ("--budget", "--trials")
 
 
 class SearchFacts(Record):
@@ -40,17 +51,37 @@ class SearchFacts(Record):
             differing.append("--bind or --samples-per-step differs")
         if self.tunekit_version != here.tunekit_version:
             differing.append(f"tunekit is {here.tunekit_version} here, {self.tunekit_version} there")
-        for name in type(self.options).model_fields:
-            there, own = getattr(self.options, name), getattr(here.options, name)
-            if name not in _OWN and there != own:
-                differing.append(f"{name} is {_shown(own)} here, {_shown(there)} there")
+        there, own = _flags_of(self.options), _flags_of(here.options)
+        differing += [
+            f"{flag} is {own[flag]} here, {there[flag]} there" for flag in own if own[flag] != there[flag]
+        ]
+        if any(own[flag] != there[flag] for flag in _FOR_MORE):
+            differing.append("a shared search is given no more time or trials")
         return tuple(differing)
 
 
-def _shown(value: object) -> str:
-    if value is None or value == ():
+def _flags_of(options: SearchOptions) -> dict[str, str]:
+    """Return what every host must be asked for, as it is typed, by its flag."""
+    names = [name for name in type(options).model_fields if name not in (*_OWN, "epochs_given")]
+    values = {name: getattr(options, name) for name in names}
+    if not options.epochs_given:
+        values["epochs"] = None
+    return {
+        _FLAGS.get(name) or "--" + name.removesuffix("_s").replace("_", "-"): _typed(name, value)
+        for name, value in values.items()
+    }
+
+
+def _typed(name: str, value: Any) -> str:
+    if value in (None, False, ()):
         return "not given"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if value is True:
+        return "given"
+    if name == "fixed":
+        return ", ".join(f"{one.knob}={value_text(one.value)}" for one in value)
+    if name == "ranges":
+        return ", ".join(f"{one.knob}={one.low}..{one.high}" for one in value)
+    return typed_duration_text(value) if name.endswith("_s") else str(value)
 
 
 class MachineFacts(Record):

@@ -13,6 +13,8 @@ class SharedRecord:
     record: TrialRecord
     spent_s: float
     """How long the search had run by then, by its host."""
+    host: str
+    """As others see it: more than the machine's name where several of its processes take part."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,11 @@ class Group:
     unlike: tuple[str, ...]
     """What this machine has otherwise than that of another group, in words; empty where there is none."""
 
+    def name_host(self, name: str) -> None:
+        """Have others show this host by a name that no other process of its machine has."""
+        self.trials.name_host(name)
+        self.phases.host = name
+
 
 class Share:
     """The place where the hosts of one search meet; use it in a `with` block.

@@ -168,6 +168,8 @@ def close_storage(storage: BaseStorage) -> None:
 
 def _journal_in(folder: Path) -> JournalStorage:
     path, lock = folder / SHARED_JOURNAL, JournalLock(folder / f"{SHARED_JOURNAL}.lock")
+    if folder.is_file():
+        raise ShareError(f"--share {folder} is a file; give a folder that all hosts see, or one to be made")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return JournalStorage(Journal(path, lock))

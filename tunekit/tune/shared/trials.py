@@ -56,6 +56,10 @@ class SharedTrials:
         roles = [TrialRole(one.about[_ROLE]) for one in self._claims.ahead_of(claim)]
         return sum(role.is_candidate for role in roles) >= self._most_candidates
 
+    def name_host(self, name: str) -> None:
+        """Have others show this host by that name."""
+        self._claims.host = name
+
     def withdraw(self, claim: Claim) -> None:
         """End the claim of a trial that nobody is to run."""
         self._claims.withdraw(claim)
@@ -95,7 +99,9 @@ class SharedTrials:
 def _shared_record(outcome: Outcome) -> SharedRecord:
     source = f"trial {outcome.claim.number} of {outcome.claim.host}"
     payload = outcome.payload
-    return SharedRecord(from_json(payload[_RECORD], TrialRecord, source), float(payload[_SPENT_S]))
+    return SharedRecord(
+        from_json(payload[_RECORD], TrialRecord, source), float(payload[_SPENT_S]), outcome.claim.host
+    )
 
 
 def _pending(claim: Claim, hosts_lost: int = 0) -> PendingTrial:
