@@ -51,6 +51,12 @@ def measured(folder: Path, root: Path) -> Storage:
     return inspect_storage(folder, root=root)
 
 
+def assert_mostly_cached(storage: Storage) -> None:
+    """Files that were just read lie in the page cache, but the kernel may reclaim a page at any time."""
+    assert storage.cached_share_before is not None
+    assert 0.5 < storage.cached_share_before <= 1
+
+
 def test_one_large_file_is_measured_both_ways(data: Path, machine: Path) -> None:
     fill(data, 1, 24 * MIB)
     storage = measured(data / "00000", machine)
@@ -88,7 +94,7 @@ def test_pages_leave_the_page_cache_before_storage_is_measured(data: Path, machi
         pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
     files[0].read_bytes()
     storage = measured(data, machine)
-    assert storage.cached_share_before == 1.0
+    assert_mostly_cached(storage)
     assert storage.measured_cold is True
 
 
@@ -104,7 +110,7 @@ def test_a_large_file_that_was_just_read_leaves_the_page_cache(data: Path, machi
         pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
     path.read_bytes()  # in large folios, which go as a whole or not at all
     storage = measured(path, machine)
-    assert storage.cached_share_before == 1.0
+    assert_mostly_cached(storage)
     assert storage.measured_cold is True
 
 

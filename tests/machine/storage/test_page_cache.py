@@ -31,23 +31,31 @@ def can_drop(descriptor: int) -> bool:
     return left is not None and left.resident == 0
 
 
+def read(descriptor: int, start: int, length: int) -> Residency | None:
+    """Read a part of a file and ask for it, again where the kernel reclaimed a page in between."""
+    found = None
+    for _ in range(20):
+        os.pread(descriptor, length, start)
+        found = residency(descriptor, start, length)
+        if found is None or found.resident == found.pages:
+            break
+    return found
+
+
 def test_what_was_read_is_resident_until_it_is_dropped(written: int) -> None:
     if not can_drop(written):
         pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
     pages = 4 * MIB // PAGE
-    assert residency(written, 0, 4 * MIB) == Residency(pages, pages)
+    assert read(written, 0, 4 * MIB) == Residency(pages, pages)
     drop(written, 0, 4 * MIB)
     assert residency(written, 0, 4 * MIB) == Residency(pages, 0)
-    os.pread(written, 1, 0)
-    after = residency(written, 0, 4 * MIB)
-    assert after is not None
-    assert after.resident >= 1
+    assert read(written, 0, 1) == Residency(1, 1)
 
 
 def test_a_part_is_asked_in_whole_pages(written: int) -> None:
-    assert residency(written, PAGE + 1, 1) == Residency(1, 1)
-    assert residency(written, PAGE - 1, 2) == Residency(2, 2)
-    assert residency(written, 0, PAGE + 1) == Residency(2, 2)
+    assert read(written, PAGE + 1, 1) == Residency(1, 1)
+    assert read(written, PAGE - 1, 2) == Residency(2, 2)
+    assert read(written, 0, PAGE + 1) == Residency(2, 2)
 
 
 def test_nothing_is_asked_of_nothing(written: int) -> None:
