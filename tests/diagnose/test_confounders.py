@@ -165,6 +165,20 @@ def test_each_difference_is_told_with_both_values(
     assert finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("shared_at", "remedy"),
+    [
+        (None, "tunekit search --resume reports/b"),
+        ("/nfs/search", "take part again, by the command that `tunekit report reports/b` shows"),
+    ],
+)
+def test_an_unfinished_search_is_finished_where_it_is_searched(shared_at: str | None, remedy: str):
+    known = {"target": target(script_sha256="a" * 64), "loop": {"threads": threads(8)}, **CLOSE}
+    other = {"status": RunStatus.INTERRUPTED, "shared_at": shared_at}
+    (finding,) = found(searched(**BASE, **known), searched(**(BASE | known | BESIDE | other)))
+    assert (finding.code, finding.remedy) == ("unfinished", remedy)
+
+
 def test_what_is_unknown_of_one_is_no_difference():
     before = searched(target=target(script_sha256="a" * 64), **BASE, **CLOSE)
     after = searched(**(CLOSE | BESIDE), host=host(cpu_name=None, accelerators=()))

@@ -58,6 +58,9 @@ from tunekit.units import (
 _Part = tuple[ChoiceKind, MilestoneOption]
 """An option, and the choice that it is of."""
 
+_CostOf = Callable[[MilestoneOption], tuple[Interval | None, Interval | None]]
+"""What returns the hours and the dollars of a part of an option; None for each where there is none of it."""
+
 _TITLE = "Milestones"
 _PAGE = 120
 """Letters in a row of a table that a page of 1,200 pixels shows whole."""
@@ -426,31 +429,26 @@ _PARTS_TITLE = "Validation and checkpoints, counted above (machine hours of all 
 
 def _part_columns(parts: Sequence[_Part]) -> tuple[Column[_Part], ...]:
     """Return the columns of what any of the parts has."""
-    validation = (
-        Column[_Part](
-            "validation", lambda one: _part(one[1].validation_hours, one[1].validation_hours, hours_text)
-        ),
-        Column[_Part](
-            "dollars",
-            lambda one: _part(one[1].validation_hours, one[1].validation_usd, usd_text),
-            is_below=True,
-        ),
-    )
-    checkpoints = (
-        Column[_Part](
-            "checkpoints", lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_hours, hours_text)
-        ),
-        Column[_Part](
-            "dollars",
-            lambda one: _part(one[1].checkpoint_hours, one[1].checkpoint_usd, usd_text),
-            is_below=True,
-        ),
-    )
-    return (
-        Column("choice", lambda one: str(one[0]), is_numeric=False),
-        *(validation if any(one.validation_hours for _, one in parts) else ()),
-        *(checkpoints if any(one.checkpoint_hours for _, one in parts) else ()),
-    )
+    columns: list[Column[_Part]] = [Column("choice", lambda one: str(one[0]), is_numeric=False)]
+    if any(one.validation_hours for _, one in parts):
+        columns += _cost("validation", lambda one: (one.validation_hours, one.validation_usd))
+    if any(one.checkpoint_hours for _, one in parts):
+        columns += _cost("checkpoints", lambda one: (one.checkpoint_hours, one.checkpoint_usd))
+    return tuple(columns)
+
+
+def _cost(name: str, cost_of: _CostOf) -> tuple[Column[_Part], Column[_Part]]:
+    """Return the columns of one part: its hours, and the dollars below them."""
+
+    def hours(part: _Part) -> str:
+        spent, _ = cost_of(part[1])
+        return _part(spent, spent, hours_text)
+
+    def dollars(part: _Part) -> str:
+        spent, usd = cost_of(part[1])
+        return _part(spent, usd, usd_text)
+
+    return Column(name, hours), Column("dollars", dollars, is_below=True)
 
 
 # --- what pays when --------------------------------------------------------------------------
