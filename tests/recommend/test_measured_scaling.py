@@ -125,6 +125,16 @@ def test_two_counts_are_too_few_for_a_law():
     assert count(run, 2).fitted is None
 
 
+def test_processes_that_are_not_seen_to_sum_gradients_follow_no_law():
+    bare = seen(kind=DataParallelKind.NONE, settings=None, gradient_bytes=None)
+    run = scaled(loop=lambda n: {"data_parallel": bare if n > 1 else None}, here=PROFILES["h100-sxm"])
+    assert (run.fit, run.expected) == (None, ())
+    assert {(one.fitted, one.predicted) for one in run.counts} == {(None, None)}
+    together = scaled(here=PROFILES["h100-sxm"])
+    assert together.fit is not None
+    assert count(together, 4).predicted is not None
+
+
 def test_the_prediction_follows_from_one_process_its_gradients_and_the_link():
     run = scaled(here=PROFILES["h100-sxm"])
     four = count(run, 4).predicted

@@ -117,6 +117,7 @@ def test_processes_without_a_wrapper_are_no_training_that_goes_faster():
     first, second, *_ = read(run).answers
     assert first.startswith("4 processes do not seem to train together")
     assert second.startswith("Side by side, 4 processes take 3.4")
+    assert "no law is fitted: nothing of torch's is seen to sum the gradients" in read(run).passage()
     assert not any(" train " in line and "as fast" in line for line in read(run).answers)
     assert not any("plan" in step for step in read(run).next_steps)
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.ram import OOM_SHARE
 from tunekit.recommend.measured_scaling import Losses, losses_of
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Finding
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
@@ -51,12 +50,6 @@ class ScalingFacts:
         return " of this host" if self.run.nodes > 1 else ""
 
     @property
-    def wrapper(self) -> DataParallelSeen | None:
-        """What trained the largest count's processes together; None where that is not known."""
-        measured = (one.measurement for one in self.run.trials if one.number in self.largest.trials)
-        return next((one.loop.data_parallel for one in measured if one and one.loop.data_parallel), None)
-
-    @property
     def is_on_cpu(self) -> bool:
         """Whether the processes compute on the CPU, which they share."""
         loops = (one.measurement.loop for one in self.run.trials if one.measurement)
@@ -94,8 +87,8 @@ def _same_samples(facts: ScalingFacts) -> Hits:
 
 @check(NO_WRAPPER, WARNING, "nothing of torch's is seen to sum the gradients of the processes")
 def _no_wrapper(facts: ScalingFacts) -> Hits:
-    seen = facts.wrapper
-    if seen is not None and seen.kind is DataParallelKind.NONE:
+    seen = facts.run.data_parallel
+    if seen is not None and facts.run.is_without_wrapper:
         yield Hit(
             f"{facts.world_sizes[1]} processes in a {seen.backend} group, no DistributedDataParallel and "
             "no FSDP",

@@ -71,10 +71,11 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
     rule = rule_of(run.discovery)
     counts = tuple(_count(run, processes, least, rule) for processes in run.options.processes)
     mode = _mode(counts, run.options.mode)
+    trains_together = not run.changed(counts=counts).is_without_wrapper
     predict = _predictor(run, least, here, mode)
     counts = tuple(
         one.changed(predicted=predict(one.world_size))
-        if one.world_size is not None and run.options.hosts is None
+        if one.world_size is not None and run.options.hosts is None and trains_together
         else one
         for one in counts
     )
@@ -85,7 +86,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
         for one in counts
         if one.world_size and one.rate_samples_per_s and one.step and one.step.compute_s
     }
-    fit = fit_scaling(rates, mode)
+    fit = fit_scaling(rates, mode) if trains_together else None
     expected: tuple[ExpectedCount, ...] = ()
     alone = counts[0]
     if fit is not None and alone.rate_samples_per_s is not None:

@@ -3,7 +3,7 @@
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
-from tunekit.records.data_parallel import DdpSettings
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule, NoiseFloor
@@ -121,7 +121,7 @@ class ScalingRun(TargetRecord):
     mode: ScalingMode = ScalingMode.WEAK
     """As it was measured: a script may keep the global batch by itself."""
     fit: ScalingFit | None = None
-    """None with fewer than one process and two more counts."""
+    """None with fewer than one process and two more counts, and for processes without a wrapper."""
     left_out: dict[PositiveInt, str] = Field(default_factory=dict)
     """Counts that could not be started as asked, and why."""
     expected: tuple[ExpectedCount, ...] = ()
@@ -160,3 +160,17 @@ class ScalingRun(TargetRecord):
     def largest(self) -> ScaledCount | None:
         """The largest count that was measured beside the reference."""
         return self.measured[-1] if len(self.measured) > 1 else None
+
+    @property
+    def data_parallel(self) -> DataParallelSeen | None:
+        """What trained the largest count's processes together; None where that is not known."""
+        counted = self.largest or self.reference
+        numbers = counted.trials if counted else ()
+        measured = (one.measurement for one in self.trials if one.number in numbers)
+        return next((one.loop.data_parallel for one in measured if one and one.loop.data_parallel), None)
+
+    @property
+    def is_without_wrapper(self) -> bool:
+        """Whether no wrapper of torch's holds the processes: each may train a model of its own."""
+        seen = self.data_parallel
+        return seen is not None and seen.kind is DataParallelKind.NONE

@@ -9,7 +9,7 @@ from tunekit.plain_text import printable
 from tunekit.predict.scaling import SOURCE
 from tunekit.recommend.measured_scaling import losses_of, trials_of, why_no_further
 from tunekit.recommend.noise import verdict
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
+from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule
@@ -217,7 +217,7 @@ def _lost(run: ScalingRun, least: ScaledCount, largest: ScaledCount) -> str:
 def _setting(run: ScalingRun) -> str:
     if run.reference is None:
         return ""
-    seen = _seen(run)
+    seen = run.data_parallel
     config = next((one.config for one in run.trials if one.config is not None), None)
     how = [config_text(config, run.discovery)]
     if run.measured_on == "cpu" and run.reference.threads is not None:
@@ -230,17 +230,6 @@ def _setting(run: ScalingRun) -> str:
     if run.nodes > 1:
         how.append(f"{run.nodes} hosts")
     return printable(f"{_MODES[run.mode]}: {', '.join(how)}.")
-
-
-def _seen(run: ScalingRun) -> DataParallelSeen | None:
-    """Return what trained the processes together, as the largest count has it."""
-    largest = run.largest or run.reference
-    loops = [
-        one.measurement.loop
-        for one in run.trials
-        if one.measurement and largest and one.number in largest.trials
-    ]
-    return next((one.data_parallel for one in loops if one.data_parallel), None)
 
 
 # --- rates -----------------------------------------------------------------------------------
@@ -338,7 +327,9 @@ def _rate_lines(run: ScalingRun) -> tuple[str, ...]:
             lines.append(f"more processes are not predicted: {why}")
     elif len(run.measured) > 1:
         why = "it takes one process and two more counts, as with --processes 1,2,4"
-        if run.nodes > 1:
+        if run.is_without_wrapper:
+            why = "nothing of torch's is seen to sum the gradients"
+        elif run.nodes > 1:
             why = f"it goes by one process alone, and {run.nodes} hosts have at least {run.nodes}"
         lines.append(f"no law is fitted: {why}")
     if any(one.predicted is not None for one in run.measured):
@@ -523,7 +514,7 @@ def _steps_after_nothing(run: ScalingRun, folder: str) -> tuple[str, ...]:
 
 
 def _is_ddp(run: ScalingRun) -> bool:
-    seen = _seen(run)
+    seen = run.data_parallel
     return seen is not None and seen.kind is DataParallelKind.DDP
 
 
