@@ -39,25 +39,12 @@ class Place(StrEnum):
     LOOP = "loop"
 
 
-class Effect(StrEnum):
-    """What a knob changes in the numbers that a training computes, at most."""
-
-    EXACT = "exact"
-    """Nothing."""
-    ROUNDING = "rounding"
-    SAMPLE_ORDER = "order of samples"
-    """Which samples meet in a step."""
-    RANDOM_STREAM = "random stream"
-    """Which random numbers a sample is augmented with."""
-
-
 @dataclass(frozen=True)
 class Knob:
     """What is known of a knob beside its value in a config; one without `least` or `choices` is a switch."""
 
     name: str
     place: Place
-    effect: Effect
     least: int | None = None
     """Of whole numbers."""
     choices: tuple[str, ...] = ()
@@ -91,7 +78,6 @@ TABLE = (
     Knob(
         "batch_size",
         Place.LOADER,
-        Effect.SAMPLE_ORDER,
         least=1,
         label="batch",
         can_be_bounded=True,
@@ -108,7 +94,6 @@ TABLE = (
     Knob(
         "num_workers",
         Place.LOADER,
-        Effect.RANDOM_STREAM,
         least=0,
         label="workers",
         off=0,
@@ -124,7 +109,6 @@ TABLE = (
     Knob(
         "prefetch_factor",
         Place.LOADER,
-        Effect.EXACT,
         least=1,
         label="prefetch",
         needs_workers=True,
@@ -135,14 +119,12 @@ TABLE = (
     Knob(
         "pin_memory",
         Place.LOADER,
-        Effect.EXACT,
         label="pinned",
         option_names=_names("pinmemory dataloaderpinmemory pinmem"),
     ),
     Knob(
         "persistent_workers",
         Place.LOADER,
-        Effect.RANDOM_STREAM,
         needs_workers=True,
         label="persistent",
         option_names=_names("persistentworkers dataloaderpersistentworkers"),
@@ -150,22 +132,19 @@ TABLE = (
     Knob(
         "compile",
         Place.MODEL,
-        Effect.ROUNDING,
         option_names=_names("torchcompile compile usecompile compilemodel torchcompilemodel"),
     ),
     Knob(
         "precision",
         Place.MODEL,
-        Effect.ROUNDING,
         choices=tuple(Precision),
         off=Precision.FP32,
         option_names=_names("precision mixedprecision ampdtype dtype torchdtype"),
     ),
-    Knob("channels_last", Place.MODEL, Effect.ROUNDING, option_names=_names("channelslast")),
+    Knob("channels_last", Place.MODEL, option_names=_names("channelslast")),
     Knob(
         "accumulate_grad_batches",
         Place.LOOP,
-        Effect.SAMPLE_ORDER,
         least=1,
         label="accumulate",
         off=1,
