@@ -121,7 +121,6 @@ def _tries(group: Group, done: set[int], work: Work, chance: random.Random, aske
         sizes = work.batch_sizes if work.go_ahead.exists() else work.batch_sizes[:-1]
         left = (one for one in sizes if one not in done and one not in running)
         *_, size = (None, *islice(left, max(1, ahead)))
-        ahead = 0
         if size is None:
             time.sleep(_LOOK_S)
             continue
@@ -130,8 +129,9 @@ def _tries(group: Group, done: set[int], work: Work, chance: random.Random, aske
             claim = trials.claim(TrialRole.SEARCH, knobs, None)
         if isinstance(claim, Taken):
             asked.collisions += 1
-            ahead = claim.ahead
+            ahead += claim.ahead
             continue
+        ahead = 0
         time.sleep(chance.uniform(0.5, 1.5) * work.trial_s)
         with asked.timed():
             is_kept = trials.finish(claim, trial_record(claim.number, 100.0, knobs), 0.0)

@@ -278,9 +278,9 @@ def test_the_finisher_started_again_on_its_machine_goes_on_with_its_rounds(share
 
 
 class SlowHost(OwnBook):
-    """Others are faster with the first search trial that this host is after."""
+    """Others are faster with the first search trials that this host is after, so many with each."""
 
-    def __init__(self, ahead: int) -> None:
+    def __init__(self, *ahead: int) -> None:
         self.ahead = ahead
         self.asked: list[TrainConfig] = []
 
@@ -293,27 +293,38 @@ class SlowHost(OwnBook):
     ) -> int:
         if role is TrialRole.SEARCH and config is not None:
             self.asked.append(config)
-            if len(self.asked) == 1:
-                raise TrialNotOursError(ahead=self.ahead)
+            if len(self.asked) <= len(self.ahead):
+                raise TrialNotOursError(ahead=self.ahead[len(self.asked) - 1])
         return super().claim(role, config, round_number, records)
+
+
+def search_slowly(host: SlowHost, folder: Path) -> None:
+    with RunFolder(folder) as owned:
+        whole = start_search(owned, ScriptedExecutor(owned.trials_folder), book=host).run()
+    assert whole.status is RunStatus.FINISHED
 
 
 def test_hosts_that_were_after_the_same_trial_are_after_different_ones_next(tmp_path: Path):
     hosts = [SlowHost(ahead) for ahead in range(1, 6)]
     for one in hosts:
-        with RunFolder(tmp_path / str(one.ahead)) as owned:
-            whole = start_search(owned, ScriptedExecutor(owned.trials_folder), book=one).run()
-        assert whole.status is RunStatus.FINISHED
+        search_slowly(one, tmp_path / str(one.ahead))
     wanted = hosts[0].asked[0]
     assert {one.asked[0] for one in hosts} == {wanted}
     assert hosts[0].asked[1] == wanted, "whoever was faster may have given it back"
     assert len({one.asked[1] for one in hosts}) == len(hosts)
 
 
+def test_a_host_that_is_turned_away_again_looks_further_down(tmp_path: Path):
+    once, again = SlowHost(5), SlowHost(2, 3)
+    for one in (once, again):
+        search_slowly(one, tmp_path / str(one.ahead))
+    assert once.asked[1] == again.asked[2] != again.asked[1]
+
+
 def test_a_slow_host_still_tries_the_only_config_that_is_left(tmp_path: Path):
     own = config(num_workers=0)
     known = learnt(own, loaders=(), roots=(root(has_4d_weights=False, autocast_dtype="bfloat16"),))
-    slow = SlowHost(ahead=50)
+    slow = SlowHost(50)
     with RunFolder(tmp_path / "run") as owned:
         executor = ScriptedExecutor(owned.trials_folder, baseline=own, learns=lambda spec: known)
         whole = start_search(owned, executor, book=slow).run()

@@ -335,7 +335,6 @@ class Search(Session[Run]):
             pending = self._book.pending()
             self._pull()
             coming = self._next(self._study, pending, ahead)
-            ahead = 0
             if isinstance(coming, Stop) and pending:
                 # What comes of theirs may open more.
                 if not waits:
@@ -355,8 +354,9 @@ class Search(Session[Run]):
             waits = False
             try:
                 self._run_coming(self._study, coming)
+                ahead = 0
             except TrialNotOursError as error:
-                ahead = error.ahead
+                ahead += error.ahead
                 self._listener.turned_away(str(error))
 
     def _next(
@@ -370,7 +370,8 @@ class Search(Session[Run]):
         Args:
             study: of the run.
             pending: what other hosts run.
-            ahead: hosts that were faster with what this one was after.
+            ahead: hosts that were faster with what this one was after, since it had a trial. The more there
+                were, the further down it looks: hosts that go for what is best meet again and again.
         """
         if not self._has_room_beside(pending):
             return Stop()

@@ -21,10 +21,11 @@ from tunekit.tune.shared.leases import USUAL_PACE, LeaseWatch, Pace
 from tunekit.tune.shared.storage import UNANSWERED, Patience
 
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED)
-_KEY, _HOST, _OWNER, _TOKEN = "key", "host", "owner", "token"
-_ABOUT, _BEATS = "about", "beats"
-_OUTCOME, _LOST, _GIVEN_BACK = "outcome", "lost", "given_back"
-"""User attributes of an Optuna trial; one that failed with neither of the last two was withdrawn."""
+_CLAIM, _BEATS, _OUTCOME, _LOST, _GIVEN_BACK = "claim", "beats", "outcome", "lost", "given_back"
+"""User attributes of an Optuna trial; one that failed with neither of the last two was withdrawn. What never
+changes is one of them, as a database takes a query or two for each."""
+_KEY, _HOST, _OWNER, _TOKEN, _ABOUT = "key", "host", "owner", "token", "about"
+"""Of a claim."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Claims:
         """Return a new claim, which this host has in hand; None if it has ended by now."""
         self._token = token = next(self._tokens)
         try:
-            trial_id = self._create(TrialState.RUNNING, token, key, {_ABOUT: dict(about), _BEATS: 0})
+            trial_id = self._create(TrialState.RUNNING, token, key, about, {_BEATS: 0})
             with self._lock:
                 self._mine[trial_id] = 0
             with self._up_to_date():
@@ -200,7 +201,7 @@ class Claims:
             ShareError: the storage does not answer.
         """
         token = next(self._tokens)
-        self._create(TrialState.PRUNED, token, key, {_ABOUT: {}, _OUTCOME: dict(payload)})
+        self._create(TrialState.PRUNED, token, key, {}, {_OUTCOME: dict(payload)})
 
     def release(self, claim: Claim, why: str) -> None:
         """Give a claim back, so that any host may claim the thing again.
@@ -332,10 +333,13 @@ class Claims:
 
     # --- the storage -----------------------------------------------------------------------
 
-    def _create(self, state: TrialState, token: str, key: str, more: Mapping[str, Any]) -> int:
+    def _create(
+        self, state: TrialState, token: str, key: str, about: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> int:
         """Make an Optuna trial and return its id, also where the answer to an earlier attempt was lost."""
         was_asked = False
-        attributes = {_KEY: key, _HOST: self.host, _OWNER: self._owner, _TOKEN: token, **more}
+        said = {_KEY: key, _HOST: self.host, _OWNER: self._owner, _TOKEN: token, _ABOUT: dict(about)}
+        attributes = {_CLAIM: said, **more}
 
         def act() -> int:
             nonlocal was_asked
@@ -415,7 +419,7 @@ def _study_id(storage: BaseStorage, name: str) -> int:
 
 
 def _claim_of(trial: FrozenTrial) -> Claim:
-    said = trial.user_attrs
+    said = trial.user_attrs[_CLAIM]
     return Claim(
         number=trial.number,
         key=said[_KEY],
