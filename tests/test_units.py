@@ -53,6 +53,10 @@ def test_sizes_are_binary(size: float | None, text: str):
     [
         (None, "n/a"),
         (0, "0 ms"),
+        (0.000_23, "0.23 ms"),
+        (0.000_996, "1.0 ms"),
+        (0.0061, "6.1 ms"),
+        (0.009_96, "10 ms"),
         (0.042, "42 ms"),
         (0.9996, "1.0 s"),
         (1, "1.0 s"),
@@ -119,7 +123,7 @@ def test_rates_of_a_narrow_column_are_short(rate: float, text: str):
         (0.9996, "1.00 h"),
         (0.99, "59m 24s"),
         (0.014, "50.4 s"),
-        (2e-6, "7 ms"),
+        (2e-6, "7.2 ms"),
     ],
 )
 def test_less_than_an_hour_is_minutes_or_seconds(hours: float | None, text: str):

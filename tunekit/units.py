@@ -49,12 +49,14 @@ def count_text(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def duration_text(duration_s: float | None) -> str:
-    """Return a duration such as "42 ms", "8.1 s", "3m 20s" or "2h 05m"; "n/a" for None."""
+    """Return a duration such as "3.9 ms", "42 ms", "8.1 s", "3m 20s" or "2h 05m"; "n/a" for None."""
     seconds = _finite(duration_s)
     if seconds is None:
         return _UNKNOWN
     if seconds < 0:
         return "-" + duration_text(-seconds)
+    if 0 < seconds < 0.00995:
+        return f"{digits_text(seconds * 1000, '.1f' if seconds >= 0.000_995 else '.2f')} ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:

@@ -45,7 +45,7 @@ def tried(
     [
         ("batch_size=--bs {}", 64, "batches of 64"),
         ("num_workers=-j {}", 1, "1 worker"),
-        ("prefetch_factor=--prefetch {}", 1, "each worker kept 1 batches"),
+        ("prefetch_factor=--prefetch {}", 1, "each worker kept 1 batch"),
         ("accumulate_grad_batches=--accum {}", 2, "a step every 2 batches"),
         ("precision={fp32:,bf16:--amp}", "bf16", "it computed in bf16"),
         ("precision={fp16:--fp16,fp32:}", "fp16", "it computed in fp16"),

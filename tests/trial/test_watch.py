@@ -366,7 +366,7 @@ def test_loading_without_steps_is_no_training_loop_at_the_trials_limit(tmp_path:
     watched.take(progress_event(16, 0))
     assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(340.0, abs=2.0)
     assert watched.evidence.limit is OutcomeKind.NO_TRAINING_LOOP
-    assert "16 batches were loaded in 301 s without one optimizer step" in watched.evidence.limit_message
+    assert "16 batches loaded in 301 s without one optimizer step" in watched.evidence.limit_message
 
 
 def test_a_program_that_works_without_the_agent_is_told_as_such(tmp_path: Path) -> None:

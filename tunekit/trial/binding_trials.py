@@ -97,13 +97,17 @@ def observed_effect(knob: str, record: TrialRecord) -> str:
     texts = {
         "batch_size": f"batches of {round(loop.steady_samples / loop.steady_batches)}",
         "num_workers": count_text(loop.num_workers, "worker"),
-        "prefetch_factor": f"each worker kept {loop.prefetch_factor} batches",
-        "accumulate_grad_batches": f"a step every {config.accumulate_grad_batches} batches",
+        "prefetch_factor": f"each worker kept {_batches_text(loop.prefetch_factor or 0)}",
+        "accumulate_grad_batches": f"a step every {_batches_text(config.accumulate_grad_batches)}",
         "precision": f"it computed in {config.precision}",
         "compile": count_text(loop.compile_graphs, "compiled graph"),
         LEARNING_RATE: f"the optimizer had {lr}",
     }
     return texts[knob] if knob in texts else f"{knob} was {value_text(getattr(config, knob))}"
+
+
+def _batches_text(number: int) -> str:
+    return count_text(number, "batch", "batches")
 
 
 def can_be_tried(binding: Binding) -> bool:

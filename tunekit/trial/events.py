@@ -38,6 +38,7 @@ from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.external_launchers import ExternalLauncher
+from tunekit.units import count_text
 
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
@@ -352,7 +353,7 @@ class Evidence:
             message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
             return OutcomeKind.NO_TRAINING_LOOP, message
         still = "the loop waited for a batch from its loader" if self.fetching else "no batch and no step"
-        seen = f"after {self.batches} batches and {self.steps} steps"
+        seen = f"after {count_text(self.batches, 'batch', 'batches')} and {count_text(self.steps, 'step')}"
         return OutcomeKind.HANG, f"{still} for {limit_s:g} s {seen}; its output is in {self.output}"
 
     @property

@@ -286,7 +286,7 @@ def _why_unusable(
     """Return why a loop's figures are not those of the config that was asked for."""
     if evidence.nonfinite is not None:
         loss, steps = evidence.nonfinite.loss, evidence.nonfinite.steps
-        return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {steps} steps")
+        return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {count_text(steps, 'step')}")
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         lines = evidence.rejected_lines
         message = f"what the agent reported could not be read ({lines} lines rejected)"
@@ -401,8 +401,8 @@ def _why_cut_short(evidence: Evidence) -> str:
     if evidence.keeper_end is not None:
         return f"tunekit's keeper process {evidence.keeper_end}"
     if evidence.returncode == 0:
-        return f"the script ended by itself after {evidence.steps} steps"
-    return f"the script was gone after {evidence.steps} steps; how it ended is not known"
+        return f"the script ended by itself after {_steps_text(evidence)}"
+    return f"the script was gone after {_steps_text(evidence)}; how it ended is not known"
 
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
@@ -457,7 +457,7 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
         return _why_by_status(evidence.returncode, evidence)
     if evidence.keeper_end is not None:
         message = (
-            f"tunekit's keeper process {evidence.keeper_end} after {evidence.steps} steps; "
+            f"tunekit's keeper process {evidence.keeper_end} after {_steps_text(evidence)}; "
             "the script's processes were ended with it"
         )
         if evidence.oom_kills:
@@ -489,13 +489,13 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
         them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
         remedy = f"leave {them}: {flags}" if flags else _SETTING_REMEDY
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, remedy)
-    message = f"tunekit's agent failed after {evidence.steps} steps, {place_and_message(seen)}{kept}"
+    message = f"tunekit's agent failed after {_steps_text(evidence)}, {place_and_message(seen)}{kept}"
     return _Reason(OutcomeKind.AGENT_ERROR, message)
 
 
 def _why_cannot_report(evidence: Evidence) -> _Reason:
     """Return the failure of a script in which the agent could not write its events."""
-    message = f"the agent could not report after {evidence.steps} steps: {evidence.cannot_tell}"
+    message = f"the agent could not report after {_steps_text(evidence)}: {evidence.cannot_tell}"
     return _Reason(OutcomeKind.AGENT_ABSENT, message, _CANNOT_TELL_REMEDY)
 
 
@@ -525,10 +525,10 @@ def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
 def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
     kind = kind_of_error(error)
     said = error_text(error)
-    message = f"after {evidence.steps} steps: {said}"
+    message = f"after {_steps_text(evidence)}: {said}"
     if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
         ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
-        message = f"a loader worker's end ({ends}) after {evidence.steps} steps; the loop saw {said}"
+        message = f"a loader worker's end ({ends}) after {_steps_text(evidence)}; the loop saw {said}"
         out_of_shm = -signal.SIGBUS in error.worker_exit_codes
         kind = OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
     elif is_of_a_worker(error):
@@ -539,7 +539,7 @@ def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
 
 
 def _why_by_status(code: int, evidence: Evidence) -> _Reason:
-    message = f"{_end_text(code)} after {evidence.steps} steps"
+    message = f"{_end_text(code)} after {_steps_text(evidence)}"
     if code in (-signal.SIGKILL, _SHELL_KILLED) and evidence.oom_kills:
         return _Reason(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
     if code < 0:
@@ -565,9 +565,10 @@ def _why_too_little(evidence: Evidence) -> _Reason:
     if steps == 0:
         gradients = exit_seen.gradients if exit_seen else 0
         if gradients:
-            done = f"after {gradients} backward passes without a step of a torch.optim optimizer"
+            passes = count_text(gradients, "backward pass", "backward passes")
+            done = f"after {passes} without a step of a torch.optim optimizer"
         elif batches:
-            done = f"after {batches} batches without one optimizer step"
+            done = f"after {count_text(batches, 'batch', 'batches')} without one optimizer step"
         else:
             done = "without asking a loader for a batch and without an optimizer step"
         remedy = _BY_HAND_REMEDY if gradients else None
@@ -580,6 +581,10 @@ def _why_too_little(evidence: Evidence) -> _Reason:
         )
     message = f"the script ended after {steps} optimizer steps, before a steady window"
     return _Reason(OutcomeKind.TOO_SHORT, message)
+
+
+def _steps_text(evidence: Evidence) -> str:
+    return count_text(evidence.steps, "step")
 
 
 def _end_text(code: int) -> str:

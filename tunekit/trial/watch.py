@@ -18,6 +18,7 @@ from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
 from tunekit.trial.processes import AgentlessTorch, Orphans, ProcessActivity, external_launcher_in
+from tunekit.units import count_text
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
@@ -282,7 +283,8 @@ class TrialWatch:
             evidence.hit_limit(*evidence.standstill(round(now - self._started_at)))
         elif evidence.loop_at_s is not None and evidence.steps == 0:
             loaded_s = now - self._started_at - evidence.loop_at_s
-            loaded = f"{evidence.batches} batches were loaded in {loaded_s:.0f} s"
+            batches = count_text(evidence.batches, "batch", "batches")
+            loaded = f"{batches} loaded in {loaded_s:.0f} s"
             evidence.hit_limit(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
         else:
             missed = "not measured" if evidence.done is None else "still looking closer"
