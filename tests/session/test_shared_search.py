@@ -178,6 +178,18 @@ def test_what_a_killed_host_was_at_is_measured_again_once(place: str, tmp_path: 
     assert lost.number not in {record.number for record in whole.trials}
     ran = {spec.number for one in hosts for spec in one.specs} - {lost.number}
     assert {record.number for record in whole.trials} == ran
+    said = [text for one in (hosts[0], hosts[2]) for text in one.listener.heard("said")]
+    assert said.count(f"trial {lost.number} is lost: nothing was heard of b any more") in (1, 2)
+
+
+def test_a_trial_that_is_lost_when_no_time_is_left_for_it_is_still_spoken_of(shared: str, tmp_path: Path):
+    hosts = hosts_in(tmp_path, "a", "b")
+    hosts[1].kills_at = in_its(2)
+    search_together(shared, hosts, options(budget_s=130.0))
+    lost = hosts[1].specs[-1]
+    last, whole = whole_of(hosts)
+    assert lost.config not in {record.config for record in whole.trials}
+    assert f"trial {lost.number} is lost: nothing was heard of b any more" in last.listener.heard("said")
 
 
 def test_a_config_that_ends_two_hosts_is_given_to_no_third(shared: str, tmp_path: Path):

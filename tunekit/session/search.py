@@ -102,6 +102,8 @@ class Search(Session[Run]):
         self._confirms_near = has_ended and len(rounds) < run.options.confirm_rounds
         """Whether a search that came to its end is asked for more rounds than it had."""
         self._ran_out_of_time = False
+        self._said_lost: set[int] = set()
+        """Numbers of trials that were said to be lost with their hosts."""
         self._foretold = False
         """Whether it was said at the start what the budget has no room for."""
         self._ablation_left_out = ""
@@ -334,7 +336,9 @@ class Search(Session[Run]):
             # In this order, what ends in between is counted twice rather than not at all.
             pending = self._book.pending()
             self._pull()
-            coming = self._next(self._study, pending, ahead)
+            lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
+            self._say_what_was_lost(lost)
+            coming = self._next(self._study, pending, lost, ahead)
             if isinstance(coming, Stop) and pending:
                 # What comes of theirs may open more.
                 if not waits:
@@ -359,8 +363,15 @@ class Search(Session[Run]):
                 ahead += error.ahead
                 self._listener.turned_away(str(error))
 
+    def _say_what_was_lost(self, lost: Sequence[PendingTrial]) -> None:
+        """Say each trial that went with its host, once: the budget may have no room to run it again."""
+        for one in lost:
+            if one.hosts_lost and one.number not in self._said_lost:
+                self._said_lost.add(one.number)
+                self._listener.said(f"trial {one.number} is lost: nothing was heard of {one.host} any more")
+
     def _next(
-        self, study: Study, pending: Sequence[PendingTrial], ahead: int
+        self, study: Study, pending: Sequence[PendingTrial], lost: Sequence[PendingTrial], ahead: int
     ) -> TrialRecord | PendingTrial | Proposal | Stop:
         """Return what to try next: a trial again that was disturbed or lost, or what the study proposes.
 
@@ -370,13 +381,13 @@ class Search(Session[Run]):
         Args:
             study: of the run.
             pending: what other hosts run.
+            lost: what they began and did not end.
             ahead: hosts that were faster with what this one was after, since it had a trial. The more there
                 were, the further down it looks: hosts that go for what is best meet again and again.
         """
         if not self._has_room_beside(pending):
             return Stop()
         criteria = self._time.criteria
-        lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
         running = tuple(one.config for one in pending if one.config is not None)
         # What was lost again and again may be what ends its hosts.
         deadly = tuple(one.config for one in lost if one.config and one.hosts_lost > _MOST_HOSTS_LOST)

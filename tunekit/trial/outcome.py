@@ -26,7 +26,7 @@ from tunekit.trial.knob_verification import (
     unapplied_setting,
     unjoined,
 )
-from tunekit.units import count_text, rate_text
+from tunekit.units import count_text, duration_text, rate_text
 
 _DEVICE = re.compile(
     r"CUDA (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
@@ -500,11 +500,12 @@ def _why_cannot_report(evidence: Evidence) -> _Reason:
 
 
 def _why_by_hand(seen: ByHandEvent) -> _Reason:
-    ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
+    passes = count_text(seen.passes, "backward pass", "backward passes")
+    ran = f"{passes} without a step of a torch.optim optimizer in {duration_text(seen.seconds)}"
     reason = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
     if seen.changes:
         reason = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
-    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {reason}", _BY_HAND_REMEDY)
+    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran}, {reason}", _BY_HAND_REMEDY)
 
 
 def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
