@@ -202,7 +202,8 @@ class TrialScreen:
         indent = "\n" + " " * _LABEL_WIDTH
         who = _who(self._spec.config is None, self._spec.config)
         text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
-        doing = f"{self._purpose}: {phase_text(phase)}, {batches} batches"
+        seen = count_text(batches, "batch", "batches")
+        doing = f"{self._purpose}: {phase_text(phase)}, {seen}"
         text.append(indent).append(shown_text(doing, "cyan"))
         below = self._below_status()
         if below:

@@ -234,7 +234,7 @@ def _omp_threads_times_workers(machine: Machine) -> Hits:
     if threads is None:
         if not _omp_text(machine) and cpus > 1:
             yield Hit(
-                f"OMP_NUM_THREADS is not set; {workers} workers on {cpus} CPUs",
+                f"OMP_NUM_THREADS is not set; {count_text(workers, 'worker')} on {cpus} CPUs",
                 "if the data set uses them, in worker_init_fn: cv2.setNumThreads(0) and "
                 "threadpoolctl.threadpool_limits(1)",
                 message="in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and others "
@@ -242,7 +242,8 @@ def _omp_threads_times_workers(machine: Machine) -> Hits:
             )
     elif threads * workers > cpus:
         yield Hit(
-            f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {count_text(cpus, 'CPU')}",
+            f"OMP_NUM_THREADS={threads} x {count_text(workers, 'worker')} = {threads * workers}, "
+            f"{count_text(cpus, 'CPU')}",
             "if the data set uses such libraries, in worker_init_fn: threadpoolctl.threadpool_limits"
             f"({max(1, cpus // workers)})",
             threads * workers,

@@ -204,12 +204,13 @@ def _time_text(run: Run, recommendation: Recommendation) -> str:
     parts = [f"{duration_text(epoch_time_s)} per epoch"]
     if recommendation.finish_time_s is not None:
         steps, epochs = options.planned_steps, options.epochs
-        length = f"{epochs} epochs" if steps is None else f"{steps:,} steps of the baseline's batch"
+        length = count_text(epochs, "epoch") if steps is None else f"{steps:,} steps of the baseline's batch"
         parts.append(
             f"{duration_text(recommendation.finish_time_s)} for {length}, start-up included (predicted)"
         )
     elif epoch_time_s is not None:
-        parts.append(f"{duration_text(options.epochs * epoch_time_s)} for {options.epochs} epochs")
+        length = count_text(options.epochs, "epoch")
+        parts.append(f"{duration_text(options.epochs * epoch_time_s)} for {length}")
     return f"{', '.join(parts)} (training only, validation not included)"
 
 

@@ -329,7 +329,8 @@ def _not_offered(
     offers = [(name, machine) for name, machine in offers if one.gpus in (None, machine.gpus)]
     if not offers:
         counts, what = _either([str(gpus) for gpus in sold]), "it is" if one.hardware else "machines are"
-        return f"{what} sold with {counts} GPUs", f"write gpus: {counts}, or leave gpus out"
+        noun = "GPU" if sold == [1] else "GPUs"
+        return f"{what} sold with {counts} {noun}", f"write gpus: {counts}, or leave gpus out"
     sellers, models = {machine.provider for _, machine in offers}, {name for name, _ in offers}
     kept = [
         name

@@ -108,8 +108,8 @@ def refuse_endless(request: PlanRequest, whose: str = "") -> None:
         )
     if hours > LONGEST_H:
         raise UsageError(
-            f"{request.epochs:,} epochs of {request.samples_per_epoch:,} samples at {rate.value:g} samples/s "
-            f"take {hours:.3g} h; check rate, samples and epochs"
+            f"{count_text(request.epochs, 'epoch')} of {request.samples_per_epoch:,} samples at "
+            f"{rate.value:g} samples/s take {hours:.3g} h; check rate, samples and epochs"
         )
     if request.samples / rate.low / 3600 > LONGEST_H:
         raise UsageError(

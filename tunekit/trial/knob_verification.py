@@ -216,7 +216,7 @@ def _missed_by_the_script(
     if accumulation is not None and accumulation != found.batches_per_step:
         return (
             f"accumulate_grad_batches was set to {accumulation}, but the loop makes a step every "
-            f"{found.batches_per_step} batches"
+            f"{count_text(found.batches_per_step, 'batch', 'batches')}"
         )
     if "precision" in bound:
         wanted = _AUTOCAST_DTYPES.get(Precision(str(bound["precision"])))

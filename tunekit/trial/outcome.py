@@ -288,8 +288,8 @@ def _why_unusable(
         loss, steps = evidence.nonfinite.loss, evidence.nonfinite.steps
         return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {count_text(steps, 'step')}")
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
-        lines = evidence.rejected_lines
-        message = f"what the agent reported could not be read ({lines} lines rejected)"
+        lines = count_text(evidence.rejected_lines, "line")
+        message = f"what the agent reported could not be read ({lines} rejected)"
         return _Reason(OutcomeKind.AGENT_ERROR, message)
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:

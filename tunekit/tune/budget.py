@@ -160,7 +160,8 @@ def short_text(
     room += f" ({left_out})" if left_out else ""
     more = f"{search_trials(options)} and {options.confirm_rounds}"
     if not trials:
-        more = f"{count_text(search_trials(options), 'search trial')} and {options.confirm_rounds} rounds"
+        wanted = count_text(options.confirm_rounds, "round")
+        more = f"{count_text(search_trials(options), 'search trial')} and {wanted}"
     more += " with --ablate" if options.ablate else ""
     given = f"the budget of {duration_text(budget_s)}"
     if budget_s == options.budget_s:

@@ -13,7 +13,7 @@ from tunekit.trial.binding_suggestions import binding_hint
 from tunekit.trial.binding_syntax import value_text, values_possible
 from tunekit.trial.bindings import present_values
 from tunekit.tune.knob_access import SearchContext, access_of
-from tunekit.units import duration_text
+from tunekit.units import count_text, duration_text
 
 _BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 _PREFETCH = (2, 4, 8)
@@ -277,10 +277,10 @@ def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, asked: str
     numbers = [value for value in batches.values if isinstance(value, int)]
     batch_size = per_rank // accumulation
     if per_rank % accumulation or not min(numbers) <= batch_size <= max(numbers):
+        own = count_text(accumulation, "batch", "batches")
         raise UsageError(
-            f"{asked} can't be kept: the script accumulates {accumulation} batches per step, which is not "
-            f"bound, and batch_size can be {min(numbers)} to {max(numbers)}; "
-            f"bind it with {hint}"
+            f"{asked} can't be kept: the script accumulates {own} per step, which is not bound, and "
+            f"batch_size can be {min(numbers)} to {max(numbers)}; bind it with {hint}"
         )
     return batch_size
 
