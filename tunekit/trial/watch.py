@@ -283,8 +283,7 @@ class TrialWatch:
             evidence.hit_limit(*evidence.standstill(round(now - self._started_at)))
         elif evidence.loop_at_s is not None and evidence.steps == 0:
             loaded_s = now - self._started_at - evidence.loop_at_s
-            batches = count_text(evidence.batches, "batch", "batches")
-            loaded = f"{batches} loaded in {loaded_s:.0f} s"
+            loaded = f"{count_text(evidence.batches, 'batch', 'batches')} loaded in {loaded_s:.0f} s"
             evidence.hit_limit(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
         else:
             missed = "not measured" if evidence.done is None else "still looking closer"
