@@ -249,18 +249,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         "peak memory per GPU, which decides where it fits (default: what the run reserved)",
     )
     _planned_machine(parser)
-    assumed = parser.add_argument_group("assumptions")
-    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
-    checkpoints = assumed.add_mutually_exclusive_group()
-    flags.option(checkpoints, "--checkpoint-cost", flags.TIME, "time to write a checkpoint", default="30s")
-    flags.switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")
-    meaning = "from an interruption to the first step after it"
-    flags.option(assumed, "--restart-cost", flags.TIME, meaning, default="5m")
-    meaning = "mean time between interruptions of a spot machine"
-    flags.option(assumed, "--interrupted-every", flags.LONG_TIME, meaning, default="4h")
-    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
-    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
-    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
+    _plan_assumptions(parser)
     project = parser.add_argument_group("a project of several trainings")
     meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
     flags.option(project, "--milestones", flags.Value("FILE.yaml", Path), meaning)
@@ -282,6 +271,22 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     flags.switch(machines, "--json", "print the plan as JSON")
     flags.findings(machines)
     flags.report_files(machines)
+
+
+def _plan_assumptions(parser: argparse.ArgumentParser) -> None:
+    """Add what a plan takes for granted unless it is told."""
+    assumed = parser.add_argument_group("assumptions")
+    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
+    checkpoints = assumed.add_mutually_exclusive_group()
+    flags.option(checkpoints, "--checkpoint-cost", flags.TIME, "time to write a checkpoint", default="30s")
+    flags.switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "from an interruption to the first step after it"
+    flags.option(assumed, "--restart-cost", flags.TIME, meaning, default="5m")
+    meaning = "mean time between interruptions of a spot machine"
+    flags.option(assumed, "--interrupted-every", flags.LONG_TIME, meaning, default="4h")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
+    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
+    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
 
 
 def _planned_machine(parser: argparse.ArgumentParser) -> None:
