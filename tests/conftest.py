@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,32 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
-# A busy machine is no counterexample, and the same code passes every time or never. What other examples
-# would show, `pytest --hypothesis-profile=explore` looks for.
-settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
-settings.load_profile("same")
+# A busy machine is no counterexample. The default examples are few and always the same; `.ci/nightly` draws
+# fresh ones, and what it finds becomes an @example.
+settings.register_profile(
+    "nightly", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200
+)
+settings.register_profile("quick", settings.get_profile("nightly"), max_examples=15, derandomize=True)
+settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that rewrites golden files."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a whole output with `golden/NAME` beside the test; `--update-golden` writes it."""
+    folder = request.path.parent / "golden"
+
+    def compare(name: str, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        assert text == (folder / name).read_text(encoding="utf-8")
+
+    return compare
 
 
 @pytest.hookimpl(tryfirst=True)
