@@ -14,7 +14,7 @@ from pathlib import Path
 from simgpu.build import Built, build
 from simgpu.control import CONTROLS, Core, parsed_bytes
 from simgpu.devices import FOLDER, known_devices, write_files
-from simgpu.environment import KNOWN_TORCH, find_environment, make_environment
+from simgpu.environment import KNOWN_TORCH, USUAL_TORCH, find_environment, make_environment
 from simgpu.errors import SimgpuError
 from simgpu.simulation import (
     DEFAULT_DEVICES,
@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     known = ", ".join(KNOWN_TORCH)
     one = verbs.add_parser("environment", help="make Python environments with a CUDA build of torch")
     one.add_argument(
-        "--torch", nargs="+", default=tuple(KNOWN_TORCH), metavar="VERSION", help=f"(those checked: {known})"
+        "--torch", nargs="+", default=(USUAL_TORCH,), metavar="VERSION", help=f"(tested: {known})"
     )
     one.add_argument("--python", type=Path, help="the interpreter (this one)")
     one.add_argument("--over", type=Path, metavar="SITE_PACKAGES", help="gives all other packages")

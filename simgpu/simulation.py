@@ -97,9 +97,7 @@ def find_any_environment(version: str | None, environments: Path = ENVIRONMENTS)
     if version is None:
         made = [path.name for path in environments.glob("*") if path.name[0].isdigit()]
         if not made:
-            raise NoEnvironmentError(
-                "there is no environment; make one: python -m simgpu environment --torch 2.8.0"
-            )
+            raise NoEnvironmentError("there is no environment; make one: python -m simgpu environment")
         version = max(made, key=_as_numbers)
     return find_environment(version, environments)
 
