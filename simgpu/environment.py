@@ -1,9 +1,9 @@
 """Python environments with a CUDA build of torch and the simulated libraries: `python -m simgpu environment`.
 
 `environments/VERSION` is a virtual environment with torch, the triton it requires and, for the usual torch,
-its torchvision, but nothing of NVIDIA's. All other packages come from the environment below it. The file that
-names that one is written last: an environment without it is unfinished. Downloaded wheels are kept until then,
-so a second try continues from there.
+its torchvision, but nothing of NVIDIA's. All other packages come from the environment below it. The file
+that names that one is written last: an environment without it is unfinished. Downloaded wheels are kept
+until then, so a second try continues from there.
 """
 
 import importlib.util

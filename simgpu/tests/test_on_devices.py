@@ -1,18 +1,14 @@
 """The whole of it: a process of a CUDA torch on the simulated devices."""
 
 import json
-import math
 import subprocess
-import time
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import pytest
-from gpu_environment import ON_THIS_THREAD, on_both_torches
-from real_trials import is_alive
+from gpu_environment import on_both_torches
 
-from simgpu.environment import Environment
 from simgpu.machine import SimulatedGpu
 
 SEES = """
@@ -22,11 +18,6 @@ torch.cuda.synchronize()
 names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 print(json.dumps({"names": names, "free": torch.cuda.mem_get_info()[0]}))
 """
-
-
-@on_both_torches
-def test_the_sources_compile_without_a_warning(gpu_torch: Environment) -> None:
-    assert gpu_torch.built.warnings == ""
 
 
 @on_both_torches
@@ -71,59 +62,3 @@ def test_two_processes_share_a_device_and_each_step_doubles(
         begins = [one.begin_ns for one in mine if since <= one.begin_ns <= until]
         step_ns = median(later - one for one, later in pairwise(begins))
         assert step_ns == pytest.approx(2 * work[0].duration_ns, rel=0.03)
-
-
-def test_a_command_that_takes_too_long_leaves_no_process(simulated_gpu: SimulatedGpu, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    code = f"""
-import os, time
-os.fork()
-with open({str(pids)!r}, "a") as file: file.write(f"{{os.getpid()}}\\n")
-time.sleep(600)
-"""
-    with pytest.raises(subprocess.TimeoutExpired):
-        simulated_gpu.run(["-c", code], timeout_s=3)
-    limit = time.monotonic() + 10
-    while any(is_alive(int(pid)) for pid in pids.read_text().split()):
-        assert time.monotonic() < limit
-
-
-DROPS_OUT = """
-import torch
-kept, between = [], []
-for _ in range(600):  # a mask of a byte per element ends where its segment does, and nothing lies behind it
-    values = torch.ones(4096, device="cuda", requires_grad=True)
-    kept.append((values, torch.nn.functional.dropout(values)))
-    between.append(torch.empty(24 << 20, dtype=torch.uint8, device="cuda"))
-del between, values
-torch.cuda.empty_cache()
-for _, dropped in kept:
-    dropped.backward(torch.ones_like(dropped))
-torch.cuda.synchronize()
-"""
-
-
-def test_a_small_kernel_on_operands_of_two_types_reads_none_past_its_end(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", ON_THIS_THREAD + DROPS_OUT])
-    assert done.returncode == 0, done.stderr
-
-
-PROFILED = """
-import json, sys, torch
-from torch.profiler import ProfilerActivity, profile
-ones = torch.ones(1 << 20, device="cuda")
-with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-    ones.sin()
-    torch.cuda.synchronize()
-profiler.export_chrome_trace(sys.argv[1])
-"""
-
-
-def test_the_profiler_says_what_was_launched(simulated_gpu: SimulatedGpu) -> None:
-    trace = simulated_gpu.own / "trace.json"
-    done = simulated_gpu.run(["-c", PROFILED, trace])
-    assert done.returncode == 0, done.stderr
-    (kernel,) = [one for one in json.loads(trace.read_text())["traceEvents"] if one.get("cat") == "kernel"]
-    (blocks, *others), threads = kernel["args"]["grid"], math.prod(kernel["args"]["block"])
-    assert others == [1, 1]
-    assert blocks * threads * 16 >= 1 << 20 > (blocks - 1) * threads  # a thread has 1 to 16 elements

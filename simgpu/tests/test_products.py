@@ -34,21 +34,6 @@ for _ in range(2):
 torch.cuda.synchronize()
 print(json.dumps(torch.cuda.max_memory_allocated()))
 """
-RECURRENT = """
-import json, torch
-seen = {}
-for kind in ("LSTM", "GRU"):
-    layer = getattr(torch.nn, kind)(123, 320, 4).cuda()
-    sequences = torch.ones(250, 100, 123, device="cuda")
-    before = torch.cuda.memory_allocated()
-    output = layer(sequences)[0]
-    kept = torch.cuda.memory_allocated() - before
-    output.sum().backward()
-    torch.cuda.synchronize()
-    seen[kind] = {"kept": kept, "blocks": len({w.untyped_storage().data_ptr() for w in layer.parameters()})}
-    del layer, sequences, output
-print(json.dumps(seen))
-"""
 ATTENTION = """
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -58,8 +43,6 @@ with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
     torch.nn.functional.scaled_dot_product_attention(*heads).sum().backward()
 torch.cuda.synchronize()
 """
-ONE_PRODUCT = "import torch; torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')"
-ONE_CONVOLUTION = "import torch; torch.nn.Conv2d(3, 4, 3).cuda()(torch.ones(2, 3, 8, 8, device='cuda'))"
 
 
 def named(gpu: SimulatedGpu, pattern: str) -> list[Work]:
@@ -88,12 +71,6 @@ def test_small_products_take_a_wave_and_large_ones_their_operations(simulated_gp
     ]
 
 
-def test_a_product_is_named_by_what_the_device_can(simulated_gpu: SimulatedGpu) -> None:
-    assert simulated_gpu.run(["-c", LINEAR], "t4").returncode == 0
-    assert len(named(simulated_gpu, "gemm bf16-as-fp32")) == 3
-    assert len(named(simulated_gpu, "gemm fp32 512x512x512")) == 2
-
-
 def test_half_precision_wants_channels_last(simulated_gpu: SimulatedGpu) -> None:
     peak(simulated_gpu, "contiguous_format", "float16", "", "tf32")
     copies = named(simulated_gpu, "nchw to nhwc|nhwc to nchw")
@@ -105,12 +82,6 @@ def test_half_precision_wants_channels_last(simulated_gpu: SimulatedGpu) -> None
     assert sum(work.duration_ns for work in copies) == pytest.approx(6 * 4 * elements / 510e9 * 1e9, rel=0.01)
 
 
-def test_channels_last_is_copied_nowhere(simulated_gpu: SimulatedGpu) -> None:
-    peak(simulated_gpu, "channels_last", "float16", "", "tf32")
-    assert len(named(simulated_gpu, "conv .* fp16 nhwc")) == 6
-    assert named(simulated_gpu, "nchw") == []
-
-
 @on_both_torches
 def test_a_search_finds_the_engine_with_a_workspace(simulated_gpu: SimulatedGpu) -> None:
     guessed = peak(simulated_gpu, "contiguous_format", "float32", "", "tf32")
@@ -120,60 +91,9 @@ def test_a_search_finds_the_engine_with_a_workspace(simulated_gpu: SimulatedGpu)
     assert all(re.search("tf32 .*winograd", work.name) for work in named(simulated_gpu, "conv ")[-3:])
 
 
-def test_tf32_is_used_where_it_is_allowed(simulated_gpu: SimulatedGpu) -> None:
-    peak(simulated_gpu, "contiguous_format", "float32", "", "ieee")
-    assert named(simulated_gpu, "tf32") == []
-    assert len(named(simulated_gpu, "conv .* fp32")) == 6
-
-
-@on_both_torches
-def test_recurrent_layers_keep_what_cudnn_was_seen_to_keep(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", ON_THIS_THREAD + RECURRENT])
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
-    output = 4 * 250 * 100 * 320
-    for kind, reserve in (("LSTM", 736_000_000), ("GRU", 864_000_000)):
-        assert seen[kind]["blocks"] == 1
-        assert seen[kind]["kept"] == pytest.approx(reserve + output, rel=0.005)
-        assert len(named(simulated_gpu, f"rnn {kind.lower()} fprop tf32 steps 250")) == 4
-        assert len(named(simulated_gpu, f"rnn {kind.lower()} wgrad")) == 8
-
-
 @on_both_torches
 def test_attention_by_cudnn_has_two_products_and_five_backward(simulated_gpu: SimulatedGpu) -> None:
     done = simulated_gpu.run(["-c", ON_THIS_THREAD + ATTENTION], "h100-sxm")
     assert done.returncode == 0, done.stderr
     forward, backward = named(simulated_gpu, "attention .* bf16 heads 128 1024x1024x64")
     assert backward.duration_ns == pytest.approx(2.5 * forward.duration_ns, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("script", "fault", "said"),
-    [
-        (ONE_PRODUCT, "cublasCreate_v2:3", "CUBLAS_STATUS_ALLOC_FAILED"),
-        (
-            ONE_PRODUCT,
-            "cublasSgemm_v2:13,cublasGemmEx:13,cublasLtMatmul:13",
-            "CUBLAS_STATUS_EXECUTION_FAILED",
-        ),
-        (ONE_CONVOLUTION, "cudnnCreate:1001", "CUDNN_STATUS_NOT_INITIALIZED"),
-        (ONE_CONVOLUTION, "cudnnBackendExecute:5000", "unable to find an engine"),
-    ],
-)
-def test_failures_are_told_as_torch_tells_them(
-    simulated_gpu: SimulatedGpu, script: str, fault: str, said: str
-) -> None:
-    done = simulated_gpu.run(["-c", script], fail=fault)
-    assert done.returncode != 0
-    assert said in done.stderr
-
-
-def test_a_handle_without_room_fails(simulated_gpu: SimulatedGpu) -> None:
-    script = f"""
-import torch
-free, _ = torch.cuda.mem_get_info()
-kept = torch.empty((free >> 21 << 21) - (2 << 20), dtype=torch.uint8, device="cuda")
-{ONE_CONVOLUTION.removeprefix("import torch; ")}
-"""
-    done = simulated_gpu.run(["-c", script], "a10g:memory_bytes=1GiB")
-    assert re.search("CUDNN_STATUS_NOT_INITIALIZED|OutOfMemoryError", done.stderr)

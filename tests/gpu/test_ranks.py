@@ -19,14 +19,10 @@ FOUR = ",".join(["a10g:slower=16"] * 4)
 SUM, LOSS = "ncclDevKernel_AllReduce_Sum", "nll_loss_forward"
 GRADIENT_BYTES = 4 * ((512 + 1) * 2048 + (2048 + 1) * 2048 + (2048 + 1) * 8)
 PLAIN = (str(SCRIPTS / "ddp_nccl.py"),)
-FRAMEWORKS = {
-    "accelerate launch": (
-        *("-m", "accelerate.commands.launch", "--num_processes", "4", "--mixed_precision", "no"),
-        str(SCRIPTS / "accelerate_loop.py"),
-    ),
-    "Trainer": (str(SCRIPTS / "hf_trainer.py"), "--output", "out"),
-    "Lightning": (str(SCRIPTS / "lightning_fit.py"), "--output", "out"),
-}
+ACCELERATE = (
+    *("-m", "accelerate.commands.launch", "--num_processes", "4", "--mixed_precision", "no"),
+    str(SCRIPTS / "accelerate_loop.py"),
+)
 BUCKETS: dict[str, Any] = {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 2}
 
 
@@ -54,7 +50,7 @@ def counted(gpu: SimulatedGpu, name: str) -> Counter[int]:
     return Counter(one.device for one in gpu.trace() if name in one.name)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     simulated_gpu: SimulatedGpu, processes: int
 ) -> None:
@@ -68,6 +64,7 @@ def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     assert all(sums[device] >= 2 * (steps[device] - 1) for device in steps)  # 21 MB in buckets of some 2
 
 
+@pytest.mark.slow
 @on_both_torches
 def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: SimulatedGpu) -> None:
     loop = trained(simulated_gpu, 2, **BUCKETS, sync_gradients=False)
@@ -77,12 +74,9 @@ def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: Si
     assert all(sums[device] < loop.discarded_batches for device in steps)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["accelerate launch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("Trainer", "Lightning"))],
-)
-def test_a_framework_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu, name: str) -> None:
-    seen = parallel(trained(simulated_gpu, 2, FRAMEWORKS[name], bucket_cap_mb=2))
+@pytest.mark.slow
+def test_accelerate_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu) -> None:
+    seen = parallel(trained(simulated_gpu, 2, ACCELERATE, bucket_cap_mb=2))
     assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "nccl")
     assert seen.settings is not None and seen.settings.bucket_cap_mb == 2
     assert sorted(counted(simulated_gpu, LOSS)) == [0, 1]
