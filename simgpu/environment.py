@@ -30,11 +30,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class KnownTorch:
-    """A version that the simulation was checked with."""
+    """What a version that the simulation is tested with takes: its wheel, and its environment."""
 
-    cuda: str
     wheel_bytes: int
     installed_bytes: int
+    """With the other wheels, which are kept until all is installed."""
 
 
 PINNED: Mapping[str, str] = dict(
@@ -45,11 +45,11 @@ PINNED: Mapping[str, str] = dict(
 """Versions by package: those of an environment that is made by default."""
 USUAL_TORCH = PINNED["torch"]
 KNOWN_TORCH: Mapping[str, KnownTorch] = {
-    "2.8.0": KnownTorch("12.8", 888_063_640, 2_350_000_000),
-    "2.14.1": KnownTorch("13.0", 554_581_699, 2_200_000_000),
+    "2.8.0": KnownTorch(888_063_640, 2_510_000_000),  # CUDA 12.8
+    "2.14.1": KnownTorch(554_581_699, 2_450_000_000),  # CUDA 13.0
 }
 """Their wheels on the package index, for Linux on x86-64."""
-_LARGEST = KnownTorch("", 1_000_000_000, 2_500_000_000)
+_LARGEST = KnownTorch(1_000_000_000, 2_700_000_000)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,7 @@ def find_environment(version: str, environments: Path = ENVIRONMENTS) -> Environ
     """
     folder = environments / version
     if not _is_whole(folder):
-        raise NoEnvironmentError(
-            f"there is no environment with torch {version}; make it: "
-            f"python -m simgpu environment --torch {version}"
-        )
+        raise NoEnvironmentError(f"no torch {version}: python -m simgpu environment --torch {version}")
     return Environment(folder, build(TorchBuild.find(_site_packages(folder))))
 
 
@@ -125,7 +122,13 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
         say("installing it")
         _install([f"torch=={version}"], folder, wheels)
         site = _site_packages(folder)
-        _check_torch(site, wheels)
+        try:
+            TorchBuild.find(site)
+        except (
+            SimgpuError
+        ):  # a build without CUDA: refused before more is downloaded, and its wheel is of no use
+            shutil.rmtree(wheels)
+            raise
         if more := [*_triton(site, version), *_pinned_with(version)]:
             say(f"installing {' and '.join(more)}")
             _download(more, folder, wheels)
@@ -138,15 +141,6 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
             shutil.rmtree(wheels, ignore_errors=True)
         raise
     shutil.rmtree(wheels)
-
-
-def _check_torch(site: Path, wheels: Path) -> None:
-    """Refuse a build without CUDA before more is downloaded; its wheel is no use for a second try."""
-    try:
-        TorchBuild.find(site)
-    except SimgpuError:
-        shutil.rmtree(wheels)
-        raise
 
 
 def _triton(site: Path, version: str) -> list[str]:
@@ -188,9 +182,7 @@ def _install(requirements: Sequence[str], environment: Path, wheels: Path) -> No
 
 def _pip(arguments: Sequence[str | Path], environment: Path, **variables: str) -> None:
     if importlib.util.find_spec("pip") is None:
-        raise SimgpuError(
-            f"{sys.executable} has no pip, which installs torch; add it: {sys.executable} -m ensurepip"
-        )
+        raise SimgpuError(f"{sys.executable} has no pip; add it: {sys.executable} -m ensurepip")
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
     _run([*pip, "--disable-pip-version-check", "--quiet", *arguments], **variables)
 

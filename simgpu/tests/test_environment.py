@@ -125,6 +125,6 @@ def test_a_constraint_of_the_machine_decides_what_is_downloaded(
 def test_without_room_nothing_is_begun(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     full = shutil.disk_usage("/")._replace(free=2**30)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(SimgpuError, match=r"takes 3\.0 GiB .* has 1\.0 GiB free"):
+    with pytest.raises(SimgpuError, match=r"takes 3\.2 GiB .* has 1\.0 GiB free"):
         make(folders, "2.8.0", [])
     assert [path.name for path in folders.environments.iterdir()] == [".lock"]

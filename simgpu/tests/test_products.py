@@ -34,15 +34,6 @@ for _ in range(2):
 torch.cuda.synchronize()
 print(json.dumps(torch.cuda.max_memory_allocated()))
 """
-ATTENTION = """
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-shape = {"dtype": torch.bfloat16, "device": "cuda", "requires_grad": True}
-heads = [torch.ones(8, 16, 1024, 64, **shape) for _ in range(3)]
-with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-    torch.nn.functional.scaled_dot_product_attention(*heads).sum().backward()
-torch.cuda.synchronize()
-"""
 
 
 def named(gpu: SimulatedGpu, pattern: str) -> list[Work]:
@@ -89,11 +80,3 @@ def test_a_search_finds_the_engine_with_a_workspace(simulated_gpu: SimulatedGpu)
     searched = peak(simulated_gpu, "contiguous_format", "float32", "searched", "tf32")
     assert searched - guessed == pytest.approx(4 * 64 * 56 * 56 * (64 + 128), rel=0.01)
     assert all(re.search("tf32 .*winograd", work.name) for work in named(simulated_gpu, "conv ")[-3:])
-
-
-@on_both_torches
-def test_attention_by_cudnn_has_two_products_and_five_backward(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", ON_THIS_THREAD + ATTENTION], "h100-sxm")
-    assert done.returncode == 0, done.stderr
-    forward, backward = named(simulated_gpu, "attention .* bf16 heads 128 1024x1024x64")
-    assert backward.duration_ns == pytest.approx(2.5 * forward.duration_ns, rel=0.05)

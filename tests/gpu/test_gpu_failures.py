@@ -27,13 +27,6 @@ def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) 
 
 
 @pytest.mark.slow
-def test_no_room_for_the_context_beside_another_process(simulated_gpu: SimulatedGpu) -> None:
-    with simulated_gpu.hold(0, int(0.7 * GIB), SMALL):
-        ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), SMALL)
-    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
-
-
-@pytest.mark.slow
 def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
     stops = threading.Event()
     lost = threading.Thread(target=_lose_when_it_trains, args=(simulated_gpu, stops))

@@ -60,20 +60,6 @@ def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> 
 
 
 @pytest.mark.slow
-def test_a_gradient_scaler_keeps_its_scale_and_fp16_is_seen_on_the_device(
-    simulated_gpu: SimulatedGpu,
-) -> None:
-    ended = tunekit(simulated_gpu, "profile", SHORT, script("scaler_loop.py"), "t4:slower=8")
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.discovery is not None and trial.discovery.scales_gradients
-    assert trial.config is not None and trial.config.precision == "fp16"
-    assert set(re.findall(r"scale (\S+)", ended.output())) == {"4096"}
-    products = {work.name.split()[1] for work in simulated_gpu.trace() if work.name.startswith("gemm ")}
-    assert products == {"fp16"}
-
-
-@pytest.mark.slow
 def test_a_gpu_that_loses_clock_at_its_power_limit_is_told_of(simulated_gpu: SimulatedGpu) -> None:
     """Its clock falls to 0.6 within 60 busy seconds, of which the window is the first part."""
     ended = tunekit(
