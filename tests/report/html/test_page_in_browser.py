@@ -106,7 +106,7 @@ def opened(browser: Browser, file: Path, before: str = "", **context: Any) -> It
         there.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("tab", marks=pytest.mark.slow)])
 def first_tab(browser: Browser, full: Path) -> Iterator[Page]:
     with opened(browser, full) as tab:
         yield tab
@@ -168,6 +168,7 @@ def test_the_first_screen_has_answer_changes_config_and_tiles(tab: Page, shown: 
     assert lowest and lowest["y"] + lowest["height"] <= DESKTOP["height"]
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: Browser, hostile: Path):
     with opened(browser, hostile) as tab:
         drawn(tab, "throughput")
@@ -183,6 +184,7 @@ def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: B
         assert cut_in_print(tab) == []
 
 
+@pytest.mark.slow
 def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, shown: ReadRun):
     with opened(browser, full, java_script_enabled=False) as tab:
         assert tab.get_by_text(shown.answer).is_visible()
@@ -194,6 +196,7 @@ def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, 
         assert tab.locator("#chart-throughput table").is_visible()
 
 
+@pytest.mark.slow
 def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Browser, full: Path):
     with opened(browser, full, before="delete window.DecompressionStream;") as tab:
         tab.locator(".undrawn").wait_for(state="visible")
@@ -293,6 +296,7 @@ def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
     assert tab.evaluate("window.copied") == CONFIGS[0][1]
 
 
+@pytest.mark.slow
 def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
     with opened(browser, full, before="delete window.DecompressionStream;") as tab:
         tab.keyboard.press("Tab")
@@ -363,6 +367,7 @@ def cut_in_print(tab: Page) -> list[str]:
     )
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: ReadRun):
     if not AXE.is_file():
         without("axe-core is not installed", f"npm install --no-package-lock, in {AXE.parents[2]}")
