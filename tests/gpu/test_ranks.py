@@ -19,10 +19,14 @@ FOUR = ",".join(["a10g:slower=16"] * 4)
 SUM, LOSS = "ncclDevKernel_AllReduce_Sum", "nll_loss_forward"
 GRADIENT_BYTES = 4 * ((512 + 1) * 2048 + (2048 + 1) * 2048 + (2048 + 1) * 8)
 PLAIN = (str(SCRIPTS / "ddp_nccl.py"),)
-ACCELERATE = (
-    *("-m", "accelerate.commands.launch", "--num_processes", "4", "--mixed_precision", "no"),
-    str(SCRIPTS / "accelerate_loop.py"),
-)
+FRAMEWORKS = {
+    "accelerate launch": (
+        *("-m", "accelerate.commands.launch", "--num_processes", "4", "--mixed_precision", "no"),
+        str(SCRIPTS / "accelerate_loop.py"),
+    ),
+    "Trainer": (str(SCRIPTS / "hf_trainer.py"), "--output", "out"),
+    "Lightning": (str(SCRIPTS / "lightning_fit.py"), "--output", "out"),
+}
 BUCKETS: dict[str, Any] = {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 2}
 
 
@@ -75,8 +79,12 @@ def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: Si
 
 
 @pytest.mark.slow
-def test_accelerate_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu) -> None:
-    seen = parallel(trained(simulated_gpu, 2, ACCELERATE, bucket_cap_mb=2))
+@pytest.mark.parametrize(
+    "name",
+    ["accelerate launch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("Trainer", "Lightning"))],
+)
+def test_a_framework_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu, name: str) -> None:
+    seen = parallel(trained(simulated_gpu, 2, FRAMEWORKS[name], bucket_cap_mb=2))
     assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "nccl")
     assert seen.settings is not None and seen.settings.bucket_cap_mb == 2
     assert sorted(counted(simulated_gpu, LOSS)) == [0, 1]
