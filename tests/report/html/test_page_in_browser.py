@@ -227,13 +227,6 @@ def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: P
     assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
 
 
-def test_a_reason_stays_below_its_trial_when_trials_are_sorted(tab: Page, shown: ReadRun):
-    failed = next(row for row in shown.trials.rows if row.reason)
-    tab.locator("#trial-table th button").nth(2).click()
-    reason = tab.locator("#trial-table .reason", has_text=failed.reason).first
-    assert reason.locator("xpath=preceding-sibling::tr[1]/td[1]").inner_text() == failed.cells[0]
-
-
 def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: ReadRun):
     failed = [row.cells[0] for row in shown.trials.rows if row.state == "failed"]
     tab.get_by_role("radio", name="refused").check()
@@ -252,14 +245,6 @@ def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
     assert all(one != other for one, other in zip(light, dark, strict=True)), (light, dark)
     tab.click("#theme")
     assert colours(tab) == light
-
-
-def test_a_dark_preference_is_followed_in_page_and_chart(tab: Page):
-    drawn(tab, "time_breakdown")
-    tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
-    page_ink, _, chart_ink, _ = colours(tab)
-    assert page_ink == chart_ink == "rgb(232, 232, 238)"
 
 
 def colours(tab: Page) -> list[str]:
@@ -296,17 +281,6 @@ def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
     assert tab.evaluate("window.copied") == CONFIGS[0][1]
 
 
-@pytest.mark.slow
-def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
-    with opened(browser, full, before="delete window.DecompressionStream;") as tab:
-        tab.keyboard.press("Tab")
-        assert tab.evaluate("document.activeElement.className") == "skip"
-        skip = tab.locator(".skip").bounding_box()
-        assert skip and skip["x"] >= 0
-        tab.keyboard.press("Enter")
-        assert tab.evaluate("document.activeElement.id") == "content"
-
-
 # --- narrow, printed, for all --------------------------------------------------------------
 
 
@@ -330,15 +304,6 @@ def test_no_chart_is_cut_on_a_phone(tab: Page, shown: ReadRun):
         )
         == []
     )
-
-
-@pytest.mark.parametrize("width", [1280, 1920])
-def test_the_trials_are_as_wide_as_the_text(tab: Page, width: int):
-    tab.set_viewport_size({"width": width, "height": 800})
-    text = tab.locator("#trials > h2").bounding_box()
-    table = tab.locator("#trial-table").bounding_box()
-    assert text and table
-    assert (table["x"], table["width"]) == pytest.approx((text["x"], text["width"]), abs=1)
 
 
 def test_printed_nothing_is_cut_and_all_is_open_and_light(tab: Page):
