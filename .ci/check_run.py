@@ -11,7 +11,7 @@ KNOBS = {"batch_size", "num_workers", "prefetch_factor", "compile_model", "preci
 
 
 def main(folder: Path) -> None:
-    """Exit with a message unless the run is finished, tiers and GPU are told of and the reports are drawn."""
+    """Exit with a message unless the run is finished, each tier is there or explained, and reports exist."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert run["status"] == "finished", run["status"]
     there = {recommendation["tier"] for recommendation in run["recommendations"]}

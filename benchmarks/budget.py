@@ -1,6 +1,6 @@
-"""What ten GPU jobs as they are get for their budget: trials, confirming rounds, and how much of the gain?
+"""What do GPU jobs get for their budget: trials, confirming rounds, and how much of the gain?
 
-    python benchmarks/budget.py [--budgets default 8m 15m] [--seeds 5] [--jobs audio "7B LoRA"] [--tells 3]
+    python benchmarks/budget.py [--budgets default 8m 15m] [--seeds 5] [--jobs LSTM "7B LoRA"] [--tells 3]
 
 Runs whole searches of the real Search on a scripted clock (tests/gpu_jobs.py): no process, no GPU, no
 figure of any card. Per job, each the median over the seeds: what was spent of the budget, measured search

@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 
 from judged_loops import LOOPS, Judged, judge  # noqa: E402
 
-from simgpu.environment import KNOWN_TORCH, find_environment  # noqa: E402
+from simgpu.environment import KNOWN_TORCH, USUAL_TORCH, find_environment  # noqa: E402
 from simgpu.machine import SimulatedGpu  # noqa: E402
 from simgpu.simulation import state_folder  # noqa: E402
 
@@ -47,7 +47,7 @@ def main() -> None:
     print("| torch | loop, simulated A10G | bound by | ms per batch | stated | true | of the step |")
     print("|---|---|---|---|---|---|---|")
     worst, wrong = 0.0, 0
-    for version in options.torch or KNOWN_TORCH:
+    for version in options.torch or [USUAL_TORCH]:
         for loop in LOOPS:
             if options.only and loop.name not in options.only:
                 continue

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from simgpu.environment import find_environment
+from simgpu.environment import USUAL_TORCH, find_environment
 from simgpu.simulation import Simulation, state_folder
 from tunekit.recommend.noise import noise_floor
 from tunekit.records.codec import read_json
@@ -171,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", action="append", choices=sorted(SLOWER))
     parser.add_argument("--loop", action="append", choices=LOOPS)
-    parser.add_argument("--torch", default="2.15.0")
+    parser.add_argument("--torch", default=USUAL_TORCH)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--budget")
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "simulated-best")

@@ -1,6 +1,6 @@
 """Is predicted device memory what torch's own allocator takes? On a simulated GPU.
 
-    python benchmarks/simulated_peaks.py [--torch 2.8.0 2.15.0] [--only resnet50] [--cpu]
+    python benchmarks/simulated_peaks.py [--torch 2.8.0 2.14.1] [--only resnet50] [--cpu]
 
 Twelve trainings (peaks_script.py): each is traced by a trial at its small batch, as `tunekit fits` does,
 and taken from there to a large batch, without a margin; and it is run there, on the CUDA build of torch
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from real_trials_of import traced_fits  # noqa: E402
 
-from simgpu.environment import KNOWN_TORCH, Environment, find_environment  # noqa: E402
+from simgpu.environment import USUAL_TORCH, Environment, find_environment  # noqa: E402
 from simgpu.simulation import Simulation, state_folder  # noqa: E402
 from tunekit.machine.gpu.outside_torch import outside_torch  # noqa: E402
 from tunekit.machine.profiles import load_profiles  # noqa: E402
@@ -163,7 +163,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--torch", nargs="+", default=list(KNOWN_TORCH))
+    parser.add_argument("--torch", nargs="+", default=[USUAL_TORCH])
     parser.add_argument("--only", default="", help="trainings whose names hold this")
     parser.add_argument("--segments", nargs="+", default=["usual", "expandable"])
     parser.add_argument("--cpu", action="store_true", help="traced on a CPU too")

@@ -14,13 +14,12 @@ from pathlib import Path
 from simgpu.build import Built, build
 from simgpu.control import CONTROLS, Core, parsed_bytes
 from simgpu.devices import FOLDER, known_devices, write_files
-from simgpu.environment import KNOWN_TORCH, find_environment, make_environment
+from simgpu.environment import KNOWN_TORCH, USUAL_TORCH, find_environment, make_environment
 from simgpu.errors import SimgpuError
 from simgpu.simulation import (
     DEFAULT_DEVICES,
     Simulation,
     devices_of,
-    find_any_environment,
     keep_devices,
     state_folder,
 )
@@ -58,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     known = ", ".join(KNOWN_TORCH)
     one = verbs.add_parser("environment", help="make Python environments with a CUDA build of torch")
     one.add_argument(
-        "--torch", nargs="+", default=tuple(KNOWN_TORCH), metavar="VERSION", help=f"(those checked: {known})"
+        "--torch", nargs="+", default=[USUAL_TORCH], metavar="VERSION", help=f"(tested: {known})"
     )
     one.add_argument("--python", type=Path, help="the interpreter (this one)")
     one.add_argument("--over", type=Path, metavar="SITE_PACKAGES", help="gives all other packages")
@@ -102,7 +101,7 @@ def _add_simulation(parser: argparse.ArgumentParser) -> None:
         "--state", type=Path, default=state, metavar="DIR", help="what the processes of one machine share"
     )
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write what the devices do")
-    parser.add_argument("--torch", metavar="VERSION", help="the environment (the newest that is made)")
+    parser.add_argument("--torch", default=USUAL_TORCH, metavar="VERSION", help=f"({USUAL_TORCH})")
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -145,9 +144,8 @@ def _devices(options: argparse.Namespace) -> int:
 
 
 def _simulation(options: argparse.Namespace, state: Path | None) -> Simulation:
-    environment = find_any_environment(options.torch)
     devices = options.device or devices_of(state)
-    return Simulation(environment, devices=devices, state=state, trace=options.trace)
+    return Simulation(find_environment(options.torch), devices=devices, state=state, trace=options.trace)
 
 
 def _run(options: argparse.Namespace) -> int:

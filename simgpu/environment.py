@@ -1,12 +1,13 @@
 """Python environments with a CUDA build of torch and the simulated libraries: `python -m simgpu environment`.
 
-`environments/VERSION` is a virtual environment that holds torch and the triton that it asks for, nothing of
-NVIDIA's; every other package comes from the environment that it is laid over. The file that names that one
-is written last, and an environment without it was not finished. A wheel that was downloaded is kept until
-then, so that a second try goes on from there.
+`environments/VERSION` is a virtual environment with torch, the triton it requires and, for the usual torch,
+its torchvision, but nothing of NVIDIA's. All other packages come from the environment below it. The file
+that names that one is written last: an environment without it is unfinished. Downloaded wheels are kept
+until then, so a second try continues from there.
 """
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -22,8 +23,6 @@ from simgpu.torch_build import TorchBuild
 
 ENVIRONMENTS = Path(__file__).parent / "environments"
 _OVER = "zz_simgpu_over.pth"
-_INSTALL = ("install", "--no-deps", "--compile")
-"""With bytecode: what a process in a sandbox compiles is lost, so that each would compile torch again."""
 _GIB = 2**30
 
 Say = Callable[[str], None]
@@ -31,19 +30,26 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class KnownTorch:
-    """A version that the simulation was checked with."""
+    """What a version that the simulation is tested with takes: its wheel, and its environment."""
 
-    cuda: str
     wheel_bytes: int
     installed_bytes: int
+    """With the other wheels, which are kept until all is installed."""
 
 
+PINNED: Mapping[str, str] = dict(
+    line.strip().split("==")
+    for line in Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").splitlines()
+    if "==" in line
+)
+"""Versions by package: those of an environment that is made by default."""
+USUAL_TORCH = PINNED["torch"]
 KNOWN_TORCH: Mapping[str, KnownTorch] = {
-    "2.8.0": KnownTorch("12.8", 888_063_640, 2_350_000_000),
-    "2.15.0": KnownTorch("13.2", 539_136_850, 2_250_000_000),
+    "2.8.0": KnownTorch(888_063_640, 2_510_000_000),  # CUDA 12.8
+    "2.14.1": KnownTorch(554_581_699, 2_450_000_000),  # CUDA 13.0
 }
 """Their wheels on the package index, for Linux on x86-64."""
-_LARGEST = KnownTorch("", 1_000_000_000, 2_500_000_000)
+_LARGEST = KnownTorch(1_000_000_000, 2_700_000_000)
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,7 @@ def find_environment(version: str, environments: Path = ENVIRONMENTS) -> Environ
     """
     folder = environments / version
     if not _is_whole(folder):
-        raise NoEnvironmentError(
-            f"there is no environment with torch {version}; make it: "
-            f"python -m simgpu environment --torch {version}"
-        )
+        raise NoEnvironmentError(f"no torch {version}: python -m simgpu environment --torch {version}")
     return Environment(folder, build(TorchBuild.find(_site_packages(folder))))
 
 
@@ -113,16 +116,23 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
     try:
         say(f"making a virtual environment with {python} over {over}")
         _run([python, "-m", "venv", "--without-pip", folder])
-        site = _site_packages(folder)
         if not any(wheels.glob(f"torch-{version}-*.whl")):
             say(f"downloading torch {version} ({known.wheel_bytes / 1e6:.0f} MB)")
-            _pip(["download", "--no-deps", "--no-cache-dir", "--dest", wheels, f"torch=={version}"], folder)
+            _download([f"torch=={version}"], folder, wheels)
         say("installing it")
-        _pip([*_INSTALL, "--no-index", "--find-links", wheels, f"torch=={version}"], folder)
-        _check_torch(site, wheels)
-        if triton := _triton(site, version):
-            say(f"installing {triton}")
-            _pip([*_INSTALL, "--no-cache-dir", triton], folder)
+        _install([f"torch=={version}"], folder, wheels)
+        site = _site_packages(folder)
+        try:
+            TorchBuild.find(site)
+        except (
+            SimgpuError
+        ):  # a build without CUDA: refused before more is downloaded, and its wheel is of no use
+            shutil.rmtree(wheels)
+            raise
+        if more := [*_triton(site, version), *_pinned_with(version)]:
+            say(f"installing {' and '.join(more)}")
+            _download(more, folder, wheels)
+            _install(more, folder, wheels)
         # Read with addsitedir, so that packages installed in place there are found too.
         (site / _OVER).write_text(f"import site; site.addsitedir({str(over)!r})\n")
     except BaseException:
@@ -133,20 +143,16 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
     shutil.rmtree(wheels)
 
 
-def _check_torch(site: Path, wheels: Path) -> None:
-    """Refuse a build without CUDA before more is downloaded; its wheel is no use for a second try."""
-    try:
-        TorchBuild.find(site)
-    except SimgpuError:
-        shutil.rmtree(wheels)
-        raise
-
-
-def _triton(site: Path, version: str) -> str | None:
-    """What this torch asks of triton, as a requirement without its marker."""
+def _triton(site: Path, version: str) -> list[str]:
+    """The triton that this torch requires, without the requirement's marker."""
     metadata = next(site.glob(f"torch-{version}*.dist-info/METADATA")).read_text(encoding="utf-8")
-    found = re.search(r"^Requires-Dist: (triton\b[^;\n]*)", metadata, re.MULTILINE)
-    return found[1].strip().replace(" ", "") if found else None
+    found = re.findall(r"^Requires-Dist: (triton\b[^;\n]*)", metadata, re.MULTILINE)
+    return [one.strip().replace(" ", "") for one in found[:1]]
+
+
+def _pinned_with(version: str) -> list[str]:
+    """The other packages of requirements.txt, for the torch that it pins."""
+    return [f"{name}=={pin}" for name, pin in PINNED.items() if name != "torch" and version == USUAL_TORCH]
 
 
 def _check_disk(version: str, environments: Path) -> None:
@@ -160,18 +166,32 @@ def _check_disk(version: str, environments: Path) -> None:
         )
 
 
-def _pip(arguments: Sequence[str | Path], environment: Path) -> None:
+def _download(requirements: Sequence[str], environment: Path, wheels: Path) -> None:
+    """As pip is configured on this machine: with its index and its constraints."""
+    _pip(["download", "--no-deps", "--no-cache-dir", "--dest", wheels, *requirements], environment)
+
+
+def _install(requirements: Sequence[str], environment: Path, wheels: Path) -> None:
+    """From the downloaded wheels alone, whatever pip is configured to do on this machine.
+
+    With bytecode: what a process in a sandbox compiles is lost, so each would compile torch again.
+    """
+    install = ["--isolated", "install", "--no-deps", "--no-index", "--compile"]
+    _pip([*install, "--find-links", wheels, *requirements], environment, PIP_CONFIG_FILE=os.devnull)
+
+
+def _pip(arguments: Sequence[str | Path], environment: Path, **variables: str) -> None:
     if importlib.util.find_spec("pip") is None:
-        raise SimgpuError(
-            f"{sys.executable} has no pip, which installs torch; add it: {sys.executable} -m ensurepip"
-        )
+        raise SimgpuError(f"{sys.executable} has no pip; add it: {sys.executable} -m ensurepip")
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
-    _run([*pip, "--disable-pip-version-check", "--quiet", *arguments])
+    _run([*pip, "--disable-pip-version-check", "--quiet", *arguments], **variables)
 
 
-def _run(command: Sequence[str | Path]) -> None:
+def _run(command: Sequence[str | Path], **variables: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        )
     except OSError as error:
         raise SimgpuError(f"{command[0]} can't be run: {error}") from error
     if done.returncode != 0:

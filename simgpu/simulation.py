@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simgpu.devices import FOLDER, known_devices
-from simgpu.environment import ENVIRONMENTS, Environment, find_environment
-from simgpu.errors import NoEnvironmentError, SimgpuError
+from simgpu.environment import Environment
+from simgpu.errors import SimgpuError
 
 SHARED_MEMORY = Path("/dev/shm")
 STATE_PREFIX = "psm_simgpu-"
@@ -87,23 +87,6 @@ def check_devices(devices: str) -> None:
             raise SimgpuError(f"there is no device file of '{name}' in {folder}; there are: {known}")
 
 
-def find_any_environment(version: str | None, environments: Path = ENVIRONMENTS) -> Environment:
-    """The environment of a version of torch; without one, that of the newest that was made.
-
-    Raises:
-        NoEnvironmentError: It has not been made, or none has.
-        SimgpuError: Its libraries can't be built.
-    """
-    if version is None:
-        made = [path.name for path in environments.glob("*") if path.name[0].isdigit()]
-        if not made:
-            raise NoEnvironmentError(
-                "there is no environment; make one: python -m simgpu environment --torch 2.8.0"
-            )
-        version = max(made, key=_as_numbers)
-    return find_environment(version, environments)
-
-
 @contextmanager
 def state_folder() -> Iterator[Path]:
     """A folder for the state of one simulation, in shared memory; removed afterwards."""
@@ -116,7 +99,3 @@ def state_folder() -> Iterator[Path]:
 
 def _before(first: str, rest: str | None) -> str:
     return f"{first}{os.pathsep}{rest}" if rest else first
-
-
-def _as_numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.split(".")]

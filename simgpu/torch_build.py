@@ -36,8 +36,7 @@ class TorchBuild:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8")
         except OSError as error:
             raise SimgpuError(
-                f"there is no torch in {folder}; make an environment with one: "
-                "python -m simgpu environment --torch 2.8.0"
+                f"there is no torch in {folder}; make an environment with one: python -m simgpu environment"
             ) from error
         version = _assigned(text, "__version__")
         cuda = _assigned(text, "cuda")
@@ -45,7 +44,7 @@ class TorchBuild:
         if version is None or numbers is None:
             raise SimgpuError(
                 f"torch {version} in {folder} is built without CUDA; the simulation needs a CUDA build. "
-                "Make an environment with one: python -m simgpu environment --torch 2.8.0"
+                "Make an environment with one: python -m simgpu environment"
             )
         return cls(folder, version, (int(numbers[1]), int(numbers[2])))
 

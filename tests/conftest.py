@@ -1,4 +1,4 @@
-"""What all tests have: child processes that compute on one thread, signals that can be heard, patience."""
+"""Set-up of all tests: one compute thread per child, default signals, Hypothesis profiles, golden files."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ten GPU jobs as they are, for whole searches on a scripted clock: what a trial of each takes, and shows.
+"""GPU jobs for whole searches on a scripted clock: how long a trial of each takes, and what it measures.
 
 Start-up, steps, compiling and what each knob does are of the order that such jobs have; none is a figure of a
 card. The rates follow the throughput model's equations (with the factors below, not with what the model
@@ -261,7 +261,7 @@ def _as_parameter(name: str, value: float) -> float:
 
 
 def gpu_jobs() -> tuple[GpuJob, ...]:
-    """Return the ten."""
+    """Return all jobs."""
     compiled, overhead = "compiled_samples", "compiled_overhead"
     return (
         job(
@@ -277,36 +277,6 @@ def gpu_jobs() -> tuple[GpuJob, ...]:
             has_images=True,
             activation_bytes=90 * MIB,
             sample_bytes=600_000,
-        ),
-        job(
-            "ViT-B/16",
-            config(batch_size=32, num_workers=4),
-            startup_s=30,
-            step_s=0.33,
-            fetch_s=0.25,
-            compile_s=60,
-            factors={
-                compiled: 0.82,
-                "bf16_samples": 0.45,
-                "tf32_samples": 0.65,
-                "compute_overhead_share": 0.06,
-            },
-            epoch_samples=1_281_167,
-            activation_bytes=120 * MIB,
-            sample_bytes=600_000,
-        ),
-        job(
-            "BERT fine-tune",
-            config(batch_size=16, num_workers=0),
-            startup_s=20,
-            step_s=0.14,
-            fetch_s=0.004,
-            compile_s=40,
-            factors={compiled: 0.88, overhead: 0.5, "bf16_samples": 0.4, "compute_overhead_share": 0.15},
-            epoch_samples=87_000,
-            model_bytes=2 * GIB,
-            activation_bytes=180 * MIB,
-            sample_bytes=4_000,
         ),
         job(
             "GPT pre-train",
@@ -358,36 +328,6 @@ def gpu_jobs() -> tuple[GpuJob, ...]:
             model_bytes=10 * GIB,
             activation_bytes=2 * GIB,
             sample_bytes=3 * MIB,
-        ),
-        job(
-            "click model",
-            config(batch_size=2048, num_workers=2),
-            startup_s=90,
-            step_s=0.012,
-            fetch_s=0.06,
-            compile_s=25,
-            factors={compiled: 0.9, overhead: 0.6, "bf16_samples": 0.9, "compute_overhead_share": 0.6},
-            epoch_samples=40_000_000,
-            model_bytes=6 * GIB,
-            activation_bytes=MIB // 8,
-            sample_bytes=320,
-        ),
-        job(
-            "audio",
-            config(batch_size=32, num_workers=2),
-            startup_s=25,
-            step_s=0.22,
-            fetch_s=1.6,
-            compile_s=45,
-            factors={
-                compiled: 0.92,
-                "bf16_samples": 0.6,
-                "tf32_samples": 0.8,
-                "compute_overhead_share": 0.15,
-            },
-            epoch_samples=280_000,
-            activation_bytes=110 * MIB,
-            sample_bytes=640_000,
         ),
         job(
             "7B LoRA",

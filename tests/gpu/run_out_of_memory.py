@@ -68,14 +68,6 @@ def the_handle_of_cublas():
     multiply()
 
 
-@case()
-def the_handle_of_cublas_on_a_full_device():
-    ones = torch.ones(8, 8, device="cuda")
-    kept = leave_free(2 << 20)
-    assert (ones @ ones).is_cuda
-    del kept
-
-
 @case(**fail("cublasCreate_v2:1"))
 def cublas_without_a_reason():
     multiply()
@@ -91,21 +83,6 @@ def cublas_without_a_reason_on_a_full_device():
 @case(**fail("cublasGemmEx:3", "cublasSgemm_v2:3", "cublasLtMatmul:3"))
 def a_product():
     multiply()
-
-
-@case()
-def the_handle_of_cudnn_on_a_full_device():
-    pictures, weights = torch.ones(64, 64, 64, 64, device="cuda"), torch.ones(64, 64, 3, 3, device="cuda")
-    room = torch.empty(64, 64, 62, 62, device="cuda")
-    del room
-    kept = leave_free(1 << 20)
-    nn.functional.conv2d(pictures, weights)
-    del kept
-
-
-@case(**fail("cudnnCreate:1002"))
-def cudnn_without_a_reason():
-    convolve()
 
 
 @case(**fail("cudnnBackendExecute:4000"))
@@ -125,23 +102,8 @@ def a_launch_of_triton():
     compiled()
 
 
-@case(**fail("cuModuleLoadData:2"))
-def a_module_of_triton():
-    compiled()
-
-
-@case(**EXPANDABLE)
-def a_batch_in_expandable_segments():
-    torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
-
-
 @case(**EXPANDABLE, **fail("cuMemCreate:2"))
 def a_page_of_expandable_segments():
-    torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
-
-
-@case(**EXPANDABLE, **fail("cuMemMap:2"))
-def a_mapping_of_expandable_segments():
     torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
 
 
@@ -153,11 +115,6 @@ def pinning_a_tensor():
 @case(SIMGPU_PINNED_LIMIT="1MiB")
 def pinning_in_a_loader():
     next(iter(DataLoader(torch.empty(64, 1 << 18), batch_size=32, pin_memory=True)))
-
-
-@case(SIMGPU_PINNED_LIMIT="1MiB")
-def pinning_in_a_thread():
-    next(iter(DataLoader(torch.empty(64, 1 << 18), batch_size=32, pin_memory=True, num_workers=1)))
 
 
 @case(**fail("cudaStreamSynchronize:999"))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from gpu_commands import SCRIPTS, has_torchs_peaks, measured, of_trials, script, tunekit
+from gpu_commands import SCRIPTS, has_torchs_peaks, measured, script, tunekit
 
 from simgpu.machine import SimulatedGpu
 
@@ -40,6 +40,7 @@ def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
     assert "gpu-underused" not in {finding.code for finding in ended.profile.findings}
 
 
+@pytest.mark.slow
 def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> None:
     ranks = ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", str(SCRIPTS / "ddp_nccl.py")]
     ended = tunekit(simulated_gpu, "profile", SHORT, ranks, "a10g:slower=16,a10g:slower=16")
@@ -56,30 +57,6 @@ def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> 
     losses = {device: _count(simulated_gpu, device, "nll_loss_forward") for device in (0, 1)}
     assert abs(losses[0] - losses[1]) <= max(losses.values()) * 0.1
     assert min(losses.values()) >= loop.steady_batches
-
-
-def test_a_gradient_scaler_keeps_its_scale_and_fp16_is_seen_on_the_device(
-    simulated_gpu: SimulatedGpu,
-) -> None:
-    ended = tunekit(simulated_gpu, "profile", SHORT, script("scaler_loop.py"), "t4:slower=8")
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.discovery is not None and trial.discovery.scales_gradients
-    assert trial.config is not None and trial.config.precision == "fp16"
-    assert set(re.findall(r"scale (\S+)", ended.output())) == {"4096"}
-    products = {work.name.split()[1] for work in simulated_gpu.trace() if work.name.startswith("gemm ")}
-    assert products == {"fp16"}
-
-
-def test_an_accelerate_loop_is_measured_with_the_precision_that_it_chose(simulated_gpu: SimulatedGpu) -> None:
-    ended = tunekit(
-        simulated_gpu, "profile", SHORT, script("accelerate_loop.py", "--mixed_precision", "bf16")
-    )
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.config is not None and trial.config.precision == "bf16"
-    (work,) = of_trials(simulated_gpu.trace())
-    assert {one.name.split()[1] for one in work if one.name.startswith("gemm ")} == {"bf16"}
 
 
 @pytest.mark.slow

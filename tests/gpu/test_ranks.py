@@ -54,7 +54,7 @@ def counted(gpu: SimulatedGpu, name: str) -> Counter[int]:
     return Counter(one.device for one in gpu.trace() if name in one.name)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     simulated_gpu: SimulatedGpu, processes: int
 ) -> None:
@@ -68,6 +68,7 @@ def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     assert all(sums[device] >= 2 * (steps[device] - 1) for device in steps)  # 21 MB in buckets of some 2
 
 
+@pytest.mark.slow
 @on_both_torches
 def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: SimulatedGpu) -> None:
     loop = trained(simulated_gpu, 2, **BUCKETS, sync_gradients=False)
@@ -77,6 +78,7 @@ def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: Si
     assert all(sums[device] < loop.discarded_batches for device in steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["accelerate launch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("Trainer", "Lightning"))],

@@ -1,5 +1,6 @@
 """A training measured on one, two and four simulated GPUs, over NCCL."""
 
+import pytest
 from gpu_commands import script, tunekit
 
 from simgpu.machine import SimulatedGpu
@@ -33,6 +34,7 @@ def test_one_two_and_four_gpus_are_measured_predicted_and_fitted(simulated_gpu: 
         assert sum(gpu.is_used for gpu in record.telemetry.gpus) == record.processes
 
 
+@pytest.mark.slow
 def test_four_gpus_share_the_batch_of_one(simulated_gpu: SimulatedGpu) -> None:
     words = [*SHORT, "--strong", "--processes", "1,4"]
     ended = tunekit(simulated_gpu, "scale", words, script("ddp_nccl.py"), FOUR)

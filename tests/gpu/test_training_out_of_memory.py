@@ -13,15 +13,13 @@ from tunekit.trial.outcome import is_of_pinning, memory_that_ended
 CASES = Path(__file__).with_name("run_out_of_memory.py")
 NOT_OF_THE_DEVICE = {
     "cublas_without_a_reason": None,
-    "cudnn_without_a_reason": None,
     "no_engine": None,
     "a_device_that_is_gone": None,
     "a_mistake": None,
     "pinning_a_tensor": OutcomeKind.HOST_OOM,
     "pinning_in_a_loader": OutcomeKind.HOST_OOM,
-    "pinning_in_a_thread": OutcomeKind.HOST_OOM,
 }
-LEAST_CASES = 20
+LEAST_CASES = 14
 
 
 @on_both_torches

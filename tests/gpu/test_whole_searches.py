@@ -68,7 +68,8 @@ def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulate
     assert _is_of_its_config(like, trained[0])
 
 
-@pytest.mark.parametrize("name", ["hf_trainer.py", pytest.param("lightning_fit.py", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hf_trainer.py", "lightning_fit.py"])
 def test_a_frameworks_loop_is_searched(simulated_gpu: SimulatedGpu, name: str) -> None:
     command = script(name, "--output", str(simulated_gpu.own / "output"))
     ended = tunekit(simulated_gpu, "search", FEW, command)
@@ -76,17 +77,3 @@ def test_a_frameworks_loop_is_searched(simulated_gpu: SimulatedGpu, name: str) -
     assert (ended.run.measured_on, _devices(ended.run)) == ("a10g", {"NVIDIA A10G"})
     assert len(ended.run.trials) >= LEAST_TRIALS
     assert _of_another_config(ended.run, simulated_gpu.trace()) == []
-
-
-def test_what_fits_is_told_from_one_run_on_the_device(simulated_gpu: SimulatedGpu) -> None:
-    options = ["--gpu", "t4", "--gpu", "a10g", "--batch", "256", "--window", "1"]
-    ended = tunekit(simulated_gpu, "fits", options, script("plain.py"))
-    assert ended.process.returncode == 0, ended.process.stderr
-    assert "a10g (here)" in ended.process.stdout
-
-
-def test_doctor_names_the_devices_by_the_drivers_numbers(simulated_gpu: SimulatedGpu) -> None:
-    ended = tunekit(simulated_gpu, "doctor", [], script("plain.py"), "t4,a10g")
-    assert "0: Tesla T4, 15.0 GiB" in ended.process.stdout
-    assert "1: NVIDIA A10G, 22.5 GiB" in ended.process.stdout
-    assert "device-order" in ended.process.stdout

@@ -89,6 +89,7 @@ def test_an_ampere_device_runs_what_the_knobs_ask_for(on_device: OnDevice) -> No
     assert 0 < 2 * batches <= trials.count(r"Memcpy HtoD \(Pinned")  # images and labels
 
 
+@pytest.mark.slow
 def test_a_turing_device_computes_in_fp16_and_has_no_tf32(on_device: OnDevice) -> None:
     trials = on_device("t4")
     own = trials.baseline()
@@ -105,6 +106,7 @@ def test_a_turing_device_computes_in_fp16_and_has_no_tf32(on_device: OnDevice) -
     assert trials.count(r"conv \w+ fp16 nhwc ") > 0 == trials.count(r"conv \w+ (?!fp16 nhwc )")
 
 
+@pytest.mark.slow
 def test_a_script_that_uses_fp32_precision_is_told_and_set(on_device: OnDevice) -> None:
     trials = on_device("a10g", "fp32_precision", "tf32")
     own = trials.baseline()

@@ -1,4 +1,4 @@
-"""What a budget must hold, by whole searches of ten GPU jobs (gpu_jobs.py) on a scripted clock."""
+"""What a budget must hold, by whole searches of GPU jobs (gpu_jobs.py) on a scripted clock."""
 
 import math
 import re
@@ -29,6 +29,7 @@ from tunekit.tune.confirm import expected_duration_s, typical_duration_s
 from tunekit.tune.space import build_space
 
 JOBS = {job.name: job for job in gpu_jobs()}
+USUAL, SLOW = "ResNet-50, ImageNet", pytest.mark.slow
 OVERRUN = 1.07
 """The fewest rounds may overrun a budget by a twentieth, and processes differ."""
 
@@ -61,7 +62,7 @@ def gain_within(job: GpuJob, whole: Run, trial_times: float) -> float:
     return max(shares)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [USUAL, *(pytest.param(name, marks=SLOW) for name in JOBS if name != USUAL)])
 def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_it_needs(
     name: str, tmp_path: Path
 ):
@@ -75,7 +76,7 @@ def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_i
     assert whole.search_time_s <= OVERRUN * whole.budget_s
 
 
-@pytest.mark.parametrize("name", ["GPT pre-train", "U-Net", "diffusion fine-tune"])
+@pytest.mark.parametrize("name", ["U-Net", pytest.param("diffusion fine-tune", marks=SLOW)])
 def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: str, tmp_path: Path):
     whole, listener = search(tmp_path, JOBS[name], 480.0)
     assert whole.budget_s == 480.0

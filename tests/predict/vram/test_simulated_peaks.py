@@ -44,7 +44,13 @@ def predicted(gpu: SimulatedGpu, folder: Path, training: Sequence[str] = TRAININ
     return Fits([record], folder, cpus=2)
 
 
-@pytest.mark.parametrize("more", [{}, EXPANDABLE], ids=["segments", "expandable segments"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="segments"),
+        pytest.param(EXPANDABLE, id="expandable segments", marks=pytest.mark.slow),
+    ],
+)
 def test_a_large_batch_takes_what_small_ones_said(
     simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
 ) -> None:
@@ -60,6 +66,7 @@ def test_a_large_batch_takes_what_small_ones_said(
     assert peak.reserved_bytes == pytest.approx(truth["reserved_bytes"], rel=WITHIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", CHECKPOINTED, ids=lambda words: f"{words[0]} {words[2]}")
 def test_gradient_checkpointing_takes_what_steps_traced_with_it_said(
     simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training: Sequence[str]

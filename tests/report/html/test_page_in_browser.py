@@ -106,7 +106,7 @@ def opened(browser: Browser, file: Path, before: str = "", **context: Any) -> It
         there.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("tab", marks=pytest.mark.slow)])
 def first_tab(browser: Browser, full: Path) -> Iterator[Page]:
     with opened(browser, full) as tab:
         yield tab
@@ -168,6 +168,7 @@ def test_the_first_screen_has_answer_changes_config_and_tiles(tab: Page, shown: 
     assert lowest and lowest["y"] + lowest["height"] <= DESKTOP["height"]
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: Browser, hostile: Path):
     with opened(browser, hostile) as tab:
         drawn(tab, "throughput")
@@ -183,6 +184,7 @@ def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: B
         assert cut_in_print(tab) == []
 
 
+@pytest.mark.slow
 def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, shown: ReadRun):
     with opened(browser, full, java_script_enabled=False) as tab:
         assert tab.get_by_text(shown.answer).is_visible()
@@ -194,6 +196,7 @@ def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, 
         assert tab.locator("#chart-throughput table").is_visible()
 
 
+@pytest.mark.slow
 def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Browser, full: Path):
     with opened(browser, full, before="delete window.DecompressionStream;") as tab:
         tab.locator(".undrawn").wait_for(state="visible")
@@ -224,13 +227,6 @@ def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: P
     assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
 
 
-def test_a_reason_stays_below_its_trial_when_trials_are_sorted(tab: Page, shown: ReadRun):
-    failed = next(row for row in shown.trials.rows if row.reason)
-    tab.locator("#trial-table th button").nth(2).click()
-    reason = tab.locator("#trial-table .reason", has_text=failed.reason).first
-    assert reason.locator("xpath=preceding-sibling::tr[1]/td[1]").inner_text() == failed.cells[0]
-
-
 def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: ReadRun):
     failed = [row.cells[0] for row in shown.trials.rows if row.state == "failed"]
     tab.get_by_role("radio", name="refused").check()
@@ -249,14 +245,6 @@ def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
     assert all(one != other for one, other in zip(light, dark, strict=True)), (light, dark)
     tab.click("#theme")
     assert colours(tab) == light
-
-
-def test_a_dark_preference_is_followed_in_page_and_chart(tab: Page):
-    drawn(tab, "time_breakdown")
-    tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
-    page_ink, _, chart_ink, _ = colours(tab)
-    assert page_ink == chart_ink == "rgb(232, 232, 238)"
 
 
 def colours(tab: Page) -> list[str]:
@@ -293,16 +281,6 @@ def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
     assert tab.evaluate("window.copied") == CONFIGS[0][1]
 
 
-def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
-    with opened(browser, full, before="delete window.DecompressionStream;") as tab:
-        tab.keyboard.press("Tab")
-        assert tab.evaluate("document.activeElement.className") == "skip"
-        skip = tab.locator(".skip").bounding_box()
-        assert skip and skip["x"] >= 0
-        tab.keyboard.press("Enter")
-        assert tab.evaluate("document.activeElement.id") == "content"
-
-
 # --- narrow, printed, for all --------------------------------------------------------------
 
 
@@ -326,15 +304,6 @@ def test_no_chart_is_cut_on_a_phone(tab: Page, shown: ReadRun):
         )
         == []
     )
-
-
-@pytest.mark.parametrize("width", [1280, 1920])
-def test_the_trials_are_as_wide_as_the_text(tab: Page, width: int):
-    tab.set_viewport_size({"width": width, "height": 800})
-    text = tab.locator("#trials > h2").bounding_box()
-    table = tab.locator("#trial-table").bounding_box()
-    assert text and table
-    assert (table["x"], table["width"]) == pytest.approx((text["x"], text["width"]), abs=1)
 
 
 def test_printed_nothing_is_cut_and_all_is_open_and_light(tab: Page):
@@ -363,6 +332,7 @@ def cut_in_print(tab: Page) -> list[str]:
     )
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: ReadRun):
     if not AXE.is_file():
         without("axe-core is not installed", f"npm install --no-package-lock, in {AXE.parents[2]}")

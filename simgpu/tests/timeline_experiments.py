@@ -1,7 +1,7 @@
 """Experiments on simulated time, in one process with a CUDA torch: run by test_timeline.py.
 
-Prints as JSON what the host's clock (CLOCK_MONOTONIC, as the trace's) and CUDA's events said. Devices: 0 as
-it is, 1 with a queue of `QUEUE_DEPTH` launches, 2 whose clock is set while it works, 3 that gets hot.
+Prints as JSON the times by the host's clock (CLOCK_MONOTONIC, like the trace) and by CUDA events. Device 1
+has a queue of `QUEUE_DEPTH` launches; the clock of device 2 changes while it works.
 """
 
 import json
@@ -16,7 +16,6 @@ import torch
 STEPS = 8
 QUEUE_DEPTH = 32
 QUEUED = 3 * QUEUE_DEPTH
-HOT_STEPS = 30
 COPY_FLOATS = 4 << 20
 
 Spans = list[tuple[int, int]]
@@ -26,7 +25,7 @@ Spans = list[tuple[int, int]]
 def main() -> None:
     """Run all, one after another; each begins with an idle device."""
     told = {}
-    for experiment in (steps, queue, copies, overlap, events, graph, held_clock, heat):
+    for experiment in (steps, queue, copies, events, held_clock):
         torch.cuda.synchronize()
         began = time.monotonic_ns()
         facts = experiment()
@@ -91,23 +90,6 @@ def copies() -> dict[str, object]:
     return told
 
 
-def overlap() -> dict[str, object]:
-    """Pinned copies on a stream of their own beside kernels; a last kernel waits for the last copy."""
-    large = square(4096)
-    host, device = torch.empty(COPY_FLOATS, pin_memory=True), torch.empty(COPY_FLOATS, device="cuda")
-    side = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    began = time.monotonic_ns()
-    for _ in range(3):
-        large()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            device.copy_(host, non_blocking=True)
-    torch.cuda.current_stream().wait_stream(side)
-    large()
-    return {"began": began}
-
-
 def events() -> dict[str, object]:
     """Times between events that stand before, between and after queued kernels."""
     large, small = square(4096), square(2048)
@@ -125,22 +107,6 @@ def events() -> dict[str, object]:
     return {"began": began, "elapsed_ms": elapsed}
 
 
-def graph() -> dict[str, object]:
-    """The same kernels one by one, and as a graph that is replayed."""
-    large, small = square(4096), square(2048)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        large()
-        small()
-    torch.cuda.synchronize()
-    began = time.monotonic_ns()
-    large()
-    small()
-    for _ in range(3):
-        captured.replay()
-    return {"began": began}
-
-
 def held_clock() -> dict[str, object]:
     """The clock is halved from outside while the process works, and let go again."""
     torch.cuda.set_device(2)
@@ -150,21 +116,6 @@ def held_clock() -> dict[str, object]:
         subprocess.run([sys.executable, "-m", "simgpu", "set", "2", "clock_share", share], check=True)
         launch()
         launch()
-    return {"began": began}
-
-
-def heat() -> dict[str, object]:
-    """Work without a pause, the second half of it queued ahead; then a pause, and work again."""
-    torch.cuda.set_device(3)
-    launch = square(4096)
-    began = time.monotonic_ns()
-    for number in range(HOT_STEPS):
-        launch()
-        if number < HOT_STEPS // 2:
-            torch.cuda.synchronize()
-    torch.cuda.synchronize()
-    time.sleep(0.5)
-    launch()
     return {"began": began}
 
 

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from simgpu.errors import SimgpuError
-from simgpu.trace import Work, busy_ns, read_trace
+from simgpu.trace import Work, read_trace
 
 
 def test_work_of_all_processes_comes_in_the_order_of_its_begins(tmp_path: Path) -> None:
@@ -32,17 +30,3 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "12.tsv").write_text("10\t30\t1\t2\th2d\t4096\tcopy\nno work\n")
     with pytest.raises(SimgpuError, match=r"12\.tsv:2 .*'no work'"):
         read_trace(tmp_path)
-
-
-def test_without_a_trace_there_is_no_work(tmp_path: Path) -> None:
-    assert read_trace(tmp_path / "absent") == []
-
-
-spans = st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda span: (span[0], span[0] + span[1]))
-
-
-@given(st.lists(spans, max_size=12))
-def test_busy_is_the_time_that_any_work_covers(given_spans: list[tuple[int, int]]) -> None:
-    work = [Work(1, begin, end, 0, 0, "compute", 0, "kernel") for begin, end in given_spans]
-    covered = {at for begin, end in given_spans for at in range(begin, end)}
-    assert busy_ns(work) == len(covered)
