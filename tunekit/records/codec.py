@@ -16,8 +16,11 @@ from tunekit.untrusted import read_bytes
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
+MAX_TRIALS = 2000
+"""Search trials of a run that can be read again."""
+
 MAX_FILE_BYTES = 32 << 20
-"""A file above this size is no run of ours: one of 2,000 trials has that. Reading it would exhaust memory."""
+"""Size of a run with MAX_TRIALS trials. A larger file is not a run, and reading it would exhaust memory."""
 
 MAX_VALUES = 800_000
 """Separators of a text above which its tree would take hundreds of MB."""
