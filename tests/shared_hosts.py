@@ -21,7 +21,7 @@ from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.store import SharedTrialStore
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
-from tunekit.tune.shared import SharedStudy, address_of, group_of, search_facts
+from tunekit.tune.shared import address_of, group_of, open_place
 
 FEW = options(max_trials=10, confirm_rounds=2)
 BEAT_S, GRACE_S = 1, 5
@@ -67,27 +67,25 @@ class SharedHost:
     def _search(self, place: str, asked: SearchOptions) -> None:
         machine = host(hostname=self.name, **self.machine)
         bare = run(options=asked, trials=(), search_time_s=0.0, host=machine)
-        study = SharedStudy(address_of(place), search_facts(bare), group_of(bare, None), BEAT_S, GRACE_S)
-        store = SharedTrialStore(study, self.name, self.name, self.folder)
+        address = address_of(place)
 
         def before(spec: TrialSpec) -> None:
             self.specs.append(spec)
             self.before(spec)
 
-        try:
-            with RunFolder(self.folder) as owned:
-                executor = HostExecutor(
-                    owned.trials_folder,
-                    clock=ScriptedClock(),
-                    noise=lambda knobs, spec: 1.0,
-                    before=before,
-                    **self.executor_options,
-                )
-                search = start_search(owned, executor, asked, self.listener, store=store, host=machine)
-                search.run()
-                self.found, self.finished_by = search.found, search.finished_by
-        finally:
-            study.close()
+        with open_place(address, BEAT_S, GRACE_S) as storage, RunFolder(self.folder) as owned:
+            group = group_of(bare, None)
+            store = SharedTrialStore(address, storage, group, self.name, self.folder, self.name)
+            executor = HostExecutor(
+                owned.trials_folder,
+                clock=ScriptedClock(),
+                noise=lambda knobs, spec: 1.0,
+                before=before,
+                **self.executor_options,
+            )
+            search = start_search(owned, executor, asked, self.listener, store=store, host=machine)
+            search.run()
+            self.found, self.finished_by = search.found, search.finished_by
 
 
 def search_together(place: str, hosts: list[SharedHost], asked: SearchOptions = FEW) -> None:

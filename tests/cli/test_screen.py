@@ -82,7 +82,7 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
         screen.left_to("node-b", "/mnt/[x]/node-b", 1, is_done=True)
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "shared  /mnt/[x], as node-a",
-        "        other hosts here differ in hardware, driver or torch: trials are not mixed",
+        "        other hosts here have another command, hardware, driver or torch: trials are not mixed",
         "trial   result                         config",
         "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
         "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",

@@ -58,7 +58,7 @@ def test_hosts_of_one_machine_are_told_apart_by_their_folders(
 ):
     asked = tmp_path / out if out else None
     with joined_at(place, asked) as one, joined_at(place, asked) as two:
-        assert [one.name, two.name] == names
+        assert [one.store.host, two.store.host] == names
 
 
 def test_where_they_meet_is_kept_as_it_is_from_any_folder(

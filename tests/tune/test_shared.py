@@ -2,54 +2,60 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from build_records import GIB, host, options, run, target
+from build_records import GIB, config, host, options, run, target
 from real_postgres import PASSWORD, PostgresServer
 
-from tunekit.errors import ShareError, TargetChangedError, UsageError
-from tunekit.records.run import FixedKnob, Run
+from tunekit.errors import ShareError, UsageError
 from tunekit.tune import shared
-from tunekit.tune.shared import GRACE_S, JOURNAL_FILE, SharedStudy, address_of, group_of, search_facts
+from tunekit.tune.shared import (
+    GRACE_S,
+    JOURNAL_FILE,
+    Job,
+    SharedStudy,
+    Work,
+    address_of,
+    group_of,
+    open_place,
+)
 
 Join = Callable[..., SharedStudy]
 DRIVER = host().accelerators[0].changed(driver="535.2")
+FIRST, SECOND = (Job(work=Work.SEARCH, config=config(batch_size=size)) for size in (8, 16))
 
 
 @pytest.fixture
 def join(tmp_path: Path) -> Iterator[Join]:
     """Join the search of a place, a folder unless another one is given."""
-    opened: list[SharedStudy] = []
 
-    def joined(place: str = "", group: str = "alike", before: Run | None = None) -> SharedStudy:
+    def joined(host: str = "one", place: str = "", group: str = "alike") -> SharedStudy:
         address = address_of(place or str(tmp_path / "shared"))
-        study = SharedStudy(address, search_facts(before or run(trials=())), group)
-        opened.append(study)
-        return study
+        return SharedStudy(address, stack.enter_context(open_place(address)), group, host, tmp_path / host)
 
-    yield joined
-    for study in opened:
-        study.close()
+    with ExitStack() as stack:
+        yield joined
 
 
-def taken(study: SharedStudy, host_name: str = "one") -> list[tuple[int, dict[str, Any]]]:
+def taken(study: SharedStudy) -> list[Job]:
     """Take the first job of the queue and return what was done."""
-    done: list[tuple[int, dict[str, Any]]] = []
-    study.take(lambda number, job: done.append((number, job)), {"host": host_name})
+    done: list[Job] = []
+    study.take(done.append)
     return done
 
 
 def left_running(study: SharedStudy) -> None:
     """Take a job as a host does that is killed while it runs."""
 
-    def killed(number: int, job: dict[str, Any]) -> None:
+    def killed(job: Job) -> None:
         raise SystemExit  # Optuna leaves the trial running, as after kill -9
 
     with pytest.raises(SystemExit):
-        study.take(killed, {"host": "killed"})
+        study.take(killed)
 
 
 def age_heartbeats(folder: Path, by_s: float = 2 * GRACE_S) -> None:
@@ -77,7 +83,7 @@ def test_an_address_is_shown_without_user_and_password(scheme: str, secret: str)
 @pytest.mark.parametrize(
     "place",
     [
-        "",
+        " ",
         "sqlite:///runs.db",
         "postgresql+psycopg2://db/runs",
         "postgresql://db:port/runs",
@@ -101,7 +107,7 @@ def test_a_folder_that_can_not_be_made_is_refused(join: Join, tmp_path: Path):
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ShareError):
-            join(str(place))
+            join(place=str(place))
 
 
 # --- who searches together -------------------------------------------------------------------
@@ -128,91 +134,85 @@ def test_names_folders_and_a_few_bytes_of_ram_make_no_other_group():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "name"),
+    "overrides",
     [
-        ({"target": target(command=("python", "train.py", "--small"))}, "command is python train.py --small"),
-        ({"target": target(script_sha256="0" * 64)}, "script is 000"),
-        ({"tunekit_version": "0.0.1"}, "tunekit is 0.0.1 here"),
-        ({"options": options(max_batch=64)}, "max_batch is 64 here, not given there"),
-        ({"options": options(fixed=(FixedKnob(knob="compile", value=False),))}, "fixed is "),
+        {"target": target(command=("python", "train.py", "--small"))},
+        {"target": target(script_sha256="0" * 64)},
+        {"target": target(samples_per_step=4)},
+        {"tunekit_version": "0.0.1"},
+        {"options": options(max_batch=64)},
     ],
 )
-def test_another_search_in_the_same_place_is_refused(join: Join, overrides: dict[str, Any], name: str):
-    join()
-    with pytest.raises(TargetChangedError) as caught:
-        join(group="other", before=run(**({"trials": ()} | overrides)))
-    assert name in str(caught.value)
-    assert join().is_only_group
+def test_a_host_that_is_asked_for_another_search_is_of_another_group(overrides: dict[str, Any]):
+    assert group_of(run(**overrides), None) != group_of(run(), None)
 
 
-def test_folders_and_what_a_host_decides_alone_are_no_other_search(join: Join):
-    join()
+def test_folders_and_what_a_host_decides_alone_make_no_other_group():
     own = target(command=("/home/ann/venv/bin/python3", "/home/ann/train.py"), script="/home/ann/train.py")
-    join(before=run(trials=(), target=own, options=options(wait_quiet_s=60.0)))
+    assert group_of(run(target=own, options=options(wait_quiet_s=60.0)), None) == group_of(run(), None)
 
 
 # --- the queue -------------------------------------------------------------------------------
 
 
 def test_a_job_is_done_once_in_the_order_of_the_queue(join: Join):
-    one, two = join(), join()
-    for name in ("first", "second"):
-        one.enqueue({"name": name})
-    assert [job for _, job in taken(two) + taken(one) + taken(two)] == [{"name": "first"}, {"name": "second"}]
-    assert one.jobs() == ()
-    assert join(group="other").jobs() == () and not join().is_only_group
+    one, two = join(), join("two")
+    for job in (FIRST, SECOND):
+        one.enqueue(job)
+    done = taken(two) + taken(one) + taken(two)
+    assert done == [FIRST.changed(number=0), SECOND.changed(number=1)]
+    assert one.jobs() == () and one.is_only_group
+    assert join(group="other").jobs() == () and not one.is_only_group
 
 
-def test_others_see_who_runs_a_job_and_an_error_ends_it(join: Join):
-    one, two = join(), join()
-    one.enqueue({"name": "job"})
+def test_others_see_who_runs_a_job_and_an_error_ends_it(join: Join, tmp_path: Path):
+    one, two = join(), join("two")
+    one.enqueue(FIRST)
 
-    def fails(number: int, job: dict[str, Any]) -> None:
-        assert [(seen.job, seen.taken_by) for seen in two.jobs()] == [(job, {"host": "one"})]
+    def fails(job: Job) -> None:
+        assert two.jobs() == (job.changed(host="one", folder=str(tmp_path / "one")),)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        one.take(fails, {"host": "one"})
-    assert (two.jobs(), two.lost_jobs()) == ((), ())
+        one.take(fails)
+    assert (two.jobs(), two.lost_configs()) == ((), ())
 
 
 def test_the_job_of_a_lost_host_is_enqueued_once_more(join: Join, tmp_path: Path):
     one = join()
-    one.enqueue({"name": "deadly"})
-    again = {"name": "deadly", "lost_by": "killed"}
-    left_running(join())
-    assert [job.job for job in one.jobs()] == [{"name": "deadly"}], "it may be alive"
+    one.enqueue(FIRST)
+    left_running(join("killed"))
+    assert [job.host for job in one.jobs()] == ["killed"], "it may be alive"
     age_heartbeats(tmp_path / "shared")
-    assert [(job.job, job.taken_by) for job in one.jobs()] == [(again, {})]
-    left_running(join())
+    assert one.jobs() == (FIRST.changed(lost_by="killed", number=1),)
+    left_running(join("next"))
     age_heartbeats(tmp_path / "shared")
-    assert (one.jobs(), one.lost_jobs()) == ((), (again,))
+    assert (one.jobs(), one.lost_configs()) == ((), (FIRST.config,))
 
 
 def test_a_record_counts_whatever_became_of_its_job(join: Join, tmp_path: Path):
-    stopped, other = join(), join()
-    stopped.enqueue({"name": "slow"})
+    stopped, other = join("stopped"), join("other")
+    stopped.enqueue(FIRST)
 
-    def is_stopped(number: int, job: dict[str, Any]) -> float:
-        record = stopped.begin_record()
+    def is_stopped(job: Job) -> None:
+        number = stopped.begin_record()
         age_heartbeats(tmp_path / "shared")
+        assert other.jobs() == (FIRST.changed(lost_by="stopped", number=1),)
         assert len(taken(other)) == 1
-        stopped.land_record(record, {"rate": 7.0}, 7.0)
-        return 7.0
+        stopped.land_record(number, "late", 7.0)
 
-    stopped.take(is_stopped, {"host": "stopped"})
-    assert list(other.records()) == [(0, {"rate": 7.0})]
+    stopped.take(is_stopped)
+    assert other.records() == {0: "late"}
 
 
 def test_numbers_are_unique_and_only_records_that_landed_are_seen(join: Join):
-    one, two = join(), join()
-    numbers = [study.begin_record() for study in (one, two, one)]
-    assert numbers == [0, 1, 2]
-    one.land_record(2, {"rate": None}, None)
-    two.land_record(1, {"rate": 5.0}, 5.0)
-    assert list(one.records()) == list(join().records()) == [(1, {"rate": 5.0}), (2, {"rate": None})]
-    two.leave("prepare", "text")
-    assert (one.left("prepare"), one.left("finish")) == ("text", None)
+    one, two = join(), join("two")
+    assert [study.begin_record() for study in (one, two, one)] == [0, 1, 2]
+    one.land_record(2, "failed", None)
+    two.land_record(1, "measured", 5.0)
+    assert one.records() == join("late").records() == {1: "measured", 2: "failed"}
+    two.leave_text(Work.PREPARE, "text")
+    assert (one.text_left(Work.PREPARE), one.text_left(Work.FINISH)) == ("text", None)
 
 
 # --- a place that fails ----------------------------------------------------------------------
@@ -225,14 +225,14 @@ def test_an_unreadable_journal_is_moved_aside_and_rebuilt_from_the_records(
     running = join()
     for number in range(3):
         assert running.begin_record() == number
-    running.land_record(0, {"rate": 1.0}, 1.0)
-    running.land_record(2, {"rate": 2.0}, 2.0)
+    running.land_record(0, "first", 1.0)
+    running.land_record(2, "third", 2.0)
     journal = tmp_path / "shared" / JOURNAL_FILE
     with journal.open("ab") as file:
         file.write(damage)
     kept = journal.read_bytes()
-    started = join()
-    assert list(started.records()) == [(0, {"rate": 1.0}), (2, {"rate": 2.0})]
+    started = join("two")
+    assert started.records() == {0: "first", 2: "third"}
     assert started.begin_record() == 3
     assert [path.read_bytes() for path in journal.parent.glob(f"{JOURNAL_FILE}.unreadable-*")] == [kept]
     with pytest.raises(ShareError, match="start the same command again"):
@@ -261,15 +261,15 @@ def test_a_place_that_does_not_answer_is_asked_again(
 
 def test_a_wrong_password_is_refused_and_not_shown(join: Join, postgres: PostgresServer):
     with pytest.raises(ShareError) as caught:
-        join(postgres.new_database().replace(PASSWORD, "wrong-0815"))
+        join(place=postgres.new_database().replace(PASSWORD, "wrong-0815"))
     assert "0815" not in str(caught.value)
 
 
 @pytest.mark.slow
 def test_a_database_that_restarts_costs_no_record(join: Join, postgres: PostgresServer):
-    study = join(postgres.new_database())
+    study = join(place=postgres.new_database())
     number = study.begin_record()
     postgres.stop()
     postgres.start()
-    study.land_record(number, {"rate": 7.0}, 7.0)
-    assert list(study.records()) == [(number, {"rate": 7.0})]
+    study.land_record(number, "record", 7.0)
+    assert study.records() == {number: "record"}

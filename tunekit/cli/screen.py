@@ -303,7 +303,9 @@ class SearchScreen(TrialScreen):
         """Show where the search is shared, under which name, and whether all hosts there are alike."""
         self._line("shared", f"{place}, as {name}")
         if not is_only_group:
-            self._line("", "other hosts here differ in hardware, driver or torch: trials are not mixed")
+            self._line(
+                "", "other hosts here have another command, hardware, driver or torch: trials are not mixed"
+            )
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""

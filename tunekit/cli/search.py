@@ -93,13 +93,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     if options.share is not None and (options.resume or options.dry_run):
-        if options.resume:
-            raise UsageError(
-                "--share takes part in a search again by the same command; drop --resume or --share"
-            )
-        raise UsageError(
-            "--dry-run shows what one host would search, and joins no others; drop --dry-run or --share"
-        )
+        other = "--resume" if options.resume else "--dry-run"
+        raise UsageError(f"--share and {other} exclude each other; drop one")
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)
@@ -119,7 +114,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         folder = stack.enter_context(RunFolder(store.folder if store else where, can_resume=store is None))
         screen.opened(run, folder.path)
         if others is not None:
-            screen.shared(others.shown, others.name, others.is_only_group)
+            screen.shared(others.shown, others.store.host, others.store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), store=store)
@@ -128,11 +123,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             screen.said(why_no_more_rounds(finished.trials, options.confirm))
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
         if others is not None and search.finished_by is not None:
-            elsewhere, trials = others.report_folder, others.store.trials_run
+            elsewhere, trials = _from_here(Path(search.finished_in or "")), others.store.trials_run
             screen.left_to(search.finished_by, str(elsewhere), trials, is_done)
-            is_needed = trials or options.out or (is_done and not (elsewhere / RUN_FILE).is_file())
-            if not is_needed:
-                others.keeps_folder, shown_at = False, elsewhere
+            # Another machine's folder may have the path of this one's.
+            is_here = (elsewhere / RUN_FILE).is_file() and not elsewhere.samefile(folder.path)
+            if options.out is None and (is_here or not is_done):
+                others.keeps_folder, shown_at = trials > 0, elsewhere
         try:
             if is_done:
                 _show(finished, shown_at, options, summary, screen, writes=shown_at == folder.path)
@@ -140,6 +136,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
+
+
+def _from_here(folder: Path) -> Path:
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _searched(

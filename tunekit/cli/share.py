@@ -14,7 +14,7 @@ from tunekit.errors import RunFolderError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.run import Run
 from tunekit.session.store import SharedTrialStore
-from tunekit.tune.shared import Address, SharedStudy, address_of, group_of, search_facts
+from tunekit.tune.shared import Address, address_of, group_of, open_place
 
 
 @dataclass
@@ -22,22 +22,12 @@ class Joined:
     """This host's part in a shared search."""
 
     store: SharedTrialStore
-    name: str
-    """The name that other hosts show for this one."""
     shown: str
     """Where the hosts meet, without a password."""
     place: str
     """The same from any folder: as `--share` takes it later."""
-    is_only_group: bool
-    """Whether all hosts that have joined so far are alike."""
     keeps_folder: bool = True
     """Whether this host's run folder stays when it leaves."""
-
-    @property
-    def report_folder(self) -> Path:
-        """Run folder of the host that finishes the search, or has, as it is typed here."""
-        folder, here = Path(self.store.report_folder), Path.cwd()
-        return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 @contextmanager
@@ -53,7 +43,6 @@ def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Ite
     Raises:
         UsageError: hosts can't meet there, or where they meet is also to be a run folder.
         ShareError: it can't be opened.
-        TargetChangedError: another search is shared there.
     """
     address, host_name = address_of(text), run.host.hostname
     if out is not None and address.folder is not None and out.resolve() == address.folder.resolve():
@@ -63,20 +52,17 @@ def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Ite
         )
     build = run.host.torch or ask_torch(command)
     group = group_of(run, None if isinstance(build, TorchAbsent) else build)
-    study = SharedStudy(address, search_facts(run), group)
-    try:
+    with open_place(address) as storage:
         base = out or _base_of(address, run)
         folder = _own_folder(base)
         # The folder tells several processes of one machine apart.
         name = f"{host_name} ({folder.name})" if out else f"{host_name}{folder.name.removeprefix(base.name)}"
         place = str(address.folder.absolute()) if address.folder is not None else address.shown
-        store = SharedTrialStore(study, host_name, name, folder)
-        own = Joined(store, name, address.shown, place, study.is_only_group)
+        store = SharedTrialStore(address, storage, group, name, folder, host_name)
+        own = Joined(store, address.shown, place)
         yield own
         if not own.keeps_folder:
             shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        study.close()
 
 
 def _base_of(address: Address, run: Run) -> Path:

@@ -30,7 +30,7 @@ from tunekit.session.predicted import (
     with_starting_config,
 )
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
-from tunekit.session.store import Job, TrialStore, Work
+from tunekit.session.store import TrialStore
 from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
@@ -48,6 +48,7 @@ from tunekit.tune.confirm import (
     second_stage,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
+from tunekit.tune.shared import Job, Work
 from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -73,6 +74,7 @@ class Search(Session[Run]):
 
     Attributes:
         finished_by: the other host that finishes the search, or has; None where this one does.
+        finished_in: the run folder of that host.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Search(Session[Run]):
         records = folder.load_trials()
         super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, store)
         self.finished_by: str | None = None
+        self.finished_in: str | None = None
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
@@ -141,9 +144,10 @@ class Search(Session[Run]):
                 return False
             finishing = next((job for job in queue if job.work is Work.FINISH), None)
             if finishing is not None:
+                self._say_waiting(f"{finishing.host} confirms the answer")
                 since = confirms_since.setdefault(finishing.number, self._clock())
                 if self._clock() - since > self._store.grace_s:  # its host is alive
-                    self.finished_by = finishing.host
+                    self.finished_by, self.finished_in = finishing.host, finishing.folder
                     self._change(status=RunStatus.RUNNING)
                     return True
             elif self._enqueue_next(queue):
@@ -156,18 +160,18 @@ class Search(Session[Run]):
         if self._study is None:
             if running:
                 return self._say_waiting(f"waiting for {hosts} to measure the baseline for all hosts")
-            self._store.enqueue(Job(Work.PREPARE))
+            self._store.enqueue(Job(work=Work.PREPARE))
             return True
         coming = self._next(self._study, running)
         if not isinstance(coming, Stop):
             self._coming = coming
-            self._store.enqueue(Job(Work.SEARCH, coming.config))
+            self._store.enqueue(Job(work=Work.SEARCH, config=coming.config))
             return True
         if running:
             return self._say_waiting(f"nothing to try until the running trials of {hosts} end")
         if self._may_add and coming.why is not None:
             self._listener.said(coming.why)
-        self._store.enqueue(Job(Work.FINISH, why_stopped=coming.why))
+        self._store.enqueue(Job(work=Work.FINISH, why_stopped=coming.why))
         return True
 
     def _say_waiting(self, message: str) -> bool:
@@ -176,19 +180,14 @@ class Search(Session[Run]):
             self._listener.said(message)
         return False
 
-    def _do(self, job: Job) -> float | None:
-        """Do a job of the queue; return the rate of a search trial."""
+    def _do(self, job: Job) -> None:
+        """Do a job of the queue."""
         self._waits_for = ""
-        if job.work is Work.SEARCH:
-            return self._search(job)
-        if job.work is Work.PREPARE:
-            self._prepare()
-        else:
-            self._finish(job)
-        self._store.leave(job.work, self.found)
-        return None
+        {Work.PREPARE: self._prepare, Work.SEARCH: self._search, Work.FINISH: self._finish}[job.work](job)
+        if job.work is not Work.SEARCH:
+            self._store.leave(job.work, self.found)
 
-    def _prepare(self) -> None:
+    def _prepare(self, job: Job) -> None:
         """Learn all that the proposals rest on."""
         self._learn_target()
         self._trace_other_size()
@@ -220,7 +219,7 @@ class Search(Session[Run]):
             return
         self._pull()  # what came between the last look and the end of the job
         names = ("space", "budget_s", "prediction", "why_not_predicted")
-        self._change(**{name: getattr(left[0], name) for name in names})
+        self._change(**{name: getattr(left.run, name) for name in names})
         self._listener.space_known(assemble(self.found, self._records))
         self._begin_study()
 
@@ -230,7 +229,8 @@ class Search(Session[Run]):
             return True
         if (left := self._store.left(Work.FINISH)) is None:
             return False
-        self.found, self.finished_by = left
+        self.found, self.finished_by = left.run, left.host
+        self.finished_in = left.folder
         self._folder.save_missing(self._records)
         return True
 
@@ -365,24 +365,25 @@ class Search(Session[Run]):
             return disturbed
         return next_trial(study, criteria, len(self._trials.searched), pending)
 
-    def _search(self, job: Job) -> float | None:
+    def _search(self, job: Job) -> None:
         """Run the trial of a job, whichever host has proposed it, if --trials still allows it."""
         self._pull()
         if not self._has_room_beside([one for one in self._store.jobs() if one.number < job.number]):
-            return None
+            return
         assert job.config is not None and self._study is not None
         coming = self._coming
         if isinstance(coming, Proposal) and coming.config == job.config:
             with self._study.running(coming):
-                return self._try_proposed(coming).rate_samples_per_s
+                self._try_proposed(coming)
+            return
         purpose = "proposed by another host"
         if job.lost_by is not None:
             purpose = f"again: {job.lost_by} did not end it"
         elif coming is not None and not isinstance(coming, Proposal) and coming.config == job.config:
             purpose = why_again(coming)
-        return self._try(job.config, purpose).rate_samples_per_s
+        self._try(job.config, purpose)
 
-    def _try_proposed(self, proposal: Proposal) -> TrialRecord:
+    def _try_proposed(self, proposal: Proposal) -> None:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
         run = self.found
         sizes: tuple[int, ...] = ()
@@ -390,7 +391,7 @@ class Search(Session[Run]):
             sizes = compute_sweep_sizes(proposal.config, self._records, run.space, run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, run.world_size, max(rates, default=None))
-        return self._try(proposal.config, purpose, sizes)
+        self._try(proposal.config, purpose, sizes)
 
     @property
     def _may_add(self) -> bool:

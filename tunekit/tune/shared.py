@@ -1,9 +1,9 @@
 """One search by many hosts: a queue of jobs and the records of trials, as Optuna studies in a common place.
 
-A host enqueues what it wants done and takes the first job by `Study.optimize`, which sends heartbeats while
-the job runs. A job whose heartbeats stop is enqueued once more. Records are kept apart from the queue: one
-that has landed counts, whatever became of its job. Hosts that are alike in hardware, driver and torch are a
-group with studies of its own.
+A host enqueues a job and takes the first one by `Study.optimize`, which sends heartbeats while the job runs.
+A job whose heartbeats stop is enqueued once more. Records are kept apart from the queue: one that has landed
+counts, whatever became of its job. Hosts that are asked for the same search and are alike in hardware, driver
+and torch form a group, which has a queue and records apart from others.
 """
 
 import hashlib
@@ -13,8 +13,9 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,10 +26,12 @@ from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from tunekit.errors import ShareError, TargetChangedError, UsageError
+from tunekit.errors import ShareError, UsageError
+from tunekit.records.base import Record
 from tunekit.records.codec import write_text
+from tunekit.records.config import TrainConfig
 from tunekit.records.host import TorchBuild
 from tunekit.records.run import Run
 from tunekit.records.target import command_words
@@ -51,8 +54,7 @@ _OWN_OPTIONS = {"wait_quiet_s", "ignored", "epochs_given"}
 """Options that may differ between hosts."""
 _RAM_STEP = 1.1
 """RAM sizes within the same step count as equal: kernels and containers keep a little for themselves."""
-_JOB, _TAKEN_BY, _LOST_BY, _RECORD, _SEARCH = "job", "taken_by", "lost_by", "record", "search"
-_LIVE = (TrialState.WAITING, TrialState.RUNNING)
+_JOB, _TAKEN_BY, _RECORD = "job", "taken_by", "record"
 _UNANSWERED = (OSError, StorageInternalError, SQLAlchemyError, ValueError, RuntimeError)
 """What a storage raises that may answer later; also for a line of the journal that can't be read."""
 
@@ -78,30 +80,20 @@ def address_of(text: str) -> Address:
     Raises:
         UsageError: hosts can't meet there.
     """
-    meant = "a folder that all hosts see, or postgresql://USER@HOST/DATABASE"
-    if not text.strip():
-        raise UsageError(f"--share takes {meant}, got nothing")
     scheme, has_scheme, rest = text.partition("://")
-    if not has_scheme:
+    if text.strip() and not has_scheme:
         return Address(text, folder=Path(text))
     place = f"{MASK}@{rest.rpartition('@')[2]}" if "@" in rest else rest
     shown = masked_text(f"{_SCHEMES[0] if scheme in _SCHEMES else scheme}://{place}")
-    if scheme.startswith("sqlite"):
-        raise UsageError(
-            f"--share {shown}: SQLite's locks do not hold on a network file system; give {meant}"
-        )
-    if scheme not in _SCHEMES:
-        raise UsageError(f"--share {shown}: {scheme} is not supported; give {meant}")
-    try:
+    with suppress(ArgumentError, ValueError):
         url = make_url(text).set(drivername=_DRIVER)
-    except (ArgumentError, ValueError):
-        url = None
-    if url is None or text.count("@") > (url.username is not None):
-        raise UsageError(
-            f"--share {shown} can't be read as an address; percent-encode @, : and / in the user and the "
-            "password (@ as %40), or give the password in PGPASSWORD or ~/.pgpass"
-        )
-    return Address(shown, url=url)
+        if scheme in _SCHEMES and text.count("@") == (url.username is not None):
+            return Address(shown, url=url)
+    raise UsageError(
+        f"--share {shown if has_scheme else repr(text)}: hosts can't meet there; give a folder that all of "
+        "them see, or postgresql://USER@HOST/DATABASE with @, : and / in the user and the password "
+        "percent-encoded (@ as %40)"
+    )
 
 
 class _BeatsFirst(BaseHeartbeat):
@@ -174,26 +166,52 @@ class _Journal(JournalFileBackend):
 def _enqueue_again(study: optuna.Study, lost: FrozenTrial) -> None:
     """Enqueue the job of a host that was lost, unless it is the second one that this job has cost."""
     job = lost.user_attrs.get(_JOB)
-    if job is not None and _LOST_BY not in job:
-        host = lost.user_attrs.get(_TAKEN_BY, {}).get("host", "a host")
-        study.enqueue_trial({}, user_attrs={_JOB: {**job, _LOST_BY: host}})
+    if job is not None and job["lost_by"] is None:
+        host = _job_of(lost).host or "a host"
+        study.enqueue_trial({}, user_attrs={_JOB: {**job, "lost_by": host}})
+
+
+@contextmanager
+def open_place(address: Address, beat_s: int = BEAT_S, grace_s: int = GRACE_S) -> Iterator[BaseStorage]:
+    """Open the storage where hosts meet, made if it is not there yet.
+
+    Args:
+        address: of the place.
+        beat_s: seconds between two heartbeats.
+        grace_s: seconds without one after which a job is lost.
+
+    Raises:
+        ShareError: it can't be opened.
+    """
+    logging.getLogger("optuna").setLevel(logging.ERROR)
+    try:
+        if address.url is None:
+            storage = _open_folder(Path(address.shown), beat_s, grace_s)
+        else:
+            storage = _open_database(address.url, beat_s, grace_s)
+    except (ImportError, *_UNANSWERED) as error:
+        raise ShareError(
+            f"{address.shown} can't be used ({_first_line(error)}); check that the folder is writable, or "
+            "that the database exists, its password is right (in the address, PGPASSWORD or ~/.pgpass) and "
+            "'tunekit[postgresql]' is installed"
+        ) from error
+    try:
+        yield storage
+    finally:
+        if isinstance(database := getattr(storage, "_backend", None), RDBStorage):
+            database.engine.dispose()
 
 
 def _open_folder(folder: Path, beat_s: int, grace_s: int) -> BaseStorage:
-    if folder.is_file():
-        raise ShareError(f"--share {folder} is a file; give a folder that all hosts see, or one to be made")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = JournalFileSymlinkLock(str(folder / JOURNAL_FILE))
+    lock.acquire()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = JournalFileSymlinkLock(str(folder / JOURNAL_FILE))
-        lock.acquire()
-        try:
-            if _is_unreadable(folder / JOURNAL_FILE):
-                _rebuild(folder)
-        finally:
-            lock.release()
-        return _Folder(folder, beat_s, grace_s)
-    except OSError as error:
-        raise ShareError(f"the shared folder {folder} can't be used ({_first_line(error)})") from error
+        if _is_unreadable(folder / JOURNAL_FILE):
+            _rebuild(folder)
+    finally:
+        lock.release()
+    return _Folder(folder, beat_s, grace_s)
 
 
 def _is_unreadable(journal: Path) -> bool:
@@ -221,31 +239,15 @@ def _rebuild(folder: Path) -> None:
     fresh.rename(journal)
 
 
-def _open_database(address: Address, beat_s: int, grace_s: int) -> BaseStorage:
-    assert address.url is not None
+def _open_database(url: URL, beat_s: int, grace_s: int) -> BaseStorage:
     # Optuna takes braces for a template's.
-    text = address.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
-    try:
-        with create_engine(address.url, poolclass=NullPool).connect() as connection:
-            # Hosts that start together would make the tables at the same time.
-            connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExperimentalWarning)
-                options = {"pool_pre_ping": True}
-                database = _Database(text, options, heartbeat_interval=beat_s, grace_period=grace_s)
-        return get_storage(database)
-    except ImportError as error:
-        raise ShareError(
-            "a search shared in PostgreSQL needs its driver; install it with: pip install "
-            "'tunekit[postgresql]'"
-        ) from error
-    except OperationalError as error:
-        raise ShareError(
-            f"{address.shown} does not let this host in ({_first_line(error)}); check the address, the "
-            "password (PGPASSWORD or ~/.pgpass, if not in the address) and that the database exists"
-        ) from error
-    except _UNANSWERED as error:
-        raise ShareError(f"{address.shown} can't be used ({_first_line(error)})") from error
+    text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
+    with create_engine(url, poolclass=NullPool).connect() as connection, warnings.catch_warnings():
+        # Hosts that start together would make the tables at the same time.
+        connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        options = {"pool_pre_ping": True}
+        return get_storage(_Database(text, options, heartbeat_interval=beat_s, grace_period=grace_s))
 
 
 def _study_in(storage: BaseStorage, name: str) -> optuna.Study:
@@ -263,35 +265,23 @@ def _first_line(error: BaseException) -> str:
 # --- which hosts search together -----------------------------------------------------------
 
 
-def search_facts(run: Run) -> dict[str, str]:
-    """Return what every host that shares a search must be asked for, by name."""
-    target = run.target
-    facts = {
-        "tunekit": run.tunekit_version,
-        "command": " ".join(command_words(target)) if target.builtin is None else target.builtin,
-        "script": target.script_sha256,
-        "bindings": ", ".join(map(str, target.bindings)),
-        "samples_per_step": target.samples_per_step,
-        **run.options.model_dump(mode="json", exclude=_OWN_OPTIONS),
-    }
-    return {name: "not given" if value in (None, "", []) else str(value) for name, value in facts.items()}
-
-
 def group_of(run: Run, torch: TorchBuild | None) -> str:
-    """Return the fingerprint of what rates depend on beside the config: hosts that share it are alike.
+    """Return a fingerprint of the search and of what rates depend on beside the config.
 
     Args:
         run: before its first trial.
         torch: that the training has; None where it is not known.
     """
-    host = run.host
+    host, target = run.host, run.target
     gpus = () if run.profile.is_cpu else host.accelerators
     facts = (
+        [run.tunekit_version, target.builtin or command_words(target), target.script_sha256],
+        target.model_dump(mode="json", include={"bindings", "samples_per_step"}),
+        run.options.model_dump(mode="json", exclude=_OWN_OPTIONS),
         [(gpu.name, bytes_text(gpu.memory_bytes), gpu.driver) for gpu in gpus],
         torch and (torch.python_version, torch.version, torch.cuda_version, torch.hip_version),
-        (host.cpu_name, host.cpus),
+        [host.cpu_name, host.cpus, sorted((run.thread_variables or {}).items())],
         [round(math.log(max(1, size or 1), _RAM_STEP)) for size in (host.ram_limit_bytes, host.shm_bytes)],
-        sorted((run.thread_variables or {}).items()),
     )
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
@@ -299,15 +289,37 @@ def group_of(run: Run, torch: TorchBuild | None) -> str:
 # --- the queue and the records -------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class QueuedJob:
-    """A job that waits or runs."""
+class Work(StrEnum):
+    """The kinds of jobs."""
 
-    number: int
-    job: dict[str, Any]
-    """JSON that the host that enqueued it gave."""
-    taken_by: dict[str, Any]
-    """JSON that the host that runs it gave; empty while it waits."""
+    PREPARE = "prepare"
+    """Measure the baseline, build the space, set the budget."""
+    SEARCH = "search"
+    """Run one search trial."""
+    FINISH = "finish"
+    """Confirm the answer on one host."""
+
+
+class Job(Record):
+    """One job of the queue."""
+
+    work: Work
+    config: TrainConfig | None = None
+    """The config of a search trial."""
+    why_stopped: str | None = None
+    """Why the search is to be finished; None if its budget has no room for another trial."""
+    lost_by: str | None = None
+    """The host that was lost while it ran the job the first time."""
+    number: int = -1
+    host: str | None = None
+    """The host that runs the job; None while it waits."""
+    folder: str | None = None
+    """The run folder of that host."""
+
+
+def _job_of(trial: optuna.Trial | FrozenTrial) -> Job:
+    attributes = trial.user_attrs
+    return Job.model_validate({**attributes[_JOB], **attributes.get(_TAKEN_BY, {}), "number": trial.number})
 
 
 class SharedStudy:
@@ -315,86 +327,46 @@ class SharedStudy:
 
     Args:
         address: where the hosts meet.
-        search: what this host was asked to search.
-        group: fingerprint of hosts like this one.
-        beat_s: seconds between two heartbeats.
-        grace_s: seconds without one after which a job is lost.
-
-    Raises:
-        ShareError: the place can't be opened.
-        TargetChangedError: another search is shared there.
+        storage: opened there.
+        group: the fingerprint of hosts like this one.
+        host: the name that others show for this process.
+        folder: its run folder.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        search: dict[str, str],
-        group: str,
-        beat_s: int = BEAT_S,
-        grace_s: int = GRACE_S,
-    ) -> None:
-        logging.getLogger("optuna").setLevel(logging.ERROR)
+    def __init__(self, address: Address, storage: BaseStorage, group: str, host: str, folder: Path) -> None:
         self._address = address
-        self.grace_s = grace_s
-        if address.folder is not None:
-            self._storage = _open_folder(address.folder, beat_s, grace_s)
-        else:
-            self._storage = _open_database(address, beat_s, grace_s)
+        self._storage = storage
+        self.host = host
+        self.folder = folder
         self._texts = address.folder / RECORDS_FOLDER / group if address.folder else None
-        self._insist_on(search)
-        self._queue = self._ask(lambda: _study_in(self._storage, f"{group} queue"))
-        self._records = self._ask(lambda: _study_in(self._storage, f"{group} trials"))
-
-    def close(self) -> None:
-        """Close the connections."""
-        if isinstance(database := getattr(self._storage, "_backend", None), RDBStorage):
-            database.engine.dispose()
+        self._queue = self._ask(lambda: _study_in(storage, f"{group} queue"))
+        self._records = self._ask(lambda: _study_in(storage, f"{group} trials"))
 
     @property
     def is_only_group(self) -> bool:
-        """Whether all hosts that have met here are alike."""
+        """Whether all hosts that have met here form one group."""
         names = [one.study_name for one in self._ask(self._storage.get_all_studies)]
         return sum(name.endswith(" queue") for name in names) == 1
 
-    def _insist_on(self, search: dict[str, str]) -> None:
-        """Check that the hosts that meet here search the same; the first one decides what."""
-        study = self._ask(lambda: _study_in(self._storage, _SEARCH))
-        if not study.trials:
-            facts = create_trial(state=TrialState.FAIL, user_attrs={_SEARCH: search})
-            self._ask(lambda: study.add_trial(facts))
-        first = self._ask(lambda: study.trials[0]).user_attrs[_SEARCH]
-        names = sorted(name for name in {*first, *search} if first.get(name) != search.get(name))
-        if names:
-            differing = [f"{name} is {search.get(name)} here, {first.get(name)} there" for name in names]
-            raise TargetChangedError(
-                f"{self._address.shown} holds another search: {'; '.join(differing)}; start every host with "
-                "the same command and flags, or share this search in another place"
-            )
-
-    def enqueue(self, job: dict[str, Any]) -> None:
+    def enqueue(self, job: Job) -> None:
         """Add a job to the queue."""
-        self._ask(lambda: self._queue.enqueue_trial({}, user_attrs={_JOB: job}))
+        self._ask(lambda: self._queue.enqueue_trial({}, user_attrs={_JOB: job.model_dump(mode="json")}))
 
-    def take(self, do: Callable[[int, dict[str, Any]], float | None], taken_by: dict[str, Any]) -> None:
-        """Take the first job of the queue and do it; do nothing where another host was faster.
-
-        Args:
-            do: takes the job's number and the job; returns what Optuna shows as its value, if there is one.
-            taken_by: JSON that other hosts see while it runs.
-        """
+    def take(self, do: Callable[[Job], None]) -> None:
+        """Take the first job and do it; do nothing where another host was faster."""
         raised = list[BaseException]()
+        taken_by = {"host": self.host, "folder": str(self.folder.absolute())}
 
         def objective(trial: optuna.Trial) -> float:
-            job, value = trial.user_attrs.get(_JOB), None
             try:
-                if job is not None:
-                    trial.set_user_attr(_TAKEN_BY, taken_by)
-                    value = do(trial.number, job)
+                if _JOB in trial.user_attrs:
+                    job = _job_of(trial)
+                    self._ask(lambda: trial.set_user_attr(_TAKEN_BY, taken_by))
+                    do(job)
             except (Exception, KeyboardInterrupt) as error:
                 raised.append(error)
-            if value is None:
-                raise TrialPruned
-            return value
+            # A rate would have Optuna fail an assertion where this job was lost; records have the rates.
+            raise TrialPruned
 
         # The next look at the queue asks again; a host that was stopped can't end the job that it has lost.
         with suppress(*_UNANSWERED):
@@ -402,40 +374,30 @@ class SharedStudy:
         if raised:
             raise raised[0]
 
-    def jobs(self) -> tuple[QueuedJob, ...]:
+    def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that wait or run, by number, after those of lost hosts were enqueued once more."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             self._ask(lambda: fail_stale_trials(self._queue))
-        trials = self._ask(lambda: self._queue.get_trials(deepcopy=False, states=_LIVE))
-        return tuple(
-            QueuedJob(one.number, one.user_attrs[_JOB], one.user_attrs.get(_TAKEN_BY, {}))
-            for one in trials
-            if _JOB in one.user_attrs
-        )
+        return self._jobs(TrialState.WAITING, TrialState.RUNNING)
 
-    def lost_jobs(self) -> tuple[dict[str, Any], ...]:
-        """Return the jobs that have cost two hosts."""
-        failed = (TrialState.FAIL,)
-        trials = self._ask(lambda: self._queue.get_trials(deepcopy=False, states=failed))
-        jobs = (one.user_attrs.get(_JOB, {}) for one in trials)
-        return tuple(job for job in jobs if _LOST_BY in job)
+    def lost_configs(self) -> tuple[TrainConfig, ...]:
+        """Return the configs whose trials have cost two hosts."""
+        return tuple(job.config for job in self._jobs(TrialState.FAIL) if job.lost_by and job.config)
+
+    def _jobs(self, *states: TrialState) -> tuple[Job, ...]:
+        trials = self._ask(lambda: self._queue.get_trials(deepcopy=False, states=states))
+        return tuple(_job_of(one) for one in trials if _JOB in one.user_attrs)
 
     def begin_record(self) -> int:
         """Return a number that no other trial of the group has."""
         begun = self._ask(lambda: self._storage.create_new_trial(self._records._study_id))
         return self._ask(lambda: self._storage.get_trial_number_from_id(begun))
 
-    def land_record(self, number: int, record: dict[str, Any], value: float | None) -> None:
-        """Leave the record of a trial for all hosts.
-
-        Args:
-            number: from `begin_record`.
-            record: JSON.
-            value: that Optuna shows; None where nothing was measured.
-        """
-        text, storage = json.dumps(record), self._storage
-        state, values = (TrialState.FAIL, None) if value is None else (TrialState.COMPLETE, [value])
+    def land_record(self, number: int, text: str, rate: float | None) -> None:
+        """Leave the record of a trial, as text, for all hosts."""
+        storage = self._storage
+        state, values = (TrialState.FAIL, None) if rate is None else (TrialState.COMPLETE, [rate])
 
         def land() -> None:
             if self._texts is not None:
@@ -448,20 +410,18 @@ class SharedStudy:
 
         self._ask(land)
 
-    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def records(self) -> dict[int, str]:
         """Return the records that have landed, by number."""
-        for one in self._ask(lambda: self._records.get_trials(deepcopy=False)):
-            if _RECORD in one.user_attrs:
-                yield one.number, json.loads(one.user_attrs[_RECORD])
+        trials = self._ask(lambda: self._records.get_trials(deepcopy=False))
+        return {one.number: one.user_attrs[_RECORD] for one in trials if _RECORD in one.user_attrs}
 
-    def leave(self, name: str, text: str) -> None:
-        """Leave a text for all hosts."""
-        self._ask(lambda: self._queue.set_user_attr(name, text))
+    def leave_text(self, work: Work, text: str) -> None:
+        """Leave what came of a job for all hosts."""
+        self._ask(lambda: self._queue.set_user_attr(work, text))
 
-    def left(self, name: str) -> str | None:
-        """Return the text that a host left last under a name."""
-        text = self._ask(lambda: self._queue.user_attrs).get(name)
-        return None if text is None else str(text)
+    def text_left(self, work: Work) -> str | None:
+        """Return what a host has left last."""
+        return self._ask(lambda: self._queue.user_attrs).get(work)
 
     def _ask(self, act: Callable[[], _Result]) -> _Result:
         """Return what the storage answers; where it doesn't, ask again for a while.
