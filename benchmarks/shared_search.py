@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tunekit.tune.shared import Job, SharedStudy, Work, address_of, open_place  # noqa: E402
+from tunekit.tune.jobs import Job, Work  # noqa: E402
+from tunekit.tune.shared import SharedStudy, address_of, open_place  # noqa: E402
 
 _TRIAL_S = 0.5
 

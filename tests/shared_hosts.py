@@ -19,7 +19,7 @@ from scripted_search import RecordingListener, ScriptedClock, ScriptedExecutor, 
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.store import SharedTrialStore
+from tunekit.session.shared import SharedTrialStore
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.tune.shared import address_of, group_of, open_place
 
@@ -85,7 +85,8 @@ class SharedHost:
             )
             search = start_search(owned, executor, asked, self.listener, store=store, host=machine)
             search.run()
-            self.found, self.finished_by = search.found, search.finished_by
+            self.found = search.found
+            self.finished_by = search.finisher.host if search.finisher else None
 
 
 def search_together(place: str, hosts: list[SharedHost], asked: SearchOptions = FEW) -> None:

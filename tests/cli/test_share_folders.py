@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from build_records import run
 
-from tunekit.cli.share import Joined, joined
+from tunekit.cli.share import joined
 from tunekit.errors import UsageError
 from tunekit.records.run import Run
 from tunekit.session.folder import RunFolder
+from tunekit.session.shared import SharedTrialStore
 
 BEFORE = run(trials=())
 HOST = BEFORE.host.hostname
@@ -20,7 +21,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
-def joined_at(place: Path, out: Path | None = None, before: Run = BEFORE) -> AbstractContextManager[Joined]:
+def joined_at(
+    place: Path, out: Path | None = None, before: Run = BEFORE
+) -> AbstractContextManager[SharedTrialStore]:
     return joined(str(place), before, ("python", "train.py"), out)
 
 
@@ -28,7 +31,7 @@ def folders_of(hosts: int, place: Path, out: Path | None) -> list[Path]:
     """Join as several hosts at once, and return the folder of each."""
     with ExitStack() as stack:
         hosts_in = [joined_at(place, out) for _ in range(hosts)]
-        return [stack.enter_context(one).store.folder for one in hosts_in]
+        return [stack.enter_context(one).folder for one in hosts_in]
 
 
 def test_without_out_they_lie_where_the_hosts_meet(place: Path):
@@ -58,7 +61,7 @@ def test_hosts_of_one_machine_are_told_apart_by_their_folders(
 ):
     asked = tmp_path / out if out else None
     with joined_at(place, asked) as one, joined_at(place, asked) as two:
-        assert [one.store.host, two.store.host] == names
+        assert [one.host, two.host] == names
 
 
 def test_where_they_meet_is_kept_as_it_is_from_any_folder(
@@ -66,12 +69,12 @@ def test_where_they_meet_is_kept_as_it_is_from_any_folder(
 ):
     monkeypatch.chdir(tmp_path)
     with joined_at(Path("shared")) as here:
-        assert (here.shown, here.place) == ("shared", str(place))
+        assert (here.address.shown, here.address.saved) == ("shared", str(place))
 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_folder_that_is_not_kept_is_gone_when_its_host_leaves(place: Path, keeps: bool):
-    with joined_at(place) as late, RunFolder(late.store.folder) as folder:
+    with joined_at(place) as late, RunFolder(late.folder) as folder:
         folder.save(BEFORE)
         late.keeps_folder = keeps
-    assert late.store.folder.exists() is keeps
+    assert late.folder.exists() is keeps

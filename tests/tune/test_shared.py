@@ -13,16 +13,8 @@ from real_postgres import PASSWORD, PostgresServer
 
 from tunekit.errors import ShareError, UsageError
 from tunekit.tune import shared
-from tunekit.tune.shared import (
-    GRACE_S,
-    JOURNAL_FILE,
-    Job,
-    SharedStudy,
-    Work,
-    address_of,
-    group_of,
-    open_place,
-)
+from tunekit.tune.jobs import Job, Work
+from tunekit.tune.shared import GRACE_S, JOURNAL_FILE, SharedStudy, address_of, group_of, open_place
 
 Join = Callable[..., SharedStudy]
 DRIVER = host().accelerators[0].changed(driver="535.2")

@@ -106,15 +106,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     )
     with ExitStack() as stack:
         screen = stack.enter_context(SearchScreen(to_stderr=options.json))
-        others = None
+        store = None
         if options.share is not None:
-            others = stack.enter_context(joined(options.share, run, command, options.out))
-            run = run.changed(shared_at=others.place)
-        store = others.store if others else None
+            store = stack.enter_context(joined(options.share, run, command, options.out))
+            run = run.changed(shared_at=store.address.saved)
         folder = stack.enter_context(RunFolder(store.folder if store else where, can_resume=store is None))
         screen.opened(run, folder.path)
-        if others is not None:
-            screen.shared(others.shown, others.store.host, others.store.is_only_group)
+        if store is not None:
+            screen.shared(store.address.shown, store.host, store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), store=store)
@@ -122,13 +121,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
             screen.said(why_no_more_rounds(finished.trials, options.confirm))
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
-        if others is not None and search.finished_by is not None:
-            elsewhere, trials = _from_here(Path(search.finished_in or "")), others.store.trials_run
-            screen.left_to(search.finished_by, str(elsewhere), trials, is_done)
+        if store is not None and search.finisher is not None:
+            elsewhere = _from_here(Path(str(search.finisher.folder)))
+            screen.left_to(str(search.finisher.host), str(elsewhere), store.trials_run, is_done)
             # Another machine's folder may have the path of this one's.
             is_here = (elsewhere / RUN_FILE).is_file() and not elsewhere.samefile(folder.path)
             if options.out is None and (is_here or not is_done):
-                others.keeps_folder, shown_at = trials > 0, elsewhere
+                store.keeps_folder, shown_at = store.trials_run > 0, elsewhere
         try:
             if is_done:
                 _show(finished, shown_at, options, summary, screen, writes=shown_at == folder.path)

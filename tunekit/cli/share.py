@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -13,25 +12,12 @@ from tunekit.cli.trials import REPORTS, folder_stem
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.run import Run
-from tunekit.session.store import SharedTrialStore
+from tunekit.session.shared import SharedTrialStore
 from tunekit.tune.shared import Address, address_of, group_of, open_place
 
 
-@dataclass
-class Joined:
-    """This host's part in a shared search."""
-
-    store: SharedTrialStore
-    shown: str
-    """Where the hosts meet, without a password."""
-    place: str
-    """The same from any folder: as `--share` takes it later."""
-    keeps_folder: bool = True
-    """Whether this host's run folder stays when it leaves."""
-
-
 @contextmanager
-def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Iterator[Joined]:
+def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Iterator[SharedTrialStore]:
     """Join the hosts that share a search.
 
     Args:
@@ -57,11 +43,9 @@ def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Ite
         folder = _own_folder(base)
         # The folder tells several processes of one machine apart.
         name = f"{host_name} ({folder.name})" if out else f"{host_name}{folder.name.removeprefix(base.name)}"
-        place = str(address.folder.absolute()) if address.folder is not None else address.shown
         store = SharedTrialStore(address, storage, group, name, folder, host_name)
-        own = Joined(store, address.shown, place)
-        yield own
-        if not own.keeps_folder:
+        yield store
+        if not store.keeps_folder:
             shutil.rmtree(folder, ignore_errors=True)
 
 

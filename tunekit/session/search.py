@@ -30,7 +30,7 @@ from tunekit.session.predicted import (
     with_starting_config,
 )
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
-from tunekit.session.store import TrialStore
+from tunekit.session.store import SharedResult, TrialStore
 from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
@@ -48,7 +48,7 @@ from tunekit.tune.confirm import (
     second_stage,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
-from tunekit.tune.shared import Job, Work
+from tunekit.tune.jobs import Job, Work
 from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -73,8 +73,7 @@ class Search(Session[Run]):
         store: of a search that other hosts share; None for this host alone.
 
     Attributes:
-        finished_by: the other host that finishes the search, or has; None where this one does.
-        finished_in: the run folder of that host.
+        finisher: what the other host that finishes the search does, or has left; None where this host does.
     """
 
     def __init__(
@@ -90,8 +89,7 @@ class Search(Session[Run]):
     ) -> None:
         records = folder.load_trials()
         super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, store)
-        self.finished_by: str | None = None
-        self.finished_in: str | None = None
+        self.finisher: Job | SharedResult | None = None
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
@@ -147,7 +145,7 @@ class Search(Session[Run]):
                 self._say_waiting(f"{finishing.host} confirms the answer")
                 since = confirms_since.setdefault(finishing.number, self._clock())
                 if self._clock() - since > self._store.grace_s:  # its host is alive
-                    self.finished_by, self.finished_in = finishing.host, finishing.folder
+                    self.finisher = finishing
                     self._change(status=RunStatus.RUNNING)
                     return True
             elif self._enqueue_next(queue):
@@ -229,8 +227,7 @@ class Search(Session[Run]):
             return True
         if (left := self._store.left(Work.FINISH)) is None:
             return False
-        self.found, self.finished_by = left.run, left.host
-        self.finished_in = left.folder
+        self.found, self.finisher = left.run, left
         self._folder.save_missing(self._records)
         return True
 

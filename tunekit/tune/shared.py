@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,13 +28,13 @@ from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from tunekit.errors import ShareError, UsageError
-from tunekit.records.base import Record
 from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import TorchBuild
 from tunekit.records.run import Run
 from tunekit.records.target import command_words
 from tunekit.secret_words import MASK, masked_text
+from tunekit.tune.jobs import Job, Work
 from tunekit.units import bytes_text
 
 JOURNAL_FILE = "share.journal"
@@ -72,6 +71,11 @@ class Address:
     """The address without user and password."""
     folder: Path | None = None
     url: URL | None = None
+
+    @property
+    def saved(self) -> str:
+        """The address as `--share` takes it in any folder, without user and password."""
+        return self.shown if self.folder is None else str(self.folder.absolute())
 
 
 def address_of(text: str) -> Address:
@@ -289,34 +293,6 @@ def group_of(run: Run, torch: TorchBuild | None) -> str:
 # --- the queue and the records -------------------------------------------------------------
 
 
-class Work(StrEnum):
-    """The kinds of jobs."""
-
-    PREPARE = "prepare"
-    """Measure the baseline, build the space, set the budget."""
-    SEARCH = "search"
-    """Run one search trial."""
-    FINISH = "finish"
-    """Confirm the answer on one host."""
-
-
-class Job(Record):
-    """One job of the queue."""
-
-    work: Work
-    config: TrainConfig | None = None
-    """The config of a search trial."""
-    why_stopped: str | None = None
-    """Why the search is to be finished; None if its budget has no room for another trial."""
-    lost_by: str | None = None
-    """The host that was lost while it ran the job the first time."""
-    number: int = -1
-    host: str | None = None
-    """The host that runs the job; None while it waits."""
-    folder: str | None = None
-    """The run folder of that host."""
-
-
 def _job_of(trial: optuna.Trial | FrozenTrial) -> Job:
     attributes = trial.user_attrs
     return Job.model_validate({**attributes[_JOB], **attributes.get(_TAKEN_BY, {}), "number": trial.number})
@@ -334,7 +310,7 @@ class SharedStudy:
     """
 
     def __init__(self, address: Address, storage: BaseStorage, group: str, host: str, folder: Path) -> None:
-        self._address = address
+        self.address = address
         self._storage = storage
         self.host = host
         self.folder = folder
@@ -437,6 +413,6 @@ class SharedStudy:
             return act()
         except _UNANSWERED as error:
             raise ShareError(
-                f"{self._address.shown} does not answer ({_first_line(error)}); what was finished is kept: "
+                f"{self.address.shown} does not answer ({_first_line(error)}); what was finished is kept: "
                 "start the same command again once it answers"
             ) from error
