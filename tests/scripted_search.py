@@ -32,11 +32,11 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.book import Book
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.session.session import QuietWait
+from tunekit.session.store import TrialStore
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.knob_access import SearchContext
@@ -236,9 +236,6 @@ class RecordingListener:
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         self.told.append(("of another", record))
 
-    def turned_away(self, why: str) -> None:
-        self.told.append(("turned away", why))
-
     def said(self, message: str) -> None:
         self.told.append(("said", message))
 
@@ -267,14 +264,14 @@ def start_search(
     listener: RecordingListener | None = None,
     machine: Machine | None = None,
     quiet: QuietWait | None = None,
-    book: Book | None = None,
+    store: TrialStore | None = None,
     **run_overrides: Any,
 ) -> Search:
     """Return a search over an owned folder, on the executor's clock."""
     bare = run(**({"options": asked or options(), "trials": (), "search_time_s": 0.0} | run_overrides))
     machine = machine or Machine(profile=bare.profile, native_bf16=True)
     heard = listener or RecordingListener()
-    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet, book=book)
+    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet, store=store)
 
 
 def searched(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:

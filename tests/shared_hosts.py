@@ -1,115 +1,38 @@
-"""Hosts that share one search on a simulated clock: one runs at a time, whoever's turn comes first."""
+"""Hosts that share one search, with scripted trials: as threads of a test, and as processes that tests kill.
 
+    python shared_hosts.py PLACE NAME FOLDER WAITS_AT
+
+As a process, the host says that its WAITS_AT-th search trial has begun and waits there for a line on standard
+input; 0 for none.
+"""
+
+import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from build_records import host, options, run
-from scripted_search import RecordingListener, ScriptedExecutor, start_search
+from scripted_search import RecordingListener, ScriptedClock, ScriptedExecutor, start_search
 
 from tunekit.records.run import Run, SearchOptions
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.shared import SharedBook
+from tunekit.session.shared import SharedTrialStore
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
-from tunekit.tune.shared.facts import machine_facts, search_facts
-from tunekit.tune.shared.leases import Heart, Pace
-from tunekit.tune.shared.share import Share
-from tunekit.tune.shared.storage import address_of
+from tunekit.tune.shared import address_of, group_of, open_place
 
-BEAT_S = 10.0
-HOUR_S = 3600.0
 FEW = options(max_trials=10, confirm_rounds=2)
-
-
-class Killed(BaseException):
-    """kill -9: nothing of the host runs any more."""
-
-
-class SimulatedTime:
-    """A clock that goes on when every host waits for it; of two that wait equally long, by their names."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self._wakes: dict[str, float] = {}
-        self._turns: dict[str, threading.Semaphore] = {}
-        self._back = threading.Semaphore(0)
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, as the host whose thread this is."""
-        name = threading.current_thread().name
-        self._wakes[name] = self.now + seconds
-        self._back.release()
-        self._turns[name].acquire()
-
-    def run(self, hosts: dict[str, Callable[[], None]], starts: dict[str, float]) -> None:
-        """Run hosts to their ends, each from its own time on."""
-        for name, work in hosts.items():
-            self._turns[name] = threading.Semaphore(0)
-            self._wakes[name] = self.now + starts.get(name, 0.0)
-            threading.Thread(target=self._one, args=(name, work), name=name, daemon=True).start()
-        while self._wakes:
-            name = min(self._wakes, key=lambda one: (self._wakes[one], one))
-            self.now = max(self.now, self._wakes.pop(name))
-            self._turns[name].release()
-            self._back.acquire()
-
-    def _one(self, name: str, work: Callable[[], None]) -> None:
-        self._turns[name].acquire()
-        try:
-            work()
-        finally:
-            self._back.release()
-
-
-@dataclass
-class HostClock:
-    """The clock of one host: what its executor adds to it, it waits for, beating as long as it is alive."""
-
-    time: SimulatedTime
-    beat: Callable[[], object] = lambda: None
-    """Every BEAT_S."""
-
-    def __call__(self) -> float:
-        return self.time.now
-
-    @property
-    def now(self) -> float:
-        return self.time.now
-
-    @now.setter
-    def now(self, until: float) -> None:
-        self.wait(until - self.time.now)
-
-    def wait(self, seconds: float) -> None:
-        while seconds > 0:
-            self.time.sleep(min(seconds, BEAT_S))
-            seconds -= BEAT_S
-            self.beat()
-
-
-class SilentHeart(Heart):
-    """Beats only when it is told to."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        pass
+BEAT_S, GRACE_S = 1, 5
 
 
 @dataclass
 class HostExecutor(ScriptedExecutor):
-    """Trials of one host, which may be killed or stopped in one of them."""
+    """Trials of one host."""
 
     before: Callable[[TrialSpec], None] = lambda spec: None
-    """Is told of every trial that the host begins, and may end or stop it."""
+    """Receives every trial that begins; may end or stop the host."""
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         self.before(spec)
@@ -120,88 +43,88 @@ class HostExecutor(ScriptedExecutor):
 
 
 @dataclass
-class SimulatedHost:
+class SharedHost:
     """One host of a shared search."""
 
     name: str
     folder: Path
-    starts_s: float = 0.0
     machine: dict[str, Any] = field(default_factory=dict)
-    """Of its Host record."""
-    kills_at: Callable[[TrialSpec], bool] = lambda spec: False
-    stops_at: Callable[[TrialSpec], bool] = lambda spec: False
-    """In its first trial of that kind it is stopped, for an hour."""
-    interrupts_at: Callable[[TrialSpec], bool] = lambda spec: False
+    before: Callable[[TrialSpec], None] = lambda spec: None
     executor_options: dict[str, Any] = field(default_factory=dict)
     listener: RecordingListener = field(default_factory=RecordingListener)
     found: Run | None = None
     finished_by: str | None = None
     error: BaseException | None = None
     specs: list[TrialSpec] = field(default_factory=list)
-    report_folder: str = ""
 
-    def work(self, place: str, time: SimulatedTime, asked: SearchOptions, overrides: dict[str, Any]) -> None:
+    def search(self, place: str, asked: SearchOptions = FEW) -> None:
+        """Search to the end; keep what was found, or the error."""
         try:
-            with ExitStack() as stack:
-                self._search(stack, place, time, asked, overrides)
+            self._search(place, asked)
         except BaseException as error:
             self.error = error
 
-    def _search(
-        self,
-        stack: ExitStack,
-        place: str,
-        time: SimulatedTime,
-        asked: SearchOptions,
-        overrides: dict[str, Any],
-    ) -> None:
-        clock, stopped = HostClock(time), list[TrialSpec]()
-        pace = Pace(clock=clock, pause=clock.wait)
+    def _search(self, place: str, asked: SearchOptions) -> None:
         machine = host(hostname=self.name, **self.machine)
-        bare = run(**({"options": asked, "trials": (), "search_time_s": 0.0, "host": machine} | overrides))
-        share = stack.enter_context(Share(address_of(place), self.name, self.listener.said, pace))
-        group = share.join(search_facts(bare), machine_facts(bare))
-        clock.beat = group.heart.beat
-        owned = stack.enter_context(RunFolder(self.folder))
-        without_thread = replace(group, heart=SilentHeart(()))
-        book = stack.enter_context(SharedBook(without_thread, self.name, self.folder, pace))
+        bare = run(options=asked, trials=(), search_time_s=0.0, host=machine)
+        address = address_of(place)
 
         def before(spec: TrialSpec) -> None:
             self.specs.append(spec)
-            if self.kills_at(spec):
-                raise Killed
-            if self.interrupts_at(spec):
-                raise KeyboardInterrupt
-            if self.stops_at(spec) and not stopped:
-                stopped.append(spec)
-                time.sleep(HOUR_S)
+            self.before(spec)
 
-        executor = HostExecutor(
-            owned.trials_folder,
-            clock=clock,  # type: ignore[arg-type]
-            noise=lambda knobs, spec: 1.0,
-            before=before,
-            **self.executor_options,
-        )
-        search = start_search(
-            owned, executor, asked, self.listener, book=book, **(overrides | {"host": machine})
-        )
-        try:
+        with open_place(address, BEAT_S, GRACE_S) as storage, RunFolder(self.folder) as owned:
+            group = group_of(bare, None)
+            store = SharedTrialStore(address, storage, group, self.name, self.folder, self.name)
+            executor = HostExecutor(
+                owned.trials_folder,
+                clock=ScriptedClock(),
+                noise=lambda knobs, spec: 1.0,
+                before=before,
+                **self.executor_options,
+            )
+            search = start_search(owned, executor, asked, self.listener, store=store, host=machine)
             search.run()
-        finally:
-            self.found, self.finished_by = search.found, search.finished_by
-        self.report_folder = book.report_folder
+            self.found = search.found
+            self.finished_by = search.finisher.host if search.finisher else None
 
 
-def search_together(
-    place: str,
-    hosts: list[SimulatedHost],
-    asked: SearchOptions | None = None,
-    time: SimulatedTime | None = None,
-    **run_overrides: Any,
-) -> SimulatedTime:
-    """Run one search on several hosts; each tells what it found, or the error that it ended with."""
-    time, asked = time or SimulatedTime(), asked or FEW
-    work = {one.name: (lambda one=one: one.work(place, time, asked, run_overrides)) for one in hosts}
-    time.run(work, {one.name: one.starts_s for one in hosts})
-    return time
+def search_together(place: str, hosts: list[SharedHost], asked: SearchOptions = FEW) -> None:
+    """Run one search on several hosts at once."""
+    threads = [threading.Thread(target=one.search, args=(place, asked)) for one in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class _Saying(RecordingListener):
+    def said(self, message: str) -> None:
+        _say(message)
+
+
+def main(place: str, name: str, folder: Path, waits_at: int) -> None:
+    """Search as one process."""
+    searched = 0
+
+    def before(spec: TrialSpec) -> None:
+        nonlocal searched
+        searched += spec.role is TrialRole.SEARCH
+        if spec.role is TrialRole.SEARCH and searched == waits_at:
+            _say(f"begun {spec.number} {spec.config}")
+            sys.stdin.readline()
+
+    own = SharedHost(name, folder, before=before, listener=_Saying())
+    own.search(place)
+    if own.error is not None:
+        raise own.error
+    assert threading.active_count() == 1, "no heartbeat outlives the search"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))

@@ -187,8 +187,8 @@ TEXTS = {
     "many values": "[" + "1," * 300_000 + "1]",
     "many keys": "{" + ",".join(f'"{n}":1' for n in range(60_000)) + "}",
     "dotted key": "[" + "a." * 100_000 + "a]\n# tunekit\n",
-    "many records": '{"trials": [' + "{}," * 250_000 + "{}]}",
-    "many wrong keys": '{"host": {' + ",".join(f'"{n}":1.5' for n in range(350_000)) + "}}",
+    "many records": '{"trials": [' + "{}," * 740_000 + "{}]}",
+    "many wrong keys": '{"host": {' + ",".join(f'"{n}":1.5' for n in range(740_000)) + "}}",
     "wide letters": '{"trials": "' + "\U0001f600" + "x" * (31 * MIB) + '"}',
 }
 

@@ -17,7 +17,7 @@ import yaml
 
 from tunekit import errors
 from tunekit.cli.parser import build_parser
-from tunekit.tune.shared.storage import address_of
+from tunekit.tune.shared import address_of
 from tunekit.units import parse_duration_s
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -165,18 +165,11 @@ def test_each_difference_is_told_with_both_values(
     assert finding.remedy
 
 
-@pytest.mark.parametrize(
-    ("shared_at", "remedy"),
-    [
-        (None, "tunekit search --resume reports/b"),
-        ("/nfs/search", "take part again, by the command that `tunekit report reports/b` shows"),
-    ],
-)
-def test_an_unfinished_search_is_finished_where_it_is_searched(shared_at: str | None, remedy: str):
+def test_an_unfinished_search_is_to_be_resumed():
     known = {"target": target(script_sha256="a" * 64), "loop": {"threads": threads(8)}, **CLOSE}
-    other = {"status": RunStatus.INTERRUPTED, "shared_at": shared_at}
+    other = {"status": RunStatus.INTERRUPTED}
     (finding,) = found(searched(**BASE, **known), searched(**(BASE | known | BESIDE | other)))
-    assert (finding.code, finding.remedy) == ("unfinished", remedy)
+    assert (finding.code, finding.remedy) == ("unfinished", "tunekit search --resume reports/b")
 
 
 def test_what_is_unknown_of_one_is_no_difference():

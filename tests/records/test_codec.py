@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, RecordError
-from tunekit.records.codec import MAX_FILE_BYTES, from_json, read_json, to_json, write_json, write_text
+from tunekit.records.codec import (
+    MAX_FILE_BYTES,
+    MAX_TRIALS,
+    from_json,
+    read_json,
+    to_json,
+    write_json,
+    write_text,
+)
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -238,3 +246,12 @@ def test_a_config_names_its_queue_and_batch():
     knobs = config(num_workers=3, prefetch_factor=4, batch_size=10)
     assert knobs.queue_batches == 12
     assert knobs.batch_bytes(1.5) == 15
+
+
+def test_a_run_of_as_many_trials_as_a_search_may_have_is_read_again(tmp_path: Path):
+    found = read_json(Path(__file__).parents[2] / "reports" / "example-clicks" / "run.json", Run)
+    baseline, *others = found.trials
+    more = (others[n % len(others)].changed(number=n) for n in range(1, MAX_TRIALS + 1))
+    large = found.changed(trials=(baseline, *more))
+    write_json(tmp_path / "run.json", large)
+    assert read_json(tmp_path / "run.json", Run) == large

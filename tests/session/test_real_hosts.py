@@ -1,24 +1,35 @@
-"""Hosts of a shared search as real processes: one is killed, one is stopped for longer than its lease."""
+"""Hosts of a shared search as real processes: one is killed, one is stopped until its job is lost."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from real_postgres import PostgresServer
 from scripted_search import searched
 from shared_hosts import FEW
 
+from tunekit.records.codec import read_json
 from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import TrialRecord
 from tunekit.session.folder import load_run
 
 pytestmark = pytest.mark.real
 
 TESTS = Path(__file__).parent.parent
 Start = Callable[[str, int], subprocess.Popen[str]]
+
+
+@pytest.fixture(params=["folder", pytest.param("postgres", marks=pytest.mark.slow)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the hosts meet."""
+    if request.param == "folder":
+        return str(tmp_path / "shared")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()
 
 
 @pytest.fixture
@@ -30,7 +41,7 @@ def start(place: str, tmp_path: Path) -> Iterator[Start]:
     def one(name: str, waits_at: int) -> subprocess.Popen[str]:
         words = [place, name, str(tmp_path / name), str(waits_at)]
         child = subprocess.Popen(
-            [sys.executable, TESTS / "one_shared_host.py", *words],
+            [sys.executable, TESTS / "shared_hosts.py", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -53,42 +64,34 @@ def begun(child: subprocess.Popen[str]) -> tuple[int, str]:
     return int(number), config
 
 
-def finished(*folders: Path) -> Run:
-    """Return the run of the host that finished it; each trial of it was measured once."""
-    (whole,) = [run for run in map(load_run, folders) if run.status is RunStatus.FINISHED]
-    times = Counter((record.role, record.config, record.round) for record in whole.trials)
-    assert set(times.values()) == {1}
-    assert len(searched(whole.trials)) + 1 == FEW.max_trials
+def answer_of(*hosts: subprocess.Popen[str], folder: Path) -> Run:
+    """Wait for hosts to end, and return the run in a folder, which is whole."""
+    for host in hosts:
+        said, _ = host.communicate("\n")
+        assert host.returncode == 0, said
+    whole = load_run(folder)
+    assert whole.status is RunStatus.FINISHED
     return whole
 
 
-def test_what_a_killed_host_was_at_is_measured_again_once(start: Start, tmp_path: Path):
+def test_a_killed_host_costs_its_own_trial_which_another_measures(start: Start, tmp_path: Path):
     killed = start("killed", 2)
     number, config = begun(killed)
     other = start("other", 0)
     killed.send_signal(signal.SIGKILL)
-    said, _ = other.communicate()
-    assert other.returncode == 0, said
-    whole = finished(tmp_path / "other")
-    assert number not in {record.number for record in whole.trials}
-    assert {record.number for record in whole.trials if record.host_name == "killed"} == {0, 1}
-    (again,) = [record for record in searched(whole.trials) if str(record.config) == config]
-    assert again.host_name == "other"
+    whole = answer_of(other, folder=tmp_path / "other")
+    assert [one.number for one in whole.trials if one.host_name == "killed"] == list(range(number))
+    assert [one.host_name for one in searched(whole.trials) if str(one.config) == config] == ["other"]
+    assert len(searched(whole.trials)) + 1 == FEW.max_trials
 
 
-def test_a_host_stopped_for_longer_than_its_lease_drops_its_late_trial(start: Start, tmp_path: Path):
+def test_a_host_stopped_until_its_job_is_lost_leaves_a_second_measurement(start: Start, tmp_path: Path):
     stopped = start("stopped", 2)
     number, config = begun(stopped)
     stopped.send_signal(signal.SIGSTOP)
-    other = start("other", 0)
-    said, _ = other.communicate()
-    assert other.returncode == 0, said
-    whole = finished(tmp_path / "other")
+    whole = answer_of(start("other", 0), folder=tmp_path / "other")
+    assert [one.host_name for one in searched(whole.trials) if str(one.config) == config] == ["other"]
     stopped.send_signal(signal.SIGCONT)
-    said, _ = stopped.communicate("\n")
-    assert stopped.returncode == 0
-    assert f"trial {number} is dropped: this host was not heard of" in said
-    assert [r.host_name for r in searched(whole.trials) if str(r.config) == config] == ["other"]
-    assert number not in {record.number for record in whole.trials}
-    assert load_run(tmp_path / "stopped") == whole
-    assert not (tmp_path / "stopped" / "trials" / f"{number:04d}" / "trial.json").exists()
+    assert answer_of(stopped, folder=tmp_path / "stopped") == whole
+    late = read_json(tmp_path / "stopped" / "trials" / f"{number:04d}" / "trial.json", TrialRecord)
+    assert (str(late.config), late.failure) == (config, None)

@@ -159,11 +159,6 @@ def test_what_another_host_is_about_to_find_is_no_gain_any_more():
     beside = guided.propose(records, pending=[best.config])
     assert beside is not None and beside.gain is not None
     assert beside.gain < 0.5 * best.gain
-    # What may not be tried promises nothing: the next best is worth what it was.
-    instead = guided.propose(records, barred=[best.config])
-    assert instead is not None and instead.gain is not None
-    assert instead.config != best.config
-    assert instead.gain > beside.gain
 
 
 def test_four_hosts_find_the_best_in_fewer_rounds_than_one():

@@ -40,12 +40,10 @@ class ScriptedStudy:
     def __init__(self, proposal: Proposal | None, whole: Proposal | None = None) -> None:
         self._proposal, self._whole = proposal, whole or proposal
 
-    def propose(
-        self, criteria: Criteria, pending: Sequence[TrainConfig] = (), barred: Sequence[TrainConfig] = ()
-    ) -> Proposal | None:
+    def propose(self, criteria: Criteria, pending: Sequence[TrainConfig] = ()) -> Proposal | None:
         return self._proposal if criteria.most_s < 1e9 else self._whole
 
-    def is_exhausted(self, barred: Sequence[TrainConfig] = ()) -> bool:
+    def is_exhausted(self) -> bool:
         return False
 
 

@@ -125,15 +125,6 @@ def test_a_small_space_is_exhausted_without_repeats():
     assert study.is_exhausted()
 
 
-def test_a_space_of_which_the_rest_is_barred_is_exhausted():
-    study = Study(small_space(), host())
-    records = walk(study, 5)
-    last = study.propose()
-    assert last is not None and last.config not in {record.config for record in records}
-    assert study.propose(barred=[last.config]) is None
-    assert study.is_exhausted(barred=[last.config]) and not study.is_exhausted()
-
-
 def test_confirmations_are_not_told(space: tuple[KnobSpace, ...]):
     told, bare = Study(space, host()), Study(space, host())
     again = trial_record(9, 5.0, config(), role=TrialRole.CONFIRM, overrides={"round": 0})

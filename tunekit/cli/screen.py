@@ -299,29 +299,19 @@ class SearchScreen(TrialScreen):
         best = self._best.rate_samples_per_s if self._best else None
         return record if best is None or rate > best else self._best
 
-    def shared(self, place: str, name: str, unlike: Sequence[str]) -> None:
-        """Show with whom the search is shared.
-
-        Args:
-            place: where the hosts meet, without a password.
-            name: of this host, as others see it.
-            unlike: what this machine has otherwise than those of another group.
-        """
+    def shared(self, place: str, name: str, is_only_group: bool) -> None:
+        """Show where the search is shared, under which name, and whether all hosts there are alike."""
         self._line("shared", f"{place}, as {name}")
-        if unlike:
-            self._line("", f"unlike other hosts here ({'; '.join(unlike)}): measured as a run of its own")
+        if not is_only_group:
+            self._line(
+                "", "other hosts here have another command, hardware, driver or torch: trials are not mixed"
+            )
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""
         self._best = self._better(record)
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
-
-    def turned_away(self, why: str) -> None:
-        """Show why a trial came to nothing here, where that is unusual."""
-        self._stop_live()
-        if why:
-            self.said(why)
 
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and how to go on."""

@@ -38,7 +38,7 @@ from tunekit.export.files import write_exports
 from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
 from tunekit.plain_text import printable
-from tunekit.records.codec import to_json
+from tunekit.records.codec import MAX_TRIALS, to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
@@ -57,7 +57,6 @@ from tunekit.report.text import to_go_on
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
-from tunekit.session.shared import SharedBook
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
@@ -94,13 +93,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     if options.share is not None and (options.resume or options.dry_run):
-        if options.resume:
-            raise UsageError(
-                "--share takes part in a search again by the same command; drop --resume or --share"
-            )
-        raise UsageError(
-            "--dry-run shows what one host would search, and joins no others; drop --dry-run or --share"
-        )
+        other = "--resume" if options.resume else "--dry-run"
+        raise UsageError(f"--share and {other} exclude each other; drop one")
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)
@@ -112,79 +106,76 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     )
     with ExitStack() as stack:
         screen = stack.enter_context(SearchScreen(to_stderr=options.json))
-        others = None
+        store = None
         if options.share is not None:
-            others = stack.enter_context(joined(options.share, run, command, options.out, screen.said))
-            run = run.changed(shared_at=others.place)
-        book = others.book if others else None
-        folder = stack.enter_context(RunFolder(book.folder if book else where, can_resume=book is None))
+            store = stack.enter_context(joined(options.share, run, command, options.out))
+            run = run.changed(shared_at=store.address.saved)
+        folder = stack.enter_context(RunFolder(store.folder if store else where, can_resume=store is None))
         screen.opened(run, folder.path)
-        if others is not None:
-            screen.shared(others.shown, others.name, others.unlike)
+        if store is not None:
+            screen.shared(store.address.shown, store.host, store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
-        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), book=book)
-        finished = _searched(search, folder.path, options, screen, book)
+        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), store=store)
+        finished = _searched(search, folder.path, options, screen, is_shared=store is not None)
         if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
             screen.said(why_no_more_rounds(finished.trials, options.confirm))
-        is_done = finished.status is RunStatus.FINISHED
-        if others is not None and search.finished_by is not None:
-            elsewhere = others.report_folder
-            screen.left_to(search.finished_by, str(elsewhere), others.book.trials_run, is_done)
-            if options.out is None and others.holds_nothing_of_its_own(finished):
-                others.keeps_folder = False
-                screen.said(f"{folder.path} holds nothing of its own and is removed")
+        is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
+        if store is not None and search.finisher is not None:
+            elsewhere = _from_here(Path(str(search.finisher.folder)))
+            screen.left_to(str(search.finisher.host), str(elsewhere), store.trials_run, is_done)
+            # Another machine's folder may have the path of this one's.
+            is_here = (elsewhere / RUN_FILE).is_file() and not elsewhere.samefile(folder.path)
+            if options.out is None and (is_here or not is_done):
+                store.keeps_folder, shown_at = store.trials_run > 0, elsewhere
         try:
-            if others is not None and not others.keeps_folder:
-                if is_done:
-                    _show_elsewhere(finished, others.report_folder, options, summary, screen)
-            elif search.finished_by is None or is_done:
-                _write_files(finished, folder.path, options, summary, screen)
+            if is_done:
+                _show(finished, shown_at, options, summary, screen, writes=shown_at == folder.path)
         finally:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
 
 
+def _from_here(folder: Path) -> Path:
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+
 def _searched(
-    search: Search, folder: Path, options: argparse.Namespace, screen: SearchScreen, book: SharedBook | None
+    search: Search, folder: Path, options: argparse.Namespace, screen: SearchScreen, is_shared: bool
 ) -> Run:
     """Search; where that is interrupted or fails, leave what is known before the error goes on."""
     try:
         return search.run()
     except (KeyboardInterrupt, TunekitError) as error:
         if isinstance(error, KeyboardInterrupt):
-            if book is None:
-                screen.interrupted(folder)
-            else:
+            if is_shared:
                 screen.left_group(folder)
+            else:
+                screen.interrupted(folder)
         _report_so_far(search.found, folder, options.full_paths, screen)
         raise
 
 
-def _write_files(
-    finished: Run, folder: Path, options: argparse.Namespace, summary: Path | None, screen: SearchScreen
+def _show(
+    finished: Run,
+    folder: Path,
+    options: argparse.Namespace,
+    summary: Path | None,
+    screen: SearchScreen,
+    writes: bool,
 ) -> None:
-    """Write configs and reports, and show the answer, whether or not it could be drawn in files."""
-    files = (*write_exports(finished, folder), folder / RUN_FILE)
+    """Show the answer, after its configs and reports are written unless another host has done so."""
+    files = (*write_exports(finished, folder), folder / RUN_FILE) if writes else ()
     try:
         report = drawn_run(finished, folder, options.full_paths)
-        files += write_reports(report, folder)
+        if writes:
+            files += write_reports(report, folder)
         if summary is not None:
             append_summary(summary, report.markdown())
     finally:
         screen.closed(finished, folder, files)
-
-
-def _show_elsewhere(
-    finished: Run, folder: Path, options: argparse.Namespace, summary: Path | None, screen: SearchScreen
-) -> None:
-    """Show the answer whose files another host has written."""
-    try:
-        if summary is not None:
-            append_summary(summary, drawn_run(finished, folder, options.full_paths).markdown())
-    finally:
-        screen.closed(finished, folder, ())
 
 
 def _confirming_trials(run: Run) -> int:
@@ -238,6 +229,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         raise UsageError(
             "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
+    _refuse_too_many_trials(options.trials)
     _drop_what_the_line_replaces(options)
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
     _refuse_two_batch_limits(options.max_batch, fixed, ranges)
@@ -264,6 +256,14 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         wait_quiet_s=options.wait_quiet,
         ignored=tuple(options.ignore),
     )
+
+
+def _refuse_too_many_trials(trials: int | None) -> None:
+    """Refuse a search whose run would be too large to be read."""
+    if trials is not None and trials > MAX_TRIALS:
+        raise UsageError(
+            f"--trials {trials} is more than the {MAX_TRIALS} that a run can hold; use --trials {MAX_TRIALS}"
+        )
 
 
 def _drop_what_the_line_replaces(options: argparse.Namespace) -> None:
@@ -345,6 +345,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     if options.budget:
         updates["budget_s"] = options.budget
     if options.trials:
+        _refuse_too_many_trials(options.trials)
         updates["max_trials"] = options.trials
     if options.confirm:
         updates["confirm_rounds"] = options.confirm

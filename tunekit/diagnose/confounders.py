@@ -282,16 +282,8 @@ def _unfinished(pair: RunPair) -> Hits:
     if unfinished:
         yield Hit(
             ", ".join(f"{side.name} is {side.run.status.value}" for side in unfinished),
-            "; ".join(map(_to_finish, unfinished)),
+            "; ".join(f"tunekit search --resume {shlex.quote(side.folder)}" for side in unfinished),
         )
-
-
-def _to_finish(side: Side) -> str:
-    """Return what finishes a search; whoever takes part again in a shared one needs its whole command."""
-    folder = shlex.quote(side.folder)
-    if side.run.shared_at is not None:
-        return f"take part again, by the command that `tunekit report {folder}` shows"
-    return f"tunekit search --resume {folder}"
 
 
 @check("same-run", WARNING, "both folders hold the same trials")

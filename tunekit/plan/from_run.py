@@ -110,10 +110,9 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
         raise UsageError(f"{name} has no {tier} tier (it has: {known}); choose another --tier")
     best = answer_of(run.recommendations) if tier is None else by_tier[tier]
     if best is None:
-        again = "--resume" if run.shared_at is None else "--share"
         raise UsageError(
-            f"{name} has no rate: it recommends nothing (status: {run.status}); go on with it by "
-            f"tunekit search {again}, or give a rate with --rate"
+            f"{name} has no rate: it recommends nothing (status: {run.status}); finish the search, or give a "
+            "rate with --rate"
         )
     return best
 

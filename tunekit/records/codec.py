@@ -16,11 +16,14 @@ from tunekit.untrusted import read_bytes
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
-MAX_FILE_BYTES = 32 << 20
-"""A file above this size is no run of ours: one of 2,000 trials has that. Reading it would exhaust memory."""
+MAX_TRIALS = 2000
+"""Search trials of a run that can be read again."""
 
-MAX_VALUES = 800_000
-"""Separators of a text above which its tree would take hundreds of MB."""
+MAX_FILE_BYTES = 32 << 20
+"""Size of a run with MAX_TRIALS trials. A larger file is not a run, and reading it would exhaust memory."""
+
+MAX_VALUES = 1_500_000
+"""Separators of a text. A run with MAX_TRIALS trials has fewer; a tree of more would take hundreds of MB."""
 
 _MOST_KEYS = 1000
 """Of one object; the names of all that no record has would be reported one by one."""

@@ -377,14 +377,12 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     """Return what to do with a run that lies in a folder."""
     words = missing_command(run.target)
     if best is None or run.status is not RunStatus.FINISHED:
-        again = "take part again: " if run.shared_at else ""
-        return (f"{again}{to_go_on(run, folder)}",)
+        return (to_go_on(run, folder),)
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
     elif (settled := _settled_by(run, best, folder)) is not None:
-        where = ", on one host alone" if run.shared_at else ""
-        steps.append(f"to settle it{where}: {settled.command}")
+        steps.append(f"to settle it: {settled.command}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")
     if best.is_baseline:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tunekit.errors import BudgetTooSmallError, EmptySpaceError, TargetError, TunekitError
+from tunekit.errors import BudgetTooSmallError, TargetError, TunekitError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.knob_gains import knobs_put_back
@@ -21,7 +21,6 @@ from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble
-from tunekit.session.book import Book, Phase, TrialNotOursError, Turn
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import (
     Machine,
@@ -31,6 +30,7 @@ from tunekit.session.predicted import (
     with_starting_config,
 )
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
+from tunekit.session.store import SharedResult, TrialStore
 from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
@@ -48,7 +48,7 @@ from tunekit.tune.confirm import (
     second_stage,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
-from tunekit.tune.shared.others import PendingTrial
+from tunekit.tune.jobs import Job, Work
 from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -57,10 +57,6 @@ from tunekit.units import count_text
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
-_MOST_HOSTS_LOST = 1
-"""Hosts that a config may end before no other is given it."""
-_FOR_ALL = (TargetError, EmptySpaceError, BudgetTooSmallError)
-"""Errors that every host that shares the search would come to."""
 
 
 class Search(Session[Run]):
@@ -74,10 +70,10 @@ class Search(Session[Run]):
         listener: hears what happens.
         clock: returns seconds.
         quiet: what it may wait for the machine to be quiet; None for not at all.
-        book: of a search that other hosts share; None for this host alone.
+        store: of a search that other hosts share; None for this host alone.
 
     Attributes:
-        finished_by: the host that finishes the search, or has, where that is another one; None else.
+        finisher: what the other host that finishes the search does, or has left; None where this host does.
     """
 
     def __init__(
@@ -89,11 +85,11 @@ class Search(Session[Run]):
         listener: SearchListener,
         clock: Callable[[], float] = time.monotonic,
         quiet: QuietWait | None = None,
-        book: Book | None = None,
+        store: TrialStore | None = None,
     ) -> None:
         records = folder.load_trials()
-        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, book)
-        self.finished_by: str | None = None
+        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, store)
+        self.finisher: Job | SharedResult | None = None
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
@@ -102,8 +98,10 @@ class Search(Session[Run]):
         self._confirms_near = has_ended and len(rounds) < run.options.confirm_rounds
         """Whether a search that came to its end is asked for more rounds than it had."""
         self._ran_out_of_time = False
-        self._said_lost: set[int] = set()
-        """Numbers of trials that were said to be lost with their hosts."""
+        self._coming: TrialRecord | Proposal | None = None
+        """What this host enqueued last."""
+        self._waits_for = ""
+        """What this host waits for, as it was said."""
         self._foretold = False
         """Whether it was said at the start what the budget has no room for."""
         self._ablation_left_out = ""
@@ -114,8 +112,8 @@ class Search(Session[Run]):
     def run(self) -> Run:
         """Search until nothing is left or worth a trial, confirm, and return the whole run.
 
-        Every trial is on disk before the next begins; run.json follows. Where hosts share the search, one of
-        them learns the target and one finishes; a host that leaves that to another returns what it knows.
+        Every trial is on disk before the next begins; run.json follows. A host that leaves confirmation to
+        another one returns what it knows.
 
         Raises:
             TargetError: the baseline fails for a reason that no smaller batch mends, or does not tell how
@@ -126,12 +124,68 @@ class Search(Session[Run]):
             KeyboardInterrupt: Ctrl-C; what is finished is saved, as `found`.
         """
         with self._saved():
-            self._walk(Phase.PREPARE, self._prepare)
-            self._explore()
-            self._walk(Phase.FINISH, self._finish)
+            while not self._is_over():
+                self._store.take(self._do)
         return self.found
 
-    def _prepare(self) -> None:
+    def _is_over(self) -> bool:
+        """Return whether nothing is left for this host; else a job waits in the queue."""
+        confirms_since: dict[int, float] = {}
+        while True:
+            # In this order, what ends in between is counted twice rather than not at all.
+            queue = self._store.jobs()
+            if self._has_answer():
+                return True
+            self._pull()
+            self._take_over_space()
+            if any(job.host is None for job in queue):
+                return False
+            finishing = next((job for job in queue if job.work is Work.FINISH), None)
+            if finishing is not None:
+                self._say_waiting(f"{finishing.host} confirms the answer")
+                since = confirms_since.setdefault(finishing.number, self._clock())
+                if self._clock() - since > self._store.grace_s:  # its host is alive
+                    self.finisher = finishing
+                    self._change(status=RunStatus.RUNNING)
+                    return True
+            elif self._enqueue_next(queue):
+                return False
+            self._store.wait()
+
+    def _enqueue_next(self, running: Sequence[Job]) -> bool:
+        """Enqueue the next job; return False where it depends on those that other hosts run."""
+        hosts = ", ".join(dict.fromkeys(job.host for job in running if job.host))
+        if self._study is None:
+            if running:
+                return self._say_waiting(f"waiting for {hosts} to measure the baseline for all hosts")
+            self._store.enqueue(Job(work=Work.PREPARE))
+            return True
+        coming = self._next(self._study, running)
+        if not isinstance(coming, Stop):
+            self._coming = coming
+            self._store.enqueue(Job(work=Work.SEARCH, config=coming.config))
+            return True
+        if running:
+            return self._say_waiting(f"nothing to try until the running trials of {hosts} end")
+        if self._may_add and coming.why is not None:
+            self._listener.said(coming.why)
+        self._store.enqueue(Job(work=Work.FINISH, why_stopped=coming.why))
+        return True
+
+    def _say_waiting(self, message: str) -> bool:
+        if message != self._waits_for:
+            self._waits_for = message
+            self._listener.said(message)
+        return False
+
+    def _do(self, job: Job) -> None:
+        """Do a job of the queue."""
+        self._waits_for = ""
+        {Work.PREPARE: self._prepare, Work.SEARCH: self._search, Work.FINISH: self._finish}[job.work](job)
+        if job.work is not Work.SEARCH:
+            self._store.leave(job.work, self.found)
+
+    def _prepare(self, job: Job) -> None:
         """Learn all that the proposals rest on."""
         self._learn_target()
         self._trace_other_size()
@@ -139,80 +193,47 @@ class Search(Session[Run]):
         self._build_space()
         self._set_budget()
         self._insist_on_batch()
+        self._begin_study()
 
-    def _finish(self) -> None:
+    def _finish(self, job: Job) -> None:
         """Confirm what is chosen, until the run is whole."""
+        if self._may_add:
+            self._change(why_stopped=job.why_stopped)
+            self._ran_out_of_time = job.why_stopped is None
         self._fill_tiers()
         self._confirm()
         self._settle_doubts()
         self._ablate()
         self._say_what_was_cut()
         _insist_on_a_result(self.found)
+        self._folder.save_missing(self._records)
+        self._save(RunStatus.FINISHED)
 
     # --- hosts that share the search -------------------------------------------------------
 
-    def _walk(self, phase: Phase, walk: Callable[[], None]) -> None:
-        """Walk a phase, if no other host does; else take over what that has left, or wait for it.
-
-        Nobody waits for the last phase of another, but to hear that it is alive.
-        """
-        waits_for = ""
-        while True:
-            self._pull()
-            turn = self._book.turn(phase)
-            if turn is Turn.OURS:
-                if waits_for:
-                    self._listener.said(f"{waits_for} did not end the baseline; this host measures it")
-                    waits_for = ""
-                if self._has_walked(phase, walk):
-                    return
-            elif turn is Turn.DONE:
-                self._take_over(phase)
-                return
-            elif turn is Turn.TOO_EARLY:
-                self._book.wait()
-                self._explore()
-                continue
-            elif phase is Phase.FINISH and turn is Turn.ALIVE:
-                self.finished_by = self._book.leader(phase)
-                self._change(status=RunStatus.RUNNING)
-                return
-            elif phase is Phase.PREPARE and waits_for != self._book.leader(phase):
-                waits_for = self._book.leader(phase)
-                self._listener.said(f"waiting for {waits_for}, which measures the baseline for all hosts")
-            self._book.wait()
-
-    def _has_walked(self, phase: Phase, walk: Callable[[], None]) -> bool:
-        """Walk a phase that is this host's; return whether it still was at the end."""
-        try:
-            walk()
-        except TrialNotOursError as error:
-            self._listener.turned_away(str(error))
-            return False
-        except _FOR_ALL as error:
-            self._book.fail(phase, error)
-            raise
-        if phase is Phase.FINISH and self._book.host_name is not None:
-            self._save(RunStatus.FINISHED)
-            self._folder.save_missing(self._records)
-        return self._book.end(phase, self.found)
-
-    def _take_over(self, phase: Phase) -> None:
-        """Go on with what another host has left of a phase."""
-        told = self._book.told(phase)
-        if phase is Phase.FINISH:
-            self.finished_by = self._book.leader(phase)
-            self.found = told
-            self._folder.save_missing(told.trials)
+    def _take_over_space(self) -> None:
+        """Go on with the space and the budget that another host has left."""
+        if self._study is not None or (left := self._store.left(Work.PREPARE)) is None:
             return
-        self._pull()  # what came between the last look and the end of the phase
-        left = ("space", "budget_s", "prediction", "why_not_predicted")
-        self._change(**{name: getattr(told, name) for name in left})
+        self._pull()  # what came between the last look and the end of the job
+        names = ("space", "budget_s", "prediction", "why_not_predicted")
+        self._change(**{name: getattr(left.run, name) for name in names})
         self._listener.space_known(assemble(self.found, self._records))
+        self._begin_study()
+
+    def _has_answer(self) -> bool:
+        """Return whether the run is whole; take it over from the host that has finished it, if one has."""
+        if self.found.status is RunStatus.FINISHED:
+            return True
+        if (left := self._store.left(Work.FINISH)) is None:
+            return False
+        self.found, self.finisher = left.run, left
+        self._folder.save_missing(self._records)
+        return True
 
     def _pull(self) -> None:
-        """Take in what other hosts have measured, and how long the search has run by their clocks."""
-        pulled = self._book.pull()
+        """Take in the trials of other hosts, and how long the search has run by their clocks."""
+        pulled = self._store.pull()
         for shared in pulled:
             self._take(shared.record)
             self._began_at = min(self._began_at, self._clock() - shared.spent_s)
@@ -223,10 +244,7 @@ class Search(Session[Run]):
             self._save(RunStatus.RUNNING)
 
     def _save_at_end(self) -> None:
-        if self._book.host_name is None:
-            super()._save_at_end()
-        else:  # as it was left for all, or as another host will work it out
-            self._folder.save(self.found)
+        self._folder.save(self.found)
 
     @property
     def _trials(self) -> Trials:
@@ -327,98 +345,40 @@ class Search(Session[Run]):
                     "--samples-per-step N"
                 )
 
-    def _explore(self) -> None:
-        """Try what the study proposes, while it is worth its time and the budget allows."""
+    def _begin_study(self) -> None:
         self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
-        waits, ahead = False, 0
-        while not self._book.is_finishing:
-            # In this order, what ends in between is counted twice rather than not at all.
-            pending = self._book.pending()
-            self._pull()
-            lost = [one for one in self._book.lost() if one.role is TrialRole.SEARCH]
-            self._say_what_was_lost(lost)
-            coming = self._next(self._study, pending, lost, ahead)
-            if isinstance(coming, Stop) and pending:
-                # What comes of theirs may open more.
-                if not waits:
-                    hosts = ", ".join(dict.fromkeys(one.host for one in pending))
-                    self._listener.said(f"nothing to try until the running trials end of {hosts}")
-                waits = True
-                self._book.wait()
-                continue
-            if not self._may_add:
-                return
-            if isinstance(coming, Stop):
-                self._change(why_stopped=coming.why)
-                self._ran_out_of_time = coming.why is None
-                if coming.why is not None:
-                    self._listener.said(coming.why)
-                return
-            waits = False
-            try:
-                self._run_coming(self._study, coming)
-                ahead = 0
-            except TrialNotOursError as error:
-                ahead += error.ahead
-                self._listener.turned_away(str(error))
 
-    def _say_what_was_lost(self, lost: Sequence[PendingTrial]) -> None:
-        """Say each trial that went with its host, once: the budget may have no room to run it again."""
-        for one in lost:
-            if one.hosts_lost and one.number not in self._said_lost:
-                self._said_lost.add(one.number)
-                self._listener.said(f"trial {one.number} is lost: nothing was heard of {one.host} any more")
-
-    def _next(
-        self, study: Study, pending: Sequence[PendingTrial], lost: Sequence[PendingTrial], ahead: int
-    ) -> TrialRecord | PendingTrial | Proposal | Stop:
-        """Return what to try next: a trial again that was disturbed or lost, or what the study proposes.
-
-        Hosts that were after the same trial would be after the same again. One of them has it; the second
-        takes what is best beside it, the third what is best beside these two, and so on.
-
-        Args:
-            study: of the run.
-            pending: what other hosts run.
-            lost: what they began and did not end.
-            ahead: hosts that were faster with what this one was after, since it had a trial. The more there
-                were, the further down it looks: hosts that go for what is best meet again and again.
-        """
-        if not self._has_room_beside(pending):
+    def _next(self, study: Study, running: Sequence[Job]) -> TrialRecord | Proposal | Stop:
+        """Return what to try next, beside what other hosts run: a disturbed trial again, or a proposal."""
+        if not self._has_room_beside(running):
             return Stop()
         criteria = self._time.criteria
-        running = tuple(one.config for one in pending if one.config is not None)
-        # What was lost again and again may be what ends its hosts.
-        deadly = tuple(one.config for one in lost if one.config and one.hosts_lost > _MOST_HOSTS_LOST)
-        taken = {*running, *deadly}
-        for one in lost:
-            if one.config is None or one.config in taken:
-                continue
-            if expected_duration_s(self._records, one.config) <= criteria.most_s:
-                return one
+        # A config that was lost with two hosts may be what ended them.
+        configs = [job.config for job in running if job.config is not None]
+        pending = (*configs, *self._store.lost_configs())
         disturbed = disturbed_trial(self._trials)
-        if disturbed and disturbed.config not in taken and disturbed.duration_s <= criteria.most_s:
+        if disturbed and disturbed.config not in pending and disturbed.duration_s <= criteria.most_s:
             return disturbed
-        searched = len(self._trials.searched)
-        coming = next_trial(study, criteria, searched, running, deadly)
-        for _ in range(1, ahead):
-            if isinstance(coming, Stop):
-                break
-            running += (coming.config,)
-            further = next_trial(study, criteria, searched, running, deadly)
-            if isinstance(further, Stop):
-                break
-            coming = further
-        return coming
+        return next_trial(study, criteria, len(self._trials.searched), pending)
 
-    def _run_coming(self, study: Study, coming: TrialRecord | PendingTrial | Proposal) -> None:
-        if not isinstance(coming, Proposal):
-            assert coming.config is not None
-            self._try(coming.config, _why_again(coming))
+    def _search(self, job: Job) -> None:
+        """Run the trial of a job, whichever host has proposed it, if --trials still allows it."""
+        self._pull()
+        if not self._has_room_beside([one for one in self._store.jobs() if one.number < job.number]):
             return
-        with study.running(coming):
-            self._try_proposed(coming)
+        assert job.config is not None and self._study is not None
+        coming = self._coming
+        if isinstance(coming, Proposal) and coming.config == job.config:
+            with self._study.running(coming):
+                self._try_proposed(coming)
+            return
+        purpose = "proposed by another host"
+        if job.lost_by is not None:
+            purpose = f"again: {job.lost_by} did not end it"
+        elif coming is not None and not isinstance(coming, Proposal) and coming.config == job.config:
+            purpose = why_again(coming)
+        self._try(job.config, purpose)
 
     def _try_proposed(self, proposal: Proposal) -> None:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
@@ -435,11 +395,11 @@ class Search(Session[Run]):
         """Whether --trials allows another search trial."""
         return self._has_room_beside(())
 
-    def _has_room_beside(self, pending: Sequence[PendingTrial]) -> bool:
+    def _has_room_beside(self, running: Sequence[Job]) -> bool:
         """Return whether --trials allows another search trial beside those that other hosts run."""
         most = self.found.options.max_trials
-        roles = [one.role for one in self._records] + [one.role for one in pending]
-        return most is None or sum(role.is_candidate for role in roles) < most
+        candidates = sum(one.role.is_candidate for one in self._records)
+        return most is None or candidates + sum(job.work is Work.SEARCH for job in running) < most
 
     # --- the budget ------------------------------------------------------------------------
 
@@ -636,12 +596,6 @@ class Search(Session[Run]):
         record, run = predicted(run, records, self._machine, self._folder.trials_folder)
         self.found = run.changed(trials=self._records)
         return record
-
-
-def _why_again(trial: TrialRecord | PendingTrial) -> str:
-    if isinstance(trial, PendingTrial):
-        return f"again: {trial.host} did not end it"
-    return why_again(trial)
 
 
 def _refused_target(failure: Failure, options: SearchOptions) -> TunekitError:

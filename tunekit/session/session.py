@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol
 
-from tunekit.errors import NoTrainingLoopError, ShareError, TargetError
+from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
@@ -20,8 +20,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.book import Book, OwnBook
 from tunekit.session.folder import AnyRun, RunFolder
+from tunekit.session.store import LocalTrialStore, TrialStore
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_infeasible
@@ -61,11 +61,7 @@ class SearchListener(TrialListener, Protocol):
         ...
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
-        """Another host, by the name that it goes by, that shares the search has finished a trial."""
-        ...
-
-    def turned_away(self, why: str) -> None:
-        """A trial is another host's, so that nothing came of it here; `why` is empty where that is usual."""
+        """Another host that shares the search has finished a trial."""
         ...
 
 
@@ -128,7 +124,7 @@ class Session(ABC, Generic[AnyRun]):
         records: of the trials that the folder holds already.
         clock: returns seconds.
         quiet: what it may wait for the machine to be quiet; None for not at all.
-        book: numbers the trials, and keeps them for hosts that share the walk; None for this host alone.
+        store: numbers the trials and keeps their records; None for this host alone.
 
     Attributes:
         found: what is known so far, also after Ctrl-C or a failure.
@@ -144,10 +140,10 @@ class Session(ABC, Generic[AnyRun]):
         records: tuple[TrialRecord, ...] = (),
         clock: Callable[[], float] = time.monotonic,
         quiet: QuietWait | None = None,
-        book: Book | None = None,
+        store: TrialStore | None = None,
     ) -> None:
         self.found: AnyRun = run.changed(trials=records)
-        self._book: Book = book or OwnBook()
+        self._store: TrialStore = store or LocalTrialStore()
         self._folder = folder
         self._here = here
         self._executor = executor
@@ -224,12 +220,8 @@ class Session(ABC, Generic[AnyRun]):
             config: None for the script as it is.
             purpose: the role in words.
             **others: of the TrialSpec.
-
-        Raises:
-            TrialNotOursError: another host runs it, or runs it now because this one was silent for too long.
         """
-        number = self._book.claim(role, config, others.get("round"), self._records)
-        spec = TrialSpec(number, role, config, **others)
+        spec = TrialSpec(self._store.next_number(self._records), role, config, **others)
         reason = why_infeasible(spec.config, self._records, self.found.rank_host)
         if reason is None and self._quiet is not None:
             self._began_at += self._quiet.wait(self._listener.said)  # no part of the budget
@@ -239,16 +231,12 @@ class Session(ABC, Generic[AnyRun]):
             record = _refused(spec, reason)
         else:
             record = self._executor.run(spec, self._known_of(spec), self._listener.trial_moved)
-        if self._book.host_name is not None:
-            record = record.changed(host_name=self._book.host_name)
+        if self._store.host_name is not None:
+            record = record.changed(host_name=self._store.host_name)
         self._take_device(record)
         record = self._looked_into(record, spec)
-        try:
-            self._book.keep(record, self._spent_s)
-        except ShareError:  # what was measured is in this host's own folder at least
-            self._keep(record)
-            raise
         self._keep(record)
+        self._store.keep(record, self._spent_s)
         self._listener.trial_ended(record)
         return record
 

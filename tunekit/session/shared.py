@@ -1,244 +1,88 @@
-"""The book of a host that shares its search: trials and phases are claimed where the hosts meet."""
+"""The store of a host that shares its search: the queue and the records of a group of hosts."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tunekit.errors import (
-    BudgetTooSmallError,
-    EmptySpaceError,
-    NoTrainingLoopError,
-    TargetError,
-    TunekitError,
-)
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.session.book import Phase, TrialNotOursError, Turn
-from tunekit.tune.shared.claims import Claim, Taken
-from tunekit.tune.shared.leases import USUAL_PACE, Pace
-from tunekit.tune.shared.others import PendingTrial, SharedRecord
-from tunekit.tune.shared.share import Group
-from tunekit.units import duration_text
+from tunekit.session.store import SharedRecord, SharedResult, TrialStore
+from tunekit.tune.jobs import Job, Work
+from tunekit.tune.shared import GRACE_S, Address, SharedStudy
 
 _OF_ONE_HOST = (TrialRole.CONFIRM, TrialRole.ABLATION)
-"""Trials that are compared within rounds: another host's are never mixed with one's own."""
-_ERRORS = {
-    kind.__name__: kind for kind in (TargetError, NoTrainingLoopError, EmptySpaceError, BudgetTooSmallError)
-}
-"""That one host leaves for all."""
-_RUN, _TRIALS, _ERROR, _MESSAGE, _LINES, _FOLDER = "run", "trials", "error", "message", "last_lines", "folder"
+"""Trials that are compared within rounds: those of two hosts are never mixed."""
+_LOOK_S = 1.0
 
 
-class SharedBook:
-    """Claims trials and phases among the hosts of a group; use it in a `with` block, in which the host beats.
+class SharedTrialStore(SharedStudy, TrialStore):
+    """The store of a host that shares its search.
 
-    At its end, also by Ctrl-C or an error, what this host still holds is given back.
-
-    Args:
-        group: of hosts like this one.
-        host_name: of this machine, whose processes may have names of their own in the group.
-        folder: this host's run folder, where others find the report if this one finishes the search.
-        pace: of beats and leases.
+    Attributes:
+        trials_run: by this host.
+        keeps_folder: whether this host's run folder stays when it leaves.
     """
 
-    def __init__(self, group: Group, host_name: str, folder: Path, pace: Pace = USUAL_PACE) -> None:
-        self._group = group
-        self._host_name = host_name
-        self.folder = folder
-        self._pace = pace
-        self._records: dict[int, TrialRecord] = {}
-        """Of all hosts, also those that this one leaves out."""
-        self._new: list[SharedRecord] = []
-        """Of other hosts, as long as nobody has asked for them."""
-        self._trial: Claim | None = None
-        self._leads: dict[Phase, Claim] = {}
-        self._heard: dict[Claim, int] = {}
-        """Beats of those who lead a phase, when this host first asked."""
-        self.trials_run = 0
-        """By this host."""
+    grace_s = GRACE_S
 
-    def __enter__(self) -> Self:
-        self._group.heart.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, address: Address, storage: Any, group: str, name: str, folder: Path, host_name: str
     ) -> None:
-        self._group.heart.__exit__(kind, error, trace)
-        if kind is None or issubclass(kind, Exception | KeyboardInterrupt):
-            why = "given back" if kind is None else f"given back after {kind.__name__}"
-            self._group.trials.release_all(why)
-            self._group.phases.release_all(why)
+        super().__init__(address, storage, group, name, folder)
+        self.host_name = host_name
+        self._seen: set[int] = set()
+        self.trials_run = 0
+        self.keeps_folder = True
 
-    @property
-    def host_name(self) -> str | None:
-        """This machine."""
-        return self._host_name
+    def take(self, do: Callable[[Job], None]) -> None:
+        """Take the first job, and do it unless an earlier one makes it redundant."""
 
-    # --- trials ----------------------------------------------------------------------------
+        def do_if_needed(job: Job) -> None:
+            ends = Work.PREPARE if job.work is Work.PREPARE else Work.FINISH
+            is_redundant = self.text_left(ends) is not None or any(
+                Work.FINISH in (job.work, one.work) or (one.work, one.config) == (job.work, job.config)
+                for one in self.jobs()
+                if one.number < job.number
+            )
+            if not is_redundant:
+                do(job)
 
-    def claim(
-        self,
-        role: TrialRole,
-        config: TrainConfig | None,
-        round_number: int | None,
-        records: Sequence[TrialRecord],
-    ) -> int:
-        """Return the number of a trial that is this host's to run.
+        super().take(do_if_needed)
 
-        Raises:
-            TrialNotOursError: another host runs it, leads the phase now, or has begun to finish the search.
-        """
-        self._group.heart.check()
-        self._insist_on_leading()
-        again = sum(
-            one.role is role and one.config == config and one.round == round_number for one in records
-        )
-        own = self._host_name if role in _OF_ONE_HOST else None
-        claim = self._group.trials.claim(role, config, round_number, again, own)
-        if isinstance(claim, Taken):
-            raise TrialNotOursError(ahead=claim.ahead)
-        if not self._leads and self.is_finishing:
-            self._group.trials.withdraw(claim)
-            raise TrialNotOursError
-        self._trial = claim
-        return claim.number
-
-    def _insist_on_leading(self) -> None:
-        for phase, claim in tuple(self._leads.items()):
-            if not self._group.phases.holds(claim):
-                del self._leads[phase]
-                raise TrialNotOursError(f"{self._silence} so that another goes on in its place")
+    def next_number(self, records: Sequence[TrialRecord]) -> int:
+        """Return a number that no host's trial has."""
+        return self.begin_record()
 
     def keep(self, record: TrialRecord, spent_s: float) -> None:
-        """Leave a trial's record for all.
-
-        Raises:
-            TrialNotOursError: its lease was lost meanwhile.
-        """
-        assert self._trial is not None
-        claim, self._trial = self._trial, None
-        if not self._group.trials.finish(claim, record, spent_s):
-            raise TrialNotOursError(
-                f"trial {record.number} is dropped: {self._silence} so that it is any host's to run again"
-            )
-        self._records[record.number] = record
+        """Leave a record for all hosts."""
+        self._seen.add(record.number)
+        shared = SharedRecord(record=record, spent_s=spent_s, host=self.host)
+        self.land_record(record.number, to_json(shared, indent=None), record.rate_samples_per_s)
         self.trials_run += 1
-        self._group.heart.check()
-
-    @property
-    def _silence(self) -> str:
-        return f"this host was not heard of for {duration_text(self._pace.lease_s)} or more,"
 
     def pull(self) -> tuple[SharedRecord, ...]:
-        """Return the records of other hosts that are new here, but for another machine's rounds."""
-        self._look()
-        new, self._new = self._new, []
+        """Return the records of other hosts that are new, but for another machine's rounds."""
+        new = {number: text for number, text in self.records().items() if number not in self._seen}
+        self._seen.update(new)
+        shared = [from_json(text, SharedRecord, f"trial {number}") for number, text in new.items()]
         return tuple(
             one
-            for one in new
-            if one.record.role not in _OF_ONE_HOST or one.record.host_name == self._host_name
+            for one in shared
+            if one.record.role not in _OF_ONE_HOST or one.record.host_name == self.host_name
         )
 
-    def _look(self) -> None:
-        for one in self._group.trials.pull():
-            if one.record.number not in self._records:
-                self._records[one.record.number] = one.record
-                self._new.append(one)
+    def leave(self, work: Work, result: Run) -> None:
+        """Leave the result of a job for all hosts."""
+        left = SharedResult(run=result, host=self.host, folder=str(self.folder.absolute()))
+        self.leave_text(work, to_json(left, indent=None))
 
-    def pending(self) -> tuple[PendingTrial, ...]:
-        """Return what other hosts run now."""
-        return self._group.trials.pending()
-
-    def lost(self) -> tuple[PendingTrial, ...]:
-        """Return what hosts began and did not end, and nobody runs now."""
-        return self._group.trials.lost()
-
-    # --- phases ----------------------------------------------------------------------------
-
-    def turn(self, phase: Phase) -> Turn:
-        """Return whose a phase is; it is this host's from now on where it is nobody's."""
-        phases = self._group.phases
-        own = self._leads.get(phase)
-        if own is not None:
-            if phases.holds(own):
-                return Turn.OURS
-            del self._leads[phase]
-        if phases.done(phase.value) is not None:
-            return Turn.DONE
-        other = self._at(phase)
-        if other is not None:
-            beats = phases.beats_of(other)
-            first = self._heard.setdefault(other, beats or 0)
-            return Turn.ALIVE if beats is not None and beats > first else Turn.ELSEWHERE
-        claim = phases.claim(phase.value, {_FOLDER: str(self.folder.absolute())})
-        if isinstance(claim, Taken):
-            return Turn.ELSEWHERE if phases.done(phase.value) is None else Turn.DONE
-        if phase is Phase.FINISH and self.pending():
-            phases.release(claim, "given back: trials still run")
-            return Turn.TOO_EARLY
-        self._leads[phase] = claim
-        return Turn.OURS
-
-    def _at(self, phase: Phase) -> Claim | None:
-        return next((one for one in self._group.phases.pending() if one.key == phase.value), None)
-
-    def leader(self, phase: Phase) -> str:
-        """Return the host that is at a phase, or was."""
-        claim = self._leader(phase)
-        return claim.host if claim else "another host"
-
-    def _leader(self, phase: Phase) -> Claim | None:
-        done = self._group.phases.done(phase.value)
-        return done.claim if done else self._at(phase)
-
-    @property
-    def is_finishing(self) -> bool:
-        """Whether some host has begun the last phase."""
-        phase = Phase.FINISH
-        return self._at(phase) is not None or self._group.phases.done(phase.value) is not None
-
-    def end(self, phase: Phase, run: Run) -> bool:
-        """Leave the run for all; return False if another host leads by now."""
-        numbers = [record.number for record in run.trials]
-        text = to_json(run.changed(trials=()), indent=None)
-        return self._end(phase, {_RUN: text, _TRIALS: numbers})
-
-    def fail(self, phase: Phase, error: TunekitError) -> None:
-        """Leave for all why the phase can't be done."""
-        lines = error.last_lines if isinstance(error, TargetError) else ()
-        message = error.message if isinstance(error, TargetError) else str(error)
-        self._end(phase, {_ERROR: type(error).__name__, _MESSAGE: message, _LINES: lines})
-
-    def _end(self, phase: Phase, told: dict[str, Any]) -> bool:
-        return self._group.phases.finish(self._leads.pop(phase), told)
-
-    def told(self, phase: Phase) -> Run:
-        """Return what another host left of a phase.
-
-        Raises:
-            TunekitError: why it can't be done.
-        """
-        outcome = self._group.phases.done(phase.value)
-        assert outcome is not None
-        told, host = outcome.payload, outcome.claim.host
-        if _ERROR in told:
-            kind = _ERRORS.get(told[_ERROR], TargetError)
-            said = f"{told[_MESSAGE]} (said by {host}, for all hosts of this search)"
-            raise kind(said, told[_LINES]) if issubclass(kind, TargetError) else kind(said)
-        run = from_json(told[_RUN], Run, f"the run that {host} left")
-        self._look()
-        return run.changed(trials=tuple(self._records[number] for number in told[_TRIALS]))
-
-    @property
-    def report_folder(self) -> str:
-        """Run folder of the host that finishes the search, or has, as that host sees it."""
-        claim = self._leader(Phase.FINISH)
-        return str(claim.about[_FOLDER]) if claim else ""
+    def left(self, work: Work) -> SharedResult | None:
+        """Return the result of a job; None before a host has left it."""
+        text = self.text_left(work)
+        return None if text is None else from_json(text, SharedResult, f"the result of {work}")
 
     def wait(self) -> None:
         """Wait a moment for other hosts."""
-        self._pace.pause(self._pace.look_s)
+        time.sleep(_LOOK_S)

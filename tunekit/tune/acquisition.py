@@ -166,7 +166,6 @@ class Acquisition:
         records: Sequence[TrialRecord],
         criteria: Criteria = NO_CRITERIA,
         pending: Sequence[TrainConfig] = (),
-        barred: Sequence[TrainConfig] = (),
     ) -> Proposal | None:
         """Return the config to try next; None when there is none.
 
@@ -177,12 +176,11 @@ class Acquisition:
             criteria: what the trial must promise, and may cost.
             pending: configs that other hosts are measuring, in any order. They count as tried, and are
                 believed to give what the model expects of them.
-            barred: configs that are not to be proposed, and of which nothing is believed.
         """
         candidates = [record for record in records if record.role.is_candidate]
         tried = {record.config for record in candidates if record.config}
         costs = self._costs(records)
-        is_open = self._untried({*tried, *pending, *barred})
+        is_open = self._untried({*tried, *pending})
         is_open &= (costs <= criteria.most_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
             is_open &= ~self._columns.compiled | (costs <= criteria.most_again_s)
@@ -202,13 +200,13 @@ class Acquisition:
                     return self._best(fitted, _pool_of(places, chances, costs), criteria)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
-        place = self._smallest(candidates, (*pending, *barred), places)
+        place = self._smallest(candidates, pending, places)
         return Proposal(self.configs[place], float(costs[place]), None, None)
 
-    def is_exhausted(self, records: Sequence[TrialRecord], barred: Sequence[TrainConfig] = ()) -> bool:
-        """Return whether every config was tried, but for those that are barred."""
+    def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
+        """Return whether every config was tried."""
         tried = {record.config for record in records if record.role.is_candidate and record.config}
-        return not self._untried({*tried, *barred}).any()
+        return not self._untried(tried).any()
 
     def _best(self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria) -> Proposal:
         """Return the config that gains most per second, equal ones by their size."""

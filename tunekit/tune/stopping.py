@@ -43,7 +43,6 @@ def next_trial(
     criteria: Criteria,
     search_trials: int,
     pending: Sequence[TrainConfig] = (),
-    barred: Sequence[TrainConfig] = (),
 ) -> Proposal | Stop:
     """Return what to try next, or why nothing is.
 
@@ -52,13 +51,12 @@ def next_trial(
         criteria: what the trial must promise, and may cost.
         search_trials: that have ended.
         pending: configs that other hosts are measuring.
-        barred: configs that are not to be tried.
     """
-    proposal = study.propose(criteria, pending, barred)
+    proposal = study.propose(criteria, pending)
     if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf), pending, barred)
-    if best is None and study.is_exhausted(barred):
+    best = study.propose(replace(criteria, most_s=math.inf), pending)
+    if best is None and study.is_exhausted():
         return Stop("every config of the space was tried")
     if best is None:
         return Stop("no untried config of the space is expected to fit in memory")

@@ -103,17 +103,15 @@ class Study:
         self,
         criteria: Criteria = NO_CRITERIA,
         pending: Sequence[TrainConfig] = (),
-        barred: Sequence[TrainConfig] = (),
     ) -> Proposal | None:
         """Return a config that was not tried yet, and why; None when there is none that fits.
 
         Args:
             criteria: what its trial must promise, and may cost.
             pending: configs that other hosts are measuring.
-            barred: configs that are not to be proposed.
         """
         criteria = replace(criteria, most_workers=min(criteria.most_workers, self._most_workers))
-        return self._acquisition.propose(self._records, criteria, pending, barred)
+        return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager
     def running(self, proposal: Proposal) -> Iterator[None]:
@@ -141,9 +139,9 @@ class Study:
             elif contains(self._space, self._as_searched(record.config)):
                 self._study.add_trial(self._frozen(record, record.config))
 
-    def is_exhausted(self, barred: Sequence[TrainConfig] = ()) -> bool:
-        """Return whether every config of the space was tried, but for those that are barred."""
-        return self._acquisition.is_exhausted(self._records, barred)
+    def is_exhausted(self) -> bool:
+        """Return whether every config of the space was tried."""
+        return self._acquisition.is_exhausted(self._records)
 
     @property
     def _most_workers(self) -> int:
