@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tunekit.export.files import scaling_csv, tier_files
+from tunekit.export.files import EXPORTS, scaling_csv, tier_files
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.run import Run
 from tunekit.session.assemble import assemble
@@ -73,3 +73,11 @@ def test_the_figures_of_an_example_run_follow_from_its_trials(name: str, golden,
     saved = load_run(REPORTS / name)
     run = assemble(saved, saved.trials)
     golden(f"{name}.txt", "\n".join(sorted(flat(figures(run), "run"))) + "\n")
+
+
+@pytest.mark.parametrize("name", ["example-images", "example-clicks"])
+def test_the_exported_files_of_an_example_run_are_those_beside_it(name: str):
+    run = load_run(REPORTS / name)
+    for export in EXPORTS:
+        for file, text in export(run).items():
+            assert text == (REPORTS / name / file).read_text(encoding="utf-8"), file

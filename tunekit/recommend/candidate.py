@@ -61,6 +61,6 @@ def _candidate(
         learning_rate=None
         if run.script_scales_lr
         else recommended(run.discovery, run.options, run.baseline_config, batch),
-        float32_matmul_precision=ran[0].loop.float32_matmul_precision if ran else None,
-        memory=memory_need(config, ran) if ran else None,
+        float32_matmul_precision=ran[0].loop.float32_matmul_precision,
+        memory=memory_need(config, ran),
     )

@@ -1,9 +1,9 @@
 """What tunekit recommends, with the evidence for it; and why its configs are as fast as they are."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
@@ -166,8 +166,7 @@ class Candidate(Record):
     rounds: NonNegativeInt
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
-    memory: MemoryNeed | None = None
-    """None in a run of an earlier tunekit."""
+    memory: MemoryNeed
 
     @property
     def has_own_file(self) -> bool:
@@ -235,13 +234,3 @@ class ModelSummary(Record):
     """Mean |predicted / measured - 1| of configs, each predicted from the trials of the others."""
     checked_configs: PositiveInt | None
     """Measured configs that this is the mean of; both None with fewer than two."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_predicted_gains(cls, saved: Any) -> Any:
-        """Leave out what runs of before predicted of each knob: it is measured now, or not said."""
-        return (
-            {name: one for name, one in saved.items() if name != "knobs"}
-            if isinstance(saved, dict)
-            else saved
-        )
