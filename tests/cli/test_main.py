@@ -1406,14 +1406,6 @@ def test_what_one_host_adds_to_a_shared_search_that_has_ended_is_its_own(finishe
     assert load_run(finished).shared_at is None
 
 
-def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):
-    run = load_run(finished)
-    (finished / "run.json").write_text(to_json(run.changed(thread_variables=None)))
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert main(["search", "--resume", str(finished)]) == 0
-    assert load_run(finished).thread_variables is None
-
-
 def test_an_error_names_no_secret_and_gives_no_orders(capsys: pytest.CaptureFixture[str]):
     assert main(["report", "x", "--", "python", "--password", "Zq7Rk2Wv", "\x1b[2J\u202e"]) == 2
     told = capsys.readouterr().err

@@ -10,8 +10,9 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
-Verdict = Literal["faster", "slower", "no gain", "inconclusive"]
-"""What a speed-up over the baseline may be called."""
+Verdict = Literal["faster", "slower", "no gain", "no difference", "inconclusive"]
+"""What a ratio of two rates shows: "no gain" of a speedup over the baseline, "no difference" where neither
+direction is hoped for."""
 
 Confidence = Literal["high", "medium", "low"]
 """How far a figure can be relied on."""

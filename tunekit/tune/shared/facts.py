@@ -161,7 +161,7 @@ def machine_facts(run: Run, torch: TorchBuild | None = None) -> MachineFacts:
         cpus=host.cpus,
         ram_bytes=host.ram_limit_bytes,
         shm_bytes=host.shm_bytes,
-        thread_variables=run.thread_variables or {},
+        thread_variables=run.thread_variables,
     )
 
 
