@@ -1,9 +1,11 @@
 import pytest
 import yaml
 from build_records import (
+    GIB,
     baseline_record,
     config,
     configs,
+    confirm_records,
     device,
     discovery,
     options,
@@ -51,7 +53,6 @@ hostile_text = st.text(max_size=400) | st.text(
     knobs=configs(),
     tier=st.sampled_from(Tier),
     device_name=hostile_text,
-    reason=hostile_text,
     matmul=st.sampled_from(["highest", "high", "medium"]),
     lr=st.none() | st.floats(1e-30, 1e30),
     emulated=st.booleans(),
@@ -60,7 +61,6 @@ hostile_text = st.text(max_size=400) | st.text(
     knobs=config(),
     tier=Tier.BALANCED,
     device_name="A10G\nbatch_size: 1\n",
-    reason="\r\u2028lr: 9",
     matmul="high",
     lr=1e-05,
     emulated=True,
@@ -69,13 +69,12 @@ hostile_text = st.text(max_size=400) | st.text(
     knobs=config(),
     tier=Tier.BALANCED,
     device_name="x" * 400,
-    reason="y " * 400,
     matmul="high",
     lr=1e16,
     emulated=False,
 )
 def test_the_file_holds_exactly_the_knobs_whatever_the_comments_say(
-    *, knobs, tier, device_name, reason, matmul, lr, emulated
+    *, knobs, tier, device_name, matmul, lr, emulated
 ):
     learning_rate = lr and linear.model_copy(update={"value": lr, "base_lr": lr})
     # Pydantic refuses surrogates in a string; a driver's bytes decoded with "surrogateescape" have them.
@@ -89,9 +88,7 @@ def test_the_file_holds_exactly_the_knobs_whatever_the_comments_say(
             trials=(trial.model_copy(update={"measurement": measured}),),
             measured_on="cpu" if emulated else "a10g",
         ),
-        recommendation(tier, knobs, float32_matmul_precision=matmul, learning_rate=learning_rate).model_copy(
-            update={"reason": reason}
-        ),
+        recommendation(tier, knobs, float32_matmul_precision=matmul, learning_rate=learning_rate),
     )
     expected = {
         "batch_size": knobs.batch_size,
@@ -140,6 +137,12 @@ def test_matmul_precision_follows_the_knob_where_it_was_not_seen(precision, seen
     knobs = recommendation(of=config(precision=precision), float32_matmul_precision=seen)
     loaded = yaml.safe_load(tier_yaml(run(), knobs))
     assert (loaded["precision"], loaded["float32_matmul_precision"]) == (words, matmul)
+
+
+def test_a_tiers_limit_that_was_passed_in_confirmation_is_named():
+    passed = confirm_records([1000.0], peak_reserved_bytes=20 * GIB)
+    whole = "\n".join(lines(trials=(baseline_record(), trial_record(), *passed)))
+    assert "passed a limit of the tier in confirmation: 20.0 GiB of reserved VRAM" in whole
 
 
 def test_fp16_needs_a_gradient_scaler():

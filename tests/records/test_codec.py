@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from any_records import runs, trial_records
 from build_records import config, configs, failure, measurement, run, trial_record
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -17,23 +17,18 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
-few = settings(max_examples=30)
-
 
 @given(configs(max_batch=1 << 70))
-@few
 def test_a_config_survives_json(knobs: TrainConfig):
     assert from_json(to_json(knobs), TrainConfig) == knobs
 
 
 @given(trial_records(), st.none() | st.just(2))
-@few
 def test_a_trial_survives_json(record: TrialRecord, indent: int | None):
     assert from_json(to_json(record, indent), TrialRecord) == record
 
 
 @given(runs())
-@few
 def test_a_run_survives_json(whole: Run):
     assert from_json(to_json(whole), Run) == whole
     assert from_json(to_json(whole).encode(), Run) == whole
@@ -63,7 +58,6 @@ def test_a_version_that_never_was_is_damage(version: object):
 
 
 @given(st.integers(0, 10_000))
-@few
 def test_a_file_cut_anywhere_is_damaged(length: int):
     whole = to_json(trial_record())
     cut = whole[: length % len(whole)]

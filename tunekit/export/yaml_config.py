@@ -11,7 +11,7 @@ from tunekit.recommend.learning_rate import base_learning_rate, global_batch, ru
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
-from tunekit.recommend.tiers import POLICIES
+from tunekit.recommend.tiers import POLICIES, violations
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
@@ -53,6 +53,11 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
         f"{_speedup_text(run, recommendation)}: {_rate_text(recommendation.rate_samples_per_s)}, {epoch}",
         _memory_text(run, recommendation),
     ]
+    records = [one.record for one in run.history.evidence(recommendation)]
+    if passed := [
+        one for record in records for one in violations(record, recommendation.tier, run.rank_host)
+    ]:
+        lines.append(f"passed a limit of the tier in confirmation: {', '.join(dict.fromkeys(passed))}")
     return _file(run, recommendation, lines)
 
 

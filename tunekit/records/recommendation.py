@@ -120,8 +120,6 @@ class Recommendation(MemoryNeed):
     """Of the planned training, start-up and compiling included; None where the user planned none."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
-    reason: str
-    """Why this config and not another, in one sentence."""
     set_aside: SetAside | None = None
     """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
 
