@@ -47,10 +47,12 @@ def candidate_of(run: Run) -> Candidate | None:
 
 def _candidate(
     run: Run, config: TrainConfig, trial: int, speedup: Interval | None, rounds: int, factor: float = 0.0
-) -> Candidate:
+) -> Candidate | None:
     tier = next((one.tier.value for one in run.recommendations if one.config == config), OWN_NAME)
     batch = global_batch(config, run.world_size)
     ran = measured(run.history.confirm_of(config)) or measured(r for r in run.trials if r.number == trial)
+    if not ran:
+        return None
     return Candidate(
         name=tier,
         config=config,
