@@ -131,6 +131,8 @@ def absurd_runs(draw: st.DrawFn) -> Run:
         loop = {name: draw(whole) for name in ("steady_batches", "steady_samples", "batch_bytes")}
         loop |= {name: draw(st.none() | whole) for name in ("epoch_samples", "peak_reserved_bytes")}
         loop |= {name: draw(figures) for name in ("steady_time_s", "boundary_s", "startup_s", "first_step_s")}
+        update = {"loop": seen.loop.model_copy(update=loop | {"parts": parts})}
+        update |= {"memory": seen.memory.model_copy(update={"peak_pss_bytes": draw(whole)})}
         return TrialRecord(
             number=number,
             role=role,
@@ -139,38 +141,17 @@ def absurd_runs(draw: st.DrawFn) -> Run:
             is_baseline_config=role is TrialRole.BASELINE,
             started_at="",
             duration_s=draw(figures),
-            measurement=seen.model_copy(
-                update={
-                    "loop": seen.loop.model_copy(update=loop | {"parts": parts}),
-                    "memory": seen.memory.model_copy(update={"peak_pss_bytes": draw(whole)}),
-                }
-            ),
+            measurement=seen.model_copy(update=update),
         )
 
     own, fast = draw(configs()), draw(configs())
     trials = [trial(0, own, TrialRole.BASELINE), trial(1, fast, TrialRole.SEARCH)]
     trials += [trial(number, fast, TrialRole.CONFIRM) for number in (2, 3)]
-    tiers = [
-        Recommendation(
-            tier=tier,
-            config=fast,
-            search_trial=1,
-            confirm_trials=(2, 3),
-            is_baseline=False,
-            rate_samples_per_s=draw(ranges),
-            it_per_s=draw(ranges),
-            speedup=draw(st.none() | ranges),
-            epoch_time_s=draw(st.none() | figures),
-            finish_time_s=draw(st.none() | figures),
-            peak_reserved_bytes=draw(st.none() | whole),
-            device_memory_bytes=draw(st.none() | whole),
-            buffer_bytes=draw(whole),
-            base_ram_bytes=draw(whole),
-            float32_matmul_precision=None,
-            learning_rate=None,
-        )
-        for tier in Tier
-    ]
+    one = {"search_trial": 1, "confirm_trials": (2, 3), "same_as": None, "is_baseline": False}
+    fixed = {name: st.just(value) for name, value in one.items()} | {"learning_rate": st.none()}
+    fixed |= {"config": st.just(fast), "speedup": st.none() | ranges}
+    fixed |= {"rate_samples_per_s": ranges, "it_per_s": ranges}
+    tiers = [draw(records(Recommendation, tier=st.just(tier), **fixed)) for tier in Tier]
     return run(
         trials=tuple(trials),
         options=options(epochs=draw(whole), epochs_given=draw(st.booleans())),

@@ -15,28 +15,9 @@ from tunekit.session.assemble import assemble
 from tunekit.session.folder import load_run
 
 REPORTS = Path(__file__).parents[1] / "reports"
-WORKED_OUT = {
-    "noise_floor",
-    "recommendations",
-    "missing_tiers",
-    "candidate",
-    "scaling",
-    "knob_gains",
-    "model",
-    "prediction",
-    "budget_s",
-    "search_time_s",
-}
-PLANNED = {
-    "rate_samples_per_s",
-    "hours",
-    "hours_per_week",
-    "usd_on_demand",
-    "usd_spot",
-    "gpu_busy",
-    "compute_units",
-    "fits",
-}
+WORKED_OUT = """noise_floor recommendations missing_tiers candidate scaling knob_gains model prediction
+budget_s search_time_s"""
+PLANNED = "rate_samples_per_s hours hours_per_week usd_on_demand usd_spot gpu_busy compute_units fits"
 WORDS = {"doubts", "note", "path", "reason"}
 
 
@@ -54,11 +35,11 @@ def figures(run: Run) -> dict[str, Any]:
     plan = plan_of_run(run)
     assert plan is not None
     return {
-        **json.loads(run.model_dump_json(include=WORKED_OUT)),
+        **json.loads(run.model_dump_json(include=set(WORKED_OUT.split()))),
         "findings": {one.code: [one.severity.value, one.value, one.gain] for one in run.findings},
         "plan": {
             f"{row.profile_id}/{row.provider}/{row.instance}/{row.region}/{row.gpus}": json.loads(
-                row.model_dump_json(include=PLANNED)
+                row.model_dump_json(include=set(PLANNED.split()))
             )
             for row in plan.rows
         },
