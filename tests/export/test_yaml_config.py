@@ -153,7 +153,7 @@ def test_only_a_config_of_aggressive_alone_may_run_out_of_memory(tier, same_as, 
 
 def test_an_unchanged_batch_keeps_its_learning_rate():
     kept = linear.model_copy(update={"value": 0.1, "base_batch": 128})
-    assert "# lr: 0.1 of the baseline, as the global batch is unchanged" in lines(
+    assert "# lr: 0.1 (baseline), unchanged with the global batch" in lines(
         recommendation(learning_rate=kept)
     )
 

@@ -130,7 +130,7 @@ def _measured_text(run: Run, trials: Collection[int]) -> str:
     host, numbers = run.host, ", ".join(map(str, trials))
     machine = f"{host.cpu_name or 'unknown CPU'}, {count_text(host.cpus, 'CPU')}"
     ram = bytes_text(host.ram_limit_bytes)
-    return f"measured on {device} ({machine}, {ram} RAM) by trial{'s' if len(trials) > 1 else ''} {numbers}"
+    return f"measured on {device} ({machine}, {ram} RAM) in trial{'s' if len(trials) > 1 else ''} {numbers}"
 
 
 def _speedup_text(run: Run, recommendation: Recommendation) -> str:
@@ -164,7 +164,7 @@ def _lr_text(run: Run, one: Recommendation | Candidate) -> str:
         return _why_no_lr(run, one)
     factor = global_batch(one.config, run.world_size) / rate.base_batch
     if factor == 1:
-        return f"lr: {rate.value:.6g} of the {rate.source}, as the global batch is unchanged"
+        return f"lr: {rate.value:.6g} ({rate.source}), unchanged with the global batch"
     beyond = ""
     if rate.rule is LearningRateRule.SQRT and factor >= LARGEST_SQRT_FACTOR:
         beyond = f"; at beta1 0.9 the rule ends below k = {LARGEST_SQRT_FACTOR}: check your loss"
