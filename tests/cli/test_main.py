@@ -29,6 +29,7 @@ import tunekit
 from tunekit import errors
 from tunekit.cli import main as cli
 from tunekit.cli import report, report_files
+from tunekit.cli.machine import variables_here
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import build_parser
 from tunekit.cli.verbs import VERBS
@@ -288,6 +289,7 @@ def finished(project: Path) -> Path:
         target=target,
         measured_on="cpu",
         host=detect_host(),
+        thread_variables=variables_here(THREAD_VARIABLES),
         executor_options={"learns": lambda spec: known},
     )
     return folder
