@@ -36,6 +36,7 @@ from tunekit.cli.verbs import VERBS
 from tunekit.errors import TargetError, TunekitError
 from tunekit.export.files import write_exports
 from tunekit.machine.detect import detect_host
+from tunekit.recommend.candidate import candidate_of
 from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
@@ -1167,7 +1168,7 @@ def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
     assert saved.baseline is not None and saved.baseline.rate_samples_per_s is not None
     tried = trial_record(1, 1.06 * saved.baseline.rate_samples_per_s, found)
     changed = saved.changed(recommendations=(kept,), trials=(saved.trials[0], tried))
-    (finished / "run.json").write_text(to_json(changed))
+    (finished / "run.json").write_text(to_json(changed.changed(candidate=candidate_of(changed))))
     path = finished / "candidate.yaml"
     path.write_text(f"num_workers: {found.num_workers}\n")
     assert dry_run_of(path) == 0
