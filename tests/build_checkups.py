@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from any_records import records, texts
 from build_records import GIB, MIB
 from build_records import host as any_host
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from tunekit.diagnose.software import VARIABLES
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import Finding
-from tunekit.records.host import Accelerator, GpuProcess, GpuState, PcieLink, TorchBuild, TorchDevice
+from tunekit.records.host import Accelerator, GpuProcess, GpuState, Host, PcieLink, TorchBuild, TorchDevice
 from tunekit.records.profile import Profile
 
 H200: Profile = load_profiles()["h200"]
@@ -196,172 +197,48 @@ def finding_of(code: str, seen: Checkup, profile: Profile | None = H200) -> Find
     return finding
 
 
-_names = st.text(max_size=12)
-_sizes = st.integers(1, 1 << 50)
-_shares = st.floats(0, 1)
-_rates = st.none() | st.floats(0.001, 1e6)
 _capabilities = st.none() | st.sampled_from(
     ["3.5", "6.1", "7.5", "8.6", "8.9", "9.0", "10.3", "12.0", "gfx90a"]
 )
+_VALUES = ["", "0", "1", "4", "64", "off", "9" * 400, "expandable_segments:True"]
 
 
-def _maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.none() | strategy
-
-
-@st.composite
-def _gpus(draw: st.DrawFn) -> tuple[Accelerator, ...]:
-    return tuple(
-        draw(
-            st.builds(
-                Accelerator,
-                index=st.just(index),
-                name=st.sampled_from(["NVIDIA H200", "Tesla T4"]) | _names,
-                memory_bytes=_sizes,
-                compute_capability=_capabilities,
-                driver=_maybe(_names),
-                profile_id=st.sampled_from([None, "h200", "t4"]),
-                seen_by=st.sampled_from([("nvml",), ("torch",), ("nvml", "torch")]),
-                is_partition=st.booleans(),
-                numa_node=_maybe(st.integers(0, 7)),
-                pcie=_maybe(
-                    st.builds(
-                        PcieLink,
-                        generation=_maybe(st.integers(1, 6)),
-                        lanes=_maybe(st.integers(1, 16)),
-                        max_generation=_maybe(st.integers(1, 6)),
-                        max_lanes=_maybe(st.integers(1, 16)),
-                    )
-                ),
-                state=_maybe(_states()),
-            )
-        )
-        for index in range(draw(st.integers(0, 3)))
-    )
-
-
-def _states() -> st.SearchStrategy[GpuState]:
-    return st.builds(
+def _any_gpus() -> st.SearchStrategy[tuple[Accelerator, ...]]:
+    state = records(
         GpuState,
-        used_bytes=_maybe(st.integers(0, 1 << 50)),
-        power_limit_w=_maybe(st.floats(1, 2000)),
-        temperature_c=_maybe(st.floats(-20, 120)),
-        sm_clock_mhz=_maybe(st.floats(0, 4000)),
-        max_sm_clock_mhz=_maybe(st.floats(1, 4000)),
         throttle_reasons=st.lists(st.sampled_from(["gpu_idle", "hw_slowdown", "sw_thermal_slowdown"])).map(
             tuple
         ),
-        ecc_errors=_maybe(st.integers(0, 9)),
-        processes=_maybe(
-            st.lists(
-                st.builds(
-                    GpuProcess, pid=st.integers(1, 1 << 22), used_bytes=_maybe(_sizes), name=_maybe(_names)
-                ),
-                max_size=5,
-            ).map(tuple)
-        ),
+        processes=st.none() | st.lists(records(GpuProcess), max_size=5).map(tuple),
     )
+    one = records(
+        Accelerator,
+        compute_capability=_capabilities,
+        profile_id=st.sampled_from([None, "h200", "t4"]),
+        pcie=st.none() | records(PcieLink),
+        state=st.none() | state,
+    )
+    return st.lists(one, max_size=3).map(tuple)
 
 
-def _builds() -> st.SearchStrategy[TorchBuild]:
-    return st.builds(
+def _any_torch() -> st.SearchStrategy[TorchBuild]:
+    devices = records(TorchDevice, type=st.sampled_from(["cuda", "mps"]), compute_capability=_capabilities)
+    return records(
         TorchBuild,
-        python=_names,
-        python_version=_names,
-        version=_names,
-        cuda_version=_maybe(st.sampled_from(["12.6", "13.0"])),
-        hip_version=_maybe(st.just("6.4")),
-        cudnn_version=_maybe(_names),
-        architectures=st.sampled_from([(), CU126, CU130]) | st.lists(_names, max_size=3).map(tuple),
-        devices=st.lists(
-            st.builds(
-                TorchDevice,
-                type=st.sampled_from(["cuda", "mps"]),
-                name=_names,
-                memory_bytes=_maybe(_sizes),
-                compute_capability=_capabilities,
-                uuid=_maybe(_names),
-            ),
-            max_size=2,
-        ).map(tuple),
-        threads=st.integers(1, 512),
+        cuda_version=st.sampled_from([None, "12.6", "13.0"]),
+        architectures=st.sampled_from([(), CU126, CU130]) | st.lists(texts, max_size=3).map(tuple),
+        devices=st.lists(devices, max_size=2).map(tuple),
         float32_matmul_precision=st.sampled_from([None, "highest", "high"]),
-        tf32_in_cudnn=_maybe(st.booleans()),
-        bf16_native=_maybe(st.booleans()),
-        problem=_maybe(_names),
     )
 
 
-def _storages() -> st.SearchStrategy[Storage]:
-    return st.builds(
-        Storage,
-        path=_names,
-        filesystem=_maybe(_names),
-        mount_point=_maybe(_names),
-        device=_maybe(_names),
-        kind=st.sampled_from(StorageKind),
-        files=st.integers(0, 1 << 40),
-        total_bytes=st.integers(0, 1 << 60),
-        is_walk_complete=st.booleans(),
-        sequential_mb_per_s=_rates,
-        random_mb_per_s=_rates,
-        random_read_bytes=_maybe(_sizes),
-        cached_share_before=_maybe(_shares),
-        measured_cold=_maybe(st.booleans()),
-        problem=_maybe(_names),
-    )
-
-
-def _environments() -> st.SearchStrategy[dict[str, str]]:
-    texts = st.sampled_from(["", "0", "1", "4", "64", "off", "9" * 400, "expandable_segments:True"]) | _names
-    return st.dictionaries(st.sampled_from(VARIABLES), texts)
-
-
-@st.composite
-def checkups(draw: st.DrawFn) -> Checkup:
+def checkups() -> st.SearchStrategy[Checkup]:
     """Any machine, in any order or disorder."""
-    cpus_total = draw(st.integers(1, 256))
-    ram_total_bytes = draw(_sizes)
-    shm_bytes = draw(_maybe(st.integers(0, 1 << 50)))
-    build = draw(_maybe(_builds()))
-    return Checkup(
-        tunekit_version="1.0.0",
-        created_at="2026-01-02T03:04:05+00:00",
-        host=any_host(
-            hostname=draw(_names),
-            cpus=draw(st.integers(1, cpus_total)),
-            cpus_total=cpus_total,
-            cpus_affinity=draw(_maybe(st.integers(1, cpus_total))),
-            cpu_quota=draw(_maybe(st.floats(0.01, 256))),
-            cpu_name=draw(_maybe(_names)),
-            cpu_bf16_native=draw(_maybe(st.booleans())),
-            is_virtual=draw(_maybe(st.booleans())),
-            numa_nodes=draw(_maybe(st.integers(1, 8))),
-            ram_limit_bytes=draw(st.integers(1, ram_total_bytes)),
-            ram_total_bytes=ram_total_bytes,
-            ram_available_bytes=draw(_maybe(st.integers(0, ram_total_bytes))),
-            shm_bytes=shm_bytes,
-            shm_used_bytes=draw(_maybe(st.integers(0, shm_bytes or 0))),
-            open_files_limit=draw(_maybe(st.integers(1, 1 << 20))),
-            load_average=draw(_maybe(st.floats(0, 1000))),
-            cpu_governor=draw(st.sampled_from([None, "powersave", "performance"])),
-            accelerators=draw(_gpus()),
-            torch=build,
-        ),
-        why_no_torch=None if build else draw(_maybe(_names)),
-        why_no_command=draw(_maybe(_names)),
-        storage=draw(st.lists(_storages(), max_size=2, unique_by=lambda one: one.path).map(tuple)),
-        loader=draw(
-            _maybe(
-                st.builds(
-                    LoaderPlan,
-                    num_workers=st.integers(0, 256),
-                    prefetch_factor=st.integers(1, 64),
-                    batch_bytes=_maybe(st.integers(1, 1 << 40)),
-                    processes=st.integers(1, 16),
-                )
-            )
-        ),
-        environment=draw(_environments()),
-        compiler=draw(st.sampled_from([None, "/usr/bin/g++"])),
+    storage = st.lists(records(Storage), max_size=2, unique_by=lambda one: one.path).map(tuple)
+    return records(
+        Checkup,
+        host=records(Host, accelerators=_any_gpus(), torch=st.none() | _any_torch()),
+        storage=storage,
+        loader=st.none() | records(LoaderPlan),
+        environment=st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(_VALUES) | texts),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from any_records import records
 from build_records import (
     GIB,
     config,
@@ -25,6 +26,7 @@ from tunekit.records.measurement import (
     DeviceSeen,
     GpuTelemetry,
     HostTelemetry,
+    LoopMeasurement,
     Measurement,
     Telemetry,
     Threads,
@@ -205,106 +207,58 @@ def codes(of: TrialRecord, **overrides: Any) -> list[str]:
     return [one.code for one in findings(of, **overrides)]
 
 
-_seconds = st.floats(0, 1e3) | st.floats(0, 1e300)
 _some_seconds = st.floats(1e-3, 1e3) | st.floats(1e-300, 1e300)
-_shares = st.floats(0, 1)
 _variables = st.sampled_from(["1", "64", "4,2", "", "\u00b2", "none"])
 
 
-@st.composite
-def any_details(draw: st.DrawFn) -> Details:
+def _any_details() -> st.SearchStrategy[Details]:
     """Any of the details, with figures that need not agree."""
-    maybe = st.none() | _some_seconds
-    window = st.builds(
-        KernelWindow,
-        batches=st.integers(1, 9),
-        time_s=_some_seconds,
-        device_busy_s=st.none() | _seconds,
-        h2d_s=st.none() | _seconds,
-        idle_s=st.none() | _seconds,
-    )
-    return Details(
-        floors=draw(st.none() | st.builds(IsolatedRates, compute_step_s=maybe, loader_step_s=maybe)),
-        kernels=draw(st.none() | window),
-        syncs=draw(st.none() | st.just((sync(), sync("a.py:1", 0.01)))),
+    return st.builds(
+        Details,
+        floors=st.none() | records(IsolatedRates),
+        kernels=st.none() | records(KernelWindow),
+        syncs=st.none() | st.just((sync(), sync("a.py:1", 0.01))),
     )
 
 
 @st.composite
-def any_work(draw: st.DrawFn) -> LoaderWork:
-    one = st.builds(WorkerWork, batches=st.integers(0, 99), time_s=_seconds, first_batch_s=_seconds)
-    return LoaderWork(
-        workers=tuple(draw(st.lists(one, min_size=1, max_size=4))),
-        cpu_s=draw(_seconds),
-        run_queue_s=draw(st.none() | _seconds),
-        block_io_s=draw(st.none() | _seconds),
-        median_batch_s=draw(_some_seconds),
-        p99_batch_s=draw(_some_seconds),
-        slowest_batch_s=draw(_some_seconds),
-    )
-
-
-@st.composite
-def any_telemetry(draw: st.DrawFn) -> Telemetry:
+def _any_telemetry(draw: st.DrawFn) -> Telemetry:
+    reasons = st.sampled_from([(), ("gpu_idle",), ("hw_slowdown", "sw_power_cap")])
+    gpus = st.lists(records(GpuTelemetry, throttle_reasons=reasons), max_size=2)
     figure = st.none() | st.floats(0, 1e12)
-    percent = st.none() | st.floats(0, 100)
-    seen = st.builds(
-        GpuTelemetry,
-        index=st.integers(0, 1),
-        is_used=st.booleans(),
-        utilization_percent=percent,
-        sm_activity_percent=percent,
-        tensor_activity_percent=percent,
-        dram_activity_percent=percent,
-        max_temperature_c=st.none() | st.floats(-40, 120),
-        sm_clock_mhz=st.none() | st.floats(0, 3000),
-        throttle_reasons=st.sampled_from([(), ("gpu_idle",), ("hw_slowdown", "sw_power_cap")]),
-    )
     host_figures = {name: draw(figure) for name in ("cpu_cores", "read_bytes_per_s", "rchar_bytes_per_s")}
-    gpus = draw(st.lists(seen, max_size=2))
-    return telemetry(host_figures, *gpus, steady=draw(st.booleans()))
+    return telemetry(host_figures, *draw(gpus), steady=draw(st.booleans()))
 
 
 @st.composite
 def any_loops(draw: st.DrawFn) -> TrialRecord:
     """Trials whose figures are as wild as their fields allow, and need not agree with each other."""
-    workers = draw(st.integers(0, 8))
-    events = st.builds(
-        DeviceParts,
-        batches=st.integers(1, 200),
-        stall_s=_seconds,
-        compute_s=_seconds,
-        optimizer_s=_seconds,
-        other_s=_seconds,
-        drained_batches=st.integers(0, 200),
+    loop = records(
+        LoopMeasurement,
+        device=st.sampled_from([device(), CPU, DeviceSeen(type="mps", name="M1", memory_bytes=8 * GIB)]),
+        parts=records(StepParts),
+        device_parts=st.none() | records(DeviceParts),
+        loader_work=st.none() | records(LoaderWork),
+        batch=st.none() | st.just(batch(piped_bytes=77)),
+        threads=st.none() | st.builds(threads, st.integers(1, 64), OMP_NUM_THREADS=_variables),
+        steady_time_s=_some_seconds,
     )
-    host_parts = st.builds(
-        StepParts,
-        data_wait_s=_seconds,
-        compute_s=_seconds,
-        optimizer_s=_seconds,
-        other_s=_seconds,
-        fetch_cpu_s=_seconds,
-        run_queue_s=st.none() | _seconds,
+    drawn = draw(loop)
+    wild = (
+        "device",
+        "parts",
+        "device_parts",
+        "loader_work",
+        "batch",
+        "threads",
+        "steady_time_s",
+        "boundary_s",
     )
+    wild += ("boundary_deviation_s", "boundaries_seen", "epoch_samples", "epoch_batches")
+    wild += ("rate_interval_relative", "rate_trend_relative")
     return record(
-        draw(st.none() | any_details()),
-        knobs={"num_workers": workers},
-        telemetry=draw(st.none() | any_telemetry()),
-        device=draw(
-            st.sampled_from([device(), CPU, DeviceSeen(type="mps", name="M1", memory_bytes=8 * GIB)])
-        ),
-        parts=draw(host_parts),
-        device_parts=draw(st.none() | events),
-        loader_work=draw(st.none() | any_work()),
-        batch=draw(st.none() | st.just(batch(piped_bytes=77))),
-        threads=draw(st.none() | st.builds(threads, st.integers(1, 64), OMP_NUM_THREADS=_variables)),
-        steady_time_s=draw(_some_seconds),
-        boundary_s=draw(st.none() | st.floats(-1e3, 1e6)),
-        boundary_deviation_s=draw(st.none() | _seconds),
-        boundaries_seen=draw(st.integers(0, 50)),
-        epoch_samples=draw(st.none() | st.integers(1, 10**9)),
-        epoch_batches=draw(st.none() | st.integers(1, 10**6)),
-        rate_interval_relative=draw(st.none() | _shares),
-        rate_trend_relative=draw(st.none() | st.floats(-1, 1)),
+        draw(st.none() | _any_details()),
+        knobs={"num_workers": draw(st.integers(0, 8))},
+        telemetry=draw(st.none() | _any_telemetry()),
+        **{name: getattr(drawn, name) for name in wild},
     )

@@ -299,7 +299,6 @@ def recommendation(
         "base_ram_bytes": GIB,
         "float32_matmul_precision": "highest",
         "learning_rate": None,
-        "reason": "Highest rate.",
     }
     return Recommendation(**(values | overrides))
 

@@ -70,13 +70,3 @@ def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
 def test_another_script_builds_another_loader(other: str) -> None:
     watch, info = built_by(SEARCHED)
     assert not matches(watch.address_of(info), built_by({**COPIED, "__main__": other})[1])
-
-
-def test_addresses_of_older_runs_still_hold_where_they_were_made() -> None:
-    """They name files from the working directory where they lie below it, and wholly elsewhere."""
-    watch, info = built_by(SEARCHED)
-    address = watch.address_of(info)
-    for folder in ("/home/me/project/", "/home/me/project/src/shop/"):
-        frames = zip(address["call_stack"], SEARCHED.values(), strict=True)
-        older = [file.removeprefix(folder) + ":" + frame.partition(":")[2] for frame, file in frames]
-        assert matches({**address, "call_stack": older}, info), older

@@ -29,12 +29,14 @@ import tunekit
 from tunekit import errors
 from tunekit.cli import main as cli
 from tunekit.cli import report, report_files
+from tunekit.cli.machine import variables_here
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import build_parser
 from tunekit.cli.verbs import VERBS
 from tunekit.errors import TargetError, TunekitError
 from tunekit.export.files import write_exports
 from tunekit.machine.detect import detect_host
+from tunekit.recommend.candidate import candidate_of
 from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
@@ -288,6 +290,7 @@ def finished(project: Path) -> Path:
         target=target,
         measured_on="cpu",
         host=detect_host(),
+        thread_variables=variables_here(THREAD_VARIABLES),
         executor_options={"learns": lambda spec: known},
     )
     return folder
@@ -1165,7 +1168,7 @@ def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
     assert saved.baseline is not None and saved.baseline.rate_samples_per_s is not None
     tried = trial_record(1, 1.06 * saved.baseline.rate_samples_per_s, found)
     changed = saved.changed(recommendations=(kept,), trials=(saved.trials[0], tried))
-    (finished / "run.json").write_text(to_json(changed))
+    (finished / "run.json").write_text(to_json(changed.changed(candidate=candidate_of(changed))))
     path = finished / "candidate.yaml"
     path.write_text(f"num_workers: {found.num_workers}\n")
     assert dry_run_of(path) == 0
@@ -1404,14 +1407,6 @@ def test_what_one_host_adds_to_a_shared_search_that_has_ended_is_its_own(finishe
     (finished / "run.json").write_text(to_json(load_run(finished).changed(shared_at="/mnt/shared")))
     assert main(["search", "--resume", str(finished)]) == 0
     assert load_run(finished).shared_at is None
-
-
-def test_a_run_of_before_its_threads_were_kept_is_resumed(finished: Path, monkeypatch: pytest.MonkeyPatch):
-    run = load_run(finished)
-    (finished / "run.json").write_text(to_json(run.changed(thread_variables=None)))
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert main(["search", "--resume", str(finished)]) == 0
-    assert load_run(finished).thread_variables is None
 
 
 def test_an_error_names_no_secret_and_gives_no_orders(capsys: pytest.CaptureFixture[str]):

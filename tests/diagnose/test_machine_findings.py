@@ -17,7 +17,7 @@ from build_checkups import (
     torch_of,
 )
 from build_records import configs, hosts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
@@ -36,7 +36,7 @@ NO_FIGURE = re.compile(r"\b(None|nan|inf)\b")
 
 def machines(test: Callable[[Checkup, Profile | None], None]) -> Callable[[], None]:
     """Let a test hold for any machine and the profiles that it may have."""
-    return settings(max_examples=60)(given(checkups(), st.sampled_from([None, H200, T4]))(test))
+    return given(checkups(), st.sampled_from([None, H200, T4]))(test)
 
 
 def texts_in(value: Any) -> Iterator[str]:

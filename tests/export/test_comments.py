@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.export.yaml_config import comment, comment_table
+from tunekit.export.yaml_config import comment
 
 
 @given(st.text())
@@ -24,17 +24,3 @@ def test_further_lines_are_indented():
     first, second = comment("word " * 25)
     assert first == "# " + " ".join(["word"] * 19)
     assert second == "#   " + " ".join(["word"] * 6)
-
-
-def test_a_table_is_aligned_to_the_right():
-    assert comment_table(("a", "long"), (("100", "1"), ("2", "22"))) == [
-        "#   a  long",
-        "# 100     1",
-        "#   2    22",
-    ]
-
-
-def test_a_row_too_wide_is_wrapped():
-    found = comment_table(("a", "b"), (("1" * 60, "2" * 60),))
-    assert found[1:] == ["# " + "1" * 60, "#   " + "2" * 60]
-    assert all(len(line) <= 100 for line in found[1:])

@@ -1,7 +1,6 @@
 """A config to begin with on a GPU that is not here."""
 
 import pytest
-import yaml
 from build_records import GIB, config, interval, run, trial_record
 
 from tunekit.export.files import predicted_files
@@ -49,44 +48,14 @@ def emulated(**overrides):
     return run(**({"measured_on": "cpu", "prediction": prediction} | overrides))
 
 
-def test_the_file_is_headed_as_predicted_and_holds_the_config():
-    text = predicted_yaml(emulated())
-    assert text is not None
-    lines = text.splitlines()
-    assert lines[0] == "# tunekit: to begin with on a10g; every figure is predicted, none was measured on one"
-    assert max(map(len, lines)) <= 100
-    whole = " ".join(text.replace("\n#", " ").split())
-    assert (
-        "largest batch in bf16: 300 with a margin of 10% on every byte, and the most outside of torch; 340 "
-        "without; 400 at best; batch_size is the largest of the search's own up to the one with the margin"
-    ) in whole
-    assert "VRAM at batch 256: 16.0 GiB reserved at the peak, of 22.0 GiB" in whole
-    assert "speed at that batch: 800 samples/s (560 to 1,040), bound by compute" in whole
-    assert "doubt: recurrent layers run as one kernel on a GPU" in whole
-    assert "lr is left out: the global batch is 2 times the script's" in whole
-    values = yaml.safe_load(text)
-    assert (values["batch_size"], values["num_workers"], values["precision"]) == (256, 3, "bf16-mixed")
-    assert "lr" not in values
+def test_the_whole_file(golden):
+    golden("predicted.yaml", predicted_yaml(emulated()))
 
 
-@pytest.mark.parametrize(
-    ("samples", "told"),
-    [
-        (
-            350,
-            "300 with a margin of 10% on every byte, and the most outside of torch; 340 without; all 350 of",
-        ),
-        (
-            300,
-            "all 300 of an epoch with a margin of 10% on every byte, and the most outside of torch; batch_",
-        ),
-    ],
-)
-def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told: str):
-    of_epoch = prediction.model_copy(update={"epoch_samples": samples})
-    text = predicted_yaml(emulated(prediction=of_epoch))
-    assert text is not None
-    assert f"largest batch in bf16: {told}" in " ".join(text.replace("\n#", " ").split())
+@pytest.mark.parametrize(("samples", "expected"), [(350, "300 with"), (300, "a full epoch (300)")])
+def test_no_larger_batch_is_named_than_an_epoch_has_samples(samples: int, expected: str):
+    text = predicted_yaml(emulated(prediction=prediction.changed(epoch_samples=samples)))
+    assert f"largest batch that fits: {expected}" in " ".join(text.replace("\n#", " ").split())
 
 
 def test_the_file_has_the_name_of_the_gpu():

@@ -62,10 +62,6 @@ def test_figures_come_from_the_confirming_processes_alone():
     assert found.peak_reserved_bytes == 5 * GIB
     assert found.device_memory_bytes == 22 * GIB
     assert found.learning_rate.value == pytest.approx(0.4, rel=1e-12)
-    assert found.reason == (
-        "Smallest config within 4% of the highest rate inside the balanced limits; "
-        "2.00x (2.00x to 2.00x) the baseline's rate."
-    )
     assert not found.is_baseline
 
 
@@ -102,13 +98,6 @@ def test_memory_counts_the_largest_samples():
     assert found.rate_samples_per_s == usual.rate_samples_per_s
 
 
-def test_a_limit_passed_on_the_largest_samples_is_told():
-    first, *rest = confirm_records([1000.0, 1010.0], tuned)
-    seen = looked(first, batch_bytes=1, peak_reserved_bytes=20 * GIB)
-    found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
-    assert "20.0 GiB of reserved VRAM" in found.reason
-
-
 def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():
     ran_out = Failure(kind=OutcomeKind.DEVICE_OOM, message="out", largest=LargestSamples(varies=True))
     first, *rest = confirm_records([None, 510.0, 490.0], own, first_number=200)
@@ -119,11 +108,10 @@ def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():
     assert not settle(slower, comparison(baseline_confirm=(failed, *rest))).is_baseline
 
 
-def test_a_failed_confirmation_is_told_and_its_round_is_left_out():
+def test_the_round_of_a_failed_confirmation_is_left_out():
     found = tier_of([1000.0, None, 980.0], tier=Tier.AGGRESSIVE)
     assert found.confirm_trials == (100, 102)
     assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
-    assert "1 of 3 confirming processes failed (device_oom)" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -155,18 +143,7 @@ def test_without_a_common_round_processes_are_compared_in_order():
 def test_one_confirmation_has_the_range_of_the_noise_floor():
     found = tier_of([1000.0])
     assert found.speedup.low < found.speedup.value < found.speedup.high
-    assert "inconclusive" not in found.reason
     assert found.rate_samples_per_s.low < 1000.0 < found.rate_samples_per_s.high
-
-
-def test_a_small_gain_is_called_none():
-    found = tier_of([503.0, 514.0, 492.0])
-    assert "no gain: 1.01x" in found.reason
-
-
-def test_a_limit_passed_while_confirming_is_told():
-    found = tier_of([1000.0, 1000.0], tier=Tier.CONSERVATIVE, peak_reserved_bytes=17 * GIB)
-    assert "when confirmed it passed a limit of the tier: 17.0 GiB of reserved VRAM" in found.reason
 
 
 def test_on_a_cpu_there_is_no_device_memory():
@@ -195,7 +172,6 @@ def test_the_baseline_as_pick_says_so():
     found = recommend(Tier.BALANCED, against.baseline, against.baseline_confirm, against)
     assert found.is_baseline
     assert found.speedup.value == 1.0
-    assert "it is the baseline's own config" in found.reason
     assert found.learning_rate.value == 0.1
 
 
@@ -206,10 +182,6 @@ def test_a_tier_confirmed_slower_gives_way_to_the_baseline():
     assert found.is_baseline
     assert found.confirm_trials == (200, 201, 202)
     assert found.speedup.value == 1.0
-    assert found.reason == (
-        "The baseline's own config stays: the tier's pick (trial 7) was "
-        "0.80x (0.80x to 0.80x) the baseline's rate, confirmed slower."
-    )
 
 
 def settled_pick(tier: Tier, batch_size: int, rates: list[float]) -> Recommendation:
@@ -228,7 +200,6 @@ def test_a_gain_that_is_not_shown_leaves_the_baseline_but_for_aggressive(tier: T
         assert settled.set_aside is not None
         assert settled.set_aside.config.batch_size == own.batch_size * 2
         assert settled.set_aside.speedup.low < 1 < settled.set_aside.speedup.high
-        assert settled.reason.endswith("inconclusive.")
 
 
 def test_aggressive_does_not_keep_a_pick_that_came_out_slower():
@@ -268,7 +239,6 @@ def test_the_baseline_takes_no_tier_whose_limits_it_breaks():
     )
     slower = tier_of([400.0, 408.0, 392.0], against, tier=Tier.CONSERVATIVE)
     assert settle(slower, against) == slower
-    assert "0.80x" in slower.reason
 
 
 @given(
@@ -312,10 +282,6 @@ def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
     found = recommend(Tier.AGGRESSIVE, pick, quick, against)
     assert found.finish_time_s == pytest.approx(150.0)
     assert found.speedup.value == pytest.approx(210 / 150)
-    assert found.reason == (
-        "Shortest planned training of the search within the aggressive limits; "
-        "1.40x (1.40x to 1.40x) as fast through the planned training as the baseline."
-    )
     by_rate = recommend(
         Tier.AGGRESSIVE, pick, quick, replace(against, planned=replace(known, judged_by_finish=False))
     )

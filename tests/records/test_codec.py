@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from any_records import runs, trial_records
 from build_records import config, configs, failure, measurement, run, trial_record
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tunekit.errors import DamagedRecordError, NewerRecordError, RecordError
+from tunekit.errors import DamagedRecordError, NewerRecordError
 from tunekit.records.codec import (
     MAX_FILE_BYTES,
     MAX_TRIALS,
@@ -25,23 +25,18 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
-few = settings(max_examples=30)
-
 
 @given(configs(max_batch=1 << 70))
-@few
 def test_a_config_survives_json(knobs: TrainConfig):
     assert from_json(to_json(knobs), TrainConfig) == knobs
 
 
 @given(trial_records(), st.none() | st.just(2))
-@few
 def test_a_trial_survives_json(record: TrialRecord, indent: int | None):
     assert from_json(to_json(record, indent), TrialRecord) == record
 
 
 @given(runs())
-@few
 def test_a_run_survives_json(whole: Run):
     assert from_json(to_json(whole), Run) == whole
     assert from_json(to_json(whole).encode(), Run) == whole
@@ -70,34 +65,6 @@ def test_a_version_that_never_was_is_damage(version: object):
         from_json(json.dumps(payload), Run)
 
 
-@given(st.integers(0, 10_000))
-@few
-def test_a_file_cut_anywhere_is_damaged(length: int):
-    whole = to_json(trial_record())
-    cut = whole[: length % len(whole)]
-    with pytest.raises(DamagedRecordError, match=r"trials/0001/trial\.json is not readable as JSON"):
-        from_json(cut, TrialRecord, source="trials/0001/trial.json")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"\x00\xff\xfe\x00garbage",
-        b"\xff\xff\xff",
-        b"{'single': 'quotes'}",
-        b"[" * 200_000,
-        b'{"a":' * 200_000,
-        b'{"number": ' + b"9" * 10_000 + b"}",
-        b"trial.json of a merge <<<<<<< HEAD",
-    ],
-    ids=["empty", "binary", "not-utf8", "python", "deep-list", "deep-object", "huge-number", "text"],
-)
-def test_what_is_no_json_is_damaged(text: bytes):
-    with pytest.raises(DamagedRecordError, match="the text is not"):
-        from_json(text, TrialRecord)
-
-
 @pytest.mark.parametrize("text", ["null", "[]", "1", '"run"', "true", "{}", "[[[[]]]]"])
 def test_json_of_another_kind_is_damaged(text: str):
     with pytest.raises(DamagedRecordError, match="the text is not a Run"):
@@ -108,12 +75,8 @@ def test_json_of_another_kind_is_damaged(text: str):
     ("field", "value"),
     [
         ("number", -1),
-        ("number", "seven"),
-        ("number", 1.5),
         ("role", "rehearsal"),
         ("duration_s", -0.1),
-        ("is_baseline_config", "perhaps"),
-        ("written", "everything"),
         ("measurement", {"loop": 1}),
         ("surprise", 1),
     ],
@@ -137,18 +100,6 @@ def test_numbers_beyond_counting_are_refused(number: str):
     assert number in text
     with pytest.raises(DamagedRecordError, match="duration_s"):
         from_json(text, TrialRecord)
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    path = tmp_path / "trial.json"
-    with pytest.raises(RecordError, match=r"trial\.json can't be read: No such file") as caught:
-        read_json(path, TrialRecord)
-    assert str(path) in str(caught.value)
-
-
-def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path):
-    with pytest.raises(RecordError, match="can't be read: Is a directory"):
-        read_json(tmp_path, TrialRecord)
 
 
 def test_a_file_too_large_to_be_a_record_is_not_read(tmp_path: Path):
@@ -180,20 +131,6 @@ def test_text_that_can_not_be_encoded_leaves_the_old_file_and_no_other(tmp_path:
         write_text(path, "half \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_rename_that_fails_leaves_no_temporary_file(tmp_path: Path):
-    path = tmp_path / "run.json"
-    (path / "inside").mkdir(parents=True)  # a folder can't be replaced by a file
-    with pytest.raises(OSError, match="directory"):
-        write_text(path, "new")
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_write_below_a_file_says_so(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        write_text(tmp_path / "file" / "run.json", "new")
 
 
 def test_a_written_file_is_readable_by_others(tmp_path: Path):
@@ -228,10 +165,6 @@ def test_a_trial_has_exactly_one_outcome():
             "prefetch_factor must be at least 1 with num_workers 3, got null",
         ),
         ({"batch_size": 0}, "greater than 0"),
-        ({"batch_size": -8}, "greater than 0"),
-        ({"num_workers": -1}, "greater than or equal to 0"),
-        ({"prefetch_factor": 0}, "greater than 0"),
-        ({"accumulate_grad_batches": 0}, "greater than 0"),
         ({"precision": "fp7"}, "'fp32', 'tf32', 'bf16' or 'fp16'"),
         ({"learning_rate": 0.1}, "learning_rate"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from any_records import runs
 from build_loops import CPU, device_parts, parts, record, slow_together
 from build_records import cpu, interval, recommendation, run
-from hypothesis import given, settings
+from hypothesis import given
 
 from tunekit.diagnose.bottleneck import bottleneck_of
 from tunekit.recommend.recommendation import answer_of
@@ -161,7 +161,6 @@ def test_a_run_without_a_measured_trial_shows_nothing():
 
 
 @given(runs())
-@settings(max_examples=60)
 def test_the_figures_shown_are_those_of_the_record(any_run: Run):
     told = lines(any_run)
     best = answer_of(any_run.recommendations)

@@ -17,7 +17,7 @@ from build_checkups import (
     without_gpu,
 )
 from build_records import GIB, MIB
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from read_report import Read
 from read_report import drawn as drawn_blocks
@@ -190,7 +190,6 @@ def test_a_machine_that_is_ill():
     assert drawn(ill(), 80, ("numa",)) == ILL_AT_80
 
 
-@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200]), st.sampled_from([80, 100, 120, 200]))
 def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
     seen: Checkup, profile: Profile | None, width: int
@@ -205,7 +204,6 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
         assert line.isprintable()
 
 
-@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200]))
 def test_every_finding_begins_a_line_of_its_own(seen: Checkup, profile: Profile | None):
     whole = judged(seen, profile)

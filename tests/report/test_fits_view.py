@@ -465,7 +465,7 @@ def test_one_precision_has_one_column():
 
 
 def asked(verdict: BatchFit, reserved: float, **more: Any) -> RequestedBatch:
-    values: dict[str, Any] = {"profile_id": "t4", "precision": Precision.FP32}
+    values: dict[str, Any] = {"profile_id": "t4", "precision": Precision.FP32, "batch_size": 256}
     return RequestedBatch(
         **(values | more),
         verdict=verdict,

@@ -13,7 +13,7 @@ from build_records import (
     run,
     trial_record,
 )
-from hypothesis import given, settings
+from hypothesis import given
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
@@ -88,7 +88,6 @@ def test_tile_and_bottleneck_tell_the_same_data_wait_where_processes_differ():
 
 
 @given(runs())
-@settings(max_examples=60)
 def test_tile_and_answer_tell_the_same_headroom(any_run: Run):
     best = answer_of(any_run.recommendations)
     shown = {tile.label: tile for tile in tiles(any_run, best).items}

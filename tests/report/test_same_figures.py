@@ -10,7 +10,7 @@ from any_records import absurd_runs
 from build_records import config, cpu, host, interval, recommendation, trial_record
 from build_reports import full_plan, full_run, many_trials
 from build_searched import walked
-from hypothesis import given, settings
+from hypothesis import given
 from read_report import ReadRun, drawn, view
 
 from tunekit.plan.from_run import plan_of_run
@@ -108,7 +108,6 @@ def test_a_figure_that_is_another_would_be_seen(of: Run):
         assert one not in text.replace(one, re.sub(r"\d", "#", one))
 
 
-@settings(max_examples=40)
 @given(absurd_runs())
 def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
     shown = view(absurd, "reports/train", plan_of_run(absurd))

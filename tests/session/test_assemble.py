@@ -19,7 +19,7 @@ from build_records import (
     trial_lists,
     trial_record,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.machine.profiles import load_profiles
@@ -239,7 +239,6 @@ def test_assembling_again_changes_nothing():
 
 
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
-@settings(max_examples=40)
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)
     confirmations = [
@@ -257,7 +256,6 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
 
 
 @given(st.lists(trial_records(), max_size=3))
-@settings(max_examples=15)
 def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
     trials = Trials(tuple(records))
     assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)

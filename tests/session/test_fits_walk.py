@@ -1,6 +1,5 @@
 """The walk of `tunekit fits`: one traced trial, then a prediction, all of it on disk."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -124,20 +123,6 @@ def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):
     assert run.prediction.epoch_samples == 100
     assert {one.batch_size for one in run.prediction.fits} == {100}
     assert all(one.largest.low > 100 for one in run.prediction.fits)
-
-
-def test_a_prediction_that_an_earlier_tunekit_saved_loads(tmp_path: Path):
-    run, _ = walk_in(tmp_path)
-    saved = json.loads((tmp_path / "fits.json").read_text())
-    del saved["prediction"]["epoch_samples"]
-    for one in saved["asked"]:
-        del one["batch_size"], one["rate"]
-    (tmp_path / "fits.json").write_text(json.dumps(saved))
-    old = load_fits_run(tmp_path)
-    assert old.prediction is not None and run.prediction is not None
-    assert old.prediction.fits == run.prediction.fits
-    assert not old.prediction.has_whole_epoch(1 << 30)
-    assert {one.rate for one in old.asked} == {None}
 
 
 def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):

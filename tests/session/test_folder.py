@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from build_fits import fit, predicted
-from build_records import baseline_record, config, interval, recommendation, run, trial_record
+from build_records import baseline_record, run, trial_record
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.codec import to_json
@@ -147,28 +146,6 @@ def test_a_saved_run_is_loaded_from_its_folder_or_its_file(folder: Path):
         owned.save(whole)
     assert load_run(folder) == whole
     assert load_run(folder / RUN_FILE) == whole
-
-
-def test_a_run_of_before_its_candidate_was_kept_is_loaded_with_it(folder: Path):
-    kept = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
-    whole = run(
-        recommendations=(kept,), trials=(baseline_record(), trial_record(1, 520.0, config(batch_size=256)))
-    )
-    assert whole.candidate is not None
-    with RunFolder(folder) as owned:
-        owned.save(whole.changed(candidate=None))
-    assert load_run(folder) == whole
-
-
-@pytest.mark.parametrize(("batch_size", "is_kept"), [(50_000, True), (50_001, False)])
-def test_a_prediction_of_before_for_more_samples_than_an_epoch_has_is_left_out(
-    folder: Path, batch_size: int, is_kept: bool
-):
-    prediction = predicted((fit("a10g", 22.1, (batch_size, batch_size, batch_size)),))
-    with RunFolder(folder) as owned:
-        owned.save(run(trials=(baseline_record(epoch_samples=50_000),), prediction=prediction))
-    loaded = load_run(folder)
-    assert (loaded.prediction is not None) is (loaded.why_not_predicted is None) is is_kept
 
 
 @pytest.mark.parametrize("name", ["", "nowhere"])

@@ -158,12 +158,6 @@ def test_a_file_without_keys_has_none_of_them(tmp_path: Path, name: str, content
         read_key(tmp_path / name, "a")
 
 
-def test_a_yaml_file_that_holds_itself_is_refused(tmp_path: Path):
-    (tmp_path / "b.yaml").write_text("a: &a\n  b: 1\n  again: *a\n")
-    with pytest.raises(TargetError, match=r"b\.yaml holds itself at \*a; correct it"):
-        read_key(tmp_path / "b.yaml", "a.b")
-
-
 # --- rewriting -----------------------------------------------------------------------------
 
 

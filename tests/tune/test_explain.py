@@ -19,7 +19,7 @@ from build_records import (
     run,
     trial_record,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import ScriptedExecutor, search_in, start_search
 
@@ -264,7 +264,6 @@ def test_a_run_written_before_there_was_a_model_is_read():
 
 
 @given(st.lists(trial_records(), min_size=3, max_size=5))
-@settings(max_examples=25)
 def test_any_figures_end_in_a_record_or_in_none(records: list[TrialRecord]):
     summary = explain(records, host(), [recommendation()])
     assert summary is None or from_json(to_json(summary), ModelSummary) == summary

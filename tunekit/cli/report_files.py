@@ -15,7 +15,6 @@ from tunekit.cli.verbs import IN_THE_FOLDER
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.export.yaml_config import knobs_yaml
 from tunekit.machine.telemetry.series import load_series
-from tunekit.plain_text import printable
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
@@ -68,15 +67,13 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
         configs = [
             (one.tier.value, knobs_yaml(one, public.target, is_short=False)) for one in public.recommendations
         ]
-        report = on_page(
-            public, printable(place), plan(), configs, partial(load_series, folder / TELEMETRY_STORE)
-        )
+        report = on_page(public, place, plan(), configs, partial(load_series, folder / TELEMETRY_STORE))
         return page(report, f"{to_json(public)}\n".encode())
 
     def text() -> str:
         """Return it for a pull request, with the tiers' knobs."""
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
-        return markdown(in_comment(public, plan(), configs, printable(place)), MOST_LINES, MOST_LISTED)
+        return markdown(in_comment(public, plan(), configs, place), MOST_LINES, MOST_LISTED)
 
     return Drawn(lambda _: (in_full if full else on_one_screen)(run, folder), html, text)
 

@@ -400,8 +400,6 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
 def _refuse_other_threads(run: Run, options: argparse.Namespace) -> None:
     """Refuse an environment that sets other variables of CPU threads than trials before had."""
     were, now = run.thread_variables, variables_here(THREAD_VARIABLES)
-    if were is None:  # a run of before they were kept
-        return
     changed = [name for name in THREAD_VARIABLES if were.get(name) != now.get(name)]
     if not changed:
         return

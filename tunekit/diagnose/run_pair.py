@@ -6,15 +6,15 @@ from functools import cached_property
 
 from tunekit.recommend.memory import peak_reserved_bytes
 from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
-from tunekit.records.comparison import ComparedBy, Difference
+from tunekit.records.comparison import ComparedBy
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.records.recommendation import NoiseFloor, Recommendation
+from tunekit.records.recommendation import NoiseFloor, Recommendation, Verdict
 from tunekit.records.run import Run
 from tunekit.records.target import command_words, script_name
 
-CHANGES: tuple[Difference, ...] = ("faster", "slower")
+CHANGES: tuple[Verdict, ...] = ("faster", "slower")
 """What one run beside another may be called where they differ."""
 
 CONFIDENCE = 0.99
@@ -207,7 +207,7 @@ class RunPair:
         before, after = self.reference.peak_reserved_bytes, self.other.peak_reserved_bytes
         return after / before if before and after is not None else None
 
-    def verdict_on(self, factor: Interval | None) -> Difference | None:
+    def verdict_on(self, factor: Interval | None) -> Verdict | None:
         """Return what a factor between the two may be called, by the larger of their noise floors."""
         return None if factor is None else difference(factor, self.noise)
 

@@ -21,7 +21,7 @@ _REMEDIES = (
     ("does not tell when memory is freed", "train with that torch"),
 )
 """By what the agent says."""
-_TRACE_BYTES, _TRACE_VALUES = 64 << 20, 4_000_000
+_TRACE_BYTES = 64 << 20
 """Of a trace file: the agent gives up at a million events, each with three figures."""
 _LATE = re.compile(r"trace: it took too long: more than (\d+) s")
 """How the agent tells that a stage met its deadline."""
@@ -73,7 +73,7 @@ def read_traces(
             if one.is_checkpointed is not is_checkpointed:
                 continue
             path = trials_folder / f"{trial.number:04d}" / one.file
-            read = read_json(path, StepTrace, _TRACE_BYTES, _TRACE_VALUES)
+            read = read_json(path, StepTrace, _TRACE_BYTES)
             steps.setdefault(one.precision, {}).setdefault(read.batch_size, read)
     pairs = {precision: [by_size[size] for size in sorted(by_size)] for precision, by_size in steps.items()}
     return {precision: TracedPair(*pair[:2]) for precision, pair in pairs.items() if len(pair) > 1}

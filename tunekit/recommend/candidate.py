@@ -47,10 +47,12 @@ def candidate_of(run: Run) -> Candidate | None:
 
 def _candidate(
     run: Run, config: TrainConfig, trial: int, speedup: Interval | None, rounds: int, factor: float = 0.0
-) -> Candidate:
+) -> Candidate | None:
     tier = next((one.tier.value for one in run.recommendations if one.config == config), OWN_NAME)
     batch = global_batch(config, run.world_size)
     ran = measured(run.history.confirm_of(config)) or measured(r for r in run.trials if r.number == trial)
+    if not ran:
+        return None
     return Candidate(
         name=tier,
         config=config,
@@ -61,6 +63,6 @@ def _candidate(
         learning_rate=None
         if run.script_scales_lr
         else recommended(run.discovery, run.options, run.baseline_config, batch),
-        float32_matmul_precision=ran[0].loop.float32_matmul_precision if ran else None,
-        memory=memory_need(config, ran) if ran else None,
+        float32_matmul_precision=ran[0].loop.float32_matmul_precision,
+        memory=memory_need(config, ran),
     )

@@ -44,13 +44,6 @@ class PlannedTraining:
         """What is looked for, in words."""
         return "highest rate" if self.finish_samples is None else "shortest planned training"
 
-    @property
-    def compared_text(self) -> str:
-        """What a speed-up is a factor of, in words."""
-        if self.finish_samples is None:
-            return "the baseline's rate"
-        return "as fast through the planned training as the baseline"
-
     def objective_samples_per_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
         """Return what is to be as high as can be: samples/s of all ranks.
 

@@ -8,7 +8,7 @@ from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
-from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, run_noise, violations
+from tunekit.recommend.tiers import base_ram_bytes, run_noise, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
@@ -126,7 +126,6 @@ def recommend(
             against.baseline_config,
             global_batch(config, loops[0].world_size),
         ),
-        reason=_reason(tier, is_baseline, ratio, confirm, against),
     )
 
 
@@ -152,12 +151,6 @@ def settle(
         return kept
     if _is_better(recommendation, ratio, against):
         return kept
-    judged = verdict(ratio, against.noise)
-    outcome = "confirmed slower" if judged == "slower" else judged
-    came_out = (
-        f"the tier's pick (trial {recommendation.search_trial}) was {_factor_text(ratio)} "
-        f"{against.planned.compared_text}, {outcome}."
-    )
     aside = SetAside(
         config=recommendation.config,
         search_trial=recommendation.search_trial,
@@ -169,7 +162,6 @@ def settle(
         return smaller.changed(
             tier=recommendation.tier,
             same_as=smaller.same_as or smaller.tier,
-            reason=f"{smaller.tier.value.capitalize()}'s config, whose gain is confirmed: {came_out}",
             set_aside=aside,
         )
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
@@ -181,7 +173,7 @@ def settle(
     own = recommend(recommendation.tier, ran[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
         return kept
-    return own.changed(reason=f"The baseline's own config stays: {came_out}", set_aside=aside)
+    return own.changed(set_aside=aside)
 
 
 def _is_confirmed(recommendation: Recommendation, against: Comparison) -> bool:
@@ -268,57 +260,5 @@ def _unconfirmed_reason(pick: TrialRecord, confirm: Sequence[TrialRecord]) -> st
         return f"The config of its pick (trial {pick.number}) is unknown."
     if not confirm:
         return f"Its pick (trial {pick.number}) was not confirmed by a fresh process."
-    return f"Its pick (trial {pick.number}) failed in every confirming process ({_failure_kinds(confirm)})."
-
-
-def _failure_kinds(records: Sequence[TrialRecord]) -> str:
-    return ", ".join(sorted({record.failure.kind.value for record in records if record.failure}))
-
-
-def _reason(
-    tier: Tier,
-    is_baseline: bool,
-    ratio: Interval | None,
-    confirm: Sequence[TrialRecord],
-    against: Comparison,
-) -> str:
-    tolerance = balanced_tolerance(against.noise.relative if against.noise else None)
-    best = against.planned.best_text
-    the_best = f"{best.capitalize()} of the search"
-    parts = [
-        {
-            Tier.CONSERVATIVE: f"{the_best} within the conservative limits, compile off",
-            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the {best} "
-            "inside the balanced limits",
-            Tier.AGGRESSIVE: f"{the_best} within the aggressive limits",
-        }[tier]
-    ]
-    if is_baseline:
-        parts.append("it is the baseline's own config")
-    elif ratio is not None:
-        parts.append(_verdict_text(ratio, against))
-    failures = sum(record.failure is not None for record in confirm)
-    if failures:
-        parts.append(f"{failures} of {len(confirm)} confirming processes failed ({_failure_kinds(confirm)})")
-    broken = dict.fromkeys(
-        sentence
-        for record in confirm
-        if record.measurement is not None
-        for sentence in violations(record, tier, against.host)
-    )
-    if broken:
-        parts.append("when confirmed it passed a limit of the tier: " + ", ".join(broken))
-    return "; ".join(parts) + "."
-
-
-def _verdict_text(ratio: Interval, against: Comparison) -> str:
-    judged, factor = verdict(ratio, against.noise), f"{_factor_text(ratio)} {against.planned.compared_text}"
-    return factor if judged in ("faster", "slower") else f"{judged}: {factor}"
-
-
-def _factor_text(ratio: Interval) -> str:
-    return f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x)"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.1f}".removesuffix(".0") + "%"
+    kinds = ", ".join(sorted({record.failure.kind.value for record in confirm if record.failure}))
+    return f"Its pick (trial {pick.number}) failed in every confirming process ({kinds})."

@@ -3,23 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION: Final = 1
 """Version of the files that tunekit writes; a file of a higher version is refused."""
-
-
-def _give_up_at_first(schema: Any) -> None:
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            if node.get("type") in ("tuple", "list"):
-                node["fail_fast"] = True
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
 
 
 class Record(BaseModel):
@@ -30,13 +17,6 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema, its lists given up at the first bad item: a damaged file may hold a million."""
-        schema = handler(source)
-        _give_up_at_first(schema)
-        return schema
 
     def changed(self, **values: Any) -> Self:
         """Return the record with other values in some of its fields, all of it validated anew.

@@ -20,13 +20,8 @@ MAX_TRIALS = 2000
 """Search trials of a run that can be read again."""
 
 MAX_FILE_BYTES = 32 << 20
-"""Size of a run with MAX_TRIALS trials. A larger file is not a run, and reading it would exhaust memory."""
+"""Largest record that is read: a run with MAX_TRIALS trials. Reading a larger one could exhaust memory."""
 
-MAX_VALUES = 1_500_000
-"""Separators of a text. A run with MAX_TRIALS trials has fewer; a tree of more would take hundreds of MB."""
-
-_MOST_KEYS = 1000
-"""Of one object; the names of all that no record has would be reported one by one."""
 _UNUSUAL = re.compile(r"[^\n -~]")
 
 
@@ -39,24 +34,19 @@ def to_json(record: Record, indent: int | None = 2) -> str:
     return _UNUSUAL.sub(lambda one: one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1], text)
 
 
-def from_json(
-    text: str | bytes, kind: type[AnyRecord], source: str = "the text", max_values: int = MAX_VALUES
-) -> AnyRecord:
+def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text") -> AnyRecord:
     """Return the record of type `kind` that the JSON text holds.
 
     Args:
         text: JSON, from anywhere; it is validated field by field.
         kind: the record type to build.
         source: where the text came from, for messages.
-        max_values: most separators of the text.
 
     Raises:
         NewerRecordError: its schema_version is above the one this tunekit writes.
         DamagedRecordError: it is not JSON, or not a record of this kind.
     """
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if sum(raw.count(sign) for sign in (b",", b":", b"[", b"{")) > max_values:
-        raise DamagedRecordError(f"{source} is not a {kind.__name__}: it holds too many values")
     try:
         payload = pydantic_core.from_json(raw)
     except ValueError as error:
@@ -64,10 +54,6 @@ def from_json(
             f"{source} is not readable as JSON ({error}); restore it from a backup"
         ) from error
     _refuse_newer(payload, source)
-    if _most_keys(payload) > _MOST_KEYS:
-        raise DamagedRecordError(
-            f"{source} is not a {kind.__name__}: more than {_MOST_KEYS:,} keys in one place"
-        )
     try:
         return kind.model_validate(payload)
     except ValidationError as error:
@@ -101,9 +87,7 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
-def read_json(
-    path: Path, kind: type[AnyRecord], max_bytes: int = MAX_FILE_BYTES, max_values: int = MAX_VALUES
-) -> AnyRecord:
+def read_json(path: Path, kind: type[AnyRecord], max_bytes: int = MAX_FILE_BYTES) -> AnyRecord:
     """Return the record that the file holds.
 
     Raises:
@@ -114,7 +98,7 @@ def read_json(
         text = read_bytes(path, max_bytes)
     except UnreadableError as error:
         raise DamagedRecordError(f"{path} {error}") from error
-    return from_json(text, kind, str(path), max_values)
+    return from_json(text, kind, str(path))
 
 
 def _refuse_newer(payload: Any, source: str) -> None:
@@ -124,18 +108,6 @@ def _refuse_newer(payload: Any, source: str) -> None:
             f"{source} has schema_version {version}, this tunekit reads up to {SCHEMA_VERSION}; "
             "upgrade tunekit"
         )
-
-
-def _most_keys(payload: Any) -> int:
-    """Return how many keys the object with most of them has."""
-    most, waiting = 0, [payload] if isinstance(payload, dict | list) else []
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            most = max(most, len(node))
-        below = node.values() if isinstance(node, dict) else node
-        waiting += [child for child in below if isinstance(child, dict | list)]
-    return most
 
 
 def _first_problem(error: ValidationError) -> str:

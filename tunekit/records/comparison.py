@@ -16,11 +16,8 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.recommendation import NoiseFloor, Tier, Verdict
 from tunekit.records.run import Objective
-
-Difference = Literal["faster", "slower", "no difference", "inconclusive"]
-"""What one run beside another may be called."""
 
 ComparedBy = Literal["rate", "speed-up"]
 """What of two runs is compared: samples/s, or on unlike machines the speed-up over the run's own baseline."""
@@ -96,17 +93,17 @@ class ReferenceComparison(Record):
     """Which factor decides: `factor`, or on unlike machines `relative_factor`; None where nothing can."""
     why_not: str | None
     """Why the two can't be compared; None where they can."""
-    verdict: Difference | None
+    verdict: Verdict | None
     """By what decides; None where nothing can, and with too few processes to tell."""
     baseline_factor: Interval | None
     """The run's own baseline over the reference's: how much the machines differ, with a 99% range. None where
     the baselines are not the same training, or can't be compared."""
-    baseline_verdict: Difference | None
+    baseline_verdict: Verdict | None
     relative_factor: Interval | None
     """Its rate over its own baseline's, by that of the reference, paired by round within each run: the
     factor without what the machines differ by, with a 99% range. None where the baselines are not the same
     training."""
-    relative_verdict: Difference | None
+    relative_verdict: Verdict | None
     machine_explains: bool
     """Whether the machines, and not the configs, make the difference in rate."""
     changed_knobs: tuple[str, ...]

@@ -1,7 +1,6 @@
 """The knobs, one entry each, and a config: a value for every one of them.
 
-A knob that the agent can set is an entry of TABLE and a field of TrainConfig, of KnobsAsked and, where it
-belongs to the loader, of LoaderKnobs; the agent sets it by its name.
+A knob that the agent can set is an entry of TABLE and a field of KnobsAsked and TrainConfig, or LoaderKnobs.
 """
 
 from dataclasses import dataclass
@@ -189,7 +188,9 @@ class LoaderKnobs(Record):
     batch_size: PositiveInt | None
     """None where the script batches by itself."""
     num_workers: NonNegativeInt
+    """Loader processes per device; 0 loads in the main process."""
     prefetch_factor: PositiveInt | None
+    """Batches that each worker keeps ready; None with 0 workers."""
     pin_memory: bool
     persistent_workers: bool
 
@@ -207,17 +208,11 @@ class KnobsAsked(Record):
     channels_last: bool | None = None
 
 
-class TrainConfig(Record):
+class TrainConfig(LoaderKnobs):
     """A value for every knob of one training loop."""
 
     batch_size: PositiveInt
     """Samples per batch and device."""
-    num_workers: NonNegativeInt
-    """Loader processes per device; 0 loads in the main process."""
-    prefetch_factor: PositiveInt | None
-    """Batches that each worker keeps ready; None with 0 workers."""
-    pin_memory: bool
-    persistent_workers: bool
     compile: bool
     precision: Precision
     channels_last: bool

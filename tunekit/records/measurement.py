@@ -71,17 +71,15 @@ class LoopMeasurement(LoaderKnobs):
     world_size: PositiveInt = 1
     """Ranks of the training; rank 0 is measured, peaks are the maximum over ranks."""
     data_parallel: DataParallelSeen | None = None
-    """What trained them together; None in older runs, and of one process without a group or a wrapper."""
+    """What trained them together; None of one process without a group or a wrapper."""
     ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MOST_RANKS)
-    """Those that ran here, rank 0 first; empty of one process, in older runs, and in a window that was too
-    short to time each."""
+    """Those that ran here, rank 0 first; empty of one process, and in a window too short to time each."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; the script by itself otherwise."""
     compile_graphs: NonNegativeInt
     """Graphs that torch.compile captured in this process."""
     float32_matmul_precision: str | None
     threads: Threads | None = None
-    """None in older runs."""
 
     steady_batches: PositiveInt
     """Loop batches in the steady window."""

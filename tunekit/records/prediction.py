@@ -135,13 +135,6 @@ class PredictionPath(StrEnum):
     LOOP_ON_CPU = "steps of the script's own loop, traced on CPU, simulating the CUDA allocator"
     LOOP_DRY = "steps of the script's own loop without their arithmetic, simulating the CUDA allocator"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "PredictionPath | None":
-        """Return the member that older runs wrote in other words."""
-        if not isinstance(value, str) or not value.endswith("with torch's ways of a GPU"):
-            return None
-        return cls.LOOP_ON_CPU if "on the CPU" in value else cls.LOOP_DRY
-
 
 class BytesRange(Record):
     """Bytes that are known within bounds."""
@@ -234,7 +227,7 @@ class PredictedFit(Record):
     bound_by: Literal["VRAM", "loader", "compute"] | None = None
     """VRAM: nothing fits. Else the lower of loader and compute; compute also where the loader is unknown."""
     instance: str | None = None
-    """Whose vCPUs the loader has, by provider and name; by name alone in older runs."""
+    """Whose vCPUs the loader has, by provider and name."""
     note: str | None = None
 
     @property
@@ -271,7 +264,7 @@ class DevicePrediction(Record):
     """That one rank's loader has: no batch is larger; None where unknown."""
     fits: tuple[PredictedFit, ...] = ()
     checkpointing: CheckpointingPredicted | None = None
-    """None in older runs, and where nobody looked."""
+    """None where it was not traced."""
     corrections: tuple[Correction, ...] = ()
     """By trials on the GPU itself."""
     config: TrainConfig | None = None

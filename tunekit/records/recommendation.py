@@ -1,17 +1,18 @@
 """What tunekit recommends, with the evidence for it; and why its configs are as fast as they are."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
-Verdict = Literal["faster", "slower", "no gain", "inconclusive"]
-"""What a speed-up over the baseline may be called."""
+Verdict = Literal["faster", "slower", "no gain", "no difference", "inconclusive"]
+"""What a ratio of two rates shows: "no gain" of a speedup over the baseline, "no difference" where neither
+direction is hoped for."""
 
 Confidence = Literal["high", "medium", "low"]
 """How far a figure can be relied on."""
@@ -119,8 +120,6 @@ class Recommendation(MemoryNeed):
     """Of the planned training, start-up and compiling included; None where the user planned none."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
-    reason: str
-    """Why this config and not another, in one sentence."""
     set_aside: SetAside | None = None
     """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
 
@@ -166,8 +165,7 @@ class Candidate(Record):
     rounds: NonNegativeInt
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
-    memory: MemoryNeed | None = None
-    """None in a run of an earlier tunekit."""
+    memory: MemoryNeed
 
     @property
     def has_own_file(self) -> bool:
@@ -235,13 +233,3 @@ class ModelSummary(Record):
     """Mean |predicted / measured - 1| of configs, each predicted from the trials of the others."""
     checked_configs: PositiveInt | None
     """Measured configs that this is the mean of; both None with fewer than two."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_predicted_gains(cls, saved: Any) -> Any:
-        """Leave out what runs of before predicted of each knob: it is measured now, or not said."""
-        return (
-            {name: one for name, one in saved.items() if name != "knobs"}
-            if isinstance(saved, dict)
-            else saved
-        )

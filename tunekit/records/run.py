@@ -50,12 +50,30 @@ class Objective(StrEnum):
     """The shortest planned training, with its start-up and compiling."""
 
 
-class SearchOptions(Record):
-    """What the user asked of a search."""
+class TrialOptions(Record):
+    """What the user asked of any verb that runs trials."""
+
+    window_s: PositiveFloat = 5.0
+    """Steady time that a trial aims to measure."""
+    trial_limit_s: PositiveFloat = 300.0
+    """A trial that has not finished measuring by then is ended; until its loop runs it has as long again."""
+    no_progress_limit_s: PositiveFloat = 90.0
+    """A trial without a batch, a step or other work for this long is ended."""
+
+
+class MeasuringOptions(TrialOptions):
+    """What the user asked of a verb that measures a GPU's speed."""
 
     gpu: str = "auto"
     budget_s: PositiveFloat | None = None
-    """Of the whole search; None for as long as about a dozen trials and their confirmation need."""
+    """Time for the whole of it; None for as long as its trials need."""
+    ignored: tuple[str, ...] = ()
+    """Codes of findings to leave out."""
+
+
+class SearchOptions(MeasuringOptions):
+    """What the user asked of a search."""
+
     max_trials: PositiveInt | None = None
     """Search trials, the baseline included, confirmation not."""
     fixed: tuple[FixedKnob, ...] = ()
@@ -74,18 +92,10 @@ class SearchOptions(Record):
     planned_steps: PositiveInt | None = None
     """Optimizer steps of the planned training, with the user's own config."""
     confirm_rounds: PositiveInt = 5
-    trial_limit_s: PositiveFloat = 300.0
-    """A trial that has not finished measuring by then is ended; until its loop runs it has as long again."""
-    no_progress_limit_s: PositiveFloat = 90.0
-    """A trial without a batch, a step or other work for this long is ended."""
-    window_s: PositiveFloat = 5.0
-    """Steady time that a trial aims to measure."""
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
     wait_quiet_s: PositiveFloat | None = None
     """Longest wait for other programs to leave the CPUs alone; None where the search does not wait."""
-    ignored: tuple[str, ...] = ()
-    """Codes of findings to leave out."""
 
     @property
     def asks_for_batch_size(self) -> bool:
@@ -141,8 +151,8 @@ class TargetRecord(Record):
     """What was wrong with the machine before the first trial."""
     measured_on: str
     """Profile id, or device name, of the device that the trials really ran on."""
-    thread_variables: dict[str, str] | None = None
-    """Of THREAD_VARIABLES those set where tunekit ran, which trials inherit; None in older runs."""
+    thread_variables: dict[str, str] = Field(default_factory=dict)
+    """Of THREAD_VARIABLES those set where tunekit ran, which trials inherit."""
     trials: tuple[TrialRecord, ...] = ()
 
     @property
@@ -232,25 +242,17 @@ class Run(TargetRecord):
         return self.baseline.config if self.baseline else None
 
 
-class ProfileOptions(Record):
+class ProfileOptions(MeasuringOptions):
     """What the user asked of a loop profile."""
 
-    gpu: str = "auto"
     fixed: tuple[FixedKnob, ...] = ()
     """Knobs to set before looking; the rest is as the script has it."""
     rounds: PositiveInt = 1
     """Fresh processes of each config, interleaved."""
-    window_s: PositiveFloat = 5.0
-    trial_limit_s: PositiveFloat = 300.0
-    no_progress_limit_s: PositiveFloat = 90.0
-    budget_s: PositiveFloat | None = None
-    """Time for the whole of it; fewer rounds are run where they would not fit."""
     kernels: bool = False
     ablate: bool = False
     against: str | None = None
     """The config file that was compared."""
-    ignored: tuple[str, ...] = ()
-    """Codes of findings to leave out."""
 
 
 class Contender(Record):
@@ -317,7 +319,7 @@ class LoopProfile(TargetRecord):
         return next(detailed, measured[0] if measured else None)
 
 
-class FitsOptions(Record):
+class FitsOptions(TrialOptions):
     """What the user asked of `tunekit fits`."""
 
     gpus: tuple[str, ...] = ()
@@ -325,8 +327,6 @@ class FitsOptions(Record):
     batch_size: PositiveInt | None = None
     """Which GPUs hold this one was asked."""
     window_s: PositiveFloat = 2.0
-    trial_limit_s: PositiveFloat = 300.0
-    no_progress_limit_s: PositiveFloat = 90.0
 
 
 class BatchFit(StrEnum):
@@ -345,8 +345,7 @@ class RequestedBatch(Record):
 
     profile_id: str
     precision: Precision
-    batch_size: PositiveInt | None = None
-    """None where an earlier tunekit predicted it: FitsOptions.batch_size."""
+    batch_size: PositiveInt
     verdict: BatchFit
     reserved_bytes: NonNegativeInt
     """By torch, without the margin."""

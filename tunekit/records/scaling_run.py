@@ -7,14 +7,13 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, Dd
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule, NoiseFloor
-from tunekit.records.run import TargetRecord
+from tunekit.records.run import MeasuringOptions, TargetRecord
 from tunekit.records.scaling import Hosts, ScaledStep, ScalingFit, ScalingMode
 
 
-class ScaleOptions(Record):
+class ScaleOptions(MeasuringOptions):
     """What the user asked of `tunekit scale`."""
 
-    gpu: str = "auto"
     processes: tuple[PositiveInt, ...] = Field(min_length=1)
     """On this host, each count once, the least first."""
     mode: ScalingMode = ScalingMode.WEAK
@@ -26,13 +25,6 @@ class ScaleOptions(Record):
     """None for this host alone, and where the command's own launcher knows the others."""
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
-    window_s: PositiveFloat = 5.0
-    trial_limit_s: PositiveFloat = 300.0
-    no_progress_limit_s: PositiveFloat = 90.0
-    budget_s: PositiveFloat | None = None
-    """Time for the whole of it; None for as long as the rounds take."""
-    ignored: tuple[str, ...] = ()
-    """Codes of findings to leave out."""
 
 
 class StepSplit(Record):

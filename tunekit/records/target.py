@@ -137,8 +137,6 @@ class RootSeen(Record):
     channels_last: bool
     autocast_dtype: str | None
     """dtype of the autocast that the script itself runs this module under."""
-    input_elements: NonNegativeInt | None = None
-    """Elements of the first tensor that it was called with, as older runs tell."""
     inputs: tuple[InputSeen, ...] = Field(default=(), max_length=64)
     """What it was called with in the latest step that was looked at; its largest inputs of that step."""
 
@@ -208,7 +206,7 @@ class Discovery(Record):
     """Ranks of the training, one per device."""
     float32_matmul_precision: str | None
     tf32_in_matmul: bool | None = None
-    """Whether the device computes float32 matrix products in TF32; None when unknown, as in older runs."""
+    """Whether the device computes float32 matrix products in TF32; None when unknown."""
     tf32_in_conv: bool | None = None
     """The same of convolutions, which torch runs in TF32 unless told not to."""
     benchmarks_cudnn: bool | None = None

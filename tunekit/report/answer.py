@@ -3,7 +3,6 @@
 import math
 from typing import NamedTuple
 
-from tunekit.plain_text import printable
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import (
     BUSY_FLOOR,
@@ -69,7 +68,7 @@ def answer_text(run: Run, best: Recommendation | None) -> str:
         failed = sum(record.failure is not None for record in run.trials)
         trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
         if run.cut_short and run.status is RunStatus.FINISHED:
-            return f"No recommendation in this budget: {printable(run.cut_short)}."
+            return f"No recommendation in this budget: {run.cut_short}."
         return f"No recommendation yet: {trials} (status: {run.status})."
     answer = _kept_answer(run, best) if best.is_baseline else _faster_answer(run, best)
     return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
@@ -136,7 +135,7 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
             f"limits of {best.tier.value.capitalize()} keep your own config, {rate}."
         )
     candidate, settled = run.candidate, _settled_by(run, best)
-    why = f" ({printable(run.cut_short)})" if run.cut_short else ""
+    why = f" ({run.cut_short})" if run.cut_short else ""
     unconfirmed = f"No config was confirmed to be faster than your own{why}"
     if candidate is not None:
         until = f"{settled.text}. Until then keep" if settled else "Keep"
@@ -155,7 +154,7 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
     if run.options.max_trials == 1:
         return f"No other config was measured: --trials 1 is the baseline alone. Your own: {rate}."
-    short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
+    short = run.cut_short or "give a longer --budget"
     return f"No other config was measured in this budget: {short}. Your own: {rate}."
 
 
@@ -270,7 +269,7 @@ def candidate_text(run: Run, folder: str = "") -> str:
     changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate))
     file = quoted(f"{folder}/{candidate.name}.yaml" if folder else f"{candidate.name}.yaml")
     where = f"; in {file}" if run.status is RunStatus.FINISHED else ""  # files are written at the end
-    return printable(f"Best config found (trial {candidate.trial}, not confirmed): {changes}{where}")
+    return f"Best config found (trial {candidate.trial}, not confirmed): {changes}{where}"
 
 
 def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple[str, ...]:
@@ -302,7 +301,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
     if len(hosts) > 1:
         trials += f" by {len(hosts)} hosts"
     return (
-        f"Measured on {printable(run.measured_on)}: {trials} in {duration_text(run.search_time_s)}, "
+        f"Measured on {run.measured_on}: {trials} in {duration_text(run.search_time_s)}, "
         f"{rounds}, {_floor_text(run)}."
     )
 
@@ -325,7 +324,7 @@ def missing_lines(run: Run) -> tuple[str, ...]:
     by_reason: dict[str, list[str]] = {}
     for one in run.missing_tiers:
         by_reason.setdefault(one.reason, []).append(one.tier.value)
-    return tuple(printable(f"no {' or '.join(tiers)}: {reason}") for reason, tiers in by_reason.items())
+    return tuple(f"no {' or '.join(tiers)}: {reason}" for reason, tiers in by_reason.items())
 
 
 def failure_lines(run: Run) -> tuple[str, ...]:
@@ -335,7 +334,7 @@ def failure_lines(run: Run) -> tuple[str, ...]:
         if record.failure is not None and record.failure.kind is not OutcomeKind.REFUSED:
             by_kind.setdefault(record.failure.kind, []).append(record.failure)
     return tuple(
-        printable(
+        (
             f"{count_text(len(failures), 'trial')} of {len(run.trials)} ended as {kind}: "
             f"{failures[0].message}{f'; {failures[0].remedy}' if failures[0].remedy else ''}"
         )

@@ -416,8 +416,8 @@ def _found_block(finding: Finding) -> FoundBlock:
     }
     return FoundBlock(
         finding.severity,
-        printable(f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"),
-        tuple(printable(f"{label}: {text}") for label, text in texts.items() if text),
+        f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}",
+        tuple(f"{label}: {text}" for label, text in texts.items() if text),
     )
 
 

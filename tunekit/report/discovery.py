@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderSeen
@@ -61,7 +60,7 @@ def _loaders(discovery: Discovery) -> Table:
     rows = tuple(
         (
             "trains" if loader.training else "",
-            printable(loader.dataset),
+            loader.dataset,
             "n/a" if loader.batch_size is None else str(loader.batch_size),
             f"{loader.num_workers} x {loader.prefetch_factor or 0}",
             _built_at(loader),
@@ -74,13 +73,13 @@ def _loaders(discovery: Discovery) -> Table:
 
 def _built_at(loader: LoaderSeen) -> str:
     innermost = loader.address.call_stack[:1]
-    return printable(innermost[0].rpartition("+")[0]) if innermost else "n/a"
+    return innermost[0].rpartition("+")[0] if innermost else "n/a"
 
 
 def _roots(discovery: Discovery) -> Table:
     rows = tuple(
         (
-            printable(root.class_name.removeprefix("__main__.")),
+            root.class_name.removeprefix("__main__."),
             f"{root.parameters:,}",
             root.autocast_dtype or "float32",
             "yes" if root.compiled else "no",
@@ -97,12 +96,12 @@ def _optimizers(discovery: Discovery) -> Table:
     for one in discovery.optimizers:
         lr = "moves by itself" if one.base_lr is None else f"{one.base_lr:.6g}"
         groups[one.class_name, lr] = groups.get((one.class_name, lr), 0) + 1
-    rows = tuple((printable(name), lr, str(count)) for (name, lr), count in groups.items())
+    rows = tuple((name, lr, str(count)) for (name, lr), count in groups.items())
     return Table("Optimizers", ("optimizer", "base lr", "how many"), rows, numeric=(1, 2))
 
 
 def _knobs(knobs: Sequence[KnobRow]) -> Table:
-    rows = tuple((row.knob, row.value, printable(row.how)) for row in knobs)
+    rows = tuple((row.knob, row.value, row.how) for row in knobs)
     return Table("Knobs", ("knob", "now", "reached by"), rows)
 
 
@@ -110,9 +109,9 @@ def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:
     """Return what the loop did when each binding was tried; what it did not follow is not written."""
     rows = tuple(
         (
-            printable(row.binding),
+            row.binding,
             row.value,
-            printable(row.did),
+            row.did,
             "yes" if row.works else "not written",
         )
         for row in tried
@@ -125,5 +124,5 @@ def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
     by_reason: dict[str, list[str]] = {}
     for row in knobs:
         if row.why:
-            by_reason.setdefault(printable(row.why), []).append(row.knob)
+            by_reason.setdefault(row.why, []).append(row.knob)
     return tuple(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Sequence
 
-from tunekit.plain_text import printable
 from tunekit.predict.ram import BaseRam, GridCell, base_ram, buffer_bytes, held_bytes, ram_grid
 from tunekit.predict.vram.budget import VramBudget, vram_budget
 from tunekit.records.attribution import LeafSeen
@@ -46,7 +45,7 @@ def batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
     small = len(batch.leaves) - len(large) + batch.leaves_left_out
     rest = f", {count_text(small, 'smaller part')} not shown" if small else ""
     lines = [f"Batch of {count_text(batch.samples, 'sample')}: {batch.total_bytes:,} B (measured){rest}"]
-    lines += [printable(f"  {leaf_text(leaf)}") for leaf in large]
+    lines += [f"  {leaf_text(leaf)}" for leaf in large]
     if loop.num_workers:
         piped = f", {batch.piped_bytes:,} B more through a pipe" if batch.piped_bytes else ""
         lines.append(f"A worker hands it over in {batch.shared_bytes:,} B of /dev/shm (measured){piped}")
@@ -216,4 +215,4 @@ def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passa
         sentences.append(count_text(budget.allocation_retries, "allocation retry", "allocation retries"))
     if budget.note is not None:
         sentences.append(budget.note)
-    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(map(printable, sentences)))
+    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(sentences))

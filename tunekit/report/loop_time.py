@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tunekit.diagnose.attribution import attribution, closure
-from tunekit.plain_text import printable
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.report.blocks import Passage, Table
@@ -62,7 +61,7 @@ def _closure_line(measurement: Measurement) -> str:
         )
         rates = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
         known = f"{rates[0]} (measured); the other half" if rates else "Loader alone and training alone"
-        return printable(f"{known}: n/a, {why}")
+        return f"{known}: n/a, {why}"
     within, judged = f"by less than the noise of {found.slack:.0%}", "between the longer and the sum"
     if found.meaning is not None:
         judged = found.meaning
@@ -141,13 +140,13 @@ def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
     syncs = (f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch" for one in details.syncs or ())
     return (
         *(() if details.kernels is None else _kernels(details.kernels)),
-        Passage("Sync points (measured)", tuple(map(printable, syncs))),
+        Passage("Sync points (measured)", tuple(syncs)),
     )
 
 
 def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
     rows = tuple(
-        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.batches))
+        (_short(one.name), f"{one.calls:,}", step_text(one.time_s / seen.batches))
         for one in seen.kernels[:_SHOWN_KERNELS]
     )
     device = {

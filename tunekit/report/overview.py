@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tunekit.diagnose.bottleneck import bottleneck_of
-from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
@@ -132,7 +131,7 @@ def opportunities_table(run: Run, best: Recommendation | None) -> Table:
     return Table(
         "Opportunities",
         ("over your baseline", "what", "how"),
-        () if is_answer_alone else tuple((one.text, printable(one.what), printable(one.how)) for one in rows),
+        () if is_answer_alone else tuple((one.text, one.what, one.how) for one in rows),
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tunekit.diagnose.software import threads_text
-from tunekit.plain_text import printable
 from tunekit.recommend.memory import largest_samples_line
 from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.recommendation import answer_of
@@ -249,7 +248,7 @@ def _in_shell(step: str) -> str:
 
 
 def _title(run: Run) -> str:
-    return printable(f"{run.target.name} on {run.measured_on}")
+    return f"{run.target.name} on {run.measured_on}"
 
 
 def _on_samples(run: Run) -> tuple[str, str]:
@@ -355,7 +354,7 @@ def environment_table(run: Run) -> Table:
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
     ]
-    known = ((name, printable(text)) for name, text in rows if text != UNKNOWN)
+    known = ((name, text) for name, text in rows if text != UNKNOWN)
     return Table("Environment", ("", ""), tuple(known))
 
 
@@ -392,7 +391,7 @@ def method_lines(run: Run) -> tuple[str, ...]:
         "Measured figures are drawn solid; predicted ones are dashed or hatched, and say so.",
     ]
     if run.why_stopped:
-        lines.append(printable(f"Why the search ended: {run.why_stopped}."))
+        lines.append(f"Why the search ended: {run.why_stopped}.")
     if run.cut_short:
-        lines.append(printable(f"What the budget could not hold: {run.cut_short}."))
+        lines.append(f"What the budget could not hold: {run.cut_short}.")
     return tuple(lines)

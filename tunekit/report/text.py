@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
@@ -153,7 +152,7 @@ def outcome_text(record: TrialRecord) -> str:
     if record.dry is not None:
         return f"traced without arithmetic, {count_text(record.dry.loop.script_steps, 'step')} seen"
     assert record.failure is not None
-    return printable(record.failure.text)
+    return record.failure.text
 
 
 def role_text(record: TrialRecord) -> str:
@@ -168,14 +167,14 @@ def host_text(host: Host) -> str:
     gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
     cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
     memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
-    return printable(f"{gpus}, {cpus}, {memory}")
+    return f"{gpus}, {cpus}, {memory}"
 
 
 def finding_text(finding: Finding) -> str:
     """Return a finding in one line: what, the figures that show it, what to do."""
     evidence = f" ({finding.evidence})" if finding.evidence else ""
     remedy = f"; {finding.remedy}" if finding.remedy else ""
-    return printable(finding.message + evidence + remedy)
+    return finding.message + evidence + remedy
 
 
 def sandbox_text(kind: SandboxKind) -> str:
@@ -269,4 +268,4 @@ def taken_text(names: Sequence[TakenName]) -> str:
     for one in names:
         others = f" (others: {', '.join(one.others)})" if one.others else ""
         parts.append(f" {one.typed} is {one.profile_id}{others}.")
-    return printable("".join(parts)).rstrip() if parts else ""
+    return "".join(parts).rstrip() if parts else ""

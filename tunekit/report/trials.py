@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from statistics import fmean
 
-from tunekit.plain_text import printable
 from tunekit.records.config import KNOB, TABLE
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
@@ -67,7 +66,7 @@ def _reason(record: TrialRecord) -> str:
     if record.failure is None:
         return ""
     remedy = f"; {record.failure.remedy}" if record.failure.remedy else ""
-    return printable(f"{record.failure.message}{remedy}")
+    return f"{record.failure.message}{remedy}"
 
 
 def _same(text: str) -> _Cell:

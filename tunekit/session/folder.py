@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
-from tunekit.recommend.candidate import candidate_of
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
@@ -169,27 +168,7 @@ def load_run(path: Path) -> Run:
         raise RunFolderError(
             f"no run in {path}: it holds {_KINDS[other].holds}; show it with tunekit report {path}"
         )
-    return _with_candidate(_without_impossible_batches(_load(path, Run)))
-
-
-def _with_candidate(run: Run) -> Run:
-    """Return a run with its candidate, which earlier ones lack."""
-    found = None if run.candidate else candidate_of(run)
-    return run if found is None else run.changed(candidate=found)
-
-
-def _without_impossible_batches(run: Run) -> Run:
-    """Return a run without a prediction of batches that an epoch has too few samples for.
-
-    An earlier tunekit made such ones, of GPUs that would hold more than the data set.
-    """
-    measured = run.baseline.measurement if run.baseline else None
-    samples = measured.loop.epoch_samples if measured else None
-    fits = run.prediction.fits if run.prediction else ()
-    if samples is None or all(fit.batch_size <= samples for fit in fits):
-        return run
-    why = f"it was predicted for batches of more than the {samples:,} samples of an epoch; search again"
-    return run.changed(prediction=None, why_not_predicted=why)
+    return _load(path, Run)
 
 
 def load_profile_run(path: Path) -> LoopProfile:

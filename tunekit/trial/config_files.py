@@ -22,7 +22,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import TargetError, UnreadableError, UsageError
 from tunekit.typos import did_you_mean
-from tunekit.untrusted import check_yaml, parse_json, parse_toml, read_text
+from tunekit.untrusted import parse_json, parse_toml, read_text
 
 Scalar = bool | int | float | str | None
 """What can stand at a key."""
@@ -125,7 +125,6 @@ def _parsed(path: Path, text: str) -> Any:
             return parse_json(text)
         if path.suffix.lower() == ".toml":
             return parse_toml(text)
-        check_yaml(text)
         reader = YAML(typ="rt", pure=True)
         reader.allow_duplicate_keys = True
         with warnings.catch_warnings():
@@ -133,7 +132,7 @@ def _parsed(path: Path, text: str) -> Any:
             return reader.load(text)
     except UnreadableError as error:
         raise TargetError(f"{path} {error}; correct it, or bind the knob otherwise") from error
-    except (ValueError, YAMLError) as error:
+    except (ValueError, YAMLError, RecursionError) as error:
         raise TargetError(
             f"{path} is not YAML ({_first_line(error)}); correct it, or bind the knob otherwise"
         ) from error

@@ -284,7 +284,7 @@ def group_of(run: Run, torch: TorchBuild | None) -> str:
         run.options.model_dump(mode="json", exclude=_OWN_OPTIONS),
         [(gpu.name, bytes_text(gpu.memory_bytes), gpu.driver) for gpu in gpus],
         torch and (torch.python_version, torch.version, torch.cuda_version, torch.hip_version),
-        [host.cpu_name, host.cpus, sorted((run.thread_variables or {}).items())],
+        [host.cpu_name, host.cpus, sorted(run.thread_variables.items())],
         [round(math.log(max(1, size or 1), _RAM_STEP)) for size in (host.ram_limit_bytes, host.shm_bytes)],
     )
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]

@@ -11,7 +11,7 @@ from build_records import (
     run,
     trial_record,
 )
-from hypothesis import given, settings
+from hypothesis import given
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
@@ -51,7 +51,6 @@ def test_a_long_search_has_charts_of_a_bounded_size():
         assert points <= 2 * MOST_MEASURED + MOST_FAILED
 
 
-@settings(max_examples=40)
 @given(runs())
 def test_whatever_a_run_holds_its_charts_have_finite_figures_and_their_tables(whole):
     for chart in of(whole):

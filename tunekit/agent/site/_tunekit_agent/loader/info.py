@@ -82,14 +82,8 @@ class LoaderInfo:
 
 def matches(address: dict, info: LoaderInfo) -> bool:
     """Return whether an address means this loader."""
-    recorded = address["call_stack"]
-    same_place = len(recorded) == len(info.call_stack) and all(map(_is_same, recorded, info.call_stack))
+    same_place = list(address["call_stack"]) == list(info.call_stack)
     return same_place and info.ordinal % address["period"] in address["ordinals"]
-
-
-def _is_same(recorded: str, seen: str) -> bool:
-    """Return whether two frames are one; older runs name files from the working directory, or wholly."""
-    return recorded == seen or recorded.endswith("/" + seen) or seen.endswith("/" + recorded)
 
 
 def is_there(info: Any) -> bool:
