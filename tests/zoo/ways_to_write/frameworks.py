@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import random
 import sys
 import tempfile
 from pathlib import Path
@@ -66,12 +65,6 @@ def transformers_trainer_rotates(at: Place) -> None:
     check(kept == ["checkpoint-4"], f"it keeps {kept}")
 
 
-@way(FRAMEWORKS, plant=lambda at: at.have(at.folder / "out" / "model.safetensors"))
-def transformers_save_model(at: Place) -> None:
-    _trainer(at.folder / "out").save_model()
-    check((at.folder / "out" / "model.safetensors").read_bytes() != OLD, "the old model")
-
-
 @way(FRAMEWORKS, plant=lambda at: at.have(at.folder / "out" / "config.json"))
 def transformers_save_pretrained(at: Place) -> None:
     config = transformers.GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=16, n_positions=8)
@@ -94,12 +87,6 @@ def accelerate_save_state(at: Place) -> None:
     accelerator.save_state()
     kept = sorted(path.name for path in (at.folder / "out" / "checkpoints").iterdir())
     check(kept == ["checkpoint_1", "checkpoint_2"], f"it keeps {kept}")
-
-
-@way(FRAMEWORKS, plant=lambda at: at.have(at.folder / "out" / "model.safetensors"))
-def accelerate_save_model(at: Place) -> None:
-    accelerate.Accelerator(cpu=True).save_model(net(), str(at.folder / "out"))
-    check((at.folder / "out" / "model.safetensors").read_bytes() != OLD, "the old model")
 
 
 class _Lightning(lightning.LightningModule):
@@ -143,23 +130,7 @@ def lightning_csv_logger(at: Place) -> None:
     check(list(at.folder.glob("logs/version_0/metrics.csv")), "no metrics")
 
 
-@way(FRAMEWORKS)
-def lightning_save_checkpoint(at: Place) -> None:
-    _fit(at.folder, logger=False, enable_checkpointing=False).save_checkpoint(at.old)
-    check(at.old.read_bytes() != OLD, "the old checkpoint")
-
-
 # --- the project -----------------------------------------------------------------------------
-
-
-@way(PROJECT)
-def output_folder_of_the_date(at: Place) -> None:
-    folder = at.folder / "output" / "train" / f"20260131-101500-net-{random.randrange(100, 999)}"
-    folder.mkdir(parents=True)
-    (folder / "args.yaml").write_text("lr: 0.1\n")
-    (folder / "summary.csv").write_text("epoch,loss\n0,0.5\n")
-    torch.save(state(), folder / "checkpoint-0.pth.tar")
-    check((folder / "summary.csv").exists(), "no summary")
 
 
 @way(PROJECT, plant=lambda at: at.have(at.folder / "out" / "ckpt.pt"))
@@ -175,27 +146,6 @@ def latest_link_moved(at: Place) -> None:
     (at.folder / "latest").unlink()
     (at.folder / "latest").symlink_to("runs/2")
     check(os.readlink(at.folder / "latest") == "runs/2", "the old link")
-
-
-@way(PROJECT, plant=lambda at: at.have(at.folder / "data" / "raw.txt"))
-def data_set_prepared_and_cached(at: Place) -> None:
-    torch.save(state(), at.folder / "data" / "processed.pt")
-    (at.folder / "data" / "raw.txt").unlink()
-    check(sorted(os.listdir(at.folder / "data")) == ["processed.pt"], "other files")
-
-
-@way(PROJECT, plant=lambda at: at.have(at.folder / "config.yaml", b"lr: 0.1\n"))
-def config_rewritten(at: Place) -> None:
-    path = at.folder / "config.yaml"
-    path.write_text(path.read_text() + "resume: true\n")
-    see(path, b"lr: 0.1\nresume: true\n")
-
-
-@way(PROJECT, plant=lambda at: at.have(at.folder / "train_of_user.py", b"EPOCHS = 1\n"))
-def script_rewritten(at: Place) -> None:
-    path = at.folder / "train_of_user.py"
-    path.write_text("EPOCHS = 2\n")
-    see(path, b"EPOCHS = 2\n")
 
 
 @way(PROJECT, plant=lambda at: at.have(at.folder / "beside_the_script.py", b"VALUE = 1\n"))
@@ -221,46 +171,14 @@ def _both(old: Path, new: Path) -> None:
         see(path)
 
 
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside(Path.home()) / ".trainrc"))
-def home_folder(at: Place) -> None:
-    folder = at.outside(Path.home())
-    _both(folder / ".trainrc", folder / ".history")
-
-
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside(Path.home() / ".cache") / "index"))
-def cache_folder(at: Place) -> None:
-    folder = at.outside(os.environ["XDG_CACHE_HOME"])
-    _both(folder / "index", folder / "more" / "entry")
-
-
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside(Path.home() / ".cache") / "hub" / "weights.bin"))
-def torch_hub_folder(at: Place) -> None:
-    before = torch.hub.get_dir()
-    torch.hub.set_dir(str(at.outside(Path.home() / ".cache") / "hub"))
-    _both(Path(torch.hub.get_dir()) / "weights.bin", Path(torch.hub.get_dir()) / "new.bin")
-    torch.hub.set_dir(before)
-
-
 @way(ELSEWHERE, plant=lambda at: at.have(at.outside(tempfile.gettempdir()) / "old"))
 def temporary_folder(at: Place) -> None:
     _both(at.outside(tempfile.gettempdir()) / "old", at.outside(tempfile.gettempdir()) / "new")
 
 
-@way(ELSEWHERE)
-def temporary_file_left_behind(at: Place) -> None:
-    handle, name = tempfile.mkstemp(prefix=at.outside("/").name)
-    os.close(handle)
-    check(os.path.exists(name), "no file")
-
-
 @way(ELSEWHERE, plant=lambda at: at.have(at.outside("/tmp") / "old"))
 def slash_tmp(at: Place) -> None:
     _both(at.outside("/tmp") / "old", at.outside("/tmp") / "new")
-
-
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/var/tmp") / "old"))
-def slash_var_tmp(at: Place) -> None:
-    _both(at.outside("/var/tmp") / "old", at.outside("/var/tmp") / "new")
 
 
 @way(ELSEWHERE, plant=lambda at: at.have(at.outside("/dev/shm") / "old"))
@@ -275,28 +193,7 @@ def dev_shm_by_a_program(at: Place) -> None:
     see(at.outside("/dev/shm") / "new")
 
 
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/dev/shm")))
-def dev_shm_old_file_by_a_program(at: Place) -> None:
-    run("tee", at.outside("/dev/shm"), input=NEW)
-    see(at.outside("/dev/shm"))
-
-
 @way(ELSEWHERE)
 def dev_shm_new_file(at: Place) -> None:
     at.outside("/dev/shm").write_bytes(NEW)
     see(at.outside("/dev/shm"))
-
-
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/tmp") / "old"))
-def slash_tmp_by_a_program(at: Place) -> None:
-    run("tee", at.outside("/tmp") / "old", at.outside("/tmp") / "new", input=NEW)
-    see(at.outside("/tmp") / "old")
-    see(at.outside("/tmp") / "new")
-
-
-@way(ELSEWHERE, plant=lambda at: at.have(at.outside(Path.home() / ".cache") / "old"))
-def cache_folder_by_a_program(at: Place) -> None:
-    folder = at.outside(Path.home() / ".cache")
-    run("tee", folder / "old", folder / "new", input=NEW)
-    see(folder / "old")
-    see(folder / "new")
