@@ -29,7 +29,7 @@ class Outcome:
 
     name: str
     group: str
-    told: str
+    seen: str
     """What the script saw: `worked`, `unseen`, or the error."""
     message: str
     changed: tuple[str, ...]
@@ -41,7 +41,7 @@ class Outcome:
     def row(self) -> str:
         """The way in a table: what else is in it may differ between machines."""
         words = ["changes"] * bool(self.changed) + ["leaves"] * bool(self.left)
-        return f"{self.group}: {self.name}: {' '.join(words) or 'nothing'}: {self.told}\n"
+        return f"{self.group}: {self.name}: {' '.join(words) or 'nothing'}: {self.seen}\n"
 
 
 class Planted:
@@ -60,13 +60,13 @@ class Planted:
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self._script.stdout is not None
-        told = []
+        printed = []
         for line in self._script.stdout:
             if json_of(line) == {"planted": True}:
                 break
-            told.append(line)
+            printed.append(line)
         else:
-            raise AssertionError("nothing was planted:\n" + "".join(told[-30:]))
+            raise AssertionError("nothing was planted:\n" + "".join(printed[-30:]))
         self._before = {name: fingerprints(root) for name, root in self.roots.items()}
 
     def without_tunekit(self) -> list[Outcome]:
@@ -94,10 +94,10 @@ class Planted:
     def _outcomes(self, name: str, output: str) -> list[Outcome]:
         root, before = self.roots[name], self._before[name]
         after = fingerprints(root)
-        told = [fields for line in output.splitlines() if (fields := json_of(line))]
-        if {"end": True} not in told:
+        reported = [fields for line in output.splitlines() if (fields := json_of(line))]
+        if {"end": True} not in reported:
             raise AssertionError(f"the script ended before its end:\n{output[-3000:]}")
-        names = sorted((fields["name"] for fields in told if "name" in fields), key=len, reverse=True)
+        names = sorted((fields["name"] for fields in reported if "name" in fields), key=len, reverse=True)
         changed = _by_way((path for path in before if after.get(path) != before[path]), root, names)
         left = _by_way((path for path in after if path not in before), root, names)
         return [
@@ -106,7 +106,7 @@ class Planted:
                 left=tuple(left.pop(fields["name"], ())),
                 **fields,
             )
-            for fields in told
+            for fields in reported
             if "name" in fields
         ] + [
             Outcome(
@@ -136,7 +136,7 @@ def planted(folder: Path, names: Sequence[str]) -> Iterator[Planted]:
 
 
 def json_of(line: str) -> dict[str, str] | None:
-    """Return what a line of the script's tells the harness, None for other lines."""
+    """Return the fields that a line of the script reports, None for other lines."""
     _, mark, text = line.rpartition("WAY {")  # a child may have left a line unfinished
     return json.loads("{" + text) if mark else None
 

@@ -129,7 +129,7 @@ def test_what_goes_past_the_replaced_functions_or_changes_a_folder_is_refused(us
     a_file = str(user / "a.txt")
     assert lines == [
         *(a_file, str(user / "new"), *(a_file,) * 3, str(user / "ck"), *(a_file,) * 5, str(user / "new")),
-        *("a.txt", str(user / "ck"), str(user / "ck/deep"), a_file, a_file, str(user / "ck/deep")),
+        *(a_file, str(user / "ck"), str(user / "ck/deep"), a_file, a_file, str(user / "ck/deep")),
     ]
     assert {event["path"] for event in events} >= {a_file, str(user / "ck"), str(user / "new")}
     assert picture(user) == old
@@ -180,7 +180,7 @@ def test_all_processes_of_a_trial_see_the_same_files(user: Path) -> None:
     assert printed(user, "print(open('log').read(), open('b.txt').read())") == [f"log old b.txt{'+' * 8}"]
 
 
-def test_what_other_programs_write_meanwhile_is_not_the_trials(user: Path) -> None:
+def test_what_other_programs_write_is_not_the_trials(user: Path) -> None:
     code = """
     import subprocess
     subprocess.run("echo theirs > b.txt; echo new > c.txt", shell=True)

@@ -74,15 +74,15 @@ def main() -> None:
         sys.stdin.readline()
     live_in(options.root)
     for way in WAYS.values():
-        told, message = attempt(way, Place(options.root, way.name))
-        tell(name=way.name, group=way.group, told=told, message=message[:300])
+        seen, message = attempt(way, Place(options.root, way.name))
+        tell(name=way.name, group=way.group, seen=seen, message=message[:300])
     train()
     tell(end=True)
 
 
 if __name__ == "__main__":  # a spawned process imports none of these
-    import frameworks  # noqa: F401 - these seven add their ways to the catalogue
-    import libraries  # noqa: F401
+    import libraries  # noqa: F401 - each adds its ways to the catalogue
+    import places  # noqa: F401
     import processes  # noqa: F401
     import programs  # noqa: F401
     import python_files  # noqa: F401

@@ -7,6 +7,7 @@ import stat
 import sys
 from typing import Any, Callable
 
+from .databases import named_file
 from .functions import WRITE_FLAGS
 from .mirror import Mirror, resolve, status_of
 
@@ -33,46 +34,33 @@ _OF_ENTRIES = ("os.remove", "os.rmdir", *_MAKING)
 def hook_for(mirror: Mirror) -> Callable:
     """Return the audit hook; it is called thousands of times a second for events that it ignores."""
 
+    def judge(what: str, path: Any, dir_fd: Any, follows: bool, makes: bool) -> None:
+        text = mirror.absolute(path, dir_fd)
+        entry = "" if text is None else resolve(text, follows)
+        if entry and not mirror.is_own(entry) and (makes or status_of(entry) is not None):
+            mirror.deny(what, entry, _REMEDY)
+
+    def judge_open(path: Any, flags: int) -> None:
+        follows = not (flags & os.O_CREAT and flags & os.O_EXCL)
+        status = status_of(resolve(mirror.absolute(path) or "/", follows))
+        if status is None or stat.S_ISREG(status.st_mode):
+            judge("writing to this file", path, None, follows, True)
+
     def hook(event: str, args: tuple) -> None:
         if event == "open":
             path, _, flags = args
             if flags and flags & WRITE_FLAGS and not isinstance(path, int):
-                _judge_open(mirror, path, flags)
+                judge_open(path, flags)
         elif event == "sqlite3.connect":
-            _judge_database(mirror, args[0])
+            path, is_read_only = named_file(os.fsdecode(args[0]), True)
+            if path and not is_read_only:
+                judge("connecting to this database", path, None, True, True)
         elif event in _CHANGES:
             for path_at, folder_at in _CHANGES[event]:
                 dir_fd = None if folder_at is None else args[folder_at]
-                _judge_change(mirror, event, args[path_at], dir_fd)
+                judge(f"{event} here", args[path_at], dir_fd, event not in _OF_ENTRIES, event in _MAKING)
 
     return hook
-
-
-def _judge_open(mirror: Mirror, path: Any, flags: int) -> None:
-    text = mirror.absolute(path)
-    if text is None:
-        return
-    entry = resolve(text, not (flags & os.O_CREAT and flags & os.O_EXCL))
-    status = status_of(entry)
-    if not mirror.is_own(entry) and (status is None or stat.S_ISREG(status.st_mode)):
-        mirror.deny("writing to this file", entry, _REMEDY)
-
-
-def _judge_change(mirror: Mirror, event: str, path: Any, dir_fd: Any) -> None:
-    text = mirror.absolute(path, dir_fd)
-    if text is None:
-        return
-    entry = resolve(text, event not in _OF_ENTRIES)
-    if not mirror.is_own(entry) and (event in _MAKING or status_of(entry) is not None):
-        mirror.deny(f"{event} here", entry, _REMEDY)
-
-
-def _judge_database(mirror: Mirror, name: Any) -> None:
-    from .databases import named_file
-
-    path, is_read_only = named_file(os.fsdecode(name), True)
-    if path and not is_read_only and not mirror.is_own(resolve(mirror.absolute(path) or "/")):
-        mirror.deny("connecting to this database", path, "use sqlite3.connect")
 
 
 def install(mirror: Mirror) -> None:

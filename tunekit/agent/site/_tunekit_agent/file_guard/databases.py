@@ -31,7 +31,7 @@ def named_file(database: str, is_uri: bool) -> tuple:
         database, options = unquote(split.path), parse_qs(split.query)
     if database == ":memory:" or options.get("mode") == ["memory"]:
         database = ""
-    return database, options.get("mode") == ["ro"] or "immutable" in options
+    return database, options.get("mode") == ["ro"] or options.get("immutable") == ["1"]
 
 
 def _found(mirror: Mirror, database: str, is_uri: bool) -> tuple:
@@ -53,7 +53,7 @@ def _found(mirror: Mirror, database: str, is_uri: bool) -> tuple:
         for journal in (f"{entry}{suffix}" for suffix in _JOURNALS):
             if status is not None and mirror.place_of(entry) == entry and mirror.is_there(journal):
                 mirror.writing(journal)
-        place = mirror.writing(path)
+        place = mirror.writing(path) or path
     return (f"file:{quote(place)}?{query}", True) if is_uri else (place, False)
 
 

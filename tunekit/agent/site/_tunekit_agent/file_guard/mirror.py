@@ -5,10 +5,10 @@ from __future__ import annotations
 import _io
 import contextlib
 import errno
+import itertools
 import os
 import posix
 import stat
-import threading
 from typing import Any, Callable
 
 LARGEST_COPY_BYTES = 1 << 30
@@ -111,6 +111,7 @@ class Mirror:
         self.root = f"{self._folder}/{_LAYER}"
         self._own = (*(f"{resolve(path)}/" for path in (folder, *writable)), *_NOT_FILES)
         self.report = report
+        self._numbers = itertools.count()
         self._is_used = False
         self.parents: dict = {}
 
@@ -277,13 +278,14 @@ class Mirror:
             pass
         except OSError:  # a file system without hard links
             posix.rename(part, copy)
-        self._free_part()
+        with contextlib.suppress(FileNotFoundError):
+            posix.unlink(part)
         return copy
 
     def part_of(self, entry: str) -> str:
         """Return a copy of a file or link of the user's that stands for nothing yet."""
         status = posix.lstat(entry)
-        part = self._free_part()
+        part = self._new_part()
         if stat.S_ISLNK(status.st_mode):
             posix.symlink(posix.readlink(entry), part)
             return part
@@ -298,16 +300,13 @@ class Mirror:
         posix.utime(part, ns=(status.st_atime_ns, status.st_mtime_ns))
         return part
 
-    def _free_part(self) -> str:
-        part = f"{self._folder}/part-{os.getpid()}-{threading.get_ident()}"
-        with contextlib.suppress(FileNotFoundError):
-            posix.unlink(part)
-        return part
+    def _new_part(self) -> str:
+        return f"{self._folder}/part-{os.getpid()}-{next(self._numbers)}"
 
     def hide(self, entry: str) -> None:
         """Let the script find nothing at an entry where the user has a file."""
         if status_of(entry) is not None and not self.is_own(entry):
-            part = self._free_part()
+            part = self._new_part()
             posix.symlink(_REMOVED, part)
             posix.rename(part, self.new_place(entry))
 
