@@ -256,6 +256,16 @@ def test_replaced_functions_can_be_pickled_and_still_take_descriptors(user: Path
     assert printed(user, code) == ["True True"]
 
 
+def test_asking_for_a_module_keeps_what_waits_for_its_import(user: Path) -> None:
+    code = """
+    import importlib.util
+    from _tunekit_agent import imports
+    imports.when_imported("wave", lambda module: print("imported", module.__name__))
+    print(importlib.util.find_spec("wave").name); import wave
+    """
+    assert printed(user, code) == ["wave", "imported wave"]
+
+
 _PATHS = st.sampled_from(
     ("a.txt", "b.txt", "ck/x", "ck/deep/z", "n.txt", "ck/n", "new/n", "link", "ck", "new")
 )
