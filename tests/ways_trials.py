@@ -1,6 +1,5 @@
 """Runs every way to write that the zoo has, as it is and in trials, and says what became of the files."""
 
-import csv
 import hashlib
 import json
 import os
@@ -20,8 +19,6 @@ from tunekit.records.trial import TrialRecord
 from tunekit.trial.watch import Limits
 
 SCRIPT = ZOO / "ways_to_write" / "train.py"
-GUARD_ALONE = ZOO / "ways_to_write" / "guard_alone.csv"
-"""What is known to escape where no net of the kernel's holds."""
 LIMITS = Limits(trial_s=400.0, no_progress_s=400.0, ram_bytes=6 << 30)
 _OUTSIDE = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 
@@ -32,7 +29,7 @@ class Outcome:
 
     name: str
     group: str
-    told: str
+    seen: str
     """What the script saw: `worked`, `unseen`, or the error."""
     message: str
     changed: tuple[str, ...]
@@ -41,10 +38,10 @@ class Outcome:
     """New files that are still there."""
 
     @property
-    def row(self) -> tuple[str, str, str, str, str]:
+    def row(self) -> str:
         """The way in a table: what else is in it may differ between machines."""
-        changes, leaves = ("yes" if paths else "no" for paths in (self.changed, self.left))
-        return self.group, self.name, changes, leaves, self.told
+        words = ["changes"] * bool(self.changed) + ["leaves"] * bool(self.left)
+        return f"{self.group}: {self.name}: {' '.join(words) or 'nothing'}: {self.seen}\n"
 
 
 class Planted:
@@ -53,25 +50,23 @@ class Planted:
     Args:
         folder: gets a folder for each name.
         names: one for each run; the last one is that of the run without tunekit.
-        only: names of ways; all when empty.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str], only: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.roots = {name: folder.resolve() / name for name in names}
-        self._only = ("--only", *only) if only else ()
         *_, self._plain = self.roots
         words = [*self._command(self._plain), "--plant", *map(str, self.roots.values())]
         self._script = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self._script.stdout is not None
-        told = []
+        printed = []
         for line in self._script.stdout:
             if json_of(line) == {"planted": True}:
                 break
-            told.append(line)
+            printed.append(line)
         else:
-            raise AssertionError("nothing was planted:\n" + "".join(told[-30:]))
+            raise AssertionError("nothing was planted:\n" + "".join(printed[-30:]))
         self._before = {name: fingerprints(root) for name, root in self.roots.items()}
 
     def without_tunekit(self) -> list[Outcome]:
@@ -94,15 +89,15 @@ class Planted:
         return self._outcomes(name, trials.output(0)), record
 
     def _command(self, name: str) -> tuple[str, ...]:
-        return (sys.executable, str(SCRIPT), "--root", str(self.roots[name]), *self._only)
+        return (sys.executable, str(SCRIPT), "--root", str(self.roots[name]))
 
     def _outcomes(self, name: str, output: str) -> list[Outcome]:
         root, before = self.roots[name], self._before[name]
         after = fingerprints(root)
-        told = [fields for line in output.splitlines() if (fields := json_of(line))]
-        if {"end": True} not in told:
+        reported = [fields for line in output.splitlines() if (fields := json_of(line))]
+        if {"end": True} not in reported:
             raise AssertionError(f"the script ended before its end:\n{output[-3000:]}")
-        names = sorted((fields["name"] for fields in told if "name" in fields), key=len, reverse=True)
+        names = sorted((fields["name"] for fields in reported if "name" in fields), key=len, reverse=True)
         changed = _by_way((path for path in before if after.get(path) != before[path]), root, names)
         left = _by_way((path for path in after if path not in before), root, names)
         return [
@@ -111,7 +106,7 @@ class Planted:
                 left=tuple(left.pop(fields["name"], ())),
                 **fields,
             )
-            for fields in told
+            for fields in reported
             if "name" in fields
         ] + [
             Outcome(
@@ -131,9 +126,9 @@ class Planted:
 
 
 @contextmanager
-def planted(folder: Path, names: Sequence[str], only: Sequence[str] = ()) -> Iterator[Planted]:
+def planted(folder: Path, names: Sequence[str]) -> Iterator[Planted]:
     """Plant what a user has in a folder for each name, and remove it afterwards."""
-    held = Planted(folder, names, only)
+    held = Planted(folder, names)
     try:
         yield held
     finally:
@@ -141,7 +136,7 @@ def planted(folder: Path, names: Sequence[str], only: Sequence[str] = ()) -> Ite
 
 
 def json_of(line: str) -> dict[str, str] | None:
-    """Return what a line of the script's tells the harness, None for other lines."""
+    """Return the fields that a line of the script reports, None for other lines."""
     _, mark, text = line.rpartition("WAY {")  # a child may have left a line unfinished
     return json.loads("{" + text) if mark else None
 
@@ -178,17 +173,3 @@ def _by_way(paths: Iterable[str], root: Path, names: Sequence[str]) -> dict[str,
         owner = next((name for name in names for word in bare if word.startswith(name)), path)
         sorted_paths.setdefault(owner, []).append(path)
     return sorted_paths
-
-
-def read_table(path: Path) -> list[tuple[str, ...]]:
-    """Return the rows of a kept table."""
-    with path.open(newline="") as stream:
-        return [tuple(row) for row in csv.reader(stream)][1:]
-
-
-def write_table(path: Path, outcomes: Iterable[Outcome]) -> None:
-    """Keep what every way did."""
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("group", "way", "changes old files", "leaves new files", "script"))
-        writer.writerows(outcome.row for outcome in outcomes)

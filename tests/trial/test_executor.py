@@ -72,21 +72,6 @@ def test_a_trials_temporary_folder_goes_however_it_ends(
     assert list(temporary.iterdir()) == []
 
 
-def test_copies_of_a_trial_are_kept_up_to_a_size_and_the_largest_are_listed(tmp_path: Path, elsewhere: Path):
-    make = "mkdir -p diverted/sub && cd diverted && head -c 1000 /dev/zero > small"
-    make += " && head -c 50000000 /dev/zero > sub/old.pt && head -c 60000000 /dev/zero > best.pt"
-    record = run_shell(f"cd $(dirname $TUNEKIT_REQUEST) && {make}; exit 3", tmp_path / "trials", elsewhere)
-    copies = tmp_path / "trials/0000/diverted"
-    kept = sorted(str(path.relative_to(copies)) for path in copies.rglob("*") if path.is_file())
-    assert kept == ["small", "sub/old.pt"]
-    assert [fault for fault in record.faults if "best.pt (57.2 MiB)" in fault]
-
-
-def test_a_trial_without_copies_has_no_folder_for_them(tmp_path: Path, elsewhere: Path):
-    run_shell("mkdir $(dirname $TUNEKIT_REQUEST)/diverted; exit 3", tmp_path / "trials", elsewhere)
-    assert not (tmp_path / "trials/0000/diverted").exists()
-
-
 STARTED = "echo {processes}:$OMP_NUM_THREADS:$CUDA_VISIBLE_DEVICES; exit 3"
 
 

@@ -531,7 +531,7 @@ def test_the_kernels_kills_explain_no_other_end(returncode: int):
         (("builtins.MemoryError",), "", OutcomeKind.HOST_OOM),
         (("torch.OutOfMemoryError", *OOM_MRO), "", OutcomeKind.DEVICE_OOM),
         (OOM_MRO, "unable to write to file </torch_1_2_3>: No space left", OutcomeKind.SHM_EXHAUSTED),
-        (("tunekit.harm.HarmDenied", "builtins.PermissionError"), "", OutcomeKind.HARM_DENIED),
+        (("tunekit.harm.WriteDenied", "builtins.PermissionError"), "", OutcomeKind.HARM_DENIED),
     ],
 )
 def test_a_worker_may_run_out_like_the_script(types: tuple[str, ...], message: str, kind: OutcomeKind):
@@ -674,7 +674,7 @@ def exited(steps: int = 5, batches: int = 6, gradients: int = 0) -> ExitEvent:
         ),
         (ended_with_its_workers(), OutcomeKind.SCRIPT_ERROR, "", ""),
         (
-            raised("_tunekit_agent.file_guard.overlay.HarmDenied", *DENIED),
+            raised("_tunekit_agent.file_guard.mirror.WriteDenied", *DENIED),
             OutcomeKind.HARM_DENIED,
             "",
             "tunekit run",

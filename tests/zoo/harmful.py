@@ -42,15 +42,6 @@ def replace_atomically(folder):
     check("temporary", (folder / "state.tmp").exists(), False)
 
 
-def start_afresh(folder):
-    shutil.rmtree(folder / "run")
-    check("deleted run", (folder / "run").exists(), False)
-    (folder / "run").mkdir(parents=True)
-    check("fresh run", list((folder / "run").iterdir()), [])
-    (folder / "run" / "note.txt").write_text("fresh")
-    check("fresh note", [path.read_text() for path in (folder / "run").iterdir()], ["fresh"])
-
-
 def write_elsewise(folder, model):
     tensors = {"weight": model[0].weight.detach().clone()}
     save_file(tensors, folder / "model.safetensors")
@@ -97,7 +88,6 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     rotate(folder, model)
     replace_atomically(folder)
-    start_afresh(folder)
     write_elsewise(folder, model)
     log_and_mark(folder)
     for epoch in range(300):

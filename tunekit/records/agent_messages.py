@@ -48,8 +48,10 @@ class AgentRequest(Record):
     """Of the script."""
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
+    writable_folders: tuple[str, ...] = ()
+    """observe: what the trial's processes may write to beside these two."""
     sandbox: SandboxKind = "none"
-    """observe: what the kernel keeps this trial from; under "landlock" new files have to be diverted too."""
+    """observe: what holds the trial's writes; without an overlay the agent redirects those of Python."""
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch."""
     knobs: KnobsAsked

@@ -1,7 +1,5 @@
-"""What a trial leaves behind: memory given back, copies bounded in size, files and record without secrets."""
+"""What a trial leaves behind: memory given back, files and record without secrets."""
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +10,6 @@ from tunekit.records.base import with_texts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.secret_words import Secrets, secrets_of
-from tunekit.trial.events import plain
-from tunekit.units import bytes_text
 
 _SLACK_BYTES = 64 << 20
 """Growth that is not waited for: the driver's own, or a desktop's."""
@@ -104,11 +100,6 @@ def _runs(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-DIVERTED = "diverted"
-"""In the trial's folder: the copies of the user's files that it wrote to in their place."""
-MOST_DIVERTED_BYTES = 64 << 20
-"""Of all copies of one trial: checkpoints of every trial of a search would fill the disk."""
-_MOST_LISTED = 8
 _OF_FIGURES = ("trace-", "pulse-")
 """How files begin that hold no text of the script's."""
 _MOST_BYTES = 64 << 20
@@ -183,36 +174,3 @@ def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
         faults=tuple(secrets.masked(fault) for fault in record.faults),
         written=tuple(one.changed(path=secrets.masked(one.path)) for one in record.written),
     )
-
-
-def bound_in_size(folder: Path) -> list[str]:
-    """Remove the largest copies until the rest is small enough, and return a line that says which.
-
-    Args:
-        folder: of the copies; it need not be there.
-    """
-    sizes = {
-        path: _disk_bytes(path) for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
-    }
-    total_bytes = sum(sizes.values())
-    removed = []
-    for path in sorted(sizes, key=lambda path: sizes[path], reverse=True):
-        if total_bytes <= MOST_DIVERTED_BYTES:
-            break
-        path.unlink(missing_ok=True)
-        total_bytes -= sizes[path]
-        removed.append(f"{path.relative_to(folder)} ({bytes_text(sizes[path])})")
-    if not sizes:
-        shutil.rmtree(folder, ignore_errors=True)
-    if not removed:
-        return []
-    listed = ", ".join(removed[:_MOST_LISTED]) + (" and others" if len(removed) > _MOST_LISTED else "")
-    most = bytes_text(MOST_DIVERTED_BYTES)
-    return [plain(f"copies beyond {most} are not kept in {folder.name}/: {listed}")[:1000]]
-
-
-def _disk_bytes(path: Path) -> int:
-    try:
-        return os.lstat(path).st_blocks * 512
-    except OSError:
-        return 0

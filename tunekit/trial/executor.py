@@ -29,9 +29,7 @@ from tunekit.trial.binding_suggestions import default_values, possible_batch
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.cleanup import (
-    DIVERTED,
     DeviceMemory,
-    bound_in_size,
     mask_files,
     masked_record,
     secrets_of_target,
@@ -171,7 +169,7 @@ class ProcessExecutor:
                         raise
         finally:
             written = take_writes(folder, self.target.working_dir)
-            faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
+            faults = mask_files(folder, secrets)
         reported = {one.path for one in evidence.written}
         evidence.written += [one for one in written if one.path not in reported]
         evidence.faults += faults

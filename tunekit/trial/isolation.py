@@ -93,7 +93,6 @@ def isolated(
         }
     else:
         changed["PATH"] = path_with_agent(folder, environment)
-    if kind == sandbox.LANDLOCK:
         changed["TMPDIR"] = tempfile.mkdtemp(dir=kept[0])
     launcher = [sys.executable, "-I", "-S", sandbox.__file__, json.dumps(spec), "--"]
     return [*launcher, *command] if kind != sandbox.NONE else list(command), changed
@@ -191,11 +190,11 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
 
 
 def take_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
-    """Return what a trial wrote to its layer, past the agent's file guard, and throw it away.
+    """Return what a trial wrote in place of the user's files, and throw it away.
 
     Args:
         folder: the trial's.
-        working_dir: of the script; beside it, new temporary files are not worth telling.
+        working_dir: of the script; elsewhere, new temporary files are not listed.
     """
     layer = folder / _LAYER
     found: list[WrittenFile] = []

@@ -188,13 +188,14 @@ def start_trial(
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
         one line of JSON with the target's exit status.
     """
-    request_path = write_request(request)
-    caches = compile_cache(request_path.parent.parent, os.environ)
+    caches = compile_cache(Path(request.trial_folder).parent, os.environ)
+    kept = (str(caches.resolve()), *writable)
+    request_path = write_request(request.changed(writable_folders=kept))
     command, environment = isolated(
         bound.command,
         request.sandbox,
         request_path,
-        (request.scratch_folder, str(caches.resolve()), *writable),
+        (request.scratch_folder, *kept),
         trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
     )
     output = str(request_path.parent / OUTPUT_FILE)

@@ -84,7 +84,7 @@ _OUT_OF_SHM = ("insufficient shared memory (shm)", "unable to write to file </to
 
 def kind_of_error(error: ErrorSeen) -> OutcomeKind:
     """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
-    if any(name.rpartition(".")[2] == "HarmDenied" for name in error.types):
+    if any(name.rpartition(".")[2] == "WriteDenied" for name in error.types):
         return OutcomeKind.HARM_DENIED
     ended = memory_that_ended(error)
     if ended is not None:

@@ -8,8 +8,8 @@ Two kinds, each given by the kernel to ordinary users, so that no program passes
 
     overlay   a mount namespace in which every file system lies under an overlayfs: what is written goes to
               the trial's layer, what is read comes from the user's files at full speed
-    landlock  writing is denied everywhere but in the trial's own folders; what is new must be put there by
-              the agent's file guard. Times, modes and extended attributes are not covered by the kernel
+    landlock  writing is denied everywhere but in the trial's own folders, where the agent's file guard puts
+              what Python writes. Times, modes and extended attributes are not covered by the kernel
 
 An overlay needs the right to mount: the superuser's, or an own user namespace (Linux 5.11), in which the
 user's id stays what it is. Containers often have neither; then Landlock is left (Linux 5.13).
@@ -65,6 +65,8 @@ _SHARED_MEMORY = "/dev/shm"
 _SEGMENTS = ("torch_", "sem.", "psm_", "nccl-")
 """What processes that run share by name: torch, POSIX semaphores, multiprocessing, NCCL."""
 _PROBE_LIMIT_S = 20.0
+_REMOVED = "tunekit:removed"
+"""Where a link in the agent's layer leads that stands for a removed file."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -246,7 +248,7 @@ class OverlayNet:
         os.makedirs(work, exist_ok=True)
         _take_mode(lower, upper)
         folders = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
-        options = [folders] + (["userxattr"] if self._in_user_namespace else [])
+        options = [folders, "userxattr" if self._in_user_namespace else "redirect_dir=on"]
         if is_volatile:
             try:  # what is thrown away need not reach the disk; Linux 5.10
                 _mount("overlay", self._stage + place, "overlay", 0, ",".join([*options, "volatile"]))
@@ -451,6 +453,9 @@ def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
 
 def remove_layer(folder: str) -> None:
     """Remove a trial's layer, with the folders that overlayfs, or the script, left without any rights."""
+    if os.path.islink(folder):  # the script's; what it leads to is not the trial's
+        os.unlink(folder)
+        return
     shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(folder):
         _unlock(folder)
@@ -468,9 +473,9 @@ def _unlock(folder: str) -> None:
 def written_in(layer: str) -> Iterator[tuple[str, bool]]:
     """Yield what was written to a trial's layer: each entry's path, and whether it was removed.
 
-    Folders are left out, but for removed ones.
+    Folders are left out, but for removed ones. Without an overlay the agent fills such a layer.
     """
-    for number in os.listdir(layer) if os.path.isdir(layer) else ():
+    for number in os.listdir(layer) if os.path.isdir(layer) and not os.path.islink(layer) else ():
         upper = f"{layer}/{number}/upper"
         for parent, folders, names in os.walk(upper):
             folders.sort()
@@ -482,9 +487,12 @@ def written_in(layer: str) -> Iterator[tuple[str, bool]]:
 def _is_whiteout(path: str) -> bool:
     try:
         status = os.lstat(path)
+        is_link = stat.S_ISLNK(status.st_mode)
+        return (
+            os.readlink(path) == _REMOVED if is_link else stat.S_ISCHR(status.st_mode) and not status.st_rdev
+        )
     except OSError:
         return False
-    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ class Way:
     act: Action
     plant: Action | None = None
     at_exit: bool = False
-    """Whether it acts when the training process ends, and so tells nothing."""
+    """Whether it acts when the training process ends, and so reports nothing."""
 
 
 WAYS: dict[str, Way] = {}
@@ -175,10 +175,10 @@ def run(*words: object, **options: object) -> None:
     """Run a program; it must succeed."""
     if shutil.which(str(words[0])) is None:
         raise FileNotFoundError(errno.ENOENT, "no such program", str(words[0]))
-    told = subprocess.run([str(word) for word in words], capture_output=True, **options)
-    if told.returncode:
-        text = told.stderr.decode(errors="replace").strip()[-200:]
-        raise subprocess.SubprocessError(f"{words[0]} exited with {told.returncode}: {text}")
+    ran = subprocess.run([str(word) for word in words], capture_output=True, **options)
+    if ran.returncode:
+        text = ran.stderr.decode(errors="replace").strip()[-200:]
+        raise subprocess.SubprocessError(f"{words[0]} exited with {ran.returncode}: {text}")
 
 
 def python(code: str, *words: object, flags: tuple[str, ...] = (), **options: object) -> None:

@@ -1,22 +1,16 @@
 """Ways of processes, threads, signals, C functions and what runs at the end."""
 
-import _thread
-import asyncio
 import atexit
-import concurrent.futures
 import ctypes
 import multiprocessing
 import os
-import queue
-import signal
 import threading
-import weakref
 from pathlib import Path
 
 from catalogue import NEW, OLD, OLD_TIME_S, Place, check, gone, over_and_new, see, see_both, way, write_both
 from torch.utils.data import DataLoader, Dataset
 
-FORKS, THREADS, ENDINGS, C = "processes", "threads", "endings", "ctypes"
+FORKS, ENDINGS, C = "processes", "endings", "ctypes"
 
 
 def _paths(at: Place) -> tuple[str, str]:
@@ -71,11 +65,6 @@ def _multiprocess(at: Place, method: str) -> None:
 
 
 @way(FORKS)
-def multiprocessing_fork(at: Place) -> None:
-    _multiprocess(at, "fork")
-
-
-@way(FORKS)
 def multiprocessing_spawn(at: Place) -> None:
     _multiprocess(at, "spawn")
 
@@ -83,14 +72,6 @@ def multiprocessing_spawn(at: Place) -> None:
 @way(FORKS)
 def multiprocessing_forkserver(at: Place) -> None:
     _multiprocess(at, "forkserver")
-
-
-@way(FORKS)
-def process_pool(at: Place) -> None:
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-        pool.submit(write_both, *_paths(at)).result()
-    see_both(at)
 
 
 class Writes(Dataset):
@@ -108,110 +89,12 @@ class Writes(Dataset):
 
 
 @way(FORKS)
-def loader_in_process(at: Place) -> None:
-    list(DataLoader(Writes(_paths(at))))
-    see_both(at)
-
-
-@way(FORKS)
 def loader_worker(at: Place) -> None:
     list(DataLoader(Writes(_paths(at)), num_workers=1))
     see_both(at)
 
 
-@way(FORKS)
-def loader_worker_initialised(at: Place) -> None:
-    rows = [1, 2]
-    list(DataLoader(rows, num_workers=1, worker_init_fn=lambda worker: write_both(*_paths(at))))
-    see_both(at)
-
-
-# --- threads and signals ---------------------------------------------------------------------
-
-
-@way(THREADS)
-def thread(at: Place) -> None:
-    writer = threading.Thread(target=write_both, args=_paths(at))
-    writer.start()
-    writer.join()
-    see_both(at)
-
-
-@way(THREADS)
-def raw_thread(at: Place) -> None:
-    done: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def write() -> None:
-        try:
-            write_both(*_paths(at))
-        finally:
-            done.put(True)
-
-    _thread.start_new_thread(write, ())
-    done.get()
-    see_both(at)
-
-
-@way(THREADS)
-def thread_pool(at: Place) -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(write_both, *_paths(at)).result()
-    see_both(at)
-
-
-@way(THREADS)
-def asyncio_thread(at: Place) -> None:
-    asyncio.run(asyncio.to_thread(write_both, *_paths(at)))
-    see_both(at)
-
-
-@way(THREADS)
-def signal_handler(at: Place) -> None:
-    before = signal.signal(signal.SIGUSR2, lambda *_: write_both(*_paths(at)))
-    try:
-        signal.raise_signal(signal.SIGUSR2)
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    see_both(at)
-
-
-@way(THREADS)
-def timer_signal(at: Place) -> None:
-    reading, writing = os.pipe()
-
-    def handle(*_: object) -> None:
-        write_both(*_paths(at))
-        os.write(writing, b"1")
-
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        os.read(reading, 1)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-        os.close(reading)
-        os.close(writing)
-    see_both(at)
-
-
 # --- endings ---------------------------------------------------------------------------------
-
-
-class _Holder:
-    """Something that is finalised."""
-
-
-@way(ENDINGS)
-def finaliser(at: Place) -> None:
-    holder = _Holder()
-    weakref.finalize(holder, write_both, *_paths(at))
-    del holder
-    see_both(at)
-
-
-@way(ENDINGS, at_exit=True)
-def at_exit_of_the_training(at: Place) -> None:
-    atexit.register(write_both, *_paths(at))
 
 
 @way(ENDINGS, at_exit=True)
@@ -228,13 +111,6 @@ def thread_that_outlives_main(at: Place) -> None:
         write_both(*_paths(at))
 
     threading.Thread(target=write_afterwards).start()
-
-
-@way(ENDINGS, at_exit=True)
-def buffered_until_the_end(at: Place) -> None:
-    stream = open(at.new, "w")
-    stream.write(NEW.decode())
-    KEPT_OPEN.append(stream)
 
 
 KEPT_OPEN: list[object] = []
@@ -264,40 +140,10 @@ def c_open(path: Path) -> None:
     _ok(libc.close(handle))
 
 
-@over_and_new(C)
-def c_fopen(path: Path) -> None:
-    libc.fopen.restype = ctypes.c_void_p
-    stream = libc.fopen(os.fsencode(path), b"w")
-    if not stream:
-        _ok(-1)
-    libc.fputs(NEW, ctypes.c_void_p(stream))
-    libc.fclose(ctypes.c_void_p(stream))
-
-
-@over_and_new(C)
-def c_creat(path: Path) -> None:
-    handle = _ok(libc.creat(os.fsencode(path), 0o644))
-    _ok(libc.write(handle, NEW, len(NEW)))
-    _ok(libc.close(handle))
-
-
-@way(C)
-def c_truncate(at: Place) -> None:
-    _ok(libc.truncate(os.fsencode(at.old), ctypes.c_long(4)))
-    see(at.old, OLD[:4])
-
-
 @way(C)
 def c_unlink(at: Place) -> None:
     _ok(libc.unlink(os.fsencode(at.old)))
     gone(at.old)
-
-
-@way(C)
-def c_rename(at: Place) -> None:
-    _ok(libc.rename(os.fsencode(at.old), os.fsencode(at.new)))
-    gone(at.old)
-    see(at.new, OLD)
 
 
 @way(C)
@@ -310,24 +156,6 @@ def c_rename_exchange(at: Place) -> None:
         )
     )
     see(at.old)
-
-
-@way(C)
-def c_link(at: Place) -> None:
-    _ok(libc.link(os.fsencode(at.old), os.fsencode(at.new)))
-    see(at.new, OLD)
-
-
-@way(C)
-def c_symlink(at: Place) -> None:
-    _ok(libc.symlink(b"old.txt", os.fsencode(at.new)))
-    see(at.new, OLD)
-
-
-@way(C)
-def c_mkdir(at: Place) -> None:
-    _ok(libc.mkdir(os.fsencode(at.new), 0o755))
-    check(at.new.is_dir(), "no folder")
 
 
 @way(C)
@@ -361,9 +189,3 @@ def c_mmap_shared(at: Place) -> None:
     libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(len(OLD)))
     _ok(libc.close(handle))
     see(at.old, b"WHAT" + OLD[4:])
-
-
-@way(C)
-def c_system(at: Place) -> None:
-    check(libc.system(f"echo trial > '{at.old}'".encode()) == 0, "it failed")
-    see(at.old, b"trial\n")

@@ -66,7 +66,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--plant", type=Path, nargs="+", default=())
-    parser.add_argument("--only", nargs="*", help="names of ways")
     options = parser.parse_args()
     for root in options.plant:
         plant(root)
@@ -74,16 +73,16 @@ def main() -> None:
         tell(planted=True)
         sys.stdin.readline()
     live_in(options.root)
-    for way in [WAYS[name] for name in options.only or WAYS]:
-        told, message = attempt(way, Place(options.root, way.name))
-        tell(name=way.name, group=way.group, told=told, message=message[:300])
+    for way in WAYS.values():
+        seen, message = attempt(way, Place(options.root, way.name))
+        tell(name=way.name, group=way.group, seen=seen, message=message[:300])
     train()
     tell(end=True)
 
 
 if __name__ == "__main__":  # a spawned process imports none of these
-    import frameworks  # noqa: F401 - these seven add their ways to the catalogue
-    import libraries  # noqa: F401
+    import libraries  # noqa: F401 - each adds its ways to the catalogue
+    import places  # noqa: F401
     import processes  # noqa: F401
     import programs  # noqa: F401
     import python_files  # noqa: F401

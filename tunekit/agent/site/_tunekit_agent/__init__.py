@@ -5,7 +5,7 @@ Standard library only; torch is touched only after the script imported it. Its p
     request     what the parent asks of this trial
     process     which process speaks, which rank it is
     originals   Python's own clock, files and JSON, whatever the script puts in their place
-    file_guard/ whatever existed before the trial stays as it was
+    file_guard/ keeps the user's files as they are
     imports     callbacks after an import: where all this hangs into torch's modules
     options     what the script's own command line has, as its parser knows it
     loader/     DataLoaders as they are built and read, their batches, their workers' time and memory
@@ -47,14 +47,11 @@ def start(request_path: str) -> None:
             from . import file_guard, observe
 
             log.pulse = events.Pulse(asked.trial_folder)
-            file_guard.install(
-                asked.trial_folder,
-                asked.scratch_folder,
-                asked.redirected,
-                log,
-                divert_new=asked.sandbox == "landlock",
-                refuses=asked.sandbox != "overlay",
-            )
+            file_guard.redirect(asked.redirected)
+            file_guard.quiet_frameworks(log)
+            if asked.sandbox != "overlay":  # which keeps the user's files by itself
+                writable = [asked.scratch_folder, *asked.writable_folders]
+                file_guard.install(asked.trial_folder, writable, log)
             observe.install(asked, log, owner)
     except Exception as error:
         faults.tell(log, asked.trial_folder, error)

@@ -10,9 +10,8 @@ STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
 
 class _AfterExec(Loader):
-    def __init__(self, loader: Loader, callbacks: list) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._callbacks = callbacks
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)
@@ -25,8 +24,10 @@ class _AfterExec(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        for callback in self._callbacks:
+        for callback in _finder.waiting.pop(module.__name__, ()):
             _call(callback, module)
+        if not _finder.waiting and _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
 
 
 class _Finder(MetaPathFinder):
@@ -35,14 +36,11 @@ class _Finder(MetaPathFinder):
         self.failed: Callable = lambda error: None
 
     def find_spec(self, name, path=None, target=None):
-        callbacks = self.waiting.pop(name, None)
-        if callbacks is None:
+        if name not in self.waiting:
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _AfterExec(spec.loader, callbacks)
-        if not self.waiting and self in sys.meta_path:
-            sys.meta_path.remove(self)
+            spec.loader = _AfterExec(spec.loader)  # asking for a spec imports nothing yet
         return spec
 
     def _found_by_others(self, name, path, target):

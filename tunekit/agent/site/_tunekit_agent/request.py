@@ -9,9 +9,10 @@ class Request:
     """One trial's request, as the parent wrote it to request.json."""
 
     mode: str  # "observe" measures and waits for the end, "apply" sets the knobs and gets out of the way
-    trial_folder: str  # where events, output and diverted files go
+    trial_folder: str  # where events, output and redirected writes go
     working_dir: str  # of the script
-    scratch_folder: str  # where processes put their sockets; gone after the trial
+    scratch_folder: str  # for short-lived files; gone after the trial
+    writable_folders: list  # what the trial may write to beside these two
     sandbox: str  # what the kernel keeps the trial's processes from writing with
     redirected: dict  # files of the user's, by real path, and the rewritten copies that reads see instead
     knobs: dict  # values to set, by name; a knob that is absent is left as the script has it

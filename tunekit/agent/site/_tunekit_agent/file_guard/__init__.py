@@ -1,23 +1,15 @@
-"""A trial leaves what the user had as it was, and lets the script believe otherwise.
+"""Keeps a trial from changing the user's files, and frameworks from checkpointing and uploading.
 
-Writes over old files go to copies in the trial's folder, deletions only hide, and the script sees
-both; checkpoints always go to the trial's folder; frameworks don't checkpoint, rotate or upload.
-What gets past that is refused. The parts, from the inside out:
+Where the kernel puts an overlay over every file, it keeps the files by itself, and only the frameworks are
+left to see to. Elsewhere Python's writes go to the trial's folder, where its reads find them:
 
-    paths       where a path really leads
-    overlay     what the script sees in place of what it had
-    journal     what all processes of the trial know of that
+    mirror      where a path leads, and what the trial wrote there
     stand_ins   how functions of the standard library are replaced
-    files       opening, looking, listing
-    directories deleting, renaming, linking, marking
-    savers      torch's and safetensors' own writers
+    functions   `open` and the functions in `os`
+    savers      what torch and safetensors open in C
     databases   SQLite's
+    audit       the last line: refuses every write that is not redirected
     frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub
-    audit       the net: whatever went past the replaced functions
-
-New files are left where the script puts them, and are listed; or, where nothing can be made there, they
-go to the trial's folder too. Programs that are no Python, and libraries that write
-old files from C without asking Python, are not guarded.
 """
 
 from __future__ import annotations
@@ -29,48 +21,65 @@ import tempfile
 from typing import Any, Callable
 
 from .. import imports
-from . import audit, databases, files, frameworks, savers
-from .overlay import HarmDenied as HarmDenied
-from .overlay import Listing, Overlay
-from .paths import real_path
+from . import audit, databases, frameworks, functions, savers
+from .mirror import Mirror, resolve
 from .stand_ins import Replacements
 
+_READ_MODES = frozenset(("r", "rb", "br", "rt", "tr"))
+_MAX_REPORTED = 500
+_MAX_CHARACTERS = 4096
 
-def install(
-    folder: str, scratch: str, redirected: dict, log: Any, *, divert_new: bool = False, refuses: bool = True
-) -> None:
-    """Guard this process and its forked children.
+
+def install(folder: str, writable: list, log: Any) -> None:
+    """Guard the user's files in this process and its forked children.
 
     Args:
-        scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
-        redirected: the user's files, by absolute path, and the rewritten copies that reads shall see.
-        log: where diverted, denied and created files are listed.
-        divert_new: new files and folders go to the trial's folder too, as nothing can be made elsewhere.
-        refuses: what got past the replaced functions is refused; not where the kernel diverts it.
+        folder: the trial's.
+        writable: other folders that the trial may write to; the first is for short-lived files.
+        log: where refused writes are listed.
     """
-    overlay = Overlay(folder, Listing(log), redirected, own=(scratch,), divert_new=divert_new)
-    failed = _report_once(log)
-    savers.install(overlay, failed)
-    databases.install(overlay, failed)
+    refused = _report_once(lambda path: log.emit("written", path=path, action="denied"))
+    failed = _report_once(lambda message: log.emit("guard_error", message=message))
+    mirror = Mirror(folder, tuple(writable), refused)
+    savers.install(mirror, failed)
+    databases.install(mirror, failed)
+    imports.when_imported("multiprocessing.util", functools.partial(_move_sockets, writable[0]))
+    functions.install(mirror, failed)
+    audit.install(mirror)
+
+
+def _move_sockets(folder: str, module: Any) -> None:
+    """Have multiprocessing put its sockets where the system, which makes them, may do so."""
+    original = module.get_temp_dir
+
+    @functools.wraps(original)
+    def get_temp_dir():
+        config = module.process.current_process()._config
+        if config.get("tempdir") is None:
+            config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=folder)
+        return original()
+
+    module.get_temp_dir = get_temp_dir
+
+
+def quiet_frameworks(log: Any) -> None:
+    """Turn off what frameworks save and send."""
     frameworks.install(log)
-    imports.when_imported("multiprocessing.util", lambda module: _move_sockets(module, scratch))
-    files.install(overlay, failed)
-    audit.install(overlay, refuses)
 
 
 def redirect(redirected: dict) -> None:
-    """Let `open` read rewritten copies of some of the user's files, and guard nothing.
+    """Let `open` read rewritten copies of some of the user's files.
 
     It stays: a script may read its config again, or keep a copy of it beside its results.
     """
     if not redirected:
         return
-    copies = {real_path(path): copy for path, copy in redirected.items()}
+    copies = {resolve(os.path.abspath(path)): copy for path, copy in redirected.items()}
     original = builtins.open
 
     @functools.wraps(original)
     def redirected_open(file, mode="r", *args, **kwargs):
-        if mode in files.READ_MODES and isinstance(file, (str, bytes, os.PathLike)):
+        if mode in _READ_MODES and isinstance(file, (str, bytes, os.PathLike)):
             copy = _copy_of(file, copies)
             if copy is not file:
                 file = copy
@@ -84,31 +93,18 @@ def redirect(redirected: dict) -> None:
 
 def _copy_of(file: Any, copies: dict) -> Any:
     try:
-        return copies.get(real_path(os.fsdecode(file)), file)
+        return copies.get(resolve(os.path.abspath(os.fsdecode(file))), file)
     except Exception:  # whatever is wrong with the path, the real open says it better
         return file
 
 
-def _report_once(log: Any) -> Callable:
-    reported = set()
+def _report_once(emit: Callable) -> Callable:
+    """Return a function that emits each text once, and not without end."""
+    reported: set = set()
 
-    def failed(error: Exception) -> None:
-        message = f"harm: {type(error).__name__}: {str(error)[:500]}"
-        if message not in reported:
-            reported.add(message)
-            log.emit("guard_error", message=message)
+    def report(text: str) -> None:
+        if text not in reported and len(reported) < _MAX_REPORTED and "/__pycache__" not in text:
+            reported.add(text)
+            emit(text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8"))
 
-    return failed
-
-
-def _move_sockets(module: Any, scratch: str) -> None:
-    original = module.get_temp_dir
-
-    @functools.wraps(original)
-    def get_temp_dir():
-        config = module.process.current_process()._config
-        if config.get("tempdir") is None:
-            config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=scratch)
-        return original()
-
-    module.get_temp_dir = get_temp_dir
+    return report

@@ -1,120 +1,68 @@
-"""Writers that never call `open`: those of torch and safetensors."""
+"""Writers and readers that never call `open`: those of torch's compiled part and of safetensors."""
 
 from __future__ import annotations
 
 import functools
 import os
-import types
 from typing import Any, Callable
 
 from .. import imports
-from .overlay import Overlay
+from .mirror import Mirror
 from .stand_ins import guarded
 
-_COMPILED = (
-    ("_C.PyTorchFileWriter", "__init__", 1, "_saved"),
-    ("_C.PyTorchFileReader", "__init__", 1, "_loaded"),
-    ("_C.ScriptModule", "save", 1, "_saved"),
-    ("_C.ScriptModule", "_save_for_mobile", 1, "_saved"),
-    ("_C.ScriptFunction", "save", 1, "_saved"),
-    ("_C", "_save_jit_module", 1, "_saved"),
-    ("_C", "_save_mobile_module", 1, "_saved"),
-    ("_C", "_save_parameters", 1, "_saved"),
-    ("_C._autograd._ProfilerResult", "save", 1, "_written"),
+_SAVED, _LOADED, _MAPPED = "saved", "loaded", "mapped"
+_WITH_PATHS = (
+    ("torch", "_C.PyTorchFileWriter.__init__", 1, "", _SAVED),
+    ("torch", "_C.PyTorchFileReader.__init__", 1, "", _LOADED),
+    ("torch", "_C.ScriptModule.save", 1, "", _SAVED),
+    ("torch", "_C.ScriptModule._save_for_mobile", 1, "", _SAVED),
+    ("torch", "_C.ScriptFunction.save", 1, "", _SAVED),
+    ("torch", "_C._save_jit_module", 1, "", _SAVED),
+    ("torch", "_C._autograd._ProfilerResult.save", 1, "", _SAVED),
+    ("torch", "from_file", 0, "filename", _MAPPED),
+    ("torch", "UntypedStorage.from_file", 0, "filename", _MAPPED),
+    ("torch.serialization", "save", 1, "f", _SAVED),
+    ("torch.jit._serialization", "load", 0, "f", _LOADED),
+    ("safetensors", "serialize_file", 1, "filename", _SAVED),
+    ("safetensors", "safe_open", 0, "filename", _LOADED),
 )
-"""What torch's compiled part does with paths: place, name, position of the path, what finds another one."""
+"""Functions that open paths in C: module, name in it, position and name of the path, what they do with it."""
 
 
-class Savers:
-    """Plans for saving and loading; checkpoints always go to the trial's folder, new or not."""
-
-    def __init__(self, overlay: Overlay, failed: Callable) -> None:
-        self._overlay = overlay
-        self._failed = failed
-
-    def _replace_path(self, original: Callable, name: str, find: Callable) -> Callable:
-        import inspect
-
-        position = list(inspect.signature(original).parameters).index(name)
-        return self._replace_at(original, position, find, name)
-
-    def _replace_at(self, original: Callable, position: int, find: Callable, name: str = "") -> Callable:
-
-        def plan(_, *args, **kwargs):
-            path = kwargs[name] if name in kwargs else args[position] if len(args) > position else None
-            found = find(path) if isinstance(path, (str, bytes, os.PathLike)) else None
-            if found is None:
-                return None
-            if name in kwargs:
-                kwargs[name] = found
-            else:
-                args = (*args[:position], found, *args[position + 1 :])
-            return lambda: original(*args, **kwargs)
-
-        module = getattr(original, "__module__", None) or "torch._C"
-        return guarded(self._overlay, original, plan, module, self._failed)
-
-    def _saved(self, path: Any) -> Any:
-        return self._overlay.write_path(path, keep=False, always=True)[0]
-
-    def _written(self, path: Any, keep: bool = False) -> Any:
-        copy, newborn = self._overlay.write_path(path, keep=keep)
-        self._overlay.born(newborn)
-        return copy
-
-    def _loaded(self, path: Any) -> Any:
-        return None if self._overlay.is_plain else self._overlay.read_path(path)
-
-    def guard(self, module: Any, saves: dict, loads: dict) -> None:
-        """Replace a module's functions.
-
-        Args:
-            saves: names of functions that save, and of their parameter with the path.
-            loads: the same for functions that load.
-        """
-        for names, find in ((saves, self._saved), (loads, self._loaded)):
-            for function, parameter in names.items():
-                original = getattr(module, function, None)
-                if original is not None:
-                    setattr(module, function, self._replace_path(original, parameter, find))
-
-    def guard_script_modules(self, module: Any) -> None:
-        """Replace the save method of TorchScript modules, which can be called without torch.jit.save."""
-        for name in ("RecursiveScriptModule", "ScriptFunction"):
-            owner = getattr(module, name, None)
-            if isinstance(getattr(owner, "save", None), types.FunctionType):
-                owner.save = self._replace_path(owner.save, "f", self._saved)
-
-    def guard_compiled(self, torch: Any) -> None:
-        """Replace what torch's compiled part does with paths, and what maps files to tensors."""
-        for place, name, at, finds in _COMPILED:
-            owner = torch
-            for step in place.split("."):
-                owner = getattr(owner, step, None)
-            original = getattr(owner, name, None)
-            if original is not None:
-                setattr(owner, name, self._replace_at(original, at, getattr(self, finds)))
-        torch.from_file = self._guard_mapped(torch.from_file)
-        torch.UntypedStorage.from_file = staticmethod(self._guard_mapped(torch.UntypedStorage.from_file))
-
-    def _guard_mapped(self, original: Callable) -> Callable:
-        """Return a function for files that tensors are mapped to: a shared one changes with its tensor."""
-
-        def plan(_, filename, shared=None, *args, **kwargs):
-            found = self._written(filename, keep=True) if shared else self._loaded(filename)
-            return None if found is None else lambda: original(found, shared, *args, **kwargs)
-
-        return guarded(self._overlay, original, plan, "torch", self._failed)
+def _find(mirror: Mirror, use: str, path: Any, args: tuple, kwargs: dict) -> Any:
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        return None
+    if use == _MAPPED:
+        use = _SAVED if kwargs.get("shared", args[1] if len(args) > 1 else False) else _LOADED
+        return mirror.writing(path) if use == _SAVED else mirror.reading(path)
+    return mirror.writing(path, keep=False) if use == _SAVED else mirror.reading(path)
 
 
-def install(overlay: Overlay, failed: Callable) -> None:
-    """Replace the savers as the script imports them."""
-    savers = Savers(overlay, failed)
-    imports.when_imported("torch", savers.guard_compiled)
-    for module, saves, loads in (
-        ("torch.serialization", {"save": "f"}, {"load": "f"}),
-        ("torch.jit._serialization", {"save": "f", "save_jit_module_to_flatbuffer": "f"}, {"load": "f"}),
-        ("safetensors", {"serialize_file": "filename"}, {"safe_open": "filename"}),
-    ):
-        imports.when_imported(module, functools.partial(savers.guard, saves=saves, loads=loads))
-    imports.when_imported("torch.jit._script", savers.guard_script_modules)
+def _guard(mirror: Mirror, failed: Callable, row: tuple, module: Any) -> None:
+    module_name, place, position, name, use = row
+    *steps, last = place.split(".")
+    owner = functools.reduce(lambda found, step: getattr(found, step, None), steps, module)
+    original = getattr(owner, last, None)
+    if original is None:
+        return
+
+    def plan(_: Callable, *args: Any, **kwargs: Any) -> Any:
+        is_named = name in kwargs
+        path = kwargs[name] if is_named else args[position] if len(args) > position else None
+        found = _find(mirror, use, path, args, kwargs)
+        if found is None:
+            return None
+        if is_named:
+            kwargs[name] = found
+        else:
+            args = (*args[:position], found, *args[position + 1 :])
+        return lambda: original(*args, **kwargs)
+
+    stand_in = guarded(mirror, original, plan, module_name, failed)
+    setattr(owner, last, staticmethod(stand_in) if place == "UntypedStorage.from_file" else stand_in)
+
+
+def install(mirror: Mirror, failed: Callable) -> None:
+    """Replace them as the script imports their modules."""
+    for row in _WITH_PATHS:
+        imports.when_imported(row[0], functools.partial(_guard, mirror, failed, row))

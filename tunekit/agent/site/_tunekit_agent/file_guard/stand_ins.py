@@ -8,60 +8,43 @@ import sys
 import types
 from typing import Any, Callable
 
-from .overlay import Answer, Overlay
+from .mirror import Mirror
 
 _KEEP_THEIRS = ("posix", "_io", "_tunekit_agent")
 
 
-def guarded(overlay: Overlay, original: Callable, plan: Callable, module: str, failed: Callable) -> Callable:
+def guarded(mirror: Mirror, original: Callable, plan: Callable, module: str, failed: Callable) -> Callable:
     """Return a function that asks the plan first, and else does what the original does.
 
-    The plan takes the original and the call's arguments, and returns None to let the call be, or
-    what to call instead. Only an Answer of it, and the errors of that call, reach the script.
+    The plan takes the original and the call's arguments, and returns None to leave the call as it is, or what
+    to call instead.
 
     Args:
-        plan: decides about one call.
+        plan: decides about one call; an OSError that it raises is for the script.
         module: where the function is found, so that it can be pickled by name.
-        failed: called with the plan's own faults; the audit hook is the net then.
+        failed: called with what is wrong with the plan itself; the audit hook then judges the original call.
     """
 
     @functools.wraps(original)
     def stand_in(*args, **kwargs):
-        error = step = None
+        step = None
         try:
-            step = plan(original, *args, **kwargs)
-        except Answer as answered:
-            error = answered.error
-        except Exception as fault:
-            failed(fault)
-        if error is not None:
-            raise error
-        if step is None:
-            return original(*args, **kwargs)
-        try:
-            return step()
-        except OSError as failure:
+            try:
+                step = plan(original, *args, **kwargs)
+            except OSError:
+                raise
+            except Exception as fault:
+                failed(f"file guard: {type(fault).__name__}: {fault}"[:500])
+            return original(*args, **kwargs) if step is None else step()
+        except OSError as error:
             for name in ("filename", "filename2"):
-                shown = getattr(failure, name)
+                shown = getattr(error, name)
                 if isinstance(shown, str):
-                    setattr(failure, name, overlay.locator.outside(shown))
+                    setattr(error, name, mirror.outside(shown))
             raise
 
     stand_in.__module__ = module
     return stand_in
-
-
-def for_readers(overlay: Overlay, original: Callable, planned: Callable) -> Callable:
-    """Return a function that costs a reader next to nothing while the files are as they are."""
-
-    @functools.wraps(planned)
-    def reader(*args, **kwargs):
-        if overlay.is_plain:
-            return original(*args, **kwargs)
-        return planned(*args, **kwargs)
-
-    reader.__module__ = planned.__module__
-    return reader
 
 
 class Replacements:

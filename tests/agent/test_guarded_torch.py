@@ -42,19 +42,13 @@ SEEN = [
 ]
 
 
-def test_old_files_of_every_writer_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [NAMES, ()], ids=["over old files", "new files"])
+def test_every_writer_writes_in_the_trials_folder(names: tuple[str, ...], tmp_path: Path) -> None:
     user = tmp_path / "user"
     user.mkdir()
-    for name in NAMES:
+    for name in names:
         (user / name).write_text("old")
     old = picture(user)
-    printed, _ = run_guarded(user, tmp_path / "trial", SCRIPT)
-    assert printed.splitlines() == SEEN
+    lines, _ = run_guarded(user, tmp_path / "trial", SCRIPT)
+    assert lines == SEEN
     assert picture(user) == old
-
-
-def test_new_files_of_every_writer_can_be_kept_in_the_trials_folder(tmp_path: Path) -> None:
-    (tmp_path / "user").mkdir()
-    printed, _ = run_guarded(tmp_path / "user", tmp_path / "trial", SCRIPT, divert_new=True)
-    assert printed.splitlines() == SEEN
-    assert picture(tmp_path / "user") == {}
