@@ -27,11 +27,17 @@ _WINDOW_S = 2.0
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the trial, write fits.json and show what it predicts.
+    """Run the trial, write fits.json and show what it predicts; of another machine show its memory.
 
     Returns:
         0; every failure is an exception.
     """
+    if (options.run, options.ram, options.cpus, options.batch_mib) != (None,) * 4:
+        from tunekit.cli.machine_memory import show_machine_memory  # noqa: PLC0415 - with numpy
+
+        if command:
+            raise UsageError("--ram reads a RUN; drop the training command, or run tunekit fits on it first")
+        return show_machine_memory(options)
     run, profiles = _new(options, command)
     where = new_folder(options.out, f"{run.target.name}-fits")
     outside = memory_outside()
