@@ -1,17 +1,13 @@
 """`tunekit plan`: from a run or a rate on the command line to hours and dollars."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from build_checkups import torch_of
 from build_records import baseline_record, host, interval, options, recommendation, run
 
 from tunekit.cli.main import main
 from tunekit.machine import detect
-from tunekit.machine.host import torch_build as torch_room
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.host import Host, TorchBuild
 from tunekit.records.plan import Plan, RateSource
 
 RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g"]
@@ -110,29 +106,6 @@ def test_without_gpu_and_without_one_here_it_has_to_be_said(
     monkeypatch.setattr(detect, "detect_host", lambda **asked: host(accelerators=()))
     assert main(RATE[:-2]) == 2
     assert "say where the rate was measured: --gpu a10g, or --gpu cpu" in capsys.readouterr().err
-
-
-def test_without_gpu_one_that_only_torch_sees_counts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    def seen(torch: TorchBuild | None = None, **asked: Any) -> Host:
-        return host() if torch else host(accelerators=())
-
-    monkeypatch.setattr(detect, "detect_host", seen)
-    monkeypatch.setattr(detect, "has_gpu_file", lambda: True)
-    monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
-    assert planned(capsys, *RATE[:-2]).request.measured_on == "a10g"
-
-
-def test_an_unknown_gpu_lists_the_known_ones(capsys: pytest.CaptureFixture[str]):
-    assert main([*RATE[:-1], "a10h"]) == 3
-    assert "near: a10, a10g" in capsys.readouterr().err
-    assert main([*RATE, "--only", "a10h"]) == 3
-
-
-def test_a_folder_without_a_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plan", str(tmp_path)]) == 8
-    assert "no run in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("shared_at", "flag"), [(None, "--resume"), ("/nfs/search", "--share")])

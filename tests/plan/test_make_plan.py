@@ -20,7 +20,6 @@ from tunekit.errors import UsageError
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.plan import Plan, PlanAssumptions, RateSource
 from tunekit.records.profile import Profile
@@ -99,7 +98,7 @@ def test_what_takes_too_long_is_left_out_and_counted():
     plan = plan_of(*machines(), request=plan_request(max_hours=100.0))
     assert [row.instance for row in plan.rows] == [None, "two"]
     left_out = finding(plan, "too-slow")
-    assert left_out.message == "Left out: 2 machines over 100 h"
+    assert left_out.message == "Too slow for --max-hours 100: 2 machines"
 
 
 def test_smaller_gpus_are_named_until_the_memory_need_is_known():
@@ -114,18 +113,6 @@ def test_smaller_gpus_are_named_until_the_memory_need_is_known():
     large = plan_request(peak_reserved_bytes=20 * GIB)
     found = finding(plan_of(*gpus, request=large), "memory-too-small")
     assert found.evidence == "20.0 GiB per GPU"
-
-
-def test_the_share_of_the_peak_is_assumed_only_where_it_was_not_published():
-    measured, other = profile(achievable_bf16_fraction=0.8), twice_as_fast(achievable_bf16_fraction=0.8)
-    assert plan_of(measured, other).model_assumptions == ()
-    assert plan_of(profile()).model_assumptions == ()
-    assert plan_of(measured, twice_as_fast()).model_assumptions == (
-        "a GPU reaches 78% to 95% of its peak rate where nobody published the share (50% to 95% on cards of "
-        "up to 75 W)",
-    )
-    in_fp32 = plan_of(measured, other, request=plan_request(precision=Precision.FP32)).model_assumptions
-    assert in_fp32[1] == "in fp32, convolutions run in TF32 where the GPU has it, as torch does by default"
 
 
 def test_what_keeps_the_most_machines_out_comes_first_where_none_is_left():

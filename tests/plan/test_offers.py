@@ -47,13 +47,6 @@ def test_imagenet_for_90_epochs_at_180_samples_per_s_takes_178_hours_and_179_dol
     assert not row.is_stale
 
 
-def test_a_rate_with_a_range_turns_into_hours_with_the_ends_swapped():
-    rate = Interval(value=100.0, low=80.0, high=125.0)
-    asked = plan_request(samples_per_epoch=360_000, epochs=10, rate_samples_per_s=rate)
-    row = row_on(plan_of(a10g(), request=asked), "g5.xlarge")
-    assert row.hours == Interval(value=10.0, low=8.0, high=12.5)
-
-
 def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
     other = twice_as_fast(instances=(instance(name="two.xlarge"),), achievable_bf16_fraction=0.8)
     row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), other), "two.xlarge")
@@ -84,16 +77,6 @@ def test_gradients_and_link_say_how_a_known_step_scales():
     assert row.rate_samples_per_s.value == pytest.approx(720 / 1.0023, rel=1e-4)
     assert row.rate_samples_per_s.low == pytest.approx(0.9 * 720 / 1.0033, rel=1e-4)
     assert SOURCE in plan.sources
-
-
-def test_fewer_cpus_than_it_was_measured_with_make_a_measured_rate_a_prediction():
-    machines = (instance(name="small", vcpus=4), instance(name="large", vcpus=8))
-    plan = plan_of(a10g(*machines), request=plan_request(measured_vcpus_per_gpu=8))
-    small, large = row_on(plan, "small"), row_on(plan, "large")
-    assert (small.how, small.gpu_busy) == (RateSource.PREDICTED, 0.5)
-    assert small.rate_samples_per_s == Interval(value=90.0, low=90.0, high=180.0)
-    assert (large.how, large.gpu_busy) == (RateSource.MEASURED, None)
-    assert "with more CPUs than the 4 here" in small.basis
 
 
 def test_a_measured_loader_bounds_the_rate_at_both_ends():

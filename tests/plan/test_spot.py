@@ -56,19 +56,6 @@ def test_interruptions_never_save_time(work_s: float, cost_s: float | None, ever
     assert spot_time_s(work_s, cost_s, every_s, restart_s) >= work_s * (1 - 1e-12)
 
 
-@given(work, costs, every, restarts, st.floats(1.0, 10.0))
-def test_more_work_takes_no_less(
-    work_s: float, cost_s: float | None, every_s: float, restart_s: float, more: float
-):
-    less = spot_time_s(work_s, cost_s, every_s, restart_s)
-    assert spot_time_s(work_s * more, cost_s, every_s, restart_s) >= less * (1 - 1e-12)
-
-
-@given(every)
-def test_a_short_training_is_hardly_ever_interrupted(every_s: float):
-    assert time_without_checkpoints_s(every_s * 1e-6, every_s, 0.0) == pytest.approx(every_s * 1e-6, rel=1e-6)
-
-
 @given(st.floats(1.0, 60.0), st.floats(2 * H, 200 * H))
 def test_dalys_interval_is_the_best_one(checkpoint_s: float, every_s: float):
     work_s = 50 * every_s

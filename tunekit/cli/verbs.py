@@ -252,7 +252,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         flags.Value("N", positive_number("GiB", _MAX_MEMORY)),
         "peak memory per GPU, which decides where it fits (default: what the run reserved)",
     )
-    _plan_assumptions(parser)
+    assumed = parser.add_argument_group("assumptions")
+    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
+    flags.switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
+    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
+    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
     project = parser.add_argument_group("a project of several trainings")
     meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
     flags.option(project, "--milestones", flags.Value("FILE.yaml", Path), meaning)
@@ -272,15 +277,6 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     flags.switch(machines, "--json", "print the plan as JSON")
     flags.findings(machines)
     flags.report_files(machines)
-
-
-def _plan_assumptions(parser: argparse.ArgumentParser) -> None:
-    assumed = parser.add_argument_group("assumptions")
-    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
-    flags.switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
-    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
-    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
-    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:

@@ -181,7 +181,7 @@ def _too_slow(facts: PlanFacts) -> Hits:
         yield Hit(
             None,
             "give a higher --max-hours to see them",
-            message=f"Left out: {count_text(count, 'machine')} over {most_h:,g} h",
+            message=f"Too slow for --max-hours {most_h:,g}: {count_text(count, 'machine')}",
         )
 
 

@@ -243,7 +243,9 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
         if not is_same_gpu:
             basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
     loader = _loader(request, profile, gpus, vcpus)
-    fed = rate if loader is None else _fed(rate, loader)
+    fed = rate if loader is None else rate.at_most(loader.rate)
+    if loader is not None and loader.is_assumed:  # it may load more
+        fed = fed.changed(high=rate.high)
     busy = min(1.0, fed.value / rate.value)
     return _Rate(fed, RateSource.PREDICTED, basis, scaling, step is not None, loader, busy)
 
@@ -262,12 +264,6 @@ def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None
         return None
     is_assumed = request.loader_samples_per_s_per_cpu is None or vcpus is None
     return _Loader(per_cpu.times(cpus), is_assumed)
-
-
-def _fed(rate: Interval, loader: _Loader) -> Interval:
-    """Return a rate as far as the loader feeds it; up to all of it where that is only assumed."""
-    fed = rate.at_most(loader.rate)
-    return fed.changed(high=rate.high) if loader.is_assumed else fed
 
 
 def _predicted_step(

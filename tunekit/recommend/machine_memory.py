@@ -1,7 +1,7 @@
 """What a training takes of another machine's RAM and GPU memory. Pure."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tunekit.predict.fits import Fits
 from tunekit.predict.ram import BaseRam, predicted_base_ram, ram_grid
@@ -203,25 +203,13 @@ def _gpu_parts(need: GpuNeed) -> list[MemoryPart]:
     return [*parts, _rest("GPU", "free", need.fit.capacity_bytes, parts)]
 
 
-def _part(
-    memory: Literal["RAM", "GPU"],
-    name: str,
-    size_bytes: int | None,
-    basis: Literal["measured", "predicted", "assumed"] = "measured",
-) -> MemoryPart:
-    return MemoryPart(
-        memory=memory,
-        name=name,
-        size_bytes=size_bytes,
-        basis="unknown" if size_bytes is None else basis,
-    )
+def _part(memory: str, name: str, size_bytes: int | None, basis: str = "measured") -> MemoryPart:
+    known = "unknown" if size_bytes is None else basis
+    return MemoryPart(memory=memory, name=name, size_bytes=size_bytes, basis=known)
 
 
-def _rest(
-    memory: Literal["RAM", "GPU"], name: str, total_bytes: int, parts: Sequence[MemoryPart]
-) -> MemoryPart:
-    rest = total_bytes - sum(one.size_bytes or 0 for one in parts)
-    return MemoryPart(memory=memory, name=name, size_bytes=rest, basis="the rest")
+def _rest(memory: str, name: str, total_bytes: int, parts: Sequence[MemoryPart]) -> MemoryPart:
+    return _part(memory, name, total_bytes - sum(one.size_bytes or 0 for one in parts), "the rest")
 
 
 def _gpu_fit(need: GpuNeed) -> GpuFit | None:

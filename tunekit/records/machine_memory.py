@@ -48,11 +48,13 @@ class LoaderMemory(Record):
 class MemoryPart(Record):
     """One part of the RAM or of the GPU's memory."""
 
-    memory: Literal["RAM", "GPU"]
+    memory: str
+    """RAM or GPU."""
     name: str
     size_bytes: int | None
     """None where it is unknown; negative where the other parts exceed the memory."""
-    basis: Literal["measured", "predicted", "assumed", "the rest", "unknown"]
+    basis: str
+    """Measured, predicted, assumed, unknown, or the rest that the other parts leave."""
 
 
 class GpuFit(Record):

@@ -217,14 +217,6 @@ class PlanRow(Record):
     loader_is_assumed: bool = False
     """Whether its loader was not measured, or the number of its CPUs is unknown."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.how is None) != (self.rate_samples_per_s is None):
-            raise ValueError("a row with a rate says how it came about, and one without does not")
-        if self.rate_samples_per_s is None and self.hours is not None:
-            raise ValueError("hours need a rate")
-        return self
-
     @property
     def can_be_chosen(self) -> bool:
         """Whether it can be rented, and nothing known speaks against it."""
@@ -310,9 +302,3 @@ class Plan(Record):
         ]
         priced = [(row.how is not RateSource.MEASURED, usd.value, row) for row, usd in same if usd]
         return min(priced, key=lambda one: one[:2], default=(None, None, None))[2]
-
-    @model_validator(mode="after")
-    def _choices_exist(self) -> Self:
-        if any(choice.row >= len(self.rows) for choice in self.choices):
-            raise ValueError(f"a choice names a row beyond the {len(self.rows)} that there are")
-        return self

@@ -330,7 +330,8 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         lines.append(
             "the script writes no checkpoints (--no-checkpoints)"
             if cost_s is None
-            else f"a checkpoint takes {duration_text(cost_s)}, a restart {restart} (--no-checkpoints)"
+            else f"the script resumes from checkpoints of {duration_text(cost_s)} (--no-checkpoints), a "
+            f"restart takes {restart}"
         )
     if has_spot:
         every = duration_text(assumed.interrupted_every_s)

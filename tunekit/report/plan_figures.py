@@ -149,16 +149,11 @@ def weeks_text(weeks: Interval) -> str:
 
 def _checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
     """Return the time between two checkpoints, in steps where these are known, and in epochs."""
-    rate = row.rate_samples_per_s
-    if rate is None:
-        return duration_text(interval_s)
-    samples = interval_s * rate.value
-    epochs = samples / asked.samples_per_epoch
-    if asked.samples_per_step is None:
-        return f"{duration_text(interval_s)} ({_few_text(epochs)} epochs; steps: give --batch)"
-    # Each GPU keeps its batch.
-    steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
-    return f"{duration_text(interval_s)} ({max(1.0, steps):,.0f} steps, {_few_text(epochs)} epochs)"
+    samples = interval_s * (row.rate_samples_per_s or asked.rate_samples_per_s).value
+    steps = ""
+    if asked.samples_per_step is not None:  # each GPU keeps its batch
+        steps = f"{max(1.0, samples / asked.samples_per_step * asked.measured_gpus / row.gpus):,.0f} steps, "
+    return f"{duration_text(interval_s)} ({steps}{_few_text(samples / asked.samples_per_epoch)} epochs)"
 
 
 def _purchase_text(row: PlanRow) -> str:
