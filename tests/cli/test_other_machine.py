@@ -100,6 +100,7 @@ def test_a_trial_without_arithmetic_gives_its_batch_by_the_trace(
     ("words", "said"),
     [
         (("--ram", "62", "--batch-mib", "1"), "needs --ram and --cpus"),
+        (("--workers", "2"), "needs --ram and --cpus"),
         (("train.py",), "needs --ram and --cpus; to run a training, put -- before it"),
         (HERE, "the size of a batch is unknown: give a RUN that measured one, or --batch-mib"),
         ((*HERE, "--batch-mib", "1", "--gpu", "cpu"), "--gpu cpu: its memory size is not known"),

@@ -24,6 +24,8 @@ from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
 
 _WINDOW_S = 2.0
+_OTHER_MACHINE = ("run", "ram", "cpus", "shm", "workers", "prefetch", "batch_mib")
+"""Flags that show another machine's memory, and run nothing."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -32,7 +34,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
-    if (options.run, options.ram, options.cpus, options.batch_mib) != (None,) * 4:
+    if any(getattr(options, name) is not None for name in _OTHER_MACHINE):
         from tunekit.cli.machine_memory import show_machine_memory  # noqa: PLC0415 - with numpy
 
         if command:

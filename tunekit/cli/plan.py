@@ -106,6 +106,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:
     scaling = {} if options.scaling is None else _scaling(options.scaling)
+    named = [options.gpu, *options.only] if options.gpu else options.only
     return PlanOptions(
         samples_per_epoch=options.samples,
         epochs=options.epochs or (1 if options.milestones and options.run is None else None),
@@ -113,11 +114,7 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
         only=tuple(find_profile(name, profiles).id for name in options.only),
         max_hours=options.max_hours,
         may_use_spot=options.spot,
-        taken_names=tuple(
-            taken
-            for name in (*([options.gpu] if options.gpu else []), *options.only)
-            if (taken := taken_name(name, profiles)) is not None
-        ),
+        taken_names=tuple(filter(None, (taken_name(name, profiles) for name in named))),
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
         assumptions=PlanAssumptions(
             max_session_s=options.max_session,

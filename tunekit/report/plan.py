@@ -204,12 +204,8 @@ def _legend(title: str, is_predicted: bool, is_stale: bool, rows: Sequence[PlanR
 
 
 def _options_title(options: Sequence[_Option]) -> str:
-    is_predicted, is_stale = (any(map(one, options)) for one in (_is_predicted, _is_stale))
+    is_predicted, is_stale = any(one.is_predicted for one in options), any(map(_is_stale, options))
     return _legend("What to choose", is_predicted, is_stale, [one.row for one in options])
-
-
-def _is_predicted(option: _Option) -> bool:
-    return option.is_predicted
 
 
 def _is_stale(option: _Option) -> bool:
