@@ -20,7 +20,6 @@ from build_records import (
 )
 
 from tunekit.machine.telemetry.series import Series
-from tunekit.plan.break_even import Search
 from tunekit.plan.milestones import Limits, plan_milestones
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
@@ -104,36 +103,17 @@ def full_plan() -> Plan:
 
 
 def full_milestones() -> MilestonePlan:
-    """Three milestones with everything that one can have, and another machine for every choice."""
-    own = profile(
-        instances=(instance(), instance(name="g5.12xlarge", gpus=4, vcpus=16, usd_per_h=5.672, as_of="2025"))
-    )
+    """Two milestones on rented machines, one of them with units, and one without a price."""
     colab = instance(provider="colab", name="Twice", usd_per_h=0.7, compute_units_per_h=7.0)
-    twice = twice_as_fast(instances=(colab, instance(name="twice", provider="gcp", usd_per_h=1.8)))
-    asked = plan_request(rate_samples_per_s=interval(180.0), samples_per_step=256)
+    own = profile(instances=(instance(as_of="2025"),))
+    profiles = {one.id: one for one in (own, twice_as_fast(instances=(colab,)))}
     milestones = (
-        Milestone(name="pilot", data="x1", samples_per_epoch=1_281_167, epochs=10, runs=4),
-        Milestone(
-            name="folds", data="x4", samples_per_epoch=5_124_668, epochs=30, runs=5, validation_share=0.05
-        ),
-        Milestone(
-            name="full",
-            data="x20",
-            samples_per_epoch=25_623_340,
-            epochs=90,
-            gpus=4,
-            validation_share=0.05,
-            checkpoint_every_s=1800.0,
-        ),
+        Milestone(name="pilot", samples_per_epoch=1_281_167, epochs=10, runs=4),
+        Milestone(name="full", samples_per_epoch=25_623_340, epochs=90, hardware="colab"),
+        Milestone(name="own", samples_per_epoch=5_124_668, epochs=30, hardware="here"),
     )
-    return plan_milestones(
-        asked,
-        milestones,
-        {one.id: one for one in (own, twice)},
-        TODAY,
-        Limits(9000.0, "200d", 4800.0),
-        search=Search(0.5, interval(1.4)),
-    )
+    asked = plan_request(rate_samples_per_s=interval(180.0), samples_per_step=256)
+    return plan_milestones(asked, milestones, profiles, TODAY, Limits(9000.0, "200d", 4800.0))
 
 
 def full_series(trial: int) -> tuple[Series, ...]:

@@ -5,7 +5,6 @@ from build_records import (
     GIB,
     baseline_record,
     config,
-    discovery,
     host,
     interval,
     options,
@@ -13,16 +12,14 @@ from build_records import (
     run,
     trial_record,
 )
-from scripted_search import loader
 
 from tunekit.errors import UsageError
-from tunekit.plan.break_even import Search
-from tunekit.plan.from_run import PlanOptions, drops_last, measured_profile, request_of_run, search_of_run
+from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
 from tunekit.records.attribution import LoaderWork, ModelBytes, WorkerWork
 from tunekit.records.config import Precision
 from tunekit.records.plan import PlanAssumptions
 from tunekit.records.recommendation import Tier
-from tunekit.records.run import Objective, Run, RunStatus
+from tunekit.records.run import Run, RunStatus
 
 
 def finished(**overrides: object) -> Run:
@@ -133,22 +130,3 @@ def test_a_data_set_without_a_length_needs_samples():
 def test_the_runs_own_profile_counts_only_for_the_device_that_measured():
     assert measured_profile(finished()) == finished().profile
     assert measured_profile(finished(measured_on="cpu")) is None
-
-
-def test_a_search_took_the_hours_of_its_trials_and_gained_its_speed_up():
-    best = recommendation(speedup=interval(1.5))
-    trials = tuple(baseline_record(number=number).changed(duration_s=1800.0) for number in range(3))
-    found = finished(recommendations=(best,), trials=trials)
-    assert search_of_run(found, None, "x") == Search(1.5, interval(1.5))
-    assert search_of_run(finished(recommendations=(recommendation(speedup=None),)), None, "x") is None
-    by_time = finished(
-        recommendations=(best,), trials=trials, options=options(objective=Objective.FINISH_TIME)
-    )
-    assert search_of_run(by_time, None, "x") is None
-
-
-@pytest.mark.parametrize("drops", [True, False])
-def test_the_training_loader_says_whether_a_partial_batch_is_left_out(drops: bool):
-    loaders = (loader(drop_last=drops), loader(drop_last=not drops, training=False))
-    seen = baseline_record().changed(discovery=discovery(loaders=loaders))
-    assert drops_last(finished(trials=(seen,))) is drops

@@ -24,14 +24,22 @@ from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
 
 _WINDOW_S = 2.0
+_OTHER_MACHINE = ("run", "ram", "cpus", "shm", "workers", "prefetch", "batch_mib")
+"""Flags that show another machine's memory, and run nothing."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the trial, write fits.json and show what it predicts.
+    """Run the trial, write fits.json and show what it predicts; of another machine show its memory.
 
     Returns:
         0; every failure is an exception.
     """
+    if any(getattr(options, name) is not None for name in _OTHER_MACHINE):
+        from tunekit.cli.machine_memory import show_machine_memory  # noqa: PLC0415 - with numpy
+
+        if command:
+            raise UsageError("--ram reads a RUN; drop the training command, or run tunekit fits on it first")
+        return show_machine_memory(options)
     run, profiles = _new(options, command)
     where = new_folder(options.out, f"{run.target.name}-fits")
     outside = memory_outside()

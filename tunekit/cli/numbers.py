@@ -41,23 +41,6 @@ def positive(text: str) -> int:
     return _whole(text, least=1)
 
 
-def count_up_to(most: int, remedy: str) -> Callable[[str], int]:
-    """Return what reads a whole number of at least 1.
-
-    Args:
-        most: no number may be larger.
-        remedy: what to give instead of one that is.
-    """
-
-    def read(text: str) -> int:
-        count = positive(text)
-        if count > most:
-            raise argparse.ArgumentTypeError(f"must be at most {most:,}, got {text!r}; {remedy}")
-        return count
-
-    return read
-
-
 def counts(text: str) -> tuple[int, ...]:
     """Return the whole numbers, at least 1, of a list such as 1,2,4: each once, the least first."""
     return tuple(sorted({positive(word.strip()) for word in text.split(",")}))

@@ -8,42 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.milestones import UsualEpochs, limits_of, read_milestones, refuse_limits_alone
+from tunekit.cli.milestones import limits_of, read_milestones
 from tunekit.cli.numbers import Rate
 from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles, taken_name
-from tunekit.plan.from_run import PlanOptions, drops_last, measured_profile, request_of_run, search_of_run
+from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
 from tunekit.plan.milestones import plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.milestones import Milestone
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.milestones import milestones_answer, milestones_report
+from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_answer, plan_report
 from tunekit.session.folder import load_run
-from tunekit.units import GIB, bytes_text
+from tunekit.units import GIB
 
 _OF_A_RATE = ("gpu", "gpus", "precision", "batch")
-_OF_A_MACHINE = ("ram", "cpus", "batch_mib", "global_batch")
-"""Flags of a machine's memory."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Make the plan, or a machine's memory budget, show it and return 0.
+    """Make the plan, show it and return 0.
 
     Raises:
         UsageError: a flag can't be used.
     """
-    if any(getattr(options, name) is not None for name in _OF_A_MACHINE):
-        from tunekit.cli.planned_machine import show_machine  # noqa: PLC0415 - with numpy, half a second
-
-        return show_machine(options)
     _refuse_mixtures(options)
     check_report_files(options)
     profiles = load_profiles()
@@ -52,10 +45,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         request = _request_of_rate(options, asked, profiles)
     else:
         request, profiles = _request_of_run(options, asked, profiles)
+    if options.milestones is not None:
+        _show_milestones(options, request, profiles)
+        return 0
     given: Path = options.run or Path()
     folder = given.parent if given.is_file() else given
-    if options.milestones is not None:
-        return _show_milestones(options, request, profiles, folder)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     report = drawn(
         plan,
@@ -69,84 +63,50 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _show_milestones(
-    options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile], folder: Path
-) -> int:
-    run = None if options.run is None else load_run(options.run)
-    tier = Tier(options.tier) if options.tier else None
-    milestones = _milestones(options, request, profiles)
-    plan = plan_milestones(
-        request.changed(epochs=max(one.epochs for one in milestones)),
-        milestones,
-        profiles,
-        datetime.now(UTC).date(),
-        limits_of(options.max_cost, options.deadline),
-        run is None or drops_last(run),
-        None if run is None else search_of_run(run, tier, str(options.run)),
-        options.ignore,
-    )
+    options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile]
+) -> None:
+    """Plan the milestones; those without epochs have those of `--epochs`, else the run's."""
+    usual = request.epochs if options.run is not None or options.epochs is not None else None
+    milestones = read_milestones(options.milestones, request.samples_per_epoch, usual, profiles)
+    limits = limits_of(options.max_cost, options.deadline)
+    plan = plan_milestones(request, milestones, profiles, datetime.now(UTC).date(), limits)
     report = drawn(
         plan,
         lambda shown, _place, width: milestones_report(shown, width),
         "milestones.json",
         options.full_paths,
-        folder,
     )
-    present(options, plan, report, lambda width: milestones_answer(plan, width))
-    return 0
-
-
-def _milestones(
-    options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile]
-) -> tuple[Milestone, ...]:
-    """Return the milestones; those without epochs have those of `--epochs`, else the run's."""
-    usual = None
-    if options.epochs is not None or options.run is not None:
-        origin = "the run's" if options.epochs is None else "--epochs"
-        usual = UsualEpochs(request.epochs, origin)
-    milestones = read_milestones(options.milestones, request, profiles, usual)
-    if options.epochs is not None and not any(one.epochs_from for one in milestones):
-        raise UsageError(
-            f"--epochs {options.epochs} would not be used: each milestone of {options.milestones} has its "
-            "own epochs; drop one"
-        )
-    return milestones
+    present(options, plan, report, lambda width: milestones_report(plan, width).blocks)
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:
     """Refuse flags that contradict each other, or would be ignored."""
-    refuse_limits_alone(options)
-    if options.run is None and options.rate is None:
-        raise UsageError("plan needs a rate: give a run folder, or --rate with --samples and --epochs")
-    if options.run is not None and options.rate is not None:
-        raise UsageError(
-            f"{options.run} has its own rate, so --rate {options.rate.text} is one too many; drop one"
-        )
-    if options.rate is not None:
-        needed = ("samples", "epochs") if options.milestones is None else ("samples",)
-        missing = [f"--{name}" for name in needed if getattr(options, name) is None]
-        if missing:
-            raise UsageError(
-                f"--rate {options.rate.text} says nothing of the training; add {' and '.join(missing)}"
-            )
-        if options.rate.is_iterations and options.batch is None:
-            raise UsageError(f"--rate {options.rate.text} needs the samples of an iteration; add --batch N")
-        if options.rate.unit is None and options.batch is not None:
-            text = options.rate.text
-            raise UsageError(
-                f"--rate {text} with --batch {options.batch} may be iterations or samples; write its unit: "
-                f"--rate {text}it/s or --rate {text}samples/s"
-            )
-        if options.tier is not None:
-            raise UsageError(f"--tier {options.tier} belongs to a run, not to --rate; drop one")
-        return
-    given = [f"--{name}" for name in _OF_A_RATE if getattr(options, name) is not None]
+    if options.milestones is None and (options.max_cost is not None or options.deadline is not None):
+        raise UsageError("--max-cost and --deadline are limits of --milestones FILE.yaml; give the file")
+    rate = options.rate
+    if (options.run is None) == (rate is None):
+        raise UsageError("plan needs either a run folder, or --rate with --samples and --epochs")
+    others = ("tier",) if options.run is None else ("gpu", "gpus", "precision", "batch")
+    given = [f"--{name}" for name in others if getattr(options, name) is not None]
     if given:
-        belong, them = ("belongs", "it") if len(given) == 1 else ("belong", "them")
-        raise UsageError(f"{', '.join(given)} {belong} to --rate; {options.run} knows {them}, so drop {them}")
+        owner = "a run" if options.run is None else "--rate"
+        raise UsageError(f"{', '.join(given)}: only for {owner}; drop it")
+    if rate is None:
+        return
+    if options.samples is None or (options.epochs is None and options.milestones is None):
+        raise UsageError(f"--rate {rate.text} also needs --samples and --epochs")
+    if rate.is_iterations and options.batch is None:
+        raise UsageError(f"--rate {rate.text} needs the samples of an iteration; add --batch N")
+    if rate.unit is None and options.batch is not None:
+        raise UsageError(
+            f"--rate {rate.text} with --batch {options.batch}: write the unit, {rate.text}it/s or "
+            f"{rate.text}samples/s"
+        )
 
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:
     scaling = {} if options.scaling is None else _scaling(options.scaling)
+    named = [options.gpu, *options.only] if options.gpu else options.only
     return PlanOptions(
         samples_per_epoch=options.samples,
         epochs=options.epochs or (1 if options.milestones and options.run is None else None),
@@ -154,18 +114,11 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
         only=tuple(find_profile(name, profiles).id for name in options.only),
         max_hours=options.max_hours,
         may_use_spot=options.spot,
-        here_usd_per_h=options.here_cost_per_hour,
-        taken_names=tuple(
-            taken
-            for name in (*([options.gpu] if options.gpu else []), *options.only)
-            if (taken := taken_name(name, profiles)) is not None
-        ),
+        taken_names=tuple(filter(None, (taken_name(name, profiles) for name in named))),
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
         assumptions=PlanAssumptions(
             max_session_s=options.max_session,
-            checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
-            restart_cost_s=options.restart_cost,
-            interrupted_every_s=options.interrupted_every,
+            **({"checkpoint_cost_s": None} if options.no_checkpoints else {}),
             **scaling,
         ),
     )
@@ -190,7 +143,6 @@ def _request_of_rate(
     per_s = rate.per_s * options.batch if rate.is_iterations else rate.per_s
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
     measured = profiles.get(measured_on)
-    _refuse_more_than_there_was(asked.peak_reserved_bytes, measured)
     machine = usual_instance(measured) if measured is not None else None
     return asked.request(
         source=f"--rate {rate.text}" + (f" --batch {options.batch}" if rate.is_iterations else ""),
@@ -202,17 +154,6 @@ def _request_of_rate(
         samples_per_step=options.batch,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
-    )
-
-
-def _refuse_more_than_there_was(peak_bytes: int | None, measured: Profile | None) -> None:
-    """Refuse a peak that the GPU which the rate was measured on can't have held."""
-    memory_bytes = None if measured is None else measured.memory_bytes
-    if measured is None or peak_bytes is None or memory_bytes is None or peak_bytes <= memory_bytes:
-        return
-    raise UsageError(
-        f"--memory-gib {peak_bytes / GIB:g} is more than the {bytes_text(memory_bytes)} of {measured.id}, "
-        "where the rate was measured; give the peak per GPU"
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tunekit.cli import flags
 from tunekit.cli.numbers import (
-    count_up_to,
     counts,
     data_path,
     memory_bytes,
@@ -29,9 +28,6 @@ SCALE_ROUNDS = 3
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_MEMORY = 1e6
 """GiB or MiB, that a flag takes at the most."""
-_MAX_CPUS = 4096
-_MAX_GPUS = 65_536
-_MAX_BATCH = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -157,6 +153,8 @@ def _profile(parser: argparse.ArgumentParser) -> None:
 
 
 def _fits(parser: argparse.ArgumentParser) -> None:
+    meaning = "with --ram: the folder of a search, a profile or a fits prediction"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
     flags.target(parser, with_gpu=False)
     group = parser.add_argument_group("what to predict")
     meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
@@ -164,6 +162,17 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     flags.option(group, "--batch", flags.COUNT, "show where batch size N fits, and its rate")
     flags.window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
     flags.full(parser)
+    memory = parser.add_argument_group(
+        "another machine", "show what a RUN takes of its RAM and GPU memory; nothing is run"
+    )
+    read = flags.Value("GIB", memory_bytes)
+    flags.option(memory, "--ram", read, "its RAM in GiB, or with a unit: 64GB")
+    flags.option(memory, "--cpus", flags.COUNT, "its CPUs")
+    flags.option(memory, "--shm", read, "its /dev/shm (default: unknown, no limit)")
+    flags.option(memory, "--workers", flags.COUNT, "loader workers (default: the run's, if not OOM)")
+    flags.option(memory, "--prefetch", flags.COUNT, "prefetch factor (default: the run's, if not OOM)")
+    size = flags.Value("MIB", positive_number("MiB", _MAX_MEMORY))
+    flags.option(memory, "--batch-mib", size, "size of one batch (default: what the run measured)")
     flags.folder(parser, "fits", "prediction")
 
 
@@ -220,27 +229,22 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    meaning = "the folder that a search wrote; with --ram also that of tunekit fits"
+    meaning = "the folder that a search wrote"
     parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
     training = parser.add_argument_group("the training")
     flags.choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
     flags.option(training, "--rate", flags.Value("R", rate), meaning)
-    meaning = (
-        "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps; with --ram "
-        "samples of one GPU's batch"
-    )
-    batch = flags.Value("N", count_up_to(_MAX_BATCH, "give the samples of one batch"))
-    flags.option(training, "--batch", batch, meaning)
+    meaning = "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps"
+    flags.option(training, "--batch", flags.COUNT, meaning)
     meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
     flags.option(training, "--samples", flags.COUNT, meaning)
     flags.option(training, "--epochs", flags.COUNT, "epochs (default: the run's)")
-    meaning = "where --rate was measured (default: the GPU here); with --ram the GPU of that machine"
+    meaning = "where --rate was measured (default: the GPU here)"
     flags.option(training, "--gpu", flags.NAME, meaning)
-    meaning = "GPUs that --rate was measured on, or of the machine of --ram (default: 1)"
-    gpus = flags.Value("N", count_up_to(_MAX_GPUS, "give the GPUs of one training"))
-    flags.option(training, "--gpus", gpus, meaning)
-    meaning = "what --rate was measured in (default: fp32, assumed); with --ram what RUN trains in there"
+    meaning = "GPUs that --rate was measured on (default: 1)"
+    flags.option(training, "--gpus", flags.COUNT, meaning)
+    meaning = "what --rate was measured in (default: fp32, assumed)"
     flags.choice(training, "--precision", _PRECISIONS, meaning)
     flags.option(
         training,
@@ -248,8 +252,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         flags.Value("N", positive_number("GiB", _MAX_MEMORY)),
         "peak memory per GPU, which decides where it fits (default: what the run reserved)",
     )
-    _planned_machine(parser)
-    _plan_assumptions(parser)
+    assumed = parser.add_argument_group("assumptions")
+    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
+    flags.switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
+    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
+    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
     project = parser.add_argument_group("a project of several trainings")
     meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
     flags.option(project, "--milestones", flags.Value("FILE.yaml", Path), meaning)
@@ -261,8 +269,6 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     machines = parser.add_argument_group("the machines")
     flags.option(machines, "--provider", flags.NAME, "only of this provider", repeatable=True)
     flags.option(machines, "--only", flags.Value("GPU"), "only with this GPU", repeatable=True)
-    meaning = "what an hour costs on the machine that the rate was measured on"
-    flags.option(machines, "--here-cost-per-hour", flags.Value("USD", positive_number("dollars")), meaning)
     flags.option(
         machines, "--max-hours", flags.Value("H", positive_number("hours")), "leave out what needs longer"
     )
@@ -271,41 +277,6 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     flags.switch(machines, "--json", "print the plan as JSON")
     flags.findings(machines)
     flags.report_files(machines)
-
-
-def _plan_assumptions(parser: argparse.ArgumentParser) -> None:
-    """Add what a plan takes for granted unless it is told."""
-    assumed = parser.add_argument_group("assumptions")
-    flags.option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
-    checkpoints = assumed.add_mutually_exclusive_group()
-    flags.option(checkpoints, "--checkpoint-cost", flags.TIME, "time to write a checkpoint", default="30s")
-    flags.switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")
-    meaning = "from an interruption to the first step after it"
-    flags.option(assumed, "--restart-cost", flags.TIME, meaning, default="5m")
-    meaning = "mean time between interruptions of a spot machine"
-    flags.option(assumed, "--interrupted-every", flags.LONG_TIME, meaning, default="4h")
-    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share "
-    meaning += "(default: predicted where a run knows its gradients, else 0.8..1.0)"
-    flags.option(assumed, "--scaling", flags.Value("LO..HI"), meaning)
-
-
-def _planned_machine(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a machine that is not here."""
-    memory = parser.add_argument_group(
-        "memory of a machine that is not here",
-        "instead of hours and dollars, what a training takes of its RAM and of its GPU's memory: --ram and "
-        "--cpus, a RUN or --batch-mib, and --gpu and --gpus",
-    )
-    flags.option(
-        memory, "--ram", flags.Value("GIB", memory_bytes), "RAM of the machine in GiB, or with a unit: 64GB"
-    )
-    cpus = flags.Value("N", count_up_to(_MAX_CPUS, "give the CPUs of one machine"))
-    flags.option(memory, "--cpus", cpus, "CPUs of the machine")
-    meaning = "size of one batch of one GPU, where no run knows it"
-    flags.option(memory, "--batch-mib", flags.Value("MIB", positive_number("MiB", _MAX_MEMORY)), meaning)
-    meaning = "samples per optimizer step on all GPUs: how to make them of batches that fit"
-    batch = flags.Value("N", count_up_to(_MAX_BATCH, "give the samples of one optimizer step"))
-    flags.option(memory, "--global-batch", batch, meaning)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -422,15 +393,23 @@ VERBS = {
     "fits": Verb(
         _fits,
         help="predict the largest batch and samples/s on every GPU, from one short trial here",
-        usage="tunekit fits [options] [-- COMMAND ...]",
+        usage=(
+            "tunekit fits [options] [-- COMMAND ...]\n"
+            "       tunekit fits RUN --ram GIB --cpus N [--gpu NAME] [options]"
+        ),
         description=(
             "Run the training command once as it is, on any machine: a CPU will do. It traces what a step "
             "allocates and computes at two small batch sizes (on a CPU by tensor shapes, without the "
             "arithmetic), and predicts the largest batch that fits each GPU, what takes the memory, and the "
             "samples/s of GPU and loader. Nothing is run on those GPUs. Without a command it predicts for "
-            "the built-in workload `images`."
+            "the built-in workload `images`. With --ram it shows what a run takes of another machine's RAM "
+            "and GPU memory."
         ),
-        epilog="example:\n  tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
+        epilog=(
+            "examples:\n"
+            "  tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py\n"
+            "  tunekit fits reports/train-fits --ram 62 --cpus 16 --gpu a10g"
+        ),
         before_command="fits",
         reads_settings=True,
     ),
@@ -486,19 +465,15 @@ VERBS = {
     "plan": Verb(
         _plan,
         help="hours and dollars of the whole training on each GPU and machine",
-        usage=(
-            "tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]\n"
-            "       tunekit plan [RUN] --ram GIB --cpus N [options]"
-        ),
+        usage=("tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]"),
         description=(
             "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or "
-            "from one that you know. Hours on another GPU, or on more of them, are predictions. With --ram "
-            "and --cpus: what it takes of the memory of a machine that is not here."
+            "from one that you know. Hours on another GPU, or on more of them, are predictions."
         ),
         epilog=(
             "examples:\n"
-            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g\n"
-            "  tunekit plan reports/train-fits --ram 62 --cpus 16 --gpu a10g"
+            "  tunekit plan reports/train-2026-01-31 --epochs 90\n"
+            "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g"
         ),
     ),
     "report": Verb(

@@ -4,18 +4,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
-from tunekit.machine.prices import PRICES_FILE
 from tunekit.records.finding import Finding
-from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import NO_TORCH_BUILD, Profile
-from tunekit.units import bytes_text, count_text, digits_text, rate_text
+from tunekit.records.plan import Choice, PlanRequest, PlanRow
+from tunekit.records.profile import NO_TORCH_BUILD
+from tunekit.units import bytes_text, count_text, rate_text
 
 _NAMED = 4
 """Machines that a finding names before it only counts them."""
-
-_TOO_WIDE = 5.0
-"""A range whose ends are further apart than this factor says too little of what will be paid."""
 
 _MEASURE_THERE = "rent for an hour and run tunekit search there before the long training"
 
@@ -28,8 +23,6 @@ class PlanFacts:
     rows: Sequence[PlanRow]
     choices: Sequence[Choice]
     """The machines that stand out."""
-    measured: Profile | None
-    """The GPU that the rate was measured on, where it has a profile."""
     left_out: int
     """Machines that would need longer than asked for, and are not among the rows."""
 
@@ -79,13 +72,9 @@ def _rates_unknown(facts: PlanFacts) -> Hits:
             message="The rate was measured on a CPU, so the hours on a GPU are unknown",
         )
     elif unknown:
-        native = facts.measured.native_precisions if facts.measured else []
-        own = [one for one in ("bf16", "fp16", "fp32") if one in native]
         yield Hit(
             "; ".join(sorted({row.basis for row in unknown})[:_NAMED]),
-            f"give a rate in {' or '.join(own)}"
-            if native and request.precision not in native
-            else "fill in the profile in ~/.config/tunekit/profiles, or measure there",
+            "give a rate in another precision, or fill in the profile in ~/.config/tunekit/profiles",
             message=f"The rate is unknown on {_gpus(unknown)}",
         )
 
@@ -97,38 +86,12 @@ def _rates_unknown(facts: PlanFacts) -> Hits:
 )
 def _memory_unknown(facts: PlanFacts) -> Hits:
     request = facts.request
-    doubted = [row for row in facts.rows if row.fits is None and row.how is not None]
-    smaller = [row for row in doubted if row.may_not_fit]
-    is_comparable = facts.measured is not None and facts.measured.memory_bytes is not None
-    if (smaller if is_comparable else doubted) and request.peak_reserved_bytes is None:
+    smaller = [row for row in facts.rows if row.may_not_fit and row.how is not None]
+    if smaller and request.peak_reserved_bytes is None:
         yield Hit(
-            f"less than {request.measured_on}: {_gpus(smaller)}"
-            if is_comparable
-            else f"how much {request.measured_on} has is unknown too",
+            f"less than {request.measured_on}: {_gpus(smaller)}",
             "give the peak memory per GPU with --memory-gib",
         )
-
-
-@check("range-too-wide", WARNING, "The range of a machine is too wide to book by")
-def _range_too_wide(facts: PlanFacts) -> Hits:
-    factors = {}
-    for choice in facts.choices:
-        row = facts.rows[choice.row]
-        ranges = (row.spot_hours, row.usd_spot) if choice.on_spot else (row.hours, row.usd_on_demand)
-        factors[_name(row)] = max(_factor(one) for one in ranges)
-    wide = {name: factor for name, factor in factors.items() if factor > _TOO_WIDE}
-    if wide:
-        times = ", ".join(f"{digits_text(factor, '.1f')}x" for factor in list(wide.values())[:_NAMED])
-        yield Hit(
-            f"its high end is {times} its low end",
-            _MEASURE_THERE,
-            message=f"Too wide to book by is the range of {_listed([*wide])}",
-        )
-
-
-def _factor(interval: Interval | None) -> float:
-    # What is free has no ends to divide.
-    return 1.0 if interval is None or not interval.low else interval.high / interval.low
 
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
@@ -136,13 +99,9 @@ def _memory_too_small(facts: PlanFacts) -> Hits:
     request = facts.request
     small = [row for row in facts.rows if row.fits is False]
     if small:
-        peak = bytes_text(request.peak_reserved_bytes)
         yield Hit(
-            f"{peak} per GPU, as given"
-            if request.peak_is_given
-            else f"{peak} were reserved per GPU where it was measured",
-            "a smaller batch may fit: "
-            + ("measure its rate" if request.peak_is_given else "search there, or plan with another --tier"),
+            f"{bytes_text(request.peak_reserved_bytes)} per GPU",
+            "a smaller batch may fit: search there",
             message=f"The training does not fit the memory of {_gpus(small)}",
         )
 
@@ -152,13 +111,11 @@ def _session_too_short(facts: PlanFacts) -> Hits:
     blocked = facts.without_session
     if blocked:
         assumed = facts.request.assumptions
-        can_be_longer = any(row.max_session_s == assumed.max_session_s for row in blocked)
         yield Hit(
             "; ".join(sorted({row.obstacle for row in blocked if row.obstacle})),
             "let the script write checkpoints and resume from them"
             if assumed.checkpoint_cost_s is None
-            else f"give a {'longer --max-session, or a ' if can_be_longer else ''}shorter --restart-cost or "
-            "--checkpoint-cost",
+            else "give a longer --max-session, or leave these machines out with --provider",
             message=f"The training does not fit into sessions on {_names(blocked)}",
         )
 
@@ -179,20 +136,6 @@ def _stale_price(facts: PlanFacts) -> Hits:
         )
 
 
-@check(
-    "loader-not-counted",
-    INFO,
-    "Predicted rates are the GPU's alone; a slower loader lowers them",
-)
-def _loader_not_counted(facts: PlanFacts) -> Hits:
-    predicted = [row for row in facts.rows if row.how is RateSource.PREDICTED]
-    if predicted and all(row.loader_samples_per_s is None for row in predicted):
-        yield Hit(
-            "it is unknown how many CPUs fed the measured rate",
-            "run tunekit search on the machine before the long training",
-        )
-
-
 @check("gpus-would-idle", WARNING, "The loader can't feed the GPUs of some machines")
 def _gpus_would_idle(facts: PlanFacts) -> Hits:
     idle = [row for row in facts.rows if row.is_mostly_idle]
@@ -209,17 +152,6 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
         )
 
 
-@check("spot-refused", WARNING, "Spot is no option on some machines")
-def _spot_refused(facts: PlanFacts) -> Hits:
-    refused = [row for row in facts.rows if row.spot_refused is not None]
-    if refused:
-        yield Hit(
-            "; ".join(sorted({row.spot_refused for row in refused if row.spot_refused})),
-            "let the script write checkpoints and resume from them",
-            message=f"Spot is no option on {_count(refused)}: {_names(refused)}",
-        )
-
-
 @check("no-torch-build", INFO, "Current torch does not run on some GPUs")
 def _no_torch_build(facts: PlanFacts) -> Hits:
     old = [row for row in facts.rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
@@ -227,25 +159,9 @@ def _no_torch_build(facts: PlanFacts) -> Hits:
         yield Hit(NO_TORCH_BUILD, "take a newer GPU", message=f"Current torch does not run on {_gpus(old)}")
 
 
-@check("prices-refreshed", INFO, "Some prices come from a refresh")
-def _prices_refreshed(facts: PlanFacts) -> Hits:
-    priced = [row for row in facts.rows if row.usd_on_demand is not None]
-    days = sorted(row.price_as_of or "" for row in priced if row.is_price_refreshed)
-    if days:
-        others = len(priced) - len(days)
-        rest = f"; {others} {'does' if others == 1 else 'do'} not" if others else ""
-        verb = "comes" if len(days) == 1 else "come"
-        yield Hit(
-            None,
-            f"delete {PRICES_FILE} to go back to the shipped ones",
-            message=f"{count_text(len(days), 'price')} on demand {verb} from a refresh, of "
-            f"{' to '.join(dict.fromkeys((days[0], days[-1])))}{rest}",
-        )
-
-
 @check("no-price", INFO, "No price is known of some machines")
 def _no_price(facts: PlanFacts) -> Hits:
-    # Nobody rents Macs by the hour.
+    # Macs are not rented by the hour.
     offered = [
         row for row in facts.rows if not row.is_measured_machine and not row.device_name.startswith("Apple ")
     ]
@@ -265,28 +181,8 @@ def _too_slow(facts: PlanFacts) -> Hits:
         yield Hit(
             None,
             "give a higher --max-hours to see them",
-            message=f"1 machine that needs more than {most_h:,g} h is left out"
-            if count == 1
-            else f"{count:,} machines that need more than {most_h:,g} h are left out",
+            message=f"Too slow for --max-hours {most_h:,g}: {count_text(count, 'machine')}",
         )
-
-
-@check("other-precision", INFO, "Some GPUs would train in another precision")
-def _other_precision(facts: PlanFacts) -> Hits:
-    asked = facts.request.precision
-    other = [row for row in facts.rows if row.how is not None and row.precision is not asked]
-    if other:
-        yield Hit(
-            "their memory need in it was not measured",
-            "where the script can train in fp16, plan with a rate measured in fp16",
-            message=f"Without {asked}, these would train in {other[0].precision}: {_gpus(other)}",
-        )
-
-
-@check("colab-promises-nothing", INFO, "Colab promises neither a certain GPU nor that a session lasts")
-def _colab_promises_nothing(facts: PlanFacts) -> Hits:
-    if any(row.provider == "colab" and row.hours is not None for row in facts.rows):
-        yield Hit(None, "keep the checkpoints where they outlive the session")
 
 
 def _count(rows: Sequence[PlanRow]) -> str:

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
-from tunekit.plan.break_even import Search
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
 from tunekit.recommend.learning_rate import global_batch
@@ -17,7 +16,7 @@ from tunekit.records.measurement import samples_of_epoch
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Recommendation, Tier
-from tunekit.records.run import Objective, Run
+from tunekit.records.run import Run
 
 
 class PlanOptions(NamedTuple):
@@ -29,7 +28,6 @@ class PlanOptions(NamedTuple):
     only: tuple[str, ...] = ()
     max_hours: float | None = None
     may_use_spot: bool = False
-    here_usd_per_h: float | None = None
     taken_names: tuple[TakenName, ...] = ()
     peak_reserved_bytes: int | None = None
     """Peak memory per GPU, instead of the run's."""
@@ -37,8 +35,8 @@ class PlanOptions(NamedTuple):
 
     def request(self, **known: Any) -> PlanRequest:
         """Return the plan that is asked for, from what is known of the training and its rate."""
-        options = self._asdict() | {"peak_is_given": self.peak_reserved_bytes is not None}
-        return PlanRequest(**{name: value for name, value in options.items() if value is not None} | known)
+        options = {name: value for name, value in self._asdict().items() if value is not None}
+        return PlanRequest(**options | known)
 
 
 def request_of_run(
@@ -83,24 +81,6 @@ def request_of_run(
 def measured_profile(run: Run) -> Profile | None:
     """Return the profile of the device that the run was measured on, where the run holds it."""
     return run.profile if run.profile.id == run.measured_on else None
-
-
-def search_of_run(run: Run, tier: Tier | None, name: str) -> Search | None:
-    """Return what the search took and gained; None where its speed-up is unknown, or is not one of the rate.
-
-    The arguments are those of `request_of_run`.
-    """
-    best = _recommendation(run, tier, name)
-    hours = sum(trial.duration_s for trial in run.trials) / 3600
-    if best.speedup is None or not hours or run.options.objective is not Objective.RATE:
-        return None
-    return Search(hours, best.speedup)
-
-
-def drops_last(run: Run) -> bool:
-    """Return whether the training's loader leaves out the last, partial batch of an epoch."""
-    loaders = run.discovery.loaders if run.discovery else ()
-    return all(one.drop_last for one in loaders if one.training)
 
 
 def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:

@@ -14,11 +14,6 @@ SOURCE = "checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)"
 WEEK_S = 7 * 24 * 3600.0
 
 
-def young_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
-    """Return Young's work time between two checkpoints, sqrt(2CM)."""
-    return math.sqrt(2 * checkpoint_s * interrupted_every_s)
-
-
 def daly_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
     """Return Daly's work time between two checkpoints: sqrt(2CM) - C, or M once C reaches M/2.
 
@@ -28,7 +23,7 @@ def daly_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
     """
     if checkpoint_s >= interrupted_every_s / 2:
         return interrupted_every_s
-    return young_interval_s(checkpoint_s, interrupted_every_s) - checkpoint_s
+    return math.sqrt(2 * checkpoint_s * interrupted_every_s) - checkpoint_s
 
 
 def time_without_checkpoints_s(work_s: float, interrupted_every_s: float, restart_s: float) -> float:
@@ -70,7 +65,6 @@ def spot_time_s(
     checkpoint_s: float | None,
     interrupted_every_s: float,
     restart_s: float,
-    interval_s: float | None = None,
 ) -> float:
     """Return the expected time of a training on spot, with checkpoints where they pay.
 
@@ -81,11 +75,10 @@ def spot_time_s(
         checkpoint_s: time to write one checkpoint; None for a script that writes none.
         interrupted_every_s: mean time between interruptions.
         restart_s: from an interruption to the first step after it.
-        interval_s: work between two checkpoints; Daly's by default.
     """
     if checkpoint_s is None:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
-    interval_s = interval_s or daly_interval_s(checkpoint_s, interrupted_every_s)
+    interval_s = daly_interval_s(checkpoint_s, interrupted_every_s)
     if interval_s >= work_s:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
     return time_with_checkpoints_s(work_s, interval_s, checkpoint_s, interrupted_every_s, restart_s)

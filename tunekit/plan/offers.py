@@ -43,7 +43,7 @@ class _Rate(NamedTuple):
     rate: Interval | None
     how: RateSource | None
     basis: str
-    scaling: str | None = None
+    scaling: Interval | None = None
     scaling_is_predicted: bool = False
     loader: "_Loader | None" = None
     gpu_busy: float | None = None
@@ -54,7 +54,7 @@ class _Loader(NamedTuple):
 
     rate: Interval
     is_assumed: bool
-    """Whether nobody measured it, or how many CPUs there are is unknown."""
+    """Whether it was not measured, or the number of CPUs is unknown."""
 
 
 class _Sessions(NamedTuple):
@@ -75,13 +75,10 @@ class _Spot(NamedTuple):
     hours: Interval | None = None
     usd: Interval | None = None
     interval_s: float | None = None
-    refused: str | None = None
 
 
 def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
-    """Return the training on the machine that the rate was measured on; only its user knows its price."""
-    hours = _with_checkpoints(_hours(request, request.rate_samples_per_s), request.assumptions)
-    per_h = request.here_usd_per_h
+    """Return the training on the machine that the rate was measured on, whose price is unknown."""
     return PlanRow(
         profile_id=request.measured_on,
         device_name=profile.device_names[0] if profile else request.measured_on,
@@ -95,15 +92,14 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
         rate_samples_per_s=request.rate_samples_per_s,
         basis=f"measured on {request.measured_on}",
         precision=request.precision,
-        hours=hours,
-        checkpoint_interval_s=request.assumptions.checkpoint_every_s,
-        usd_on_demand=None if hours is None or per_h is None else hours.times(per_h),
+        hours=_hours(request, request.rate_samples_per_s),
+        usd_on_demand=None,
         fits=True,
     )
 
 
 def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Iterator[PlanRow]:
-    """Yield the training on every machine of every GPU, and on one GPU of those that nobody offers.
+    """Yield the training on every machine of every GPU, and on one GPU of those without an offer.
 
     Args:
         request: the training; its filters apply, but for the longest time.
@@ -166,16 +162,14 @@ def _row(
         gpu_busy=rate.gpu_busy,
         loader_is_assumed=rate.loader is not None and rate.loader.is_assumed,
     )
-    if instance is None:
-        return row.changed(hours=_with_checkpoints(row.hours, request.assumptions))
-    return _priced(row, instance, request.assumptions, today)
+    return row if instance is None else _priced(row, instance, request.assumptions, today)
 
 
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
     """Return the row with what the machine's price and its sessions make of the hours of work."""
     work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
     units_per_h, longest_s = instance.compute_units_per_h, _longest_session_s(instance, assumed)
-    cut = _Sessions(_with_checkpoints(work, assumed))
+    cut = _Sessions(work)
     if longest_s is not None:
         loaded = _with_session_checkpoints(work, assumed, longest_s)
         cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
@@ -188,7 +182,6 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
     between_s = spot.interval_s
     if cut.sessions is not None and longest_s is not None:
         between_s = _checkpoints_between_sessions_s(cut.sessions, assumed, longest_s)
-    between_s = assumed.checkpoint_every_s or between_s
     return row.changed(
         hours=hours,
         sessions=cut.sessions,
@@ -200,7 +193,6 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         usd_on_demand=usd if units is None or bought is None else bought.paid(units),
         spot_hours=spot.hours,
         usd_spot=spot.usd,
-        spot_refused=spot.refused,
         compute_units=units,
         usd_of_units=usd if bought else None,
         purchases=purchases if units else (),
@@ -209,7 +201,6 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
         is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
-        is_price_refreshed=instance.is_refreshed,
         obstacle=row.obstacle or cut.obstacle,
     )
 
@@ -247,16 +238,14 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     else:
         per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
         step = _predicted_step(request, profile, gpus, per_gpu.value)
-        if step is not None:
-            efficiency = step.efficiency
-            scaling = f"{_scaling_text(gpus, 1, efficiency)}, predicted over {step.link}"
-        else:
-            efficiency, scaling = _assumed_efficiency(request, gpus, is_same_gpu)
-        rate, basis = per_gpu.times(efficiency).times(gpus), speed.why
+        scaling = step.efficiency if step else _assumed_efficiency(request, gpus, is_same_gpu)
+        rate, basis = per_gpu.times(scaling or EXACTLY_ONE).times(gpus), speed.why
         if not is_same_gpu:
             basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
     loader = _loader(request, profile, gpus, vcpus)
-    fed = rate if loader is None else _fed(rate, loader)
+    fed = rate if loader is None else rate.at_most(loader.rate)
+    if loader is not None and loader.is_assumed:  # it may load more
+        fed = fed.changed(high=rate.high)
     busy = min(1.0, fed.value / rate.value)
     return _Rate(fed, RateSource.PREDICTED, basis, scaling, step is not None, loader, busy)
 
@@ -277,12 +266,6 @@ def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None
     return _Loader(per_cpu.times(cpus), is_assumed)
 
 
-def _fed(rate: Interval, loader: _Loader) -> Interval:
-    """Return a rate as far as the loader feeds it; up to all of it where that is only assumed."""
-    fed = rate.at_most(loader.rate)
-    return fed.changed(high=rate.high) if loader.is_assumed else fed
-
-
 def _predicted_step(
     request: PlanRequest, profile: Profile, gpus: int, samples_per_s: float
 ) -> ScaledStep | None:
@@ -290,11 +273,8 @@ def _predicted_step(
 
     What the loader makes of it is looked at for the whole machine.
     """
-    batch, gradients_bytes, link = (
-        request.samples_per_step,
-        request.gradients_bytes,
-        link_between(profile, gpus),
-    )
+    batch, gradients_bytes = request.samples_per_step, request.gradients_bytes
+    link = link_between(profile, gpus)
     if request.assumptions.scaling_is_given or request.measured_gpus > 1 or gpus == 1:
         return None
     if batch is None or gradients_bytes is None or link is None:
@@ -302,32 +282,22 @@ def _predicted_step(
     return scaled_step(OneGpuStep(step_s=batch / samples_per_s, gradients_bytes=gradients_bytes), gpus, link)
 
 
-def _scaling_text(gpus: int, measured: int, factor: Interval) -> str:
-    return f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
-
-
-def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
-    """Return the rate per GPU against the one with the measured number of GPUs, and what was assumed.
+def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> Interval | None:
+    """Return the rate per GPU as a share of that with the measured number of GPUs; None for the same rate.
 
     More GPUs take the assumed efficiency, fewer give it back. As many of another kind may gain or lose it,
     since they speak to each other over other links.
     """
     measured = request.measured_gpus
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
-    more = Interval.between(low, high)
-    if gpus > measured:
-        factor = more
-    elif gpus < measured:
-        factor = more.under(1.0)
-    elif gpus > 1 and not same_gpu:
-        factor = Interval.between(low / high, high / low)
-    else:
-        return EXACTLY_ONE, None
-    return factor, _scaling_text(gpus, measured, factor)
+    if gpus != measured:
+        more = Interval.between(low, high)
+        return more if gpus > measured else more.under(1.0)
+    return Interval.between(low / high, high / low) if gpus > 1 and not same_gpu else None
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
-    return rate.under(request.work_samples / _H)
+    return rate.under(request.samples / _H)
 
 
 def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | None:
@@ -353,9 +323,8 @@ def _in_sessions(
         if overhead_s >= longest_s and work.high * _H > longest_s:
             return _Sessions(None, obstacle="a session is too short for one restart and one checkpoint")
     elif work.high * _H > longest_s:
-        is_certain = work.low * _H > longest_s
-        longer = "it is longer" if is_certain else "it may be longer"
-        return _Sessions(None, obstacle=f"{longer} than a session, and the script writes no checkpoints")
+        why = "it may take longer than a session, and the script writes no checkpoints"
+        return _Sessions(None, obstacle=why)
     if hours_per_week is None:
         sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
         hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
@@ -372,19 +341,13 @@ def _in_sessions(
     )
 
 
-def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
-    """Return the hours of work with the checkpoints that the user asks for."""
-    cost_s, every_s = assumed.checkpoint_cost_s, assumed.checkpoint_every_s
-    return work if work is None or cost_s is None or every_s is None else work.times(1 + cost_s / every_s)
-
-
 def _with_session_checkpoints(
     work: Interval | None, assumed: PlanAssumptions, longest_s: float
 ) -> Interval | None:
     """Return the hours of work with the checkpoints that a session ending at any time asks for."""
     cost_s = assumed.checkpoint_cost_s
-    if work is None or cost_s is None or assumed.checkpoint_every_s is not None:
-        return _with_checkpoints(work, assumed)
+    if work is None or cost_s is None:
+        return work
     interval_s = daly_interval_s(cost_s, longest_s)
     return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
@@ -399,22 +362,18 @@ def _checkpoints_between_sessions_s(
 
 
 def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssumptions) -> _Spot:
-    """Return the training at a spot price, or why that is no option."""
-    if work is None or price is None:
-        return _Spot()
+    """Return the training at a spot price; none where interruptions would keep it from its end."""
     every_s, cost_s = assumed.interrupted_every_s, assumed.checkpoint_cost_s
-    if cost_s is None and work.value * _H > every_s:
-        return _Spot(refused="longer than the time between interruptions, and without checkpoints")
+    if work is None or price is None or (cost_s is None and work.value * _H > every_s):
+        return _Spot()
 
     def with_interruptions(hours: float) -> float:
-        interval_s = assumed.checkpoint_every_s
-        return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s, interval_s) / _H
+        return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s) / _H
 
     if with_interruptions(work.high) > LONGEST_H:
-        return _Spot(refused="interruptions come too fast for it to get anywhere")
+        return _Spot()
     hours = work.through(with_interruptions)
-    low, high = price.low_usd_per_h, price.high_usd_per_h
-    per_h = Interval.between(low, high)
+    per_h = Interval.between(price.low_usd_per_h, price.high_usd_per_h)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
     is_worth_it = interval_s is not None and interval_s < work.high * _H
     return _Spot(hours, hours.times(per_h), interval_s if is_worth_it else None)

@@ -8,15 +8,16 @@ from typing import NamedTuple
 from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions
-from tunekit.plan.choices import BALANCED_COST, SOON_H, Figures, stand_out
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
 from tunekit.predict import roofline, scaling
-from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
 
-_YEAR_H = 365 * 24.0
+BALANCED_COST = 2.0
+"""Times the dollars of the cheapest that a balanced choice costs at the most."""
+SOON_H = 1.0
+"""Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
 
 
 def make_plan(
@@ -33,17 +34,17 @@ def make_plan(
     Raises:
         UsageError: a provider has no machine in any profile, or the training would never end.
     """
-    refuse_endless(request)
+    _refuse_endless(request)
     _refuse_unknown_providers(request, profiles)
     measured = profiles.get(request.measured_on)
     offered = sorted(
         offered_machines(request, profiles, today), key=lambda row: _order(row, request.may_use_spot)
     )
-    most_h = math.inf if request.max_hours is None else request.max_hours
-    too_slow = [row for row in offered if row.done_in_hours and row.done_in_hours.value > most_h]
-    rows = (measured_machine(request, measured), *(row for row in offered if row not in too_slow))
-    choices = choose(rows, request.may_use_spot, request.max_hours, too_slow)
-    facts = PlanFacts(request, rows, choices, measured, left_out=len(too_slow))
+    most_h = request.max_hours or math.inf
+    kept = [row for row in offered if row.done_in_hours is None or row.done_in_hours.value <= most_h]
+    rows = (measured_machine(request, measured), *kept)
+    choices = choose(rows, request.may_use_spot, request.max_hours)
+    facts = PlanFacts(request, rows, choices, left_out=len(offered) - len(kept))
     return Plan(
         made_on=today.isoformat(),
         request=request,
@@ -89,23 +90,9 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
     )
 
 
-def refuse_endless(request: PlanRequest, whose: str = "") -> None:
-    """Refuse a training that would never end.
-
-    Args:
-        request: the training and its measured rate.
-        whose: what it is called; by default its samples say which it is.
-
-    Raises:
-        UsageError: it takes longer than `LONGEST_H`, or may.
-    """
+def _refuse_endless(request: PlanRequest) -> None:
     rate = request.rate_samples_per_s
     hours = request.samples / rate.value / 3600
-    if hours > LONGEST_H and whose:
-        raise UsageError(
-            f"{whose}: {count_text(request.epochs, 'epoch')} at {rate.value:g} samples/s would take more "
-            f"than {LONGEST_H / _YEAR_H:,.0f} years; check its data and its epochs"
-        )
     if hours > LONGEST_H:
         raise UsageError(
             f"{count_text(request.epochs, 'epoch')} of {request.samples_per_epoch:,} samples at "
@@ -128,7 +115,7 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
 # --- which machines stand out ----------------------------------------------------------------
 
 
-class Candidate(NamedTuple):
+class _Candidate(NamedTuple):
     """A machine at one of its prices, by expected figures."""
 
     row: int
@@ -137,83 +124,56 @@ class Candidate(NamedTuple):
     """By the calendar."""
     usd: float | None
 
+    @property
+    def rented_h(self) -> float:
+        """Its hours, `SOON_H` at the least."""
+        return max(SOON_H, self.hours)
 
-def choose(
-    rows: Sequence[PlanRow],
-    may_use_spot: bool,
-    max_hours: float | None = None,
-    too_slow: Sequence[PlanRow] = (),
-) -> tuple[Choice, ...]:
-    """Return the choices, as `stand_out` defines them, among the machines that nothing known speaks against.
 
-    GPUs that would mostly wait for the loader are never chosen; a GPU that may not hold the training is
-    chosen only where there is no other.
+def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None = None) -> tuple[Choice, ...]:
+    """Return the cheapest, the balanced and the fastest machine, each left out where none qualifies.
+
+    Cheapest has the least dollars, fastest the least hours, balanced the least product of the two at up to
+    `BALANCED_COST` times the least dollars. Beside a free machine, balanced is one of those that are faster.
+    Ties go to the other figure, then to the earlier row.
+
+    Only machines that can be rented and whose loader feeds their GPUs are chosen; a GPU that may not hold the
+    training only where there is no other.
 
     Args:
         rows: the machines.
         may_use_spot: whether a machine may stand at its spot price too, with the hours that it takes there.
         max_hours: the most that a choice may take.
-        too_slow: machines that take more, which are never chosen.
     """
-    known = (*rows, *too_slow)
-    found, passed_over = that_hold_it(candidates(known, may_use_spot), known)
-    most_h = math.inf if max_hours is None else max_hours
-
-    def holds(one: Candidate) -> bool:
-        return one.row < len(rows) and one.hours <= most_h
-
-    chosen, unlimited = stand_out(found, _figures, holds), stand_out(found, _figures)
-    held = [one for one in found if holds(one)]
-    priced = [one for one in held if one.usd is not None]
-    is_free = any(one.usd == 0 for one in found)
-    whose = " of those faster than the free one," if is_free else ""
-    reasons = {
-        ChoiceKind.CHEAPEST: f"least expected dollars of {_machines(priced)} with a price{passed_over}",
-        ChoiceKind.BALANCED: f"least dollars x hours{whose} for at most {BALANCED_COST:g} times the "
-        "cheapest's dollars",
-        ChoiceKind.FASTEST: f"least expected hours of {_machines(held)}{'' if priced else passed_over}",
-    }
-    return tuple(
-        Choice(
-            kind=kind,
-            row=one.row,
-            on_spot=one.on_spot,
-            is_by_limit=one != unlimited[kind],
-            reason=reasons[kind] + (f" within --max-hours {most_h:,g}" if one != unlimited[kind] else ""),
-        )
-        for kind, one in chosen.items()
+    found = [one for one in _candidates(rows, may_use_spot) if one.hours <= (max_hours or math.inf)]
+    found = [one for one in found if not rows[one.row].may_not_fit] or found
+    priced = sorted(
+        ((one.usd, one.rented_h, one) for one in found if one.usd is not None), key=lambda each: each[:2]
     )
+    chosen: list[tuple[ChoiceKind, _Candidate]] = []
+    if priced:
+        least_usd, least_h, cheapest = priced[0]
+        chosen.append((ChoiceKind.CHEAPEST, cheapest))
+        # Times nothing, everything that is free is equal: what costs dollars has to be faster than that.
+        worth_it = priced if least_usd else [each for each in priced if each[1] < least_h] or priced[:1]
+        affordable = (each for each in worth_it if each[0] <= BALANCED_COST * worth_it[0][0])
+        balanced = min(affordable, key=lambda each: (each[0] * each[1], *each[:2]))
+        chosen.append((ChoiceKind.BALANCED, balanced[2]))
+    if found:
+        fastest = min(found, key=lambda one: (one.rented_h, one.usd is None, one.usd or 0.0))
+        chosen.append((ChoiceKind.FASTEST, fastest))
+    return tuple(Choice(kind=kind, row=one.row, on_spot=one.on_spot) for kind, one in chosen)
 
 
-def _figures(one: Candidate) -> Figures:
-    return Figures(max(SOON_H, one.hours), one.usd)
-
-
-def candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[Candidate]:
+def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
     """Return the machines that can be rented and fed, at each of their prices."""
     found = []
     for index, row in enumerate(rows):
         done_in = row.done_in_hours
         if done_in is None or not row.can_be_chosen or row.is_mostly_idle:
             continue
-        found.append(Candidate(index, False, done_in.value, _value(row.usd_on_demand)))
+        usd = None if row.usd_on_demand is None else row.usd_on_demand.value
+        found.append(_Candidate(index, False, done_in.value, usd))
         if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
-            found.append(Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
+            found.append(_Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
     return found
-
-
-def _value(figure: Interval | None) -> float | None:
-    return None if figure is None else figure.value
-
-
-def that_hold_it(found: list[Candidate], rows: Sequence[PlanRow]) -> tuple[list[Candidate], str]:
-    """Return those whose memory is no doubt, or all where there are none, and what was passed over."""
-    sure = [one for one in found if not rows[one.row].may_not_fit]
-    passed_over = [one for one in found if rows[one.row].may_not_fit]
-    if not sure or not passed_over:
-        return found, ""
-    return sure, f", passing over {_machines(passed_over)} that may have too little memory"
-
-
-def _machines(candidates: Sequence[Candidate]) -> str:
-    return count_text(len({one.row for one in candidates}), "machine")

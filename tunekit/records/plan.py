@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
@@ -25,8 +25,6 @@ class PlanAssumptions(Record):
     """Longest session of a notebook service (Colab); a service's own limit counts where it is shorter."""
     checkpoint_cost_s: PositiveFloat | None = 30.0
     """Time to write one checkpoint; None for a script that writes none."""
-    checkpoint_every_s: PositiveFloat | None = None
-    """Work between two checkpoints, written on any machine; None for the best, where they are needed."""
     restart_cost_s: PositiveFloat = 300.0
     """From an interruption, or the end of a session, to the first step after it."""
     interrupted_every_s: PositiveFloat = 4 * 3600.0
@@ -38,14 +36,6 @@ class PlanAssumptions(Record):
     """Whether the user said so, and nothing that is predicted takes its place."""
     stale_after_days: PositiveInt = 90
     """A price older than this is marked."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.scaling_low > self.scaling_high:
-            raise ValueError(
-                f"scaling_low {self.scaling_low} is above scaling_high {self.scaling_high}; swap them"
-            )
-        return self
 
 
 class PlanRequest(Record):
@@ -64,24 +54,20 @@ class PlanRequest(Record):
     measured_vcpus_per_gpu: PositiveInt | None = None
     """CPUs that the training used per GPU: its workers and its main process, of those that were there."""
     vcpus_are_assumed: bool = False
-    """Whether nobody said so, and they are those of the GPU's usual machine."""
+    """Whether they are taken from the GPU's usual machine."""
     loader_samples_per_s_per_cpu: Interval | None = None
     """What the loader makes on one CPU, measured; None where only the rate that it kept up with is known."""
     samples_per_step: PositiveInt | None = None
     """Global batch of an optimizer step with the measured number of GPUs; None where it is not known."""
     gradients_bytes: NonNegativeInt | None = None
     """What each GPU adds to the others' once a step; None where it is not known."""
-    validation_share: NonNegativeFloat = 0.0
-    """Time of the validation, as a share of the time of the training."""
     tier: Tier | None = None
     """Whose rate it is; None for one without a run."""
     precision: Precision
     precision_is_assumed: bool = False
-    """Whether nobody said which precision the rate was measured in."""
+    """Whether the precision of the rate was not given."""
     peak_reserved_bytes: NonNegativeInt | None = None
     """Device memory reserved at the peak, per GPU; None when it was neither measured nor given."""
-    peak_is_given: bool = False
-    """Whether the user gave the peak, rather than a run having measured it."""
     providers: tuple[str, ...] = ()
     """Only these; all when empty."""
     only: tuple[str, ...] = ()
@@ -92,8 +78,6 @@ class PlanRequest(Record):
     """Whether a choice may rest on a spot price."""
     taken_names: tuple[TakenName, ...] = ()
     """GPUs whose profile has another id than was typed."""
-    here_usd_per_h: NonNegativeFloat | None = None
-    """Of the machine that the rate was measured on; None where nobody said so."""
     assumptions: PlanAssumptions = PlanAssumptions()
 
     @model_validator(mode="after")
@@ -106,11 +90,6 @@ class PlanRequest(Record):
     def samples(self) -> int:
         """Samples of the whole training."""
         return self.samples_per_epoch * self.epochs
-
-    @property
-    def work_samples(self) -> float:
-        """Samples that would take as long to train on as the training and its validation do."""
-        return self.samples * (1 + self.validation_share)
 
     @property
     def loader_per_cpu(self) -> Interval | None:
@@ -190,8 +169,8 @@ class PlanRow(Record):
     """How the rate came about, or why it is unknown."""
     precision: Precision
     """What it would train in: the measured one, or the fallback of a GPU that does not have it."""
-    scaling: str | None = None
-    """What was assumed, or predicted, of another number of GPUs."""
+    scaling: Interval | None = None
+    """Rate per GPU as a share of that with the measured number of GPUs; None for the same rate."""
     scaling_is_predicted: bool = False
     """Whether it follows from the step, its gradients and the link of these GPUs."""
     hours: Interval | None
@@ -213,8 +192,6 @@ class PlanRow(Record):
     spot_hours: Interval | None = None
     """Expected hours on spot, with checkpoints and interruptions."""
     usd_spot: Interval | None = None
-    spot_refused: str | None = None
-    """Why a known spot price is no option."""
     compute_units: Interval | None = None
     """What it takes from a prepaid balance (Colab)."""
     usd_of_units: Interval | None = None
@@ -226,8 +203,6 @@ class PlanRow(Record):
     is_stale: bool = False
     is_spot_stale: bool = False
     price_source: str | None = None
-    is_price_refreshed: bool = False
-    """Whether its price on demand is that of a refresh, not the shipped one."""
 
     fits: bool | None
     """Whether the measured peak fits the memory of its GPUs; None is unknown."""
@@ -240,15 +215,7 @@ class PlanRow(Record):
     gpu_busy: PositiveFloat | None = Field(default=None, le=1)
     """Share of the time that its GPUs are expected to train, and not to wait for the loader."""
     loader_is_assumed: bool = False
-    """Whether nobody measured its loader, or the number of its CPUs is unknown."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.how is None) != (self.rate_samples_per_s is None):
-            raise ValueError("a row with a rate says how it came about, and one without does not")
-        if self.rate_samples_per_s is None and self.hours is not None:
-            raise ValueError("hours need a rate")
-        return self
+    """Whether its loader was not measured, or the number of its CPUs is unknown."""
 
     @property
     def can_be_chosen(self) -> bool:
@@ -266,14 +233,6 @@ class PlanRow(Record):
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
 
     @property
-    def has_range_only(self) -> bool:
-        """Whether only the ends of its rate are known: the GPUs alone, and the loader as far as it was seen.
-
-        Its expected figure is then the one that the loader was seen to feed.
-        """
-        return self.is_loader_bound and self.loader_is_assumed
-
-    @property
     def is_without_session(self) -> bool:
         """Whether its sessions are too short for the training, though its rate is known."""
         return self.how is not None and self.hours is None
@@ -285,7 +244,7 @@ class PlanRow(Record):
 
     @property
     def purchase(self) -> UnitPurchase | None:
-        """What its compute units are bought as; None where they are not, or nobody knows how."""
+        """What its compute units are bought as; None where there are none, or no offer is known."""
         return None if self.compute_units is None else cheapest_purchase(self.compute_units, self.purchases)
 
     @property
@@ -311,9 +270,6 @@ class Choice(Record):
     """Its place in the plan's rows."""
     on_spot: bool
     """Whether hours and dollars are those of the spot price."""
-    is_by_limit: bool = False
-    """Whether another machine would stand there without `max_hours`."""
-    reason: str
 
 
 class Plan(Record):
@@ -346,9 +302,3 @@ class Plan(Record):
         ]
         priced = [(row.how is not RateSource.MEASURED, usd.value, row) for row, usd in same if usd]
         return min(priced, key=lambda one: one[:2], default=(None, None, None))[2]
-
-    @model_validator(mode="after")
-    def _choices_exist(self) -> Self:
-        if any(choice.row >= len(self.rows) for choice in self.choices):
-            raise ValueError(f"a choice names a row beyond the {len(self.rows)} that there are")
-        return self

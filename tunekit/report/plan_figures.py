@@ -6,7 +6,7 @@ from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanRequest, PlanRow, RateSource
-from tunekit.report.text import UNKNOWN
+from tunekit.report.text import UNKNOWN, taken_text
 from tunekit.units import count_text, digits_text, duration_text, hours_text, rate_text, usd_text
 
 FigureText = Callable[[float | None], str]
@@ -25,7 +25,7 @@ def price_text(usd: float | None) -> str:
     return _FREE if usd == 0 else usd_text(usd)
 
 
-def few_text(count: float) -> str:
+def _few_text(count: float) -> str:
     """Return a number of epochs, that may be far below one."""
     return rate_text(count) if count >= 0.1 else digits_text(count, ".1g")
 
@@ -79,25 +79,43 @@ def gpus_text(row: PlanRow) -> str:
     return printable(f"{row.gpus}x {row.profile_id}")
 
 
-def marked_gpus(row: PlanRow, gpus: int | None = None) -> str:
-    """Return number and model of its GPUs, marked where their memory is too small or may be.
-
-    Args:
-        row: the machine.
-        gpus: their number, where the row is only a part of the machine.
-    """
+def marked_gpus(row: PlanRow) -> str:
+    """Return number and model of its GPUs, marked where their memory is too small or may be."""
     mark = DOES_NOT_FIT_MARK if row.fits is False else MAY_NOT_FIT_MARK if row.may_not_fit else ""
-    return gpus_text(row if gpus is None else row.changed(gpus=gpus)) + mark
+    return gpus_text(row) + mark
 
 
-def remarks(asked: PlanRequest, row: PlanRow, on_spot: bool) -> list[str]:
-    """Return what speaks against booking a machine by its figures alone.
+def rate_basis(asked: PlanRequest) -> str:
+    """Return the measured rate, with where it comes from."""
+    rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
+    assumed = ", assumed" if asked.precision_is_assumed else ""
+    return f"{rate} in {asked.precision}{assumed} ({asked.source}).{taken_text(asked.taken_names)}"
+
+
+def machine_remarks(asked: PlanRequest, row: PlanRow, on_spot: bool) -> str:
+    """Return what else there is to know of a machine; nothing where there is nothing.
 
     Args:
         asked: the training.
         row: the machine.
         on_spot: whether at its spot price.
     """
+    parts = []
+    if row.precision is not asked.precision:
+        parts.append(f"in {row.precision}")
+    if row.sessions is not None and row.sessions.high > 1:
+        longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
+        weeks = f" over {weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
+        parts.append(f"{range_text(row.sessions, whole_text)} sessions of up to {longest}{weeks}")
+    if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
+        parts.append(f"a checkpoint every {_checkpoint_text(asked, row, row.checkpoint_interval_s)}")
+    if bought := _purchase_text(row):
+        parts.append(bought)
+    return "; ".join([*parts, *_warnings(asked, row, on_spot)])
+
+
+def _warnings(asked: PlanRequest, row: PlanRow, on_spot: bool) -> list[str]:
+    """Return what speaks against booking a machine by its figures alone."""
     parts = []
     hours, is_stale = (row.spot_hours, row.is_spot_stale) if on_spot else (row.hours, row.is_stale)
     if asked.max_hours is not None and hours is not None and hours.high > asked.max_hours:
@@ -108,15 +126,12 @@ def remarks(asked: PlanRequest, row: PlanRow, on_spot: bool) -> list[str]:
         parts.append("its memory may be too small")
     rate = row.rate_samples_per_s
     if rate is not None and row.is_loader_bound:
-        parts.append(
-            f"its loader is not known: taken as fast as it was seen, GPUs {row.gpu_busy:.0%} busy"
-            if row.loader_is_assumed
-            else f"loader-bound, GPUs {row.gpu_busy:.0%} busy"
-        )
+        unknown = "loader speed unknown, assuming the measured rate"
+        bound = unknown if row.loader_is_assumed else "loader-bound"
+        parts.append(f"{bound}, GPUs {row.gpu_busy:.0%} busy")
     elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
-        parts.append(
-            f"its loader has to feed {ends_text(rate, rate_text) or rate_text(rate.value)} samples/s"
-        )
+        needed = ends_text(rate, rate_text) or rate_text(rate.value)
+        parts.append(f"needs {needed} samples/s from the loader")
     return parts
 
 
@@ -132,21 +147,16 @@ def weeks_text(weeks: Interval) -> str:
     return f"{range_text(weeks, whole_text)} week{'s' if weeks.high > 1 else ''}"
 
 
-def checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
+def _checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
     """Return the time between two checkpoints, in steps where these are known, and in epochs."""
-    rate = row.rate_samples_per_s
-    if rate is None:
-        return duration_text(interval_s)
-    samples = interval_s * rate.value
-    epochs = samples / asked.samples_per_epoch
-    if asked.samples_per_step is None:
-        return f"{duration_text(interval_s)} ({few_text(epochs)} epochs; steps: give --batch)"
-    # Each GPU keeps its batch.
-    steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
-    return f"{duration_text(interval_s)} ({max(1.0, steps):,.0f} steps, {few_text(epochs)} epochs)"
+    samples = interval_s * (row.rate_samples_per_s or asked.rate_samples_per_s).value
+    steps = ""
+    if asked.samples_per_step is not None:  # each GPU keeps its batch
+        steps = f"{max(1.0, samples / asked.samples_per_step * asked.measured_gpus / row.gpus):,.0f} steps, "
+    return f"{duration_text(interval_s)} ({steps}{_few_text(samples / asked.samples_per_epoch)} epochs)"
 
 
-def purchase_text(row: PlanRow) -> str:
+def _purchase_text(row: PlanRow) -> str:
     """Return what a notebook's units are bought as, beside what they are worth; nothing elsewhere."""
     units, bought = row.compute_units, row.purchase
     if units is None or bought is None:
