@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings, RankSeen
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, RankSeen
 from tunekit.records.details import LargestSamples
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
@@ -39,17 +39,6 @@ knob_values = st.booleans() | st.integers(-5, 5) | texts | st.none()
 def intervals(draw: st.DrawFn) -> Interval:
     low, value, high = sorted(draw(st.tuples(numbers, numbers, numbers)))
     return Interval(value=value, low=low, high=high)
-
-
-def ddp_settings() -> st.SearchStrategy[DdpSettings]:
-    switches = st.none() | st.booleans()
-    return st.builds(
-        DdpSettings,
-        gradient_as_bucket_view=switches,
-        static_graph=switches,
-        bucket_cap_mb=st.none() | positive_seconds,
-        sync_gradients=switches,
-    )
 
 
 def ranks_seen() -> st.SearchStrategy[RankSeen]:
@@ -88,7 +77,7 @@ def measurements() -> st.SearchStrategy[Measurement]:
             kind=st.sampled_from(DataParallelKind),
             backend=st.none() | texts,
             gradient_bytes=st.none() | counts,
-            settings=st.none() | ddp_settings(),
+            syncs_gradients=st.none() | st.booleans(),
             comm_hook=st.none() | texts,
         ),
         ranks=st.lists(ranks_seen(), max_size=3).map(tuple),
