@@ -11,7 +11,7 @@ from read_report import drawn
 from recorded_catalog import recorded_catalog
 
 from tunekit.machine.price_catalog import Refreshed, matched_prices
-from tunekit.machine.profiles import ProfileFile, load_profile_files
+from tunekit.machine.profiles import ProfileFile, how_to_add, load_profile_files
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrices
 from tunekit.records.profile import FactConfidence, Instance, Profile, SpotPrice
@@ -201,7 +201,8 @@ def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str, str],
 def test_a_list_of_profiles(golden: Callable[[str, str], None]) -> None:
     mine, other = shipped(a10g(), is_yours=True), shipped(profile("t4"))
     here = (gpu(), gpu("NVIDIA L20", None, index=1))
-    golden("gpu-list.txt", drawn(gpu_list([mine, other], here, 80), 80))
+    text = drawn(gpu_list([mine, other], here, 120), 500).replace(how_to_add(), "HOW TO ADD ONE")
+    golden("gpu-list.txt", text)
 
 
 def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
@@ -210,10 +211,7 @@ def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str
     rows = tuple(one for one in whole.rows if one.provider != "aws")
     partial = replace(whole, rows=rows, absent=("aws",), is_dated_by_files=True)
     nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), 0, (), ())
-    several = (
-        replace(first, absent=("oracle", "vultr")),
-        matched_prices(partial, some, first.prices),
-        nothing,
-    )
+    whole_but_two = replace(first, absent=("oracle", "vultr"))
+    several = (whole_but_two, matched_prices(partial, some, first.prices), nothing)
     blocks = [refreshed_prices(one, Path("prices.json")) for one in several]
     golden("gpu-prices.txt", "".join(drawn((block,), 80) for block in blocks))
