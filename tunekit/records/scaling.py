@@ -44,7 +44,7 @@ class ScaledStep(Record):
     link: str
     """What the gradients travel over."""
     compute_s: PositiveFloat
-    """What the step takes on a GPU of its own, without the loader."""
+    """What the step takes on one GPU alone, without the loader."""
     exposed_s: NonNegativeFloat
     """Communication that the backward pass does not hide."""
     straggler_s: NonNegativeFloat

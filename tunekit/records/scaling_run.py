@@ -34,7 +34,7 @@ class ScaleOptions(Record):
 class StepSplit(Record):
     """Where the time of one iteration, a batch of each process, goes; means over the rounds.
 
-    The parts add up to the whole. What can't be told apart is None and in `compute_s`.
+    The parts add up to the whole. What is unknown is None and included in `compute_s`.
     """
 
     time_s: PositiveFloat
@@ -132,6 +132,6 @@ class ScalingRun(TargetRecord):
 
     @property
     def is_without_wrapper(self) -> bool:
-        """Whether no wrapper of torch's holds the processes: each may train a model of its own."""
+        """Whether no torch wrapper holds the processes: each may train its own model."""
         seen = self.data_parallel
         return seen is not None and seen.kind is DataParallelKind.NONE

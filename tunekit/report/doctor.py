@@ -1,4 +1,4 @@
-"""A machine in words: what is here, what is wrong with it, what a GPU's memory holds of its own. Pure."""
+"""The checkup of a machine: what is here, what is wrong with it, what GPU memory holds beside tensors. Pure."""
 
 from collections.abc import Sequence
 
