@@ -1,4 +1,4 @@
-"""The checkup of a machine: what is here, what is wrong with it, what GPU memory holds beside tensors. Pure."""
+"""The checkup of a machine: what is here, what is wrong with it, what GPU memory holds beside tensors."""
 
 from collections.abc import Sequence
 
