@@ -1,7 +1,7 @@
 """Measured scalings for tests, without a process: a step of known parts, an executor that takes as long."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from build_records import GIB, MIB, config, discovery, failure, host, measurement, profile, target
@@ -12,7 +12,7 @@ from tunekit.predict.scaling import expected_maximum
 from tunekit.recommend.measured_scaling import with_figures
 from tunekit.records.attribution import LoaderWork, ModelBytes, StepParts, WorkerWork
 from tunekit.records.config import TrainConfig
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings, RankSeen
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, RankSeen
 from tunekit.records.measurement import Threads
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
@@ -22,9 +22,6 @@ from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
 
 GRADIENTS = 44 * MIB
-IN_FORCE = DdpSettings(
-    gradient_as_bucket_view=False, static_graph=False, bucket_cap_mb=25.0, sync_gradients=True
-)
 
 
 @dataclass(frozen=True)
@@ -40,17 +37,13 @@ class Step:
     """For data on one process; it grows with their number."""
     jitter: float = 0.002
     """By which every other round takes longer."""
-    factors: dict[str, float] = field(default_factory=dict)
-    """What a setting of DDP makes of the rate."""
 
-    def time_s(self, processes: int, ddp: DdpSettings, round_number: int, share: float = 1.0) -> float:
+    def time_s(self, processes: int, no_sync: bool, round_number: int, share: float = 1.0) -> float:
         """Seconds of one iteration, with a share of the batch."""
         own_s = share * self.compute_s + processes * self.wait_s * share
-        if processes > 1 and ddp.sync_gradients is not False:
+        if processes > 1 and not no_sync:
             own_s += self.spread * self.compute_s * share * expected_maximum(processes)
             own_s += self.ring_s * 2 * (processes - 1) / processes
-        for name in ddp.asked():
-            own_s /= self.factors.get(name, 1.0)
         return own_s * (1 + self.jitter * (round_number % 2))
 
 
@@ -60,7 +53,7 @@ def seen(**overrides: Any) -> DataParallelSeen:
         "kind": DataParallelKind.DDP,
         "backend": "nccl",
         "gradient_bytes": GRADIENTS,
-        "settings": IN_FORCE,
+        "syncs_gradients": True,
     }
     return DataParallelSeen(**(values | overrides))
 
@@ -69,7 +62,7 @@ def scaling_trial(
     number: int,
     processes: int,
     round_number: int = 0,
-    ddp: DdpSettings | None = None,
+    no_sync: bool = False,
     step: Step | None = None,
     of: TrainConfig | None = None,
     baseline: TrainConfig | None = None,
@@ -77,15 +70,13 @@ def scaling_trial(
 ) -> TrialRecord:
     """A trial of a count, its parts as the step has them."""
     one, knobs, own = step or Step(), of or config(), baseline or config()
-    asked = ddp or DdpSettings()
     share = knobs.batch_size / own.batch_size
-    time_s = one.time_s(processes, asked, round_number, share)
+    time_s = one.time_s(processes, no_sync, round_number, share)
     wait_s = min(time_s, processes * one.wait_s * share)
     batches = 100
     rate = knobs.batch_size / time_s
-    apart = asked.sync_gradients is False
     # Apart, the last rank is slower than the others by the spread.
-    rates = [rate] * (processes - 1) + [rate / (1 + one.spread) if apart else rate]
+    rates = [rate] * (processes - 1) + [rate / (1 + one.spread) if no_sync else rate]
     values: dict[str, Any] = {
         "world_size": processes,
         "steady_batches": batches,
@@ -130,7 +121,7 @@ def scaling_trial(
         discovery=discovery(loaders=(loader(knobs),)) if is_first else None,
         learning_rate=0.1,
         processes=processes,
-        ddp=ddp if ddp is not None and ddp.asked() else None,
+        no_sync=no_sync,
     )
 
 
@@ -191,7 +182,7 @@ class ScalingExecutor:
             spec.number,
             spec.processes,
             spec.round or 0,
-            spec.ddp,
+            spec.no_sync,
             self.step,
             spec.config or self.own,
             self.own,
@@ -222,7 +213,6 @@ def scaled(
     processes: tuple[int, ...] = (1, 2, 4),
     rounds: int = 2,
     here: Profile | None = None,
-    settings: tuple[DdpSettings, ...] = (),
     more: tuple[TrialRecord, ...] = (),
     loop: Callable[[int], dict[str, Any]] = lambda count: {},
     **overrides: Any,
@@ -231,14 +221,9 @@ def scaled(
     trials: list[TrialRecord] = []
     for number in range(rounds):
         for count in processes:
-            trials.append(scaling_trial(len(trials), count, number, None, step, **loop(count)))
-            for ddp in (DdpSettings(sync_gradients=False),) * (count > 1):
-                trials.append(scaling_trial(len(trials), count, number, ddp, step, **loop(count)))
-        for ddp in settings:
-            trials.append(scaling_trial(len(trials), processes[-1], number, ddp, step, **loop(processes[-1])))
-    asked = overrides.pop("options", None) or ScaleOptions(
-        processes=processes, rounds=rounds, tries_knobs=bool(settings)
-    )
+            for no_sync in (False, True)[: 1 + (count > 1)]:
+                trials.append(scaling_trial(len(trials), count, number, no_sync, step, **loop(count)))
+    asked = overrides.pop("options", None) or ScaleOptions(processes=processes, rounds=rounds)
     kept = [one.changed(number=len(trials) + place) for place, one in enumerate(more)]
     run = bare_run(
         options=asked,

@@ -47,7 +47,7 @@ def test_a_regression_beyond_the_tolerance_ends_with_one(
 ):
     words = [] if tolerance is None else ["--tolerance", tolerance]
     assert main(["compare", fast, slow, *words]) == code
-    assert "B trains 20% slower than A" in capsys.readouterr().out
+    assert "B vs A: 20% slower" in capsys.readouterr().out
 
 
 def test_a_faster_run_ends_with_zero(fast: str, slow: str):
@@ -68,7 +68,7 @@ def test_too_few_processes_end_with_zero_and_a_warning(tmp_path: Path, capsys: p
     ]
     assert main(["compare", *folders]) == 0
     told = capsys.readouterr().out
-    assert "warning: too few fresh processes" in told
+    assert "warning: B: too few fresh processes" in told
     assert "--confirm 3" in told
 
 
@@ -79,7 +79,7 @@ def test_a_process_of_its_own_ends_with_the_code(first: str, code: int, fast: st
         [sys.executable, "-m", "tunekit", "compare", *runs], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (code, "")
-    assert "Side by side (measured)" in done.stdout
+    assert "Runs (measured)" in done.stdout
 
 
 # --- what is refused -----------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_the_users_own_configs_are_compared_where_asked(
 ):
     assert main(["compare", fast, slow, "--tier", "baseline"]) == 0
     told = capsys.readouterr().out
-    assert "No difference: B / A 1.00x" in told
+    assert "B vs A: no difference, 1.00x" in told
     assert "reference, baseline, 3 processes" in told
 
 
@@ -216,7 +216,7 @@ def test_markdown_is_written_to_a_file_beside_what_is_shown(
 ):
     file = tmp_path / "comment.md"
     assert main(["compare", fast, slow, "--markdown", str(file)]) == 1
-    assert "Side by side (measured)" in capsys.readouterr().out
+    assert "Runs (measured)" in capsys.readouterr().out
     assert main(["compare", fast, slow, "--markdown"]) == 1
     assert file.read_text() == capsys.readouterr().out
 
@@ -306,7 +306,7 @@ def test_a_copy_elsewhere_is_compared_and_said_to_be_one(
     (tmp_path / "copy").mkdir()
     write_json(tmp_path / "copy" / "run.json", searched())
     assert main(["compare", fast, str(tmp_path / "copy")]) == 0
-    assert "warning: both folders hold the same trials" in capsys.readouterr().out
+    assert "warning: B: both folders hold the same trials" in capsys.readouterr().out
 
 
 # --- what can't be compared ----------------------------------------------------------------

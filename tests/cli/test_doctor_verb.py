@@ -75,7 +75,7 @@ def fake_python(folder: Path, body: str) -> str:
 def test_a_machine_in_good_order_is_0(machine: Machine, capsys: Captured):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert "Nothing stands in the way of training here.\n" in shown
+    assert "Ready to train.\n" in shown
     assert "0: NVIDIA H200, 140.4 GiB" in shown
     assert "load average 0.2" in shown
 
@@ -85,7 +85,7 @@ def test_its_report_is_written_as_a_page_and_as_markdown(machine: Machine, capsy
     assert main(["doctor", "--html", str(page), "--markdown"]) == 0
     printed = capsys.readouterr().out
     for text in (page.read_text(), printed):
-        assert "Nothing stands in the way of training here." in text
+        assert "Ready to train." in text
         assert "0: NVIDIA H200, 140.4 GiB" in text
     assert printed.startswith("## This machine\n")
     assert main(["doctor", "--json", "--markdown"]) == 2
@@ -94,12 +94,12 @@ def test_its_report_is_written_as_a_page_and_as_markdown(machine: Machine, capsy
 @pytest.mark.parametrize(
     ("host", "code", "answer"),
     [
-        ({"cpu_governor": "powersave"}, 0, "Nothing stands in the way of training here: 1 note."),
-        ({"shm_bytes": 64 * MIB}, WARNED, "Training will run here, but look at this first: 1 warning."),
+        ({"cpu_governor": "powersave"}, 0, "Ready to train: 1 note."),
+        ({"shm_bytes": 64 * MIB}, WARNED, "Ready to train: 1 warning."),
         (
             {"accelerators": (gpu(compute_capability="5.0"),), "cpu_governor": "powersave"},
             FAILED,
-            "Training will fail here, or miss the GPU: 1 error, 1 note.",
+            "Training will fail or miss the GPU: 1 error, 1 note.",
         ),
     ],
 )
@@ -369,7 +369,7 @@ def test_without_a_command_tunekits_own_python_may_lack_torch(
     assert [(one.code, one.severity.value) for one in seen.findings] == [("torch-unknown", "info")]
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert "Nothing stands in the way of training here: 1 note.\n" in shown
+    assert "Ready to train: 1 note.\n" in shown
     assert "tunekit doctor -- /path/to/env/bin/python train.py" in " ".join(shown.split())
 
 
@@ -641,7 +641,7 @@ def test_this_very_machines_lines_hold_the_same_figures(capsys: Captured, monkey
     lines = capsys.readouterr().out.splitlines()
     told = {line[:9].strip(): line[9:] for line in lines[3 : lines.index("", 3)]}
     assert set(told) == {"GPU", "CPU", "memory", "/dev/shm", "torch", "trials"}
-    assert told["CPU"].startswith(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} may be used") or (
+    assert told["CPU"].startswith(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} available") or (
         host.cpu_quota is not None
     )
     (total_kib,) = map(int, re.findall(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text()))

@@ -174,7 +174,7 @@ def test_a_refresh_keeps_the_earlier_prices_of_a_provider_that_failed(
     monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", without_aws)
     assert main(["gpus", "t4", "--refresh"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"had of aws; kept from an earlier refresh: 6 machines, of {DAY}." in shown
+    assert f"Nothing from aws; kept from an earlier refresh: 6 machines, of {DAY}." in shown
     days = {one.provider: one.as_of for one in load_profiles()["t4"].instances if one.is_refreshed}
     assert days == {"aws": DAY, "azure": "2026-11-22", "gcp": "2026-11-22"}
 

@@ -127,7 +127,7 @@ def test_flags_that_can_not_be_used_are_refused(
             lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)),
             "Your batch of 128 on t4 with 10% margin: does not fit in fp32",
         ),
-        ("scale.json", lambda: scaled(rounds=3), "4 processes train 3.42x"),
+        ("scale.json", lambda: scaled(rounds=3), "Speedup of 4 processes over 1: 3.42x"),
     ],
 )
 def test_records_of_other_verbs_have_the_same_reports(

@@ -110,14 +110,6 @@ def test_74_of_84_rows_of_an_h100_host_are_predicted_within_a_tenth():
     assert {row[:3] for row in missed} == set(NOT_EXPLAINED)
 
 
-def test_linear_scaling_holds_the_same_rows_since_nvlink_hides_nearly_all_communication():
-    """These rows show what the law leaves out, less than a tenth; they can't tell it from linear scaling."""
-    for model, precision, gpus, measured in h100_rows():
-        is_linear = pytest.approx(measured, rel=WITHIN) == 1.0
-        assert is_linear == is_held(model, precision, gpus, measured), (model, precision, gpus)
-        assert predicted(model, precision, gpus).efficiency.value > 0.998
-
-
 def test_rows_that_are_explained_lie_in_the_predicted_range_or_at_most_a_hundredth_above():
     for model, precision, gpus, measured in h100_rows():
         if (model, precision, gpus) not in NOT_EXPLAINED:
@@ -130,10 +122,6 @@ def test_resnet50_on_eight_h100s_hides_all_but_a_thousandth():
     found = predicted("resnet50", "fp16", 8)
     assert found.exposed_s / found.compute_s < 1e-3
     assert found.efficiency.value == pytest.approx(22059 / (8 * 2789), rel=0.012)
-
-
-def test_the_step_rate_of_bert_base_on_eight_gpus_is_as_predicted_where_the_reported_rate_is_not():
-    assert predicted("bert_base_squad", "fp16", 8).efficiency.value == pytest.approx(2.75 / 2.80, rel=0.02)
 
 
 def test_tacotron2_fits_stragglers_and_no_communication():
@@ -159,16 +147,15 @@ class Dgx(NamedTuple):
     workers: int
     one: float
     eight: float
-    speedup: float
 
 
 DGX = {
-    "A100 80 GB, TF32": Dgx("a100-sxm-80", 256, 16, 938, 7248, 7.72),
-    "A100 80 GB, AMP": Dgx("a100-sxm-80", 256, 16, 2470, 16621, 6.72),
-    "V100 16 GB, FP32": Dgx("v100-sxm-16", 112, 8, 367, 2855, 7.76),
-    "V100 16 GB, AMP": Dgx("v100-sxm-16", 256, 8, 1200, 8322, 6.93),
-    "V100 32 GB, FP32": Dgx("v100-sxm-32", 112, 8, 356, 2766, 7.75),
-    "V100 32 GB, AMP": Dgx("v100-sxm-32", 256, 8, 1156, 8056, 6.96),
+    "A100 80 GB, TF32": Dgx("a100-sxm-80", 256, 16, 938, 7248),
+    "A100 80 GB, AMP": Dgx("a100-sxm-80", 256, 16, 2470, 16621),
+    "V100 16 GB, FP32": Dgx("v100-sxm-16", 112, 8, 367, 2855),
+    "V100 16 GB, AMP": Dgx("v100-sxm-16", 256, 8, 1200, 8322),
+    "V100 32 GB, FP32": Dgx("v100-sxm-32", 112, 8, 356, 2766),
+    "V100 32 GB, AMP": Dgx("v100-sxm-32", 256, 8, 1156, 8056),
 }
 
 FED_PER_WORKER = 8322 / 64
@@ -189,12 +176,6 @@ def dgx_step(row: Dgx, fed_per_worker: float | None = None) -> ScaledStep:
     link = link_between(PROFILES[row.gpu], 8)
     assert link is not None
     return scaled_step(one, 8, link)
-
-
-@pytest.mark.parametrize("name", DGX)
-def test_the_published_speedups_are_the_ratio_of_the_published_rates(name: str):
-    row = DGX[name]
-    assert row.eight / row.one == pytest.approx(row.speedup, abs=0.025)
 
 
 @pytest.mark.parametrize("name", [name for name in DGX if "AMP" not in name])
@@ -223,8 +204,3 @@ def test_the_loader_ceiling_of_one_host_explains_mixed_precision_on_the_others(n
     assert found.speedup.value == pytest.approx(speedup, abs=0.01)
     assert found.speedup.value == pytest.approx(row.eight / row.one, rel=0.035)
     assert found.loader_wait_s > 10 * found.exposed_s
-
-
-@pytest.mark.parametrize("name", [name for name in DGX if "AMP" not in name])
-def test_the_same_ceiling_is_not_in_the_way_of_full_precision(name: str):
-    assert dgx_step(DGX[name], FED_PER_WORKER).loader_wait_s == 0.0

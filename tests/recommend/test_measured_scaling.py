@@ -7,14 +7,11 @@ from machine.shipped import PROFILES
 
 from tunekit.predict.scaling import expected_maximum
 from tunekit.recommend.measured_scaling import (
-    KNOBS,
     gradients_of,
-    settings_to_try,
-    trials_of,
     why_no_further,
     with_figures,
 )
-from tunekit.records.data_parallel import DataParallelKind, DdpSettings
+from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.recommendation import LearningRateRule
 from tunekit.records.scaling import ScalingMode
@@ -96,6 +93,7 @@ def test_the_law_that_the_rates_were_made_with_is_fitted_and_speaks_of_more_proc
     assert eight.fitted == pytest.approx(eight.efficiency.value)
     assert [one.processes for one in run.expected] == [16, 32]
     further = run.expected[0]
+    assert further.efficiency is not None and further.rate_samples_per_s is not None
     assert further.rate_samples_per_s.value == pytest.approx(16 * 1280 * further.efficiency.value)
     for one in (further.efficiency, further.rate_samples_per_s):
         assert one.high / one.low == pytest.approx(eight.efficiency.high / eight.efficiency.low)
@@ -126,7 +124,7 @@ def test_two_counts_are_too_few_for_a_law():
 
 
 def test_processes_that_are_not_seen_to_sum_gradients_follow_no_law():
-    bare = seen(kind=DataParallelKind.NONE, settings=None, gradient_bytes=None)
+    bare = seen(kind=DataParallelKind.NONE, syncs_gradients=None, gradient_bytes=None)
     run = scaled(loop=lambda n: {"data_parallel": bare if n > 1 else None}, here=PROFILES["h100-sxm"])
     assert (run.fit, run.expected) == (None, ())
     assert {(one.fitted, one.predicted) for one in run.counts} == {(None, None)}
@@ -188,37 +186,6 @@ def test_a_shared_global_batch_is_strong_scaling():
     assert four.efficiency is not None
     step_s = 0.025 * (1 + 0.02 * expected_maximum(4)) + 0.015
     assert four.efficiency.value == pytest.approx(0.1 / 4 / step_s)
-
-
-def test_settings_that_are_in_force_are_not_tried_and_unknown_ones_are():
-    in_force = seen(settings=DdpSettings(gradient_as_bucket_view=True, bucket_cap_mb=10.0))
-    known = scaled(loop=lambda n: {"data_parallel": in_force} if n > 1 else {})
-    assert [*settings_to_try(known, 4)] == ["static_graph", "bucket_cap_mb 100"]
-    fsdp = seen(kind=DataParallelKind.FSDP, settings=None, gradient_bytes=None)
-    assert len(settings_to_try(scaled(loop=lambda n: {"data_parallel": fsdp}), 4)) == 4
-
-
-def test_settings_tried_in_one_round_have_the_range_that_both_processes_give_themselves():
-    step = Step(factors={"static_graph": 1.25})
-    gains = {one.name: one for one in scaled(step, rounds=1, settings=tuple(KNOBS.values())).gains}
-    factor = gains["static_graph"].factor
-    assert factor is not None
-    assert factor.value == pytest.approx(1.25)
-    assert (factor.low, factor.high) == pytest.approx((1.25 * 0.99 / 1.01, 1.25 * 1.01 / 0.99))
-    assert {one.why_missing for one in gains.values()} == {None}
-
-
-def test_settings_tried_in_rounds_are_paired_by_round():
-    gains = scaled(Step(jitter=0.3), rounds=2, settings=(KNOBS["static_graph"],)).gains
-    (factor,) = (one.factor for one in gains)
-    assert factor is not None
-    assert factor.high == pytest.approx(factor.low, rel=1e-6)
-
-
-def test_trials_of_a_count_are_told_apart_by_what_was_asked_of_ddp():
-    run = scaled(settings=(DdpSettings(static_graph=True),))
-    assert [one.number for one in trials_of(run, 4)] == [3, 9]
-    assert [one.number for one in trials_of(run, 4, DdpSettings(static_graph=True))] == [5, 11]
 
 
 def test_nothing_measured_is_nothing_but_reasons():

@@ -24,7 +24,6 @@ from tunekit.records.agent_messages import (
     parse_event,
 )
 from tunekit.records.config import KnobsAsked, Precision
-from tunekit.records.data_parallel import DdpSettings
 
 APPLIED = {
     "batch_size": 64,
@@ -172,14 +171,6 @@ def test_a_request_names_only_the_knobs_to_set():
 
 def test_a_request_without_knobs_leaves_the_script_alone():
     assert dump_request(request())["knobs"] == {}
-
-
-def test_a_request_names_only_the_settings_of_data_parallel_to_set():
-    asked = DdpSettings(bucket_cap_mb=4, sync_gradients=False)
-    whole = request().changed(ddp=asked)
-    assert dump_request(request())["ddp"] == {}
-    assert dump_request(whole)["ddp"] == {"bucket_cap_mb": 4.0, "sync_gradients": False}
-    assert AgentRequest.model_validate_json(json.dumps(dump_request(whole))) == whole
 
 
 @given(st.builds(KnobsAsked, batch_size=st.none() | st.integers(1), pin_memory=st.none() | st.booleans()))

@@ -5,7 +5,7 @@ from build_records import loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings, RankSeen
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, RankSeen
 from tunekit.records.measurement import LoopMeasurement
 
 rates = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=8)
@@ -59,7 +59,7 @@ def test_ranks_whose_gradients_are_summed_count_by_their_batches(sync_gradients:
         kind=DataParallelKind.DDP,
         backend="gloo",
         gradient_bytes=8,
-        settings=DdpSettings(sync_gradients=sync_gradients),
+        syncs_gradients=sync_gradients,
     )
     found = loop(100.0, world_size=2, ranks=ranks, data_parallel=seen)
     assert found.rate_samples_per_s == pytest.approx(rate)

@@ -17,7 +17,6 @@ from build_scaling import scaled
 from read_report import drawn
 
 from tunekit.cli.report_files import drawn_run
-from tunekit.recommend.measured_scaling import KNOBS
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
 from tunekit.report.blocks import WIDE, Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
@@ -45,7 +44,7 @@ RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
     "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
     "scaling": (
-        lambda: scaled(settings=tuple(KNOBS.values())),
+        scaled,
         lambda run, width: scaling_report(run, "reports/x", width),
     ),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),

@@ -1,5 +1,6 @@
 """What is shown of GPU profiles: all in one table, or all of one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from read_report import drawn
 from recorded_catalog import recorded_catalog
 
 from tunekit.machine.price_catalog import Refreshed, matched_prices
-from tunekit.machine.profiles import ProfileFile, load_profile_files
+from tunekit.machine.profiles import ProfileFile, how_to_add, load_profile_files
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrices
 from tunekit.records.profile import FactConfidence, Instance, Profile, SpotPrice
@@ -18,60 +19,6 @@ from tunekit.report.blocks import Table
 from tunekit.report.gpus import gpu_list, gpu_sheet, refreshed_prices
 
 PATH = Path("profiles/a10g.yaml")
-
-SHEET_AT_80 = """
-a10g: NVIDIA A10G
-This machine has one: GPU 0 with 22.5 GiB.
-Other names: g5
-Not the A10.
-File: profiles/a10g.yaml (yours; it hides shipped/a10g.yaml)
-
-Figures
-architecture           Ampere
-compute capability     8.6
-multiprocessors        80
-memory, by the driver  22.5 GiB
-memory, by torch       22.1 GiB
-bandwidth              600 GB/s
-fp32                   31.2 TFLOPS
-tf32, dense            35 TFLOPS
-fp16, dense            70 TFLOPS
-bf16, dense            70 TFLOPS
-fp8, dense             none
-reached in bf16        95% of the dense rate
-native precisions      fp32 tf32 bf16 fp16
-torch.compile          yes*
-power limit            300 W
-PCIe                   4.0 x16
-NVLink                 n/a
-
-Software
-torch.compile: with care
-torch builds: cu126
-
-Sources of the figures, and how far they can be trusted
-memory (high): test
-rates (high): test
-device (high): test
-software (high): test
-
-Machines
-provider       machine      GPUs  vCPUs  RAM GB    $/h  $/GPU-h  as of
-aws us-east-1  g5.xlarge       1      4      16   1.01     1.01  2025-11-30
-aws us-east-1  g5.48xlarge     8    192     768  16.29     2.04  2025-11-30
-somebody       half            1    n/a     n/a    n/a      n/a  2026
-colab          A10G            1    n/a     n/a  0.100    0.100  2026-03
-
-Prices in USD as seen on the day shown; they move within weeks.
-g5.xlarge: Spot 0.377 to 0.513 $/h, seen 2026 in us-east-1, us-west-2.
-half: Only a part of the price is known.
-A10G: 1 prepaid compute units/h.
-
-Sources of the prices
-g5.xlarge, g5.48xlarge: a table (high)
-half: a page (low)
-A10G: a post (medium)
-"""
 
 
 def offer(provider: str, name: str, usd_per_h: float | None, **overrides: Any) -> Instance:
@@ -204,15 +151,6 @@ def test_the_cheapest_price_is_per_gpu_and_not_of_prepaid_units() -> None:
     assert cells(list_of(shipped(cheaper)), "$/GPU-h") == ["0.500"]
 
 
-def test_a_free_quota_is_no_price_per_gpu_and_says_its_limits() -> None:
-    quota = offer("kaggle", "two", 0, gpus=2, hours_per_week=30, max_session_h=12)
-    file = shipped(profile(instances=(*offers(), quota)))
-    assert cells(list_of(file), "$/GPU-h") == ["1.01"]
-    sheet = drawn(gpu_sheet(file, (), 80), 80)
-    assert "free     free" in sheet
-    assert "two: At most 30 h a week. A session lasts 12 h at most." in sheet
-
-
 def test_unknown_is_not_the_same_as_absent() -> None:
     card = profile(fp16_tflops=None, fp8_tflops=None, native_precisions=("fp32", "fp16"))
     table = list_of(shipped(card))
@@ -232,61 +170,6 @@ def test_a_machine_without_a_gpu_has_its_cpu() -> None:
     assert cells(list_of(shipped(profile("cpu")), here=(gpu(),)), "id") == ["cpu"]
 
 
-def test_a_gpu_that_is_here_without_a_profile_is_told() -> None:
-    text = drawn(gpu_list([shipped(a10g())], (gpu("NVIDIA L20", None),), 120), 120)
-    assert "This machine has NVIDIA L20 (22.5 GiB), which has no profile." in text
-    assert "a10g (here)" not in text
-
-
-def test_below_the_table_it_says_how_to_add_a_profile() -> None:
-    text = " ".join(drawn(gpu_list([shipped(a10g())], (), 80), 80).split())
-    assert "tunekit gpus NAME" in text
-    assert "to ~/.config/tunekit/profiles and fill in what you know" in text
-    assert "TUNEKIT_PROFILES" in text
-
-
-# --- one profile -----------------------------------------------------------------------------
-
-
-def test_everything_of_one_profile_at_80_columns() -> None:
-    told = a10g(
-        aliases=("g5",),
-        notes="Not the A10.",
-        achievable_bf16_fraction=0.95,
-        compile_note="with care",
-        torch_builds="cu126",
-    )
-    file = ProfileFile(told, PATH, is_yours=True, hides=(Path("shipped/a10g.yaml"),))
-    assert drawn(gpu_sheet(file, (gpu(),), 80), 80) == SHEET_AT_80
-
-
-def test_a_profile_that_claims_nothing_shows_what_is_unknown(files: dict[str, ProfileFile]) -> None:
-    text = drawn(gpu_sheet(files["cpu"], (), 80), 80)
-    assert "Every machine has one." in text
-    for name in (
-        "architecture",
-        "memory, by torch",
-        "bandwidth",
-        "fp32",
-        "bf16, dense",
-        "power limit",
-        "PCIe",
-    ):
-        (line,) = [line for line in text.splitlines() if line.startswith(f"{name}  ")]
-        assert line.split()[-1] == "n/a"
-    assert "rates (none): none; no figure is claimed" in text
-    assert "No price is known." in text
-
-
-def test_several_of_it_here_are_counted() -> None:
-    text = drawn(gpu_sheet(shipped(a10g()), (gpu(), gpu(index=3)), 80), 80)
-    assert "This machine has 2: GPU 0 with 22.5 GiB, GPU 3 with 22.5 GiB." in text
-
-
-def test_a_device_without_nvlink_has_none() -> None:
-    assert "NVLink                 none" in drawn(gpu_sheet(shipped(profile(nvlink_gb_per_s=0)), (), 80), 80)
-
-
 def test_text_of_a_users_file_can_not_steer_the_terminal() -> None:
     evil = "\x1b[31m[red]x[/red]"
     file = shipped(a10g(notes=evil, device_names=(evil,), architecture=evil))
@@ -295,47 +178,40 @@ def test_text_of_a_users_file_can_not_steer_the_terminal() -> None:
     assert "\\x1b[31m[red]x[/red]" in text
 
 
-# --- what a refresh got ----------------------------------------------------------------------
-
-REFRESHED_AT_80 = """
-Prices
-4 machines priced by gpuhunt 0.1.34, of 2026-11-20.
-Saved in prices.json: they take the place of older shipped prices until you
-  delete it.
-Without a price there, and so as shipped: 10 machines, aws p5.4xlarge, gcp
-  a3-highgpu-1g, lambda gpu_1x_h100_sxm5, lambda gpu_8x_h100_sxm5, runpod H100
-  SXM secure, aws g4dn.2xlarge, aws g4dn.4xlarge, aws g4dn.12xlarge, colab T4,
-  kaggle T4 x2.
-Nothing was to be had of oracle, vultr.
-Left out: 43 rows of machines or regions that no profile has.
-More than 3x off what is shipped, so look it up before you book: aws p5.48xlarge
-  at 14.04 $/h in us-east-1, shipped 55.04.
-"""
+# --- whole outputs ---------------------------------------------------------------------------
 
 
-def test_what_a_refresh_got_at_80_columns(files: dict[str, ProfileFile]) -> None:
-    some = [files[name].profile for name in ("h100-sxm", "t4")]
-    told = matched_prices(recorded_catalog(), some)
-    told = replace(told, absent=("oracle", "vultr"))
-    assert drawn((refreshed_prices(told, Path("prices.json")),), 80) == REFRESHED_AT_80
+def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
+    told = a10g(
+        aliases=("g5",),
+        notes="Not the A10.",
+        achievable_bf16_fraction=0.95,
+        compile_note="with care",
+        torch_builds="cu126",
+        nvlink_gb_per_s=0,
+    )
+    quota = offer("kaggle", "two", 0, gpus=2, hours_per_week=30, max_session_h=12)
+    told = told.changed(instances=(*told.instances, quota))
+    mine = ProfileFile(told, PATH, is_yours=True, hides=(Path("shipped/a10g.yaml"),))
+    unknown = replace(files["cpu"], path=Path("profiles/cpu.yaml"))
+    sheets = ((mine, (gpu(), gpu(index=3))), (unknown, ()))
+    golden("gpu-sheets.txt", "".join(drawn(gpu_sheet(file, here, 80), 80) for file, here in sheets))
 
 
-def test_what_is_kept_of_an_earlier_refresh_is_counted_apart(files: dict[str, ProfileFile]) -> None:
-    some = [files[name].profile for name in ("h100-sxm", "t4")]
-    whole = recorded_catalog()
-    earlier = matched_prices(whole, some).prices
+def test_a_list_of_profiles(golden: Callable[[str, str], None]) -> None:
+    mine, other = shipped(a10g(), is_yours=True), shipped(profile("t4"))
+    here = (gpu(), gpu("NVIDIA L20", None, index=1))
+    text = drawn(gpu_list([mine, other], here, 120), 500).replace(how_to_add(), "HOW TO ADD ONE")
+    golden("gpu-list.txt", text)
+
+
+def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
+    some, whole = [files[name].profile for name in ("h100-sxm", "t4")], recorded_catalog()
+    first = matched_prices(whole, some)
     rows = tuple(one for one in whole.rows if one.provider != "aws")
     partial = replace(whole, rows=rows, absent=("aws",), is_dated_by_files=True)
-    told = matched_prices(partial, some, earlier)
-    text = " ".join(drawn((refreshed_prices(told, Path("prices.json")),), 80).split())
-    assert "2 machines priced by gpuhunt 0.1.34, of 2026-11-20 by its files' dates." in text
-    kept = "Nothing was to be had of aws; kept from an earlier refresh: 2 machines, of 2026-11-20."
-    assert kept in text
-
-
-def test_a_refresh_that_matched_nothing_is_short() -> None:
     nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), 0, (), ())
-    text = drawn((refreshed_prices(nothing, Path("prices.json")),), 80)
-    first = "0 machines priced by gpuhunt 1."
-    last = "Saved in prices.json: they take the place of older shipped prices until you delete it."
-    assert " ".join(text.split()) == f"Prices {first} {last}"
+    whole_but_two = replace(first, absent=("oracle", "vultr"))
+    several = (whole_but_two, matched_prices(partial, some, first.prices), nothing)
+    blocks = [refreshed_prices(one, Path("prices.json")) for one in several]
+    golden("gpu-prices.txt", "".join(drawn((block,), 80) for block in blocks))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from build_records import config, failure, profile
-from build_scaling import IN_FORCE, ScalingExecutor, Step, bare_run, scaling_trial, seen
+from build_scaling import ScalingExecutor, Step, bare_run, scaling_trial
 from scripted_search import RecordingListener
 
 from tunekit.errors import RunFolderError, TargetError
 from tunekit.records.run import RunStatus
-from tunekit.records.scaling import Hosts, ScalingMode
+from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder, kind_held, load_run, load_scaling_run
@@ -49,25 +49,13 @@ class KnowingExecutor(ScalingExecutor):
         return super().run(spec, known, on_progress)
 
 
-def turns(executor: ScalingExecutor) -> list[tuple[int, dict[str, bool | float]]]:
-    return [(one.processes or 0, one.ddp.asked()) for one in executor.specs]
-
-
-APART = {"sync_gradients": False}
-
-
-def test_one_process_on_each_of_several_hosts_sums_gradients_too(tmp_path: Path):
-    hosts = Hosts(nodes=2, endpoint="node1:29400")
-    options = ScaleOptions(processes=(1,), rounds=1, hosts=hosts)
-    run, executor = walk_in(tmp_path, options=options, world_size=2)
-    assert turns(executor) == [(1, {}), (1, APART)]
-    assert run.measured[0].world_size == 2
-    assert run.measured[0].step is not None and run.measured[0].step.exposed_s is not None
+def turns(executor: ScalingExecutor) -> list[tuple[int, bool]]:
+    return [(one.processes or 0, one.no_sync) for one in executor.specs]
 
 
 def test_every_count_takes_its_turn_in_each_round_and_every_other_round_runs_backwards(tmp_path: Path):
     run, executor = walk_in(tmp_path)
-    forward = [(1, {}), (2, {}), (2, APART), (4, {}), (4, APART)]
+    forward = [(1, False), (2, False), (2, True), (4, False), (4, True)]
     assert turns(executor) == [*forward, *reversed(forward)]
     assert [one.round for one in executor.specs] == [0] * 5 + [1] * 5
     assert executor.specs[0].role is TrialRole.BASELINE
@@ -115,39 +103,6 @@ def test_a_count_that_the_global_batch_can_not_be_shared_by_is_left_out(tmp_path
     assert any("128 can't be shared by 3" in line for line in listener.heard("said"))
 
 
-def test_the_processes_of_all_hosts_share_the_global_batch(tmp_path: Path):
-    hosts = Hosts(nodes=2, endpoint="node1:29400")
-    options = ScaleOptions(processes=(1, 3), rounds=1, mode=ScalingMode.STRONG, hosts=hosts)
-    listener = RecordingListener()
-    with pytest.raises(TargetError, match=r"\(6: a global batch of 256 can't be shared by 6\)"):
-        walk_in(tmp_path, options=options, listener=listener, world_size=2)
-    assert load_scaling_run(tmp_path).left_out == {3: "a global batch of 256 can't be shared by 6"}
-    assert any(line.startswith("3 processes on each of 2 hosts: left out") for line in listener.heard("said"))
-
-
-def test_settings_of_ddp_are_tried_at_the_largest_count_beside_it_as_it_is(tmp_path: Path):
-    options = ScaleOptions(processes=(1, 2), rounds=2, tries_knobs=True)
-    run, executor = walk_in(tmp_path, Step(factors={"static_graph": 1.25}), options)
-    knobs = [ddp for count, ddp in turns(executor) if count == 2 and ddp not in ({}, APART)]
-    assert knobs[:4] == knobs[:3:-1]
-    assert knobs[:4] == [
-        {"gradient_as_bucket_view": True},
-        {"static_graph": True},
-        {"bucket_cap_mb": 10.0},
-        {"bucket_cap_mb": 100.0},
-    ]
-    factors = {one.name: one.factor.value for one in run.gains if one.factor}
-    assert factors["static_graph"] == pytest.approx(1.25)
-    assert factors["bucket_cap_mb 10"] == pytest.approx(1.0)
-
-
-def test_a_setting_that_the_script_has_already_is_not_tried(tmp_path: Path):
-    in_force = IN_FORCE.changed(static_graph=True, bucket_cap_mb=100.0)
-    options = ScaleOptions(processes=(1, 2), rounds=1, tries_knobs=True)
-    run, _ = walk_in(tmp_path, options=options, data_parallel=seen(settings=in_force))
-    assert [one.name for one in run.gains] == ["gradient_as_bucket_view", "bucket_cap_mb 10"]
-
-
 def out_of_memory_on(processes: int) -> Callable[[TrialSpec], Failure | None]:
     return lambda spec: failure() if spec.processes == processes else None
 
@@ -162,8 +117,8 @@ def test_a_count_that_fails_is_left_out_of_later_rounds_and_says_why(tmp_path: P
 
 def test_gradients_that_must_be_summed_leave_the_split_open(tmp_path: Path):
     refused = failure(OutcomeKind.KNOB_NOT_APPLIED, message="no DistributedDataParallel was built")
-    run, executor = walk_in(tmp_path, fails=lambda spec: refused if spec.ddp.asked() else None)
-    assert [ddp for _, ddp in turns(executor)].count(APART) == 2
+    run, executor = walk_in(tmp_path, fails=lambda spec: refused if spec.no_sync else None)
+    assert [no_sync for _, no_sync in turns(executor)].count(True) == 2
     assert [one.step.exposed_s if one.step else 0 for one in run.measured] == [None, None, None]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from tunekit.errors import TargetError
-from tunekit.records.data_parallel import DdpSettings
-from tunekit.records.scaling import Hosts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial import executor
@@ -99,10 +97,9 @@ def test_a_number_of_processes_reaches_the_command_with_a_thread_and_a_gpu_for_e
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    ddp = DdpSettings(bucket_cap_mb=4)
-    record = run_shell(STARTED, tmp_path / "trials", elsewhere, gpus, processes=processes, ddp=ddp)
+    record = run_shell(STARTED, tmp_path / "trials", elsewhere, gpus, processes=processes, no_sync=True)
     assert (tmp_path / "trials/0000/output.log").read_text() == f"{printed}\n"
-    assert (record.processes, record.ddp) == (processes, ddp)
+    assert (record.processes, record.no_sync) == (processes, True)
 
 
 def test_a_trial_of_the_command_as_it_is_asks_for_neither(
@@ -111,7 +108,7 @@ def test_a_trial_of_the_command_as_it_is_asks_for_neither(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     record = run_shell("echo $OMP_NUM_THREADS; exit 3", tmp_path / "trials", elsewhere, gpus=4)
     assert (tmp_path / "trials/0000/output.log").read_text() == "\n"
-    assert (record.processes, record.ddp) == (None, None)
+    assert (record.processes, record.no_sync) == (None, False)
 
 
 def test_a_command_that_has_no_known_number_is_refused_before_anything_is_written(
@@ -120,12 +117,3 @@ def test_a_command_that_has_no_known_number_is_refused_before_anything_is_writte
     with pytest.raises(TargetError, match=r"\{processes\}"):
         run_shell("exit 3", tmp_path / "trials", elsewhere, processes=2)
     assert not (tmp_path / "trials").exists()
-
-
-@pytest.mark.parametrize(("hosts", "least_s"), [(None, 0.0), (Hosts(nodes=2, endpoint="a:1"), 4.0)])
-def test_a_trial_with_other_hosts_leaves_them_longer_than_a_window_to_be_measured(
-    tmp_path: Path, hosts: Hosts | None, least_s: float
-):
-    of = Target(name="x", command=("python",), working_dir=str(tmp_path), script=None, script_sha256=None)
-    runs = ProcessExecutor(of, tmp_path, Limits(60, 60, 1 << 30), window_s=2.0, hosts=hosts)
-    assert (runs.limits.trains_on_s > least_s) == (hosts is not None)

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import KnobsAsked, Precision
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.knob_verification import (
     batch_contradicted,
     inputs_text,
     unapplied_knob,
-    unapplied_setting,
     unjoined,
 )
 
@@ -152,14 +151,8 @@ def test_matrix_products_must_run_as_the_precision_says(
     assert told is None if said is None else said in str(told)
 
 
-IN_FORCE = DdpSettings(
-    gradient_as_bucket_view=False, static_graph=True, bucket_cap_mb=25, sync_gradients=True
-)
-
-
-def parallel(backend: str | None = "gloo", settings: DdpSettings | None = IN_FORCE) -> DataParallelSeen:
-    kind = DataParallelKind.NONE if settings is None else DataParallelKind.DDP
-    return DataParallelSeen(kind=kind, backend=backend, gradient_bytes=8, settings=settings)
+def parallel(backend: str | None = "gloo", kind: DataParallelKind = DataParallelKind.DDP) -> DataParallelSeen:
+    return DataParallelSeen(kind=kind, backend=backend, gradient_bytes=8, syncs_gradients=None)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +161,7 @@ def parallel(backend: str | None = "gloo", settings: DdpSettings | None = IN_FOR
         (1, 1, None),
         (1, 1, parallel()),
         (2, 2, parallel()),
-        (2, 2, parallel(settings=None)),  # it sums its gradients by itself
-        (2, 8, parallel()),  # of them six on other hosts
+        (2, 2, parallel(kind=DataParallelKind.NONE)),  # it sums its gradients by itself
     ],
 )
 def test_processes_that_train_together_are_joined(
@@ -185,7 +177,7 @@ def test_processes_that_train_together_are_joined(
         (4, 2, parallel(), "2 processes train together"),
         (2, 3, parallel(), "3 processes train together"),
         (2, 2, None, "join no process group"),
-        (2, 2, parallel(None, None), "join no process group"),
+        (2, 2, parallel(None, DataParallelKind.NONE), "join no process group"),
     ],
 )
 def test_processes_that_do_not_train_together_are_told(
@@ -194,28 +186,3 @@ def test_processes_that_do_not_train_together_are_told(
     message = unjoined(loop(world_size=world_size, data_parallel=seen), processes)
     assert message is not None
     assert f"{processes} processes were started here" in message and told in message
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        ({"static_graph": True}, None),
-        ({"bucket_cap_mb": 25, "sync_gradients": True}, None),
-        ({"bucket_cap_mb": 25.0000005}, None),  # torch counts in whole bytes
-        ({"bucket_cap_mb": 25.1}, "has 25.0"),
-        (
-            {"static_graph": True, "sync_gradients": False},
-            "sum of the gradients was to be left out, but DistributedDataParallel has it",
-        ),
-    ],
-)
-def test_settings_of_data_parallel_are_read_back(asked: dict[str, bool | float], told: str | None):
-    message = unapplied_setting(loop(data_parallel=parallel()), DdpSettings.model_validate(asked))
-    assert message is None if told is None else message is not None and told in message
-
-
-@pytest.mark.parametrize("seen", [None, parallel(settings=None), parallel(settings=DdpSettings())])
-def test_settings_without_data_parallel_are_told(seen: DataParallelSeen | None):
-    asked = DdpSettings(static_graph=False)
-    assert unapplied_setting(loop(data_parallel=seen), DdpSettings()) is None
-    assert "static_graph was set to False" in str(unapplied_setting(loop(data_parallel=seen), asked))

@@ -19,7 +19,7 @@ from tunekit.records.agent_messages import (
     RankTurn,
 )
 from tunekit.records.config import KnobsAsked, Precision
-from tunekit.records.data_parallel import DdpSettings
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.details import (
     ComputeSweep,
     ComputeSweepPoint,
@@ -921,30 +921,43 @@ def test_memory_that_was_not_seen_to_grow_has_no_pace(points):
     assert "grew" not in failure.message
 
 
-def of_processes(evidence: Evidence, processes: int | None = None, **ddp: Any) -> Measurement | Failure:
-    """The verdict on a trial of the script as it is, with so many processes and such settings of theirs."""
+def of_processes(
+    evidence: Evidence, processes: int | None = None, no_sync: bool = False
+) -> Measurement | Failure:
+    """The verdict on a trial of the script as it is, with so many processes."""
     as_it_is = Bound(
         command=("python", "train.py"), environment={}, file_texts={}, injected=KnobsAsked(), changed={}
     )
-    return measurement_of(
-        evidence, as_it_is, discovery(roots=(NET,)), processes=processes, ddp=DdpSettings(**ddp)
+    return measurement_of(evidence, as_it_is, discovery(roots=(NET,)), processes=processes, no_sync=no_sync)
+
+
+def ddp(syncs_gradients: bool) -> Evidence:
+    """Two processes under DistributedDataParallel."""
+    seen = DataParallelSeen(
+        kind=DataParallelKind.DDP, backend="gloo", gradient_bytes=8, syncs_gradients=syncs_gradients
     )
+    return measured(done=DoneEvent(event="done", time_s=9.0, loop=loop(world_size=2, data_parallel=seen)))
 
 
 @pytest.mark.parametrize(
-    ("asked", "message", "remedy"),
+    ("evidence", "asked", "message"),
     [
-        ({"processes": 4}, "4 processes were started here, but 1 process trains", "init_process_group"),
-        ({"static_graph": True}, "no DistributedDataParallel trains", "as the script has it"),
+        (measured(), {"processes": 4}, "4 processes were started here, but 1 process trains"),
+        (measured(), {"no_sync": True}, "no DistributedDataParallel trains"),
+        (ddp(syncs_gradients=True), {"processes": 2, "no_sync": True}, "sums its gradients again"),
+        (ddp(syncs_gradients=False), {"processes": 2, "no_sync": True}, None),
     ],
 )
-def test_processes_and_their_settings_that_do_not_hold_are_no_measurement(
-    asked: dict[str, Any], message: str, remedy: str
+def test_processes_that_do_not_train_as_asked_are_no_measurement(
+    evidence: Evidence, asked: dict[str, Any], message: str | None
 ):
-    found = of_processes(measured(), **asked)
-    assert isinstance(found, Failure)
-    assert (found.kind, found.remedy and remedy in found.remedy) == (OutcomeKind.KNOB_NOT_APPLIED, True)
-    assert message in found.message
+    found = of_processes(evidence, **asked)
+    if message is None:
+        assert isinstance(found, Measurement)
+    else:
+        assert isinstance(found, Failure)
+        assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+        assert message in found.message
 
 
 @pytest.mark.parametrize(
@@ -966,13 +979,6 @@ def test_where_no_knob_is_searched_no_remedy_takes_one_out(evidence: Evidence):
 
 def test_one_process_is_as_many_as_were_asked_for():
     assert isinstance(of_processes(measured(), processes=1), Measurement)
-
-
-def test_a_setting_that_torch_did_not_take_is_left_to_the_script_without_a_flag():
-    found = failed(ended(agent_error=agent_error(knobs=("static_graph",))))
-    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert "static_graph could not be set" in found.message
-    assert found.remedy == "leave it as the script has it"
 
 
 def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():

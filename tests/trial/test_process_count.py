@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.errors import TargetError
-from tunekit.records.scaling import Hosts
-from tunekit.trial.process_count import rendezvous_of, with_processes
+from tunekit.trial.process_count import with_processes
 
 LAUNCH = "-m torch.distributed.run --standalone --nproc-per-node 4"
 PYTHON = {
@@ -53,7 +52,7 @@ OWN_NUMBER = {
         "accelerate launch --num_processes 4 --config_file a.yaml train.py --num_processes 9"
     ),
     "accelerate-launch --num-processes=8 --num_machines 2 train.py": (
-        "accelerate-launch --num-processes=8 --num_machines 2 train.py"
+        "accelerate-launch --num-processes=4 --num_machines 2 train.py"
     ),
     "python -u -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py": (
         "python -u -m accelerate.commands.accelerate_cli launch --num_processes 4 train.py"
@@ -190,35 +189,3 @@ def test_any_command_is_started_or_refused(command: list[str], processes: int) -
         assert "; " in str(refused)
     else:
         assert all(isinstance(word, str) for word in started)
-
-
-RENDEZVOUS = "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node1:29400 --rdzv-id tunekit-7"
-
-
-@pytest.mark.parametrize(
-    ("typed", "started"),
-    [
-        (
-            "python train.py",
-            f"python -m torch.distributed.run {RENDEZVOUS} --nproc-per-node 4 -- train.py",
-        ),
-        (
-            "torchrun --standalone --nproc-per-node 2 train.py --nnodes 9",
-            f"torchrun {RENDEZVOUS} --nproc-per-node 4 train.py --nnodes 9",
-        ),
-        (
-            "python -m torch.distributed.run --nnodes=1 --rdzv_endpoint a:1 train.py",
-            f"python -m torch.distributed.run {RENDEZVOUS} --nproc-per-node 4 train.py",
-        ),
-    ],
-)
-def test_several_hosts_meet_by_torchruns_own_rendezvous(typed: str, started: str) -> None:
-    hosts = rendezvous_of(Hosts(nodes=2, endpoint="node1:29400"), trial=7)
-    assert shlex.join(with_processes(shlex.split(typed), 4, rendezvous=hosts)) == started
-
-
-@pytest.mark.parametrize("typed", ["accelerate launch train.py", "python fit.py --devices {processes}"])
-def test_hosts_that_torchrun_does_not_bring_together_are_refused(typed: str) -> None:
-    hosts = rendezvous_of(Hosts(nodes=2, endpoint="node1:29400"), trial=7)
-    with pytest.raises(TargetError, match="only torchrun brings several hosts together"):
-        with_processes(shlex.split(typed), 4, rendezvous=hosts)

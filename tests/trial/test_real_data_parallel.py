@@ -1,4 +1,4 @@
-"""Real trainings on another number of gloo processes, with DistributedDataParallel set from outside."""
+"""Real trainings on another number of gloo processes, with and without summing gradients."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,8 @@ from real_trials import RealTrials, zoo_target
 from zoo_trials import command_target, loop_of
 
 from tunekit.errors import TargetError
-from tunekit.records.data_parallel import DataParallelKind, DdpSettings
-from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
+from tunekit.records.trial import OutcomeKind
 
 pytestmark = pytest.mark.real
 
@@ -21,9 +21,13 @@ HF = ("python", "hf_trainer.py", *OUT, "--save-steps", "500")
 LIGHTNING = ("python", "lightning_fit.py", *OUT, "--devices", "{processes}")
 ACCELERATE = ("python", "accelerate_loop.py", *OUT)
 SPAWN = ("python", "mp_spawn.py", *OUT, "--world-size", "{processes}")
-GRADIENT_BYTES = {GLOO: 4 * 332808, HF: 4 * 52866, LIGHTNING: 4 * 332808, ACCELERATE: 4 * 140296}
-SUMMED: dict[str, Any] = {"sync_gradients": True, "bucket_cap_mb": 0.25, "gradient_as_bucket_view": True}
-APART: dict[str, Any] = {"sync_gradients": False, "static_graph": True}
+GRADIENT_BYTES = {
+    GLOO: 4 * 332808,
+    HF: 4 * 52866,
+    LIGHTNING: 4 * 332808,
+    ACCELERATE: 4 * 140296,
+    SPAWN: 4 * 332808,
+}
 
 
 def trials_of(words: tuple[str, ...], folder: Path) -> RealTrials:
@@ -34,62 +38,37 @@ def name_of(words: Any) -> str | None:
     return str(words[1]) if isinstance(words, tuple) else None
 
 
-def trained(words: tuple[str, ...], folder: Path, processes: int, **ddp: Any) -> TrialRecord:
-    """Return the trial of a script on so many processes, of which each must have told its rate."""
-    record = trials_of(words, folder).run_baseline(processes=processes, ddp=DdpSettings(**ddp))
+def data_parallel(words: tuple[str, ...], folder: Path, no_sync: bool) -> DataParallelSeen:
+    """Return what trained two processes of a script together, of which each must have reported its rate."""
+    record = trials_of(words, folder).run_baseline(processes=2, no_sync=no_sync)
     loop = loop_of(record)
-    assert (record.processes, loop.world_size) == (processes, processes)
-    assert [one.rank for one in loop.ranks] == (list(range(processes)) if processes > 1 else [])
-    return record
-
-
-@pytest.mark.parametrize(
-    ("words", "asked"),
-    [
-        (GLOO, SUMMED),
-        (GLOO, APART),
-        (HF, SUMMED),
-        pytest.param(HF, APART, marks=pytest.mark.slow),
-        pytest.param(LIGHTNING, SUMMED, marks=pytest.mark.slow),
-        (LIGHTNING, APART),
-        pytest.param(ACCELERATE, SUMMED, marks=pytest.mark.slow),
-        (ACCELERATE, APART),
-    ],
-    ids=lambda one: name_of(one) or ("summed" if one["sync_gradients"] else "apart"),
-)
-def test_two_processes_train_with_the_settings_of_data_parallel(
-    words: tuple[str, ...], asked: dict[str, Any], tmp_path: Path
-) -> None:
-    seen = loop_of(trained(words, tmp_path, 2, **asked)).data_parallel
-    assert seen is not None and seen.settings is not None
-    assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "gloo")
-    assert seen.gradient_bytes == GRADIENT_BYTES[words]
-    assert seen.settings.asked() | asked == seen.settings.asked()
-
-
-def test_one_process_is_started_and_told_like_several(tmp_path: Path) -> None:
-    loop = loop_of(trained(GLOO, tmp_path, 1))
+    assert (record.processes, record.no_sync, loop.world_size) == (2, no_sync, 2)
+    assert [one.rank for one in loop.ranks] == [0, 1]
     assert loop.threads is not None and loop.threads.variables["OMP_NUM_THREADS"] == "1"
-    seen = loop.data_parallel
-    assert seen is not None
-    assert (seen.kind, seen.gradient_bytes) == (DataParallelKind.DDP, GRADIENT_BYTES[GLOO])
+    assert loop.data_parallel is not None
+    return loop.data_parallel
 
 
-@pytest.mark.parametrize(
-    ("words", "processes"),
-    [
-        (GLOO, 1),
-        (HF, 2),  # frameworks build another loader for several processes
-        pytest.param(LIGHTNING, 2, marks=pytest.mark.slow),
-        pytest.param(ACCELERATE, 2, marks=pytest.mark.slow),
-    ],
-    ids=name_of,
-)
-def test_what_was_learnt_of_processes_sets_their_batch(
-    words: tuple[str, ...], processes: int, tmp_path: Path
+@pytest.mark.parametrize("words", [GLOO, HF, LIGHTNING, ACCELERATE, SPAWN], ids=name_of)
+def test_two_processes_of_each_launcher_train_without_summing_gradients(
+    words: tuple[str, ...], tmp_path: Path
 ) -> None:
+    assert data_parallel(words, tmp_path, no_sync=True) == DataParallelSeen(
+        kind=DataParallelKind.DDP,
+        backend="gloo",
+        gradient_bytes=GRADIENT_BYTES[words],
+        syncs_gradients=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [GLOO, HF, LIGHTNING, ACCELERATE], ids=name_of)
+def test_what_was_learned_of_processes_sets_their_batch(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Frameworks build another loader for several processes."""
     trials = trials_of(words, tmp_path)
-    batch_size = loop_of(trials.run_baseline(processes=processes)).batch_size
+    loop = loop_of(trials.run_baseline(processes=2))
+    assert loop.data_parallel is not None and loop.data_parallel.syncs_gradients
+    batch_size = loop.batch_size
     assert batch_size is not None
     halved = loop_of(trials.run(processes=2, batch_size=batch_size // 2))
     assert (halved.world_size, halved.batch_size) == (2, batch_size // 2)
@@ -97,15 +76,13 @@ def test_what_was_learnt_of_processes_sets_their_batch(
 
 
 @pytest.mark.slow
-def test_a_model_whose_parameters_are_sharded_is_told_with_all_their_gradients(tmp_path: Path) -> None:
-    seen = loop_of(trained(("python", "fsdp_gloo.py"), tmp_path, 2)).data_parallel
-    assert seen is not None
-    assert (seen.kind, seen.settings, seen.gradient_bytes) == (DataParallelKind.FSDP2, None, 4 * 332808)
-
-
-@pytest.mark.slow
-def test_a_script_that_starts_its_processes_is_told_their_number(tmp_path: Path) -> None:
-    assert loop_of(trained(SPAWN, tmp_path, 3)).world_size == 3
+def test_a_model_whose_parameters_are_sharded_is_reported_with_all_its_gradients(tmp_path: Path) -> None:
+    seen = data_parallel(("python", "fsdp_gloo.py"), tmp_path, no_sync=False)
+    assert (seen.kind, seen.syncs_gradients, seen.gradient_bytes) == (
+        DataParallelKind.FSDP2,
+        None,
+        4 * 332808,
+    )
 
 
 def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their_number(
@@ -114,13 +91,6 @@ def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their
     trials = RealTrials(zoo_target("mp_spawn.py", "--output", str(tmp_path)), tmp_path / "trials")
     with pytest.raises(TargetError, match=r"--world-size \{processes\}"):
         trials.run_baseline(processes=2)
-
-
-def test_processes_that_train_each_on_its_own_are_no_measurement(tmp_path: Path) -> None:
-    failure = trials_of(("python", "plain_with_validation.py"), tmp_path).run_baseline(processes=2).failure
-    assert failure is not None
-    assert failure.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert "join no process group" in failure.message
 
 
 def test_why_a_rank_failed_is_told_and_not_that_its_launcher_noticed(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from build_records import discovery, loop, untouched
 
-from tunekit.machine.gpu.nvml import Nvml
-from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.machine.telemetry.tree import TreeActivity
 from tunekit.records.agent_messages import (
     ByHandEvent,
@@ -77,10 +75,9 @@ class Watched:
         start_s: float = 0.0,
         keeper: Any = None,
         gpus: Any = None,
-        trains_on_s: float = 0.0,
     ) -> None:
         self.now = 0.0
-        limits = Limits(trial_s, no_progress_s, 100_000, start_s, trains_on_s)
+        limits = Limits(trial_s, no_progress_s, 100_000, start_s)
         self.tree: Any = Tree()
         keeper = keeper or SimpleNamespace(pid=os.getpid())
         self.watch = TrialWatch(keeper, folder, limits, gpus, lambda _: None, lambda: self.now, self.tree)
@@ -122,37 +119,6 @@ def test_the_latest_that_was_told_is_kept(tmp_path: Path) -> None:
     assert watched.evidence.done.is_final
     watched.take(done(False, 20.0))
     assert watched.evidence.done.is_final
-
-
-class FailingKeeper:
-    """A tree that lives until it is let go, and then fails as a rank does whose peers are gone."""
-
-    pid, returncode = os.getpid(), 0
-
-    def poll(self) -> None:
-        return None
-
-    def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
-        return b'{"returncode": 1, "error": null, "left": []}', None
-
-
-@pytest.mark.parametrize(("trains_on_s", "returncode"), [(0.0, 1), (10.0, None)])
-def test_a_measured_training_goes_on_for_the_ranks_of_other_hosts_whatever_ends_it_then(
-    tmp_path: Path, trains_on_s: float, returncode: int | None
-) -> None:
-    no_gpus = GpuSampler(Nvml(), ())
-    watched = Watched(tmp_path, keeper=FailingKeeper(), gpus=no_gpus, trains_on_s=trains_on_s)
-    watched.take(done(is_final=True))
-
-    def seconds_pass() -> float:
-        watched.now += 1.0
-        return watched.now
-
-    watched.watch._clock = seconds_pass
-    evidence = watched.watch.run()
-    assert evidence.returncode == returncode
-    assert evidence.limit is None
-    assert (evidence.duration_s > 10.0) == (trains_on_s > 0)
 
 
 def test_memory_is_what_the_tree_took_before_it_was_looked_at_closer(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ import itertools
 import sys
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
 from tunekit.cli.machine import host_here
 from tunekit.cli.screen import ScaleScreen
 from tunekit.cli.trials import (
@@ -23,11 +21,11 @@ from tunekit.machine.host.limits import cpu_cores
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.host import Host
-from tunekit.records.scaling import Hosts, ScalingMode
+from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.session.folder import RunFolder
 from tunekit.session.scale import ScaleWalk
-from tunekit.trial.process_count import rendezvous_of, with_processes
+from tunekit.trial.process_count import with_processes
 from tunekit.trial.target import script_text_of, without_secrets
 
 
@@ -65,8 +63,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> ScalingRun:
     host = host_here(command)
     target = target_of(options, command)
     asked = _options(options, host)
-    rendezvous = rendezvous_of(asked.hosts, 0) if asked.hosts else ()
-    with_processes(target.command, asked.processes[-1], script_text_of(target), rendezvous)
+    with_processes(target.command, asked.processes[-1], script_text_of(target))
     facts = before_trials(without_secrets(target), options.gpu, host, load_profiles(), asked.ignored)
     return ScalingRun(options=asked, mode=asked.mode, **facts)
 
@@ -75,27 +72,18 @@ def _options(options: argparse.Namespace, host: Host) -> ScaleOptions:
     """Return the typed options.
 
     Raises:
-        UsageError: they contradict each other, or there is one count to measure.
+        UsageError: there is one count to measure.
     """
-    hosts = _hosts(options)
-    if hosts is not None and options.budget is not None:
-        raise UsageError("--budget may end on one host before another; give --rounds instead with --nnodes")
     processes = options.processes or usual_counts(host, options.gpu)
-    if len(processes) < 2 and hosts is None:
+    if len(processes) < 2:
         what = "CPU core" if _is_on_cpu(host, options.gpu) else "GPU"
-        raise UsageError(
-            f"{processes[0]} process alone says nothing of scaling, and this machine has one {what}; "
-            "give the numbers to measure: --processes 1,2"
-            if options.processes is None
-            else f"--processes {processes[0]} says nothing of scaling by itself; give several, such as 1,2,4"
-        )
+        given = "--processes has one count" if options.processes else f"this machine has one {what}"
+        raise UsageError(f"{given}, scaling needs two; give several: --processes 1,2,4")
     return ScaleOptions(
         gpu=options.gpu,
         processes=processes,
         mode=ScalingMode.STRONG if options.strong else ScalingMode.WEAK,
         rounds=options.rounds,
-        tries_knobs=options.knobs,
-        hosts=hosts,
         base_lr=options.lr,
         base_batch=options.base_batch,
         window_s=window_s(options, builtin=False),
@@ -104,21 +92,6 @@ def _options(options: argparse.Namespace, host: Host) -> ScaleOptions:
         budget_s=options.budget,
         ignored=tuple(options.ignore),
     )
-
-
-def _hosts(options: argparse.Namespace) -> Hosts | None:
-    if (options.nnodes or 1) == 1 and options.rdzv_endpoint is None:
-        return None
-    if options.nnodes is None or options.rdzv_endpoint is None:
-        raise UsageError(
-            "--nnodes and --rdzv-endpoint belong together, as in: --nnodes 2 --rdzv-endpoint node1:29400"
-        )
-    try:
-        return Hosts(nodes=options.nnodes, endpoint=options.rdzv_endpoint)
-    except ValidationError as error:
-        raise UsageError(
-            f"--rdzv-endpoint {options.rdzv_endpoint}: write it as HOST:PORT, such as node1:29400"
-        ) from error
 
 
 def usual_counts(host: Host, gpu: str) -> tuple[int, ...]:

@@ -386,11 +386,8 @@ class ScaleScreen(TrialScreen):
         """Show host and target before anything runs."""
         self._show_target(run, "scale", "measure your own with")
         counts = ", ".join(map(str, run.options.processes))
-        hosts = f" on each of {run.options.hosts.nodes} hosts" if run.options.hosts else ""
         rounds = count_text(run.options.rounds, "round")
-        self._line(
-            "scale", f"processes {counts}{hosts}; {rounds}, {run.options.mode} scaling, folder {folder}"
-        )
+        self._line("scale", f"processes {counts}; {rounds}, {run.options.mode} scaling, folder {folder}")
 
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and where it is."""

@@ -242,5 +242,4 @@ def executor_for(
         gpus=here.nvml_indexes,
         telemetry_store=folder.telemetry_store,
         device_memory_bytes=memory_cap_bytes(record.profile, record.measured_on, record.host),
-        hosts=getattr(asked, "hosts", None),
     )

@@ -187,10 +187,6 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     flags.switch(group, "--strong", meaning)
     meaning = "fresh processes of each number, interleaved"
     flags.option(group, "--rounds", flags.COUNT, meaning, default=SCALE_ROUNDS)
-    meaning = (
-        "try gradient_as_bucket_view, static_graph and bucket sizes of DistributedDataParallel at the largest"
-    )
-    flags.switch(group, "--knobs", meaning)
     meaning = "time limit, such as 15m; fewer rounds are run to keep it, at least one (default: none)"
     flags.option(group, "--budget", flags.TIME, meaning)
     flags.wait_quiet(group)
@@ -200,16 +196,6 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     )
     flags.option(
         group, "--base-batch", flags.COUNT, "global batch that the base lr belongs to (default: the script's)"
-    )
-    hosts = parser.add_argument_group(
-        "several hosts", "start the same command on each of them; torchrun's rendezvous brings them together"
-    )
-    flags.option(hosts, "--nnodes", flags.COUNT, "hosts that train together (default: 1)")
-    flags.option(
-        hosts,
-        "--rdzv-endpoint",
-        flags.Value("HOST:PORT"),
-        "where they meet: one of them, and a free port of it",
     )
     flags.folder(parser, "scale", "measured scaling")
 
@@ -427,8 +413,7 @@ VERBS = {
         epilog=(
             "examples:\n"
             "  tunekit scale -- python train_ddp.py\n"
-            "  tunekit scale --processes 1,4,8 --strong -- torchrun train_ddp.py\n"
-            "  tunekit scale --nnodes 2 --rdzv-endpoint node1:29400 -- python train_ddp.py"
+            "  tunekit scale --processes 1,4,8 --strong -- torchrun train_ddp.py"
         ),
         before_command="scale",
         reads_settings=True,

@@ -1,4 +1,4 @@
-"""What keeps a training on several processes from being as many times as fast, and what is wrong with it."""
+"""What keeps a training on several processes from scaling linearly, and what is wrong with it."""
 
 import math
 from dataclasses import dataclass
@@ -40,25 +40,18 @@ class ScalingFacts:
         return losses_of(self.least, self.largest)
 
     @property
-    def world_sizes(self) -> tuple[int, int]:
-        """Processes of all hosts, of the least count and of the largest."""
-        return self.run.world_of(self.least.processes), self.run.world_of(self.largest.processes)
-
-    @property
-    def of_host(self) -> str:
-        """Whose CPUs and memory are meant, where several hosts train together."""
-        return " of this host" if self.run.nodes > 1 else ""
-
-    @property
     def is_on_cpu(self) -> bool:
         """Whether the processes compute on the CPU, which they share."""
         loops = (one.measurement.loop for one in self.run.trials if one.measurement)
         return any(loop.device.type == "cpu" for loop in loops)
 
-    @property
-    def keeps_batch(self) -> bool:
-        """Whether each process has the batch that it had alone."""
-        return self.run.mode is ScalingMode.WEAK
+    def against(self, largest: str, least: str) -> str:
+        """Return a figure of the largest count beside that of the least."""
+        return f"{largest} on {_processes(self.largest)}, {least} on {self.least.processes}"
+
+
+def _processes(count: ScaledCount) -> str:
+    return count_text(count.processes, "process", "processes")
 
 
 def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
@@ -70,55 +63,44 @@ def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
 
 @check(SAME_SAMPLES, WARNING, "every process goes through all samples of the data set")
 def _same_samples(facts: ScalingFacts) -> Hits:
-    """Find a loader that doesn't share the samples out: an epoch of each process is as long as alone."""
-    least, largest = facts.least, facts.largest
-    if least.epoch_samples is None or largest.epoch_samples is None:
-        return
-    few, many = facts.world_sizes
-    if largest.epoch_samples > 0.9 * least.epoch_samples:
+    """Find a loader that doesn't share the samples: an epoch of each process is as long as alone."""
+    alone, beside = facts.least.epoch_samples, facts.largest.epoch_samples
+    if alone is not None and beside is not None and beside > 0.9 * alone:
         yield Hit(
-            f"{largest.epoch_samples:,} samples an epoch in each of {many} processes, "
-            f"{least.epoch_samples:,} with {count_text(few, 'process', 'processes')}",
-            "give the DataLoader a torch.utils.data.DistributedSampler, which makes an epoch as many times "
-            "shorter; until then the rates count the same samples several times",
-            largest.epoch_samples,
+            facts.against(f"{beside:,} samples per epoch and process", f"{alone:,}"),
+            "give the DataLoader a torch.utils.data.DistributedSampler",
+            beside,
         )
 
 
-@check(NO_WRAPPER, WARNING, "nothing of torch's is seen to sum the gradients of the processes")
+@check(NO_WRAPPER, WARNING, "no DistributedDataParallel and no FSDP sums the gradients of the processes")
 def _no_wrapper(facts: ScalingFacts) -> Hits:
     seen = facts.run.data_parallel
     if seen is not None and facts.run.is_without_wrapper:
         yield Hit(
-            f"{facts.world_sizes[1]} processes in a {seen.backend} group, no DistributedDataParallel and "
-            "no FSDP",
-            "unless the script sums them itself, each process trains a model of its own: wrap it in "
+            f"{_processes(facts.largest)} in a {seen.backend} group",
+            "unless the script sums them itself, each process trains its own model: wrap it in "
             "torch.nn.parallel.DistributedDataParallel",
         )
 
 
-@check(
-    "loader-shares-cpus", WARNING, "the processes' loaders share the CPUs, and the processes wait for them"
-)
+@check("loader-shares-cpus", WARNING, "the loaders of all processes share the CPUs and are too slow")
 def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
     before, after = facts.steps
     workers, cpus, lost = facts.largest.workers, facts.run.host.cpus, facts.lost
     if not lost.is_felt(lost.data_wait_s, _FELT_SHARE) or workers is None:
         return
-    wait = after.data_wait_s / after.time_s
-    processes = facts.largest.processes
+    wait, processes = after.data_wait_s / after.time_s, facts.largest.processes
     on_gpu = "" if facts.is_on_cpu else ", transforms on the GPU"
-    fewer = (
-        f"{count_text(cpus // processes, 'worker')} a process fit the CPUs"
-        if workers > cpus > processes
-        else f"make samples cheaper: smaller or decoded files{on_gpu}"
+    remedy = f"make samples cheaper: smaller or decoded files{on_gpu}"
+    if workers > cpus > processes:
+        remedy = f"use {count_text(cpus // processes, 'worker')} per process"
+    waits = facts.against(
+        f"{share_text(wait)} of an iteration waits for data", share_text(before.data_wait_s / before.time_s)
     )
-    few, many = facts.world_sizes
     yield Hit(
-        f"{share_text(wait)} of an iteration on {many} processes waits for data, "
-        f"{share_text(before.data_wait_s / before.time_s)} on {few}; {count_text(workers, 'worker')} and "
-        f"{count_text(processes, 'process', 'processes')} on {count_text(cpus, 'CPU')}{facts.of_host}",
-        fewer,
+        f"{waits}; {count_text(workers, 'worker')} on {count_text(cpus, 'CPU')}",
+        remedy,
         wait,
         gain=lost.gain(lost.data_wait_s),
     )
@@ -128,29 +110,27 @@ def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
 def _exposed_communication(facts: ScalingFacts) -> Hits:
     _, after = facts.steps
     lost = facts.lost
-    if after.exposed_s is None or not lost.is_felt(lost.exposed_s, _FELT_SHARE):
-        return
-    knobs = "" if facts.run.options.tries_knobs else ", try DDP's settings with --knobs"
-    yield Hit(
-        f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} an iteration on "
-        f"{facts.world_sizes[1]} processes",
-        f"accumulate gradients under no_sync(), or take a larger batch: both sum them less often{knobs}",
-        after.exposed_s / after.time_s,
-        gain=lost.gain(lost.exposed_s),
-    )
+    if after.exposed_s is not None and lost.is_felt(lost.exposed_s, _FELT_SHARE):
+        yield Hit(
+            f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} per iteration on "
+            f"{_processes(facts.largest)}",
+            "sum gradients less often: accumulate them under no_sync(), or use a larger batch",
+            after.exposed_s / after.time_s,
+            gain=lost.gain(lost.exposed_s),
+        )
 
 
-@check("processes-share-cpu", INFO, "the processes compute on CPUs that one of them alone could use too")
+@check("processes-share-cpu", INFO, "the processes compute with more threads than there are CPUs")
 def _share_cpu(facts: ScalingFacts) -> Hits:
     threads, processes, cpus = facts.largest.threads, facts.largest.processes, facts.run.host.cpus
     if not facts.is_on_cpu or threads is None or processes * threads <= cpus:
         return
-    fewer = f"train with no more than {count_text(cpus, 'process', 'processes')} here"
-    one_each = f"{fewer}, one for each CPU" + (", and set OMP_NUM_THREADS=1" if threads > 1 else "")
+    remedy = f"set OMP_NUM_THREADS={max(1, cpus // processes)}"
+    if processes > cpus:
+        remedy = f"train with at most {count_text(cpus, 'process', 'processes')}"
     yield Hit(
-        f"{count_text(processes, 'process', 'processes')} x {count_text(threads, 'thread')} on "
-        f"{count_text(cpus, 'CPU')}{facts.of_host}",
-        one_each if processes > cpus else f"set OMP_NUM_THREADS={cpus // processes}",
+        f"{_processes(facts.largest)} x {count_text(threads, 'thread')} on {count_text(cpus, 'CPU')}",
+        remedy,
         processes * threads / cpus,
     )
 
@@ -158,64 +138,50 @@ def _share_cpu(facts: ScalingFacts) -> Hits:
 @check("slower-side-by-side", INFO, "each process computes slower when there are more of them")
 def _slower_side_by_side(facts: ScalingFacts) -> Hits:
     before, after = facts.steps
-    if not facts.keeps_batch or after.exposed_s is None or not before.compute_s:
+    if facts.run.mode is not ScalingMode.WEAK or after.exposed_s is None or not before.compute_s:
         return
     factor = after.compute_s / before.compute_s
-    few, many = facts.world_sizes
     if factor > 1 + _FELT_SHARE:
-        shared = (
-            "the CPUs' caches, memory and clock"
-            if facts.is_on_cpu
-            else "CPUs, and the GPUs their power and heat"
-        )
         yield Hit(
-            f"{duration_text(after.compute_s)} an iteration on {many} processes, without summing gradients; "
-            f"{duration_text(before.compute_s)} on {few}",
-            f"they share {shared}: `tunekit doctor` looks for other programs and limits",
+            facts.against(
+                f"{duration_text(after.compute_s)} per iteration without summing gradients",
+                duration_text(before.compute_s),
+            ),
+            "they share CPUs, memory bandwidth, power and heat: `tunekit doctor` looks for limits",
             factor,
         )
 
 
-@check(
-    "threads-differ",
-    INFO,
-    "each process computes with another number of CPU threads when there are more processes",
-)
+@check("threads-differ", INFO, "the number of CPU threads per process changes with the number of processes")
 def _threads_differ(facts: ScalingFacts) -> Hits:
     alone, beside = facts.least.threads, facts.largest.threads
-    few, many = facts.world_sizes
     if alone is not None and beside is not None and alone != beside:
         yield Hit(
-            f"{count_text(beside, 'thread')} on {many} processes, {alone} on {few}",
-            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // facts.largest.processes)} for all of them",
+            facts.against(count_text(beside, "thread"), f"{alone}"),
+            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // facts.largest.processes)} for all counts",
             beside / alone,
         )
 
 
 @check("global-batch-kept", INFO, "the script keeps the global batch: its processes share it")
 def _global_batch_kept(facts: ScalingFacts) -> Hits:
-    if facts.keeps_batch or facts.run.options.mode is ScalingMode.STRONG:
-        return
-    few, many = facts.world_sizes
-    yield Hit(
-        f"batch {facts.least.batch_size} on {few}, {facts.largest.batch_size} on {many}",
-        "so this is strong scaling; for weak scaling give the script a batch that is as many times larger",
-    )
+    if facts.run.mode is ScalingMode.STRONG and facts.run.options.mode is ScalingMode.WEAK:
+        yield Hit(
+            facts.against(f"batch {facts.largest.batch_size}", f"{facts.least.batch_size}"),
+            "this is strong scaling; for weak scaling multiply the script's batch by the processes",
+        )
 
 
-@check("lr-follows-processes", INFO, "the script sets another learning rate on more processes by itself")
+@check("lr-follows-processes", INFO, "the script changes the learning rate with the number of processes")
 def _lr_follows(facts: ScalingFacts) -> Hits:
     rates = {one.number: one.learning_rate for one in facts.run.trials}
     before, after = (
-        next((rates[one] for one in count.trials if rates.get(one) is not None), None)
+        next((rate for one in count.trials if (rate := rates.get(one)) is not None), None)
         for count in (facts.least, facts.largest)
     )
     if before and after and not math.isclose(before, after, rel_tol=1e-6):
-        few, many = facts.world_sizes
         yield Hit(
-            f"lr {before:.3g} on {few}, {after:.3g} on {many}",
-            "it needs no rule of ours on top",
-            after / before,
+            facts.against(f"lr {after:.3g}", f"{before:.3g}"), "don't scale it a second time", after / before
         )
 
 
@@ -224,8 +190,7 @@ def _ram(facts: ScalingFacts) -> Hits:
     ram_bytes, limit_bytes = facts.largest.ram_bytes, facts.run.host.ram_limit_bytes
     if ram_bytes is not None and ram_bytes > OOM_SHARE * limit_bytes:
         yield Hit(
-            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with "
-            f"{count_text(facts.largest.processes, 'process', 'processes')}{facts.of_host}",
+            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with {_processes(facts.largest)}",
             "use fewer workers or a smaller prefetch_factor in each process",
             ram_bytes / limit_bytes,
         )

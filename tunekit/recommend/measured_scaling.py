@@ -10,33 +10,14 @@ from tunekit.recommend.learning_rate import base_learning_rate, rule_of
 from tunekit.recommend.noise import mean_interval, noise_floor, speedup
 from tunekit.recommend.scaling import batch_warnings, scaled_lr
 from tunekit.records.config import TrainConfig
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.profile import Profile
-from tunekit.records.recommendation import LearningRateRule, NoiseFloor
+from tunekit.records.recommendation import LearningRateRule
 from tunekit.records.run import SearchOptions
 from tunekit.records.scaling import OneGpuStep, ScaledStep, ScalingMode
-from tunekit.records.scaling_run import (
-    DdpGain,
-    ExpectedCount,
-    ScaledCount,
-    ScalingRun,
-    StepSplit,
-)
+from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
 from tunekit.records.trial import TrialRecord
-
-AS_IT_IS = DdpSettings()
-APART = DdpSettings(sync_gradients=False)
-"""No gradient is summed: what a step gains by that is communication that the backward pass doesn't hide."""
-
-KNOBS = {
-    "gradient_as_bucket_view": DdpSettings(gradient_as_bucket_view=True),
-    "static_graph": DdpSettings(static_graph=True),
-    "bucket_cap_mb 10": DdpSettings(bucket_cap_mb=10),
-    "bucket_cap_mb 100": DdpSettings(bucket_cap_mb=100),
-}
-"""What is tried of DistributedDataParallel; buckets have 25 MiB by default."""
 
 _FELT_SHARE = 0.05
 """Of an iteration, from which on waiting for data says more of further processes than the fitted law."""
@@ -65,96 +46,96 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
         run: with its trials.
         here: profile of the device that they ran on.
     """
-    least = _rounds(run, run.options.processes[0], AS_IT_IS)
+    least = _rounds(run, run.options.processes[0])
     if not least:
-        return run.changed(counts=tuple(_missing(run, n) for n in run.options.processes), gains=())
+        return run.changed(counts=tuple(_missing(run, n) for n in run.options.processes))
     rule = rule_of(run.discovery)
     counts = tuple(_count(run, processes, least, rule) for processes in run.options.processes)
-    mode = _mode(counts, run.options.mode)
-    trains_together = not run.changed(counts=counts).is_without_wrapper
-    predict = _predictor(run, least, here, mode)
-    counts = tuple(
-        one.changed(predicted=predict(one.world_size))
-        if one.world_size is not None and run.options.hosts is None and trains_together
-        else one
-        for one in counts
-    )
-    rates = {
-        one.world_size: one.rate_samples_per_s.value
-        * one.step.time_s
-        / (one.step.time_s - one.step.data_wait_s)
-        for one in counts
-        if one.world_size and one.rate_samples_per_s and one.step and one.step.compute_s
-    }
-    fit = fit_scaling(rates, mode) if trains_together else None
-    expected: tuple[ExpectedCount, ...] = ()
-    alone = counts[0]
-    if fit is not None and alone.rate_samples_per_s is not None:
-        counts = tuple(
-            one.changed(fitted=fitted_efficiency(fit, one.world_size)) if one.world_size else one
-            for one in counts
-        )
-        largest = next(one for one in reversed(counts) if one.efficiency is not None)
-        further = () if why_no_further(largest) else tuple(times * max(rates) for times in _FURTHER)
-        assert largest.efficiency is not None
-        spread = largest.efficiency.times(1 / largest.efficiency.value)
-        expected = tuple(
-            ExpectedCount(
-                processes=n,
-                efficiency=spread.times(fitted_efficiency(fit, n)),
-                rate_samples_per_s=spread.times(
-                    n * alone.rate_samples_per_s.value * fitted_efficiency(fit, n)
-                ),
-            )
-            for n in further
-        )
-    return run.changed(
+    run = run.changed(
         counts=counts,
-        mode=mode,
-        fit=fit,
-        expected=expected,
-        gains=_gains(run),
+        mode=_mode(counts, run.options.mode),
+        fit=None,
+        expected=(),
         noise_floor=noise_floor([_rate(one) for one in least]),
         lr_rule=rule,
     )
+    return run if run.is_without_wrapper else _by_the_law(run, least, here)
+
+
+def _by_the_law(run: ScalingRun, least: Sequence[_Round], here: Profile) -> ScalingRun:
+    """Return a run with what one process's step predicts, the fitted law, and what it expects of more."""
+    predict = _predictor(run, least, here)
+    rates = {
+        one.processes: one.rate_samples_per_s.value
+        * one.step.time_s
+        / (one.step.time_s - one.step.data_wait_s)
+        for one in run.measured
+        if one.rate_samples_per_s and one.step and one.step.compute_s
+    }
+    fit = fit_scaling(rates, run.mode)
+    run = run.changed(
+        fit=fit,
+        counts=tuple(
+            one.changed(
+                predicted=predict(one.processes),
+                fitted=fitted_efficiency(fit, one.processes) if fit else None,
+            )
+            if one.rate_samples_per_s
+            else one
+            for one in run.counts
+        ),
+    )
+    if fit is None:
+        return run
+    largest, alone = run.measured[-1], run.measured[0].rate_samples_per_s
+    assert largest.efficiency is not None and alone is not None
+    spread = largest.efficiency.times(1 / largest.efficiency.value)
+    expected = []
+    for n in () if why_no_further(largest) else tuple(times * max(rates) for times in _FURTHER):
+        share = fitted_efficiency(fit, n)
+        expected.append(
+            ScaledCount(
+                processes=n,
+                rate_samples_per_s=spread.times(n * alone.value * share),
+                linear_samples_per_s=n * alone.value,
+                efficiency=spread.times(share),
+                fitted=share,
+            )
+        )
+    return run.changed(expected=tuple(expected))
 
 
 # --- rates and efficiency ------------------------------------------------------------------
 
 
-def trials_of(run: ScalingRun, processes: int, ddp: DdpSettings = AS_IT_IS) -> tuple[TrialRecord, ...]:
-    """Return a count's trials under some settings, those that failed too, without those that only learnt."""
+def trials_of(run: ScalingRun, processes: int, no_sync: bool = False) -> tuple[TrialRecord, ...]:
+    """Return a count's trials, those that failed too, without those that only learned its loop."""
     return tuple(
         one
         for one in run.trials
         if one.processes == processes
-        and (one.ddp or AS_IT_IS) == ddp
+        and one.no_sync == no_sync
         and (one.round is not None or one.failure is not None)
     )
 
 
-def why_none(records: Sequence[TrialRecord]) -> str:
-    """Return why there is no figure of some trials."""
-    failure = next((record.failure for record in records if record.failure), None)
-    if failure is None:
-        return "not run"
-    remedy = f"; {failure.remedy}" if failure.remedy else ""
-    return f"{failure.text}{remedy}"
-
-
-def _rounds(run: ScalingRun, processes: int, ddp: DdpSettings) -> list[_Round]:
+def _rounds(run: ScalingRun, processes: int, no_sync: bool = False) -> list[_Round]:
     return [
         _Round(one, one.measurement, one.config)
-        for one in trials_of(run, processes, ddp)
+        for one in trials_of(run, processes, no_sync)
         if one.measurement is not None and one.config is not None
     ]
 
 
 def _missing(run: ScalingRun, processes: int) -> ScaledCount:
     records = trials_of(run, processes)
-    numbers = tuple(record.number for record in records)
-    why = run.left_out.get(processes) or why_none(records)
-    return ScaledCount(processes=processes, trials=numbers, why_missing=why)
+    failure = next((record.failure for record in records if record.failure), None)
+    why = run.left_out.get(processes, "not run")
+    if failure is not None:
+        why = f"{failure.text}; {failure.remedy}" if failure.remedy else failure.text
+    return ScaledCount(
+        processes=processes, trials=tuple(record.number for record in records), why_missing=why
+    )
 
 
 def _rate(one: _Round) -> float:
@@ -174,27 +155,25 @@ def _rate_interval(rounds: Sequence[_Round]) -> Interval:
 
 
 def _efficiency(rounds: Sequence[_Round], least: Sequence[_Round]) -> Interval:
-    """Return the rate of a process as a share of that of the least count, paired by round."""
-    if rounds[0].loop.world_size == least[0].loop.world_size:
-        return EXACTLY_ONE
-    return _over(rounds, least).times(least[0].loop.world_size / rounds[0].loop.world_size)
+    """Return a process's rate as a share of that of the least count.
 
-
-def _over(rounds: Sequence[_Round], others: Sequence[_Round], noise: NoiseFloor | None = None) -> Interval:
-    """Return the rate over that of others, paired by round; without two pairs by the ranges of both."""
-    ours, theirs = ({one.record.round: _rate(one) for one in rows} for rows in (rounds, others))
+    It is paired by round; without two pairs the ranges of both give its range.
+    """
+    ours, theirs = ({one.record.round: _rate(one) for one in rows} for rows in (rounds, least))
     paired = [number for number in ours if number in theirs]
-    factor = speedup([ours[one] for one in paired], [theirs[one] for one in paired], noise)
-    if factor is not None:
-        return factor
-    own, other = _rate_interval(rounds), _rate_interval(others)
-    return Interval.bounded(own.low / other.high, own.value / other.value, own.high / max(other.low, 1e-12))
+    factor = speedup([ours[one] for one in paired], [theirs[one] for one in paired], None)
+    if factor is None:
+        own, other = _rate_interval(rounds), _rate_interval(least)
+        factor = Interval.bounded(
+            own.low / other.high, own.value / other.value, own.high / max(other.low, 1e-12)
+        )
+    return factor.times(least[0].loop.world_size / rounds[0].loop.world_size)
 
 
 def _count(
     run: ScalingRun, processes: int, least: Sequence[_Round], rule: LearningRateRule | None
 ) -> ScaledCount:
-    rounds = _rounds(run, processes, AS_IT_IS)
+    rounds = _rounds(run, processes)
     if not rounds:
         return _missing(run, processes)
     loops = [one.loop for one in rounds]
@@ -206,11 +185,11 @@ def _count(
     return ScaledCount(
         processes=processes,
         trials=tuple(one.record.number for one in rounds),
-        world_size=loop.world_size,
         rate_samples_per_s=_rate_interval(rounds),
         it_per_s=fmean(one.steady_it_per_s for one in loops),
-        efficiency=_efficiency(rounds, least),
-        step=_split(loops, [one.loop for one in _rounds(run, processes, APART)]),
+        linear_samples_per_s=_rate_interval(least).value * processes / least[0].loop.world_size,
+        efficiency=EXACTLY_ONE if processes == least[0].loop.world_size else _efficiency(rounds, least),
+        step=_split(loops, [one.loop for one in _rounds(run, processes, no_sync=True)]),
         batch_size=batch,
         global_batch=global_batch,
         epoch_samples=loop.epoch_samples,
@@ -225,14 +204,14 @@ def _count(
 
 def _mode(counts: Sequence[ScaledCount], asked: ScalingMode) -> ScalingMode:
     """Return what stayed as it was: each process's batch, or the global one, which a script may keep."""
-    known = [one for one in counts if one.batch_size is not None and one.world_size is not None]
+    known = [one for one in counts if one.batch_size is not None]
     if len(known) < 2:
         return asked
     first, last = known[0], known[-1]
-    assert first.batch_size and first.world_size and last.batch_size and last.world_size
-    kept = first.batch_size * first.world_size
+    assert first.batch_size and last.batch_size
+    kept = first.batch_size * first.processes
     is_shared = last.batch_size < first.batch_size and math.isclose(
-        last.batch_size * last.world_size, kept, rel_tol=last.world_size / kept
+        last.batch_size * last.processes, kept, rel_tol=last.processes / kept
     )
     return ScalingMode.STRONG if is_shared else ScalingMode.WEAK
 
@@ -243,7 +222,7 @@ def why_no_further(largest: ScaledCount) -> str | None:
     if step is not None and step.data_wait_s > _FELT_SHARE * step.time_s:
         return "they wait for data, which the law leaves out"
     if efficiency is not None and efficiency.high > _WIDEST * efficiency.low:
-        return f"the efficiency on {largest.world_size} is too uncertain; more --rounds would narrow it"
+        return f"the efficiency on {largest.processes} is too uncertain; more --rounds would narrow it"
     return None
 
 
@@ -337,9 +316,7 @@ def _first_over_mean(loop: LoopMeasurement) -> float:
 # --- predicted -----------------------------------------------------------------------------
 
 
-def _predictor(
-    run: ScalingRun, least: Sequence[_Round], here: Profile, mode: ScalingMode
-) -> Callable[[int], ScaledStep | None]:
+def _predictor(run: ScalingRun, least: Sequence[_Round], here: Profile) -> Callable[[int], ScaledStep | None]:
     """Return what predicts the step on a number of GPUs from that on one; None where nothing can."""
     first = least[0]
     gradients_bytes = gradients_of(run)
@@ -357,7 +334,7 @@ def _predictor(
 
     def predicted(gpus: int) -> ScaledStep | None:
         link = link_between(here, gpus)
-        return scaled_step(one, gpus, link, mode) if link is not None else None
+        return scaled_step(one, gpus, link, run.mode) if link is not None else None
 
     return predicted
 
@@ -368,40 +345,3 @@ def gradients_of(run: ScalingRun) -> int | None:
     sent = (one.data_parallel.gradient_bytes for one in loops if one.data_parallel)
     own = (one.model.gradients_bytes for one in loops if one.model)
     return next((size for size in (*sent, *own) if size is not None), None)
-
-
-# --- settings of DDP -----------------------------------------------------------------------
-
-
-def settings_to_try(run: ScalingRun, processes: int) -> dict[str, DdpSettings]:
-    """Return the settings that are not in force already, by name; those that can't be told are tried."""
-    loops = [one.loop for one in _rounds(run, processes, AS_IT_IS)]
-    seen = next((one.data_parallel.settings for one in loops if one.data_parallel), None)
-    in_force = seen.asked() if seen is not None else {}
-    return {
-        name: settings
-        for name, settings in KNOBS.items()
-        if any(in_force.get(field) != value for field, value in settings.asked().items())
-    }
-
-
-def _gains(run: ScalingRun) -> tuple[DdpGain, ...]:
-    gains = []
-    for name, settings in KNOBS.items():
-        processes = next((one.processes for one in run.trials if one.ddp == settings), None)
-        if processes is None:
-            continue
-        records = trials_of(run, processes, settings)
-        ours, plain = (_rounds(run, processes, ddp) for ddp in (settings, AS_IT_IS))
-        noise = noise_floor([_rate(one) for one in plain])
-        gains.append(
-            DdpGain(
-                name=name,
-                settings=settings,
-                processes=processes,
-                trials=tuple(record.number for record in records),
-                factor=_over(ours, plain, noise) if ours and plain else None,
-                why_missing=None if ours else why_none(records),
-            )
-        )
-    return tuple(gains)

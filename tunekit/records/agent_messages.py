@@ -19,7 +19,6 @@ from pydantic import (
 
 from tunekit.records.base import Record
 from tunekit.records.config import KnobsAsked
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
@@ -55,10 +54,8 @@ class AgentRequest(Record):
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch."""
     knobs: KnobsAsked
-    ddp: DdpSettings = DdpSettings()
-    """What is set of each DistributedDataParallel that the script makes."""
-    trains_on: bool = False
-    """Whether the training goes on once it is measured, as ranks on other hosts wait for it."""
+    no_sync: bool = False
+    """Whether DistributedDataParallel stops summing gradients after the first steps."""
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""
     roots: tuple[RootSeen, ...]
@@ -295,5 +292,4 @@ def dump_request(request: AgentRequest) -> dict[str, Any]:
     """Return the request as the agent reads it: without what it must leave alone."""
     payload = request.model_dump(mode="json")
     payload["knobs"] = {name: value for name, value in payload["knobs"].items() if value is not None}
-    payload["ddp"] = request.ddp.asked()
     return payload

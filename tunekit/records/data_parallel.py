@@ -1,28 +1,10 @@
-"""How ranks train one model together: what a trial sets of it, and what was seen."""
+"""How ranks train one model together."""
 
 from enum import StrEnum
 
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from tunekit.records.base import Record
-
-
-class DdpSettings(Record):
-    """Settings of torch's DistributedDataParallel; None leaves one as the script has it."""
-
-    gradient_as_bucket_view: bool | None = None
-    """Whether gradients are views into the buckets that are summed, which saves a copy of them."""
-    static_graph: bool | None = None
-    """Whether each step is said to use the same parameters in the same order."""
-    bucket_cap_mb: PositiveFloat | None = None
-    """Size of a bucket in MiB, from which on its gradients are summed."""
-    sync_gradients: bool | None = None
-    """False: after a few steps no gradient is summed any more, as under DDP's no_sync. What a step gains by
-    it is the communication that its backward pass does not hide; the ranks train apart then."""
-
-    def asked(self) -> dict[str, bool | float]:
-        """Return the settings that are not left to the script, by name."""
-        return self.model_dump(exclude_none=True)
 
 
 class DataParallelKind(StrEnum):
@@ -44,8 +26,8 @@ class DataParallelSeen(Record):
     gradient_bytes: NonNegativeInt | None
     """Of the gradients that a rank gives into one sum over all ranks, in the dtype of the parameters; None
     where that is not known, as of FSDP's flat parameters."""
-    settings: DdpSettings | None
-    """In force in the first DistributedDataParallel; None where there is none."""
+    syncs_gradients: bool | None
+    """Whether the first DistributedDataParallel sums gradients; None where there is none."""
     comm_hook: str | None = Field(default=None, max_length=200)
     """What takes the place of the plain sum, such as "fp16_compress_hook"; None for that."""
 

@@ -206,8 +206,7 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def _trains_apart(self) -> bool:
-        settings = self.data_parallel.settings if self.data_parallel else None
-        return settings is not None and settings.sync_gradients is False
+        return self.data_parallel is not None and self.data_parallel.syncs_gradients is False
 
     @property
     def slowest_rank_share(self) -> float | None:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 from tunekit.records.interval import Interval
@@ -16,14 +16,6 @@ class ScalingMode(StrEnum):
     """The batch of each GPU; the global batch grows."""
     STRONG = "strong"
     """The global batch; each GPU takes its part of it."""
-
-
-class Hosts(Record):
-    """Hosts that train together, each started with the same command."""
-
-    nodes: PositiveInt
-    endpoint: str = Field(pattern=r"^\S+:\d+$")
-    """Where they meet: a host and its port."""
 
 
 class OneGpuStep(Record):
@@ -52,7 +44,7 @@ class ScaledStep(Record):
     link: str
     """What the gradients travel over."""
     compute_s: PositiveFloat
-    """What the step takes on a GPU of its own, without the loader."""
+    """What the step takes on one GPU alone, without the loader."""
     exposed_s: NonNegativeFloat
     """Communication that the backward pass does not hide."""
     straggler_s: NonNegativeFloat

@@ -3,26 +3,22 @@
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
-from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, DdpSettings
+from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule, NoiseFloor
 from tunekit.records.run import MeasuringOptions, TargetRecord
-from tunekit.records.scaling import Hosts, ScaledStep, ScalingFit, ScalingMode
+from tunekit.records.scaling import ScaledStep, ScalingFit, ScalingMode
 
 
 class ScaleOptions(MeasuringOptions):
     """What the user asked of `tunekit scale`."""
 
     processes: tuple[PositiveInt, ...] = Field(min_length=1)
-    """On this host, each count once, the least first."""
+    """Each count once, the least first."""
     mode: ScalingMode = ScalingMode.WEAK
     rounds: PositiveInt = 3
     """Fresh processes of each count, interleaved."""
-    tries_knobs: bool = False
-    """Whether DDP's settings are tried at the largest count."""
-    hosts: Hosts | None = None
-    """None for this host alone, and where the command's own launcher knows the others."""
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
 
@@ -30,7 +26,7 @@ class ScaleOptions(MeasuringOptions):
 class StepSplit(Record):
     """Where the time of one iteration, a batch of each process, goes; means over the rounds.
 
-    The parts add up to the whole. What can't be told apart is None and in `compute_s`.
+    The parts add up to the whole. What is unknown is None and included in `compute_s`.
     """
 
     time_s: PositiveFloat
@@ -45,20 +41,19 @@ class StepSplit(Record):
 
 
 class ScaledCount(Record):
-    """The training on one count of processes."""
+    """The training on one count of processes, measured or expected by the fitted law."""
 
     processes: PositiveInt
-    """On this host."""
-    trials: tuple[int, ...]
+    trials: tuple[int, ...] = ()
     """Of the training as it is."""
     why_missing: str | None = None
     """Why it has no rate; the figures below are None then."""
-    world_size: PositiveInt | None = None
-    """Processes of all hosts."""
     rate_samples_per_s: Interval | None = None
     """Of all processes in steady steps; an epoch's end is not in it."""
     it_per_s: PositiveFloat | None = None
     """Iterations of each process."""
+    linear_samples_per_s: PositiveFloat | None = None
+    """The rate if each process were as fast as one of the least count."""
     efficiency: Interval | None = None
     """Rate of a process, as a share of that of the least count."""
     step: StepSplit | None = None
@@ -71,9 +66,9 @@ class ScaledCount(Record):
     threads: PositiveInt | None = None
     """That one process computes on the CPU with."""
     workers: NonNegativeInt | None = None
-    """Of the loaders of this host."""
+    """Of all loaders."""
     ram_bytes: NonNegativeInt | None = None
-    """Peak of this host."""
+    """Peak of all processes."""
     predicted: ScaledStep | None = None
     """By one process's step, its gradients and the link between GPUs; None where one of them is unknown."""
     fitted: PositiveFloat | None = None
@@ -82,27 +77,6 @@ class ScaledCount(Record):
     lr_sqrt: PositiveFloat | None = None
     warnings: tuple[str, ...] = ()
     """Where the rule of the learning rate is known to fail."""
-
-
-class ExpectedCount(Record):
-    """A count that was not measured, by the fitted law, without waiting for data: predicted."""
-
-    processes: PositiveInt
-    efficiency: Interval
-    """As wide as that of the largest count that was measured."""
-    rate_samples_per_s: Interval
-
-
-class DdpGain(Record):
-    """What one setting of DistributedDataParallel brings at the largest count."""
-
-    name: str
-    settings: DdpSettings
-    processes: PositiveInt
-    trials: tuple[int, ...]
-    factor: Interval | None = None
-    """Its rate over that of the training as it is, paired by round."""
-    why_missing: str | None = None
 
 
 class ScalingRun(TargetRecord):
@@ -116,27 +90,14 @@ class ScalingRun(TargetRecord):
     """None with fewer than one process and two more counts, and for processes without a wrapper."""
     left_out: dict[PositiveInt, str] = Field(default_factory=dict)
     """Counts that could not be started as asked, and why."""
-    expected: tuple[ExpectedCount, ...] = ()
-    gains: tuple[DdpGain, ...] = ()
+    expected: tuple[ScaledCount, ...] = ()
+    """Counts that were not measured, by the fitted law, without waiting for data: predicted."""
     noise_floor: NoiseFloor | None = None
     """Of the least count's processes."""
     lr_rule: LearningRateRule | None = None
     """Of the optimizers that were seen; None where they have none, or several."""
     findings: tuple[Finding, ...] = ()
     scale_time_s: NonNegativeFloat = 0.0
-
-    @property
-    def nodes(self) -> int:
-        """Hosts that train together: as asked, else as many as the least count has processes of."""
-        if self.options.hosts is not None:
-            return self.options.hosts.nodes
-        least = self.reference
-        return max(1, least.world_size // least.processes) if least and least.world_size else 1
-
-    def world_of(self, processes: int) -> int:
-        """Return the processes of all hosts where this one has so many: as seen, else as many on each."""
-        seen = (one.world_size for one in self.counts if one.processes == processes)
-        return next(seen, None) or processes * self.nodes
 
     @property
     def measured(self) -> tuple[ScaledCount, ...]:
@@ -163,6 +124,6 @@ class ScalingRun(TargetRecord):
 
     @property
     def is_without_wrapper(self) -> bool:
-        """Whether no wrapper of torch's holds the processes: each may train a model of its own."""
+        """Whether no torch wrapper holds the processes: each may train its own model."""
         seen = self.data_parallel
         return seen is not None and seen.kind is DataParallelKind.NONE

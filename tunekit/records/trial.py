@@ -7,7 +7,6 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryRun, Measurement, Telemetry
@@ -138,8 +137,8 @@ class TrialRecord(Record):
     """What kept its processes from the user's files, beside the agent's guard; None where it is not known."""
     processes: PositiveInt | None = None
     """Local processes that were asked for; None for as many as the command starts."""
-    ddp: DdpSettings | None = None
-    """What was asked of DistributedDataParallel; None for nothing."""
+    no_sync: bool = False
+    """Whether its ranks trained without summing gradients, after the first steps."""
     predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
     """By steps that the trial traced: device memory at other batch sizes, its own among them."""
 

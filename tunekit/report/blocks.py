@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
@@ -457,6 +457,24 @@ class Column(Generic[Item]):
     """Whether it goes where it has no figure of any item."""
     is_below: bool = False
     """Whether it stands below the column before it, in a line of its own, where the table is too wide."""
+
+
+def field_text(path: str, text: Callable[[Any], str] = str, missing: str = UNKNOWN) -> Callable[[Any], str]:
+    """Return what writes one field of an item as a cell.
+
+    Args:
+        path: names of fields, with dots between them.
+        text: of its value.
+        missing: what is written for None.
+    """
+    names = path.split(".")
+
+    def cell(item: Any) -> str:
+        for name in names:
+            item = None if item is None else getattr(item, name)
+        return missing if item is None else text(item)
+
+    return cell
 
 
 def fitted_table(

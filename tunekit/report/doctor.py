@@ -1,4 +1,4 @@
-"""A machine in words: what is here, what is wrong with it, what a GPU's memory holds of its own. Pure."""
+"""The checkup of a machine: what is here, what is wrong with it, what GPU memory holds beside tensors."""
 
 from collections.abc import Sequence
 
@@ -55,11 +55,8 @@ def _answer(findings: Sequence[Finding]) -> str:
     parts = [
         count_text(count, SEVERITY_WORDS[severity]) for severity in WORST_FIRST if (count := counts[severity])
     ]
-    if counts[Severity.ERROR]:
-        return f"Training will fail here, or miss the GPU: {', '.join(parts)}."
-    if counts[Severity.WARNING]:
-        return f"Training will run here, but look at this first: {', '.join(parts)}."
-    return f"Nothing stands in the way of training here{': ' + ', '.join(parts) if parts else ''}."
+    start = "Training will fail or miss the GPU" if counts[Severity.ERROR] else "Ready to train"
+    return f"{start}: {', '.join(parts)}." if parts else f"{start}."
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
@@ -75,127 +72,115 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     return facts
 
 
+def _parts(*parts: tuple[str, object], sep: str = ", ") -> str:
+    """Return values in their forms, such as ("driver {}", "580.65"), without those that are unknown."""
+    return sep.join(form.format(value) for form, value in parts if value is not None and value != "")
+
+
+def _of(now: float | None, most: float | None) -> str | None:
+    """Return a figure with the most that it can be, such as "8 of 16"; None where it is unknown."""
+    if now is None:
+        return None
+    return f"{now:.0f} of {most:.0f}" if most else f"{now:.0f}"
+
+
 def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
-    text = count_text(loader.num_workers, "worker")
-    if loader.num_workers:
-        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-        text += f" x prefetch {loader.prefetch_factor}{ranks}"
-        if loader.batch_bytes:
-            held = loader.held_batch_bytes
-            pinned = f" ({bytes_text(held)} pinned)" if held else ""
-            size = f"{bytes_text(loader.batch_bytes)}{pinned}"
-            text += f", batches of {size}: {_buffer_text(loader, ram_limit_bytes)}"
-    return text + (f" ({loader.taken_from})" if loader.taken_from else "")
-
-
-def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
     buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
-    share = buffered_bytes / ram_limit_bytes
-    share_text = f"{share:.0%}" if share >= 0.01 else "less than 1%"
-    return f"buffer {bytes_text(buffered_bytes)} (predicted), {share_text} of the RAM limit"
+    share = max(0.01, buffered_bytes / ram_limit_bytes)
+    below = "less than " if share == 0.01 else ""
+    held, has_queue = loader.held_batch_bytes, loader.num_workers > 0
+    pinned = f" ({bytes_text(held)} pinned)" if held else ""
+    buffer = f"buffer {bytes_text(buffered_bytes)} (predicted), {below}{share:.0%} of the RAM limit"
+    queue = f" x prefetch {loader.prefetch_factor}"
+    queue += f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    batches = f", batches of {bytes_text(loader.batch_bytes)}{pinned}: {buffer}" if loader.batch_bytes else ""
+    taken = f" ({loader.taken_from})" if loader.taken_from else ""
+    return count_text(loader.num_workers, "worker") + (queue + batches) * has_queue + taken
 
 
 def _gpu_text(gpu: Accelerator) -> str:
-    parts = [f"{gpu.index}: {gpu.name}", bytes_text(gpu.memory_bytes)]
-    if gpu.compute_capability:
-        parts.append(f"compute capability {gpu.compute_capability}")
-    if gpu.pcie is not None and gpu.pcie.lanes is not None:
-        best = f" of {gpu.pcie.max_lanes}" if gpu.pcie.max_lanes else ""
-        parts.append(f"PCIe x{gpu.pcie.lanes}{best}")
-    if gpu.driver:
-        parts.append(f"driver {gpu.driver}")
-    if gpu.state is not None:
-        parts += _state_parts(gpu.state)
-    parts.append(f"profile {gpu.profile_id}" if gpu.profile_id else "no profile")
-    parts.append(f"seen by {' and '.join('the driver' if by == 'nvml' else by for by in gpu.seen_by)}")
-    return ", ".join(parts)
-
-
-def _state_parts(state: GpuState) -> list[str]:
-    parts = []
-    if state.temperature_c is not None:
-        parts.append(f"{state.temperature_c:.0f} C")
-    if state.sm_clock_mhz is not None:
-        best = f" of {state.max_sm_clock_mhz:.0f}" if state.max_sm_clock_mhz else ""
-        parts.append(f"{state.sm_clock_mhz:.0f}{best} MHz")
-    if state.power_w is not None:
-        limit = f" of {state.power_limit_w:.0f}" if state.power_limit_w else ""
-        parts.append(f"{state.power_w:.0f}{limit} W")
-    return parts
+    pcie, state = gpu.pcie, gpu.state or GpuState()
+    return _parts(
+        ("{}", f"{gpu.index}: {gpu.name}"),
+        ("{}", bytes_text(gpu.memory_bytes)),
+        ("compute capability {}", gpu.compute_capability),
+        ("PCIe x{}", _of(pcie.lanes, pcie.max_lanes) if pcie else None),
+        ("driver {}", gpu.driver),
+        ("{} C", _of(state.temperature_c, None)),
+        ("{} MHz", _of(state.sm_clock_mhz, state.max_sm_clock_mhz)),
+        ("{} W", _of(state.power_w, state.power_limit_w)),
+        ("{}", f"profile {gpu.profile_id}" if gpu.profile_id else "no profile"),
+        ("seen by {}", " and ".join("the driver" if by == "nvml" else by for by in gpu.seen_by)),
+    )
 
 
 def _cpu_text(host: Host) -> str:
-    limits = []
-    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
-        limits.append(f"affinity {host.cpus_affinity}")
-    if host.cpu_quota is not None:
-        limits.append(f"quota {host.cpu_quota:g}")
-    why = f" ({', '.join(limits)})" if limits else ""
-    load = "" if host.load_average is None else f", load average {host.load_average:.1f}"
-    name = host.cpu_name or "unknown model"
-    nodes = f", {host.numa_nodes} NUMA nodes" if (host.numa_nodes or 1) > 1 else ""
-    return f"{host.cpus} of {host.cpus_total} may be used{why}: {name}{nodes}{load}"
+    affinity = host.cpus_affinity if (host.cpus_affinity or host.cpus_total) < host.cpus_total else None
+    nodes, load = host.numa_nodes or 1, host.load_average
+    limits = _parts(("affinity {}", affinity), ("quota {:g}", host.cpu_quota))
+    model = _parts(
+        ("{}", host.cpu_name or "unknown model"),
+        ("{} NUMA nodes", nodes if nodes > 1 else None),
+        ("load average {}", None if load is None else f"{load:.1f}"),
+    )
+    return f"{host.cpus} of {host.cpus_total} available{f' ({limits})' if limits else ''}: {model}"
 
 
 def _memory_text(host: Host) -> str:
     is_limited = host.ram_limit_bytes < host.ram_total_bytes
-    limit = f" that the cgroup grants of {bytes_text(host.ram_total_bytes)}" if is_limited else ""
-    free = "" if host.ram_available_bytes is None else f", {bytes_text(host.ram_available_bytes)} available"
-    return f"{bytes_text(host.ram_limit_bytes)}{limit}{free}"
+    limit = f" of {bytes_text(host.ram_total_bytes)} (cgroup limit)" if is_limited else ""
+    free = host.ram_available_bytes
+    return _parts(
+        ("{}", bytes_text(host.ram_limit_bytes) + limit),
+        ("{} available", None if free is None else bytes_text(free)),
+    )
 
 
 def _shm_text(host: Host) -> str:
     if host.shm_bytes is None:
         return "none"
-    used = "" if host.shm_used_bytes is None else f", {bytes_text(host.shm_used_bytes)} used"
-    return f"{bytes_text(host.shm_bytes)}{used}"
+    used = host.shm_used_bytes
+    return _parts(("{}", bytes_text(host.shm_bytes)), ("{} used", None if used is None else bytes_text(used)))
 
 
 def _torch_text(build: TorchBuild) -> str:
-    if build.cuda_version:
-        made_for = f"CUDA {build.cuda_version}"
-    else:
-        made_for = f"ROCm {build.hip_version}" if build.hip_version else "CPU build"
-    cudnn = f", cuDNN {build.cudnn_version}" if build.cudnn_version else ""
-    return f"{build.version} ({made_for}{cudnn}), Python {build.python_version}, {build.python}"
+    made_for = _parts(("CUDA {}", build.cuda_version), ("ROCm {}", build.hip_version)) or "CPU build"
+    builds = _parts(("{}", made_for), ("cuDNN {}", build.cudnn_version))
+    return f"{build.version} ({builds}), Python {build.python_version}, {build.python}"
+
+
+_HOW_READ = {True: "read cold", False: "read from the page cache", None: "read"}
 
 
 def _storage_text(storage: Storage) -> str:
     if storage.kind is StorageKind.NONE:
         return f"{storage.path}: {storage.filesystem}, no storage: the kernel makes up its files"
     more = "" if storage.is_walk_complete else " or more"
-    size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
-    return "; ".join([f"{storage.path}: {_lies_on(storage)}", size, *_reading(storage)])
-
-
-def _lies_on(storage: Storage) -> str:
-    disk = [f"disk {storage.device}"] if storage.device else []
-    kind = "kind unknown" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
-    return ", ".join([*disk, kind, storage.filesystem or "unknown file system"])
-
-
-def _reading(storage: Storage) -> list[str]:
-    if storage.kind is StorageKind.MEMORY:
-        return ["needs no measurement"]
-    if storage.sequential_mb_per_s is None and storage.random_mb_per_s is None:
-        return ["not measured"]
-    how = {True: "read cold", False: "read from the page cache", None: "read"}[storage.measured_cold]
+    is_unknown = storage.kind is StorageKind.UNKNOWN
+    lies_on = _parts(
+        ("disk {}", storage.device),
+        ("{}", "kind unknown" if is_unknown else storage.kind.value),
+        ("{}", storage.filesystem or "unknown file system"),
+    )
     cached = storage.cached_share_before
     before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
-    lines = [f"{how}: {storage.rates_text}{before}"]
-    if storage.is_virtual:
-        lines.append("a virtual disk: its host may cache")
-    elif storage.kind is StorageKind.UNKNOWN:
-        lines.append("what lies below is not known: it may cache")
-    return lines
+    is_measured = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
+    how = _HOW_READ[storage.measured_cold]
+    read = f"{how}: {storage.rates_text}{before}" if is_measured else "not measured"
+    return _parts(
+        ("{}", f"{storage.path}: {lies_on}"),
+        ("{}", f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"),
+        ("{}", "in memory" if storage.kind is StorageKind.MEMORY else read),
+        ("{}", "its host may cache" if is_measured and (storage.is_virtual or is_unknown) else None),
+        sep="; ",
+    )
 
 
 # --- calibration -----------------------------------------------------------------------------
 
 _SEEN_BY = {
     "process": "the driver's figure of the process, less what torch had reserved",
-    "device": "what the whole GPU had more than before, less what torch had reserved: the driver does not "
-    "tell of processes here",
+    "device": "growth of the whole GPU, less what torch had reserved: the driver reports no processes here",
 }
 
 

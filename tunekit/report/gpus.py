@@ -1,7 +1,8 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tunekit.machine.price_catalog import FAR_OFF, Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
@@ -9,7 +10,7 @@ from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrice
 from tunekit.records.profile import Instance, Profile, SpotPrice
-from tunekit.report.blocks import Column, Passage, Table, fitted_table
+from tunekit.report.blocks import Column, Passage, Table, field_text, fitted_table
 from tunekit.report.text import UNKNOWN
 from tunekit.units import bytes_text, count_text
 
@@ -64,28 +65,44 @@ def _in_order(files: Mapping[str, ProfileFile]) -> list[ProfileFile]:
     )
 
 
-def _short_rate(precision: str) -> Column[ProfileFile]:
-    drops = {"fp32": 1, "tf32": 3, "fp8": 5}
+def _text(text: str | None) -> str:
+    return printable(" ".join(text.split())) if text else UNKNOWN
 
-    def text(file: ProfileFile) -> str:
-        return _short_figure(_rate(file.profile, precision)) if _has(file.profile, precision) else ABSENT
 
-    return Column(precision, text, drop=drops.get(precision, 0))
+def _figure(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return UNKNOWN
+    return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + unit
+
+
+def _short_figure(value: float | None) -> str:
+    """Return a figure in as few letters as a table of them needs."""
+    return _figure(value if value is None or value < 100 else round(value))
+
+
+def _money(usd: float | None) -> str:
+    if usd is None:
+        return UNKNOWN
+    if usd == 0:
+        return "free"
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
+
+
+def _compile_text(profile: Profile) -> str:
+    word = {True: "yes", False: "no", None: UNKNOWN}[profile.compile_supported]
+    return word + ("*" if profile.compile_note else "")
+
+
+def _short_rate(precision: str, drop: int = 0) -> Column[ProfileFile]:
+    figure = field_text(f"profile.{precision}_tflops", _short_figure)
+    return Column(
+        precision, lambda file: figure(file) if _has(file.profile, precision) else ABSENT, drop=drop
+    )
 
 
 def _has(profile: Profile, precision: str) -> bool:
     """Return whether there may be such a rate; what Apple chips and CPUs compute is not known."""
     return profile.compute_capability is None or precision in profile.native_precisions
-
-
-def _rate(profile: Profile, precision: str) -> float | None:
-    rate: float | None = getattr(profile, f"{precision}_tflops")
-    return rate
-
-
-def _gib_text(file: ProfileFile) -> str:
-    size_bytes = file.profile.memory_bytes
-    return UNKNOWN if size_bytes is None else bytes_text(size_bytes).removesuffix(" GiB")
 
 
 def _cheapest(file: ProfileFile) -> Instance | None:
@@ -94,55 +111,46 @@ def _cheapest(file: ProfileFile) -> Instance | None:
     return min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None)
 
 
-def _of_cheapest(file: ProfileFile, text: Callable[[Instance], str]) -> str:
-    cheapest = _cheapest(file)
-    return UNKNOWN if cheapest is None else text(cheapest)
+def _of_cheapest(path: str, text: Callable[[Any], str]) -> Callable[[ProfileFile], str]:
+    cell = field_text(path, text)
+    return lambda file: cell(_cheapest(file))
 
 
 _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
-    Column(
-        "name",
-        lambda file: _text(file.profile.device_names[0].removeprefix("NVIDIA ")),
-        is_numeric=False,
-        drop=6,
-    ),
-    Column("GiB", _gib_text),
-    Column("GB/s", lambda file: _short_figure(file.profile.bandwidth_gb_per_s), drop=2),
-    *map(_short_rate, _PRECISIONS),
-    Column("compile", lambda file: _compile_text(file.profile), is_numeric=False, drop=4),
+    Column("name", lambda file: _text(file.profile.device_names[0].removeprefix("NVIDIA ")), False, 6),
+    Column("GiB", field_text("profile.memory_bytes", lambda size: bytes_text(size).removesuffix(" GiB"))),
+    Column("GB/s", field_text("profile.bandwidth_gb_per_s", _short_figure), drop=2),
+    _short_rate("fp32", drop=1),
+    _short_rate("tf32", drop=3),
+    _short_rate("fp16"),
+    _short_rate("bf16"),
+    _short_rate("fp8", drop=5),
+    Column("compile", field_text("profile", _compile_text), is_numeric=False, drop=4),
     Column("$/GPU-h", lambda file: _per_gpu(_cheapest(file))),
-    Column("as of", lambda file: _of_cheapest(file, lambda one: one.as_of[:7]), is_numeric=False),
-    Column(
-        "from", lambda file: _of_cheapest(file, lambda one: _text(one.provider)), is_numeric=False, drop=7
-    ),
+    Column("as of", _of_cheapest("as_of", lambda day: day[:7]), is_numeric=False),
+    Column("from", _of_cheapest("provider", _text), is_numeric=False, drop=7),
 )
 
 
 def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     """Return what a refresh got, what it left as it was, and how to undo it."""
-    prices = refreshed.prices
-    fresh = prices.prices[: len(prices.prices) - len(refreshed.kept)]
+    prices, kept = refreshed.prices, refreshed.kept
+    fresh = prices.prices[: len(prices.prices) - len(kept)]
     dated = " by its files' dates" if refreshed.is_dated_by_files and fresh else ""
     lines = [
         f"{count_text(len(fresh), 'machine')} priced by {prices.catalog}{_days(fresh)}{dated}.",
-        f"Saved in {_text(str(path))}: they take the place of older shipped prices until you delete it.",
+        f"Saved in {_text(str(path))}: used instead of older shipped prices until you delete it.",
     ]
     if refreshed.without:
-        kept = count_text(len(refreshed.without), "machine")
-        lines.append(
-            f"Without a price there, and so as shipped: {kept}, {_text(', '.join(refreshed.without))}."
-        )
+        lines.append(f"No price there, so as shipped: {_text(', '.join(refreshed.without))}.")
     if refreshed.absent:
-        kept = ""
-        if refreshed.kept:
-            machines = count_text(len(refreshed.kept), "machine")
-            kept = f"; kept from an earlier refresh: {machines}{_days(refreshed.kept)}"
-        lines.append(f"Nothing was to be had of {', '.join(refreshed.absent)}{kept}.")
+        machines = f"{count_text(len(kept), 'machine')}{_days(kept)}"
+        earlier = f"; kept from an earlier refresh: {machines}" if kept else ""
+        lines.append(f"Nothing from {', '.join(refreshed.absent)}{earlier}.")
     if refreshed.rows_left_out:
-        rows = count_text(refreshed.rows_left_out, "row")
-        lines.append(f"Left out: {rows} of machines or regions that no profile has.")
+        lines.append(f"Skipped: {count_text(refreshed.rows_left_out, 'row')} without a profile.")
     lines += [
-        f"More than {FAR_OFF:g}x off what is shipped, so look it up before you book: {_text(one.machine)} at "
+        f"More than {FAR_OFF:g}x off the shipped price, check before you book: {_text(one.machine)} "
         f"{_money(one.usd_per_h)} $/h in {_text(one.region)}, shipped {_money(one.shipped_usd_per_h)}."
         for one in refreshed.far_off
     ]
@@ -195,7 +203,7 @@ def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
     own = [device for device in here if device.profile_id == profile.id]
     if own:
         gpus = ", ".join(f"GPU {device.index} with {bytes_text(device.memory_bytes)}" for device in own)
-        lines.append(f"This machine has {'one' if len(own) == 1 else len(own)}: {gpus}.")
+        lines.append(f"This machine has {gpus}.")
     elif profile.is_cpu:
         lines.append("Every machine has one.")
     if profile.aliases:
@@ -210,13 +218,10 @@ def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
 def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
     fraction = profile.achievable_bf16_fraction
     generation, lanes = profile.pcie_generation, profile.pcie_lanes
-    rates = (
-        (
-            precision if precision == "fp32" else f"{precision}, dense",
-            _figure(_rate(profile, precision), " TFLOPS") if _has(profile, precision) else "none",
-        )
-        for precision in _PRECISIONS
-    )
+    rates = []
+    for name in _PRECISIONS:
+        rate = _figure(getattr(profile, f"{name}_tflops"), " TFLOPS") if _has(profile, name) else "none"
+        rates.append((name if name == "fp32" else f"{name}, dense", rate))
     return (
         ("architecture", _text(profile.architecture)),
         ("compute capability", _text(profile.compute_capability)),
@@ -235,27 +240,29 @@ def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 
 def _price_lines(profile: Profile) -> tuple[str, ...]:
-    lines = ["Prices in USD as seen on the day shown; they move within weeks."]
-    for one in profile.instances:
-        remarks = [_spot_text(one.spot)] if one.spot else []
-        if one.compute_units_per_h:
-            remarks.append(f"{_figure(one.compute_units_per_h)} prepaid compute units/h.")
-        for plan in one.subscriptions:
-            months = f"{_figure(plan.units_per_month)} units a month for {_money(plan.usd_per_month)} $"
-            remarks.append(f"{_text(plan.name)} gives {months}, seen {plan.as_of}.")
-        for pack in one.unit_packs:
-            remarks.append(
-                f"{_figure(pack.units)} units at once cost {_money(pack.usd)} $, seen {pack.as_of}."
-            )
-        if one.hours_per_week:
-            remarks.append(f"At most {_figure(one.hours_per_week)} h a week.")
-        if one.max_session_h:
-            remarks.append(f"A session lasts {_figure(one.max_session_h)} h at most.")
-        if one.notes:
-            remarks.append(_text(one.notes))
-        if remarks:
-            lines.append(f"{_text(one.name)}: {' '.join(remarks)}")
-    return tuple(lines)
+    remarks = [(one, " ".join(_remarks(one))) for one in profile.instances]
+    return (
+        "Prices in USD as seen on the day shown; they move within weeks.",
+        *(f"{_text(one.name)}: {said}" for one, said in remarks if said),
+    )
+
+
+def _remarks(one: Instance) -> Iterator[str]:
+    if one.spot:
+        yield _spot_text(one.spot)
+    if one.compute_units_per_h:
+        yield f"{_figure(one.compute_units_per_h)} prepaid compute units/h."
+    for plan in one.subscriptions:
+        months = f"{_figure(plan.units_per_month)} units a month for {_money(plan.usd_per_month)} $"
+        yield f"{_text(plan.name)} gives {months}, seen {plan.as_of}."
+    for pack in one.unit_packs:
+        yield f"{_figure(pack.units)} units at once cost {_money(pack.usd)} $, seen {pack.as_of}."
+    if one.hours_per_week:
+        yield f"At most {_figure(one.hours_per_week)} h a week."
+    if one.max_session_h:
+        yield f"A session lasts {_figure(one.max_session_h)} h at most."
+    if one.notes:
+        yield _text(one.notes)
 
 
 def _per_gpu(offer: Instance | None) -> str:
@@ -278,31 +285,3 @@ _MACHINE_COLUMNS: tuple[Column[Instance], ...] = (
     Column("$/GPU-h", _per_gpu),
     Column("as of", lambda one: one.as_of, is_numeric=False),
 )
-
-
-def _text(text: str | None) -> str:
-    return printable(" ".join(text.split())) if text else UNKNOWN
-
-
-def _figure(value: float | None, unit: str = "") -> str:
-    if value is None:
-        return UNKNOWN
-    return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + unit
-
-
-def _short_figure(value: float | None) -> str:
-    """Return a figure in as few letters as a table of them needs."""
-    return _figure(value if value is None or value < 100 else round(value))
-
-
-def _money(usd: float | None) -> str:
-    if usd is None:
-        return UNKNOWN
-    if usd == 0:
-        return "free"
-    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
-
-
-def _compile_text(profile: Profile) -> str:
-    word = {True: "yes", False: "no", None: UNKNOWN}[profile.compile_supported]
-    return word + ("*" if profile.compile_note else "")

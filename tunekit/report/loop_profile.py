@@ -12,7 +12,7 @@ from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import Ablation, AblationStep, Contender, LoopProfile, ProfileOptions, RunStatus
+from tunekit.records.run import Ablation, AblationStep, Contender, LoopProfile, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import (
     Block,
@@ -25,6 +25,7 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
+    field_text,
     fitted_table,
     found_blocks,
     note_of,
@@ -103,79 +104,60 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
 
 def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
-        return (_nothing(profile),)
+        failed = sum(record.failure is not None for record in profile.trials)
+        trials = f"{count_text(len(profile.trials), 'trial')}, {failed} failed"
+        return (f"Nothing was measured: {trials} (status: {profile.status}).",)
     rate = profile.contenders[0].rate_samples_per_s if profile.contenders else None
     first = f"{verdict_text(seen, rate)} {_rate(rate, profile, seen.measurement)}"
-    return tuple(line for line in (first, _compared(profile), _what_helps(rate, profile)) if line)
-
-
-def _nothing(profile: LoopProfile) -> str:
-    if not profile.trials:
-        interrupted = profile.status is RunStatus.INTERRUPTED
-        why = "it was interrupted before the first trial ended" if interrupted else "no trial has ended"
-        status = "" if interrupted else f" (status: {profile.status})"
-        return f"Nothing was measured yet: {why}{status}."
-    failed = sum(record.failure is not None for record in profile.trials)
-    trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
-    return f"Nothing was measured: {trials} (status: {profile.status})."
+    compared = _compared(profile)
+    return tuple(line for line in (first, compared, _what_helps(rate, profile, bool(compared))) if line)
 
 
 def _rate(rate: Interval | None, profile: LoopProfile, measurement: Measurement) -> str:
     if rate is None:
         return "Its rate is n/a."
     per_sample = measurement.loop.epoch_it_per_s / measurement.loop.rank_rate_samples_per_s
-    by = per_sample / measurement.loop.world_size
-    pace = Interval(value=rate.value * by, low=rate.low * by, high=rate.high * by)
+    pace = rate.times(per_sample / measurement.loop.world_size)
     trials = profile.contenders[0].trials
     processes = sum(one.number in trials and one.measurement is not None for one in profile.trials)
-    unknown = ", its interval n/a" if rate.low == rate.high else ""
-    of = (
-        f"of one process{unknown}; --rounds {_MORE_ROUNDS} shows how processes differ"
-        if processes == 1
-        else f"over {processes} fresh processes"
-    )
-    return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}."
+    more = f"; --rounds {_MORE_ROUNDS} shows their spread" if processes == 1 else ""
+    of = count_text(processes, "fresh process", "fresh processes")
+    return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}{more}."
 
 
 def _compared(profile: LoopProfile) -> str | None:
     """Return what came of the other config, None where none was asked for or it has no factor."""
-    asked = profile.options.against
-    if asked and len(profile.contenders) == 1 and profile.status is RunStatus.FINISHED:
-        return printable(f"{asked} changes nothing here, so there was nothing to compare.")
-    if len(profile.contenders) < 2 or profile.contenders[1].factor is None:
+    asked, other = profile.options.against, profile.contenders[1:2]
+    if asked and not other and profile.status is RunStatus.FINISHED:
+        return printable(f"{asked} changes nothing here.")
+    if not other or other[0].factor is None:
         return None
-    other = profile.contenders[1]
-    assert other.factor is not None
-    said = difference(other.factor, profile.noise_floor)
-    return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
+    factor = other[0].factor
+    verdict_on = difference(factor, profile.noise_floor)
+    return printable(f"{other[0].name}: {verdict_on}, {speedup_text(factor)} (measured).")
 
 
-def _what_helps(rate: Interval | None, profile: LoopProfile) -> str | None:
+def _what_helps(rate: Interval | None, profile: LoopProfile, is_compared: bool) -> str | None:
     """Return what helps most: as measured beside it, else as predicted from the findings of a sure rate."""
     ablation, noise = profile.ablation, profile.noise_floor
     if ablation is not None:
-        factors = [*(step.alone.factor for step in ablation.steps), ablation.together]
-        known = [one for one in factors if one is not None]
         faster = [step for step in ablation.steps if _is(step, "faster", noise)]
         if faster:
             best = max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0)
-            return f"What helps most (measured): {best.name}, {speedup_text(best.alone.factor)}."
-        if known and all(verdict(one, noise) != "faster" for one in known):
-            return "No optimisation brings more than the noise here (measured)."
+            return f"Largest gain: {best.name}, {speedup_text(best.alone.factor)} (measured)."
         if ablation.together is not None:
-            all_of_it = f"all together {speedup_text(ablation.together)}"
-            return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
-    if _compared(profile) is not None:
+            return f"No single gain above noise; all together {speedup_text(ablation.together)} (measured)."
+    if is_compared:
         return None
     if rate is not None and leaves_bound_open(rate):
         rounds = max(_MORE_ROUNDS, 2 * profile.options.rounds)
-        return f"What would settle it: a quiet machine, a longer --window 30, and --rounds {rounds}."
-    gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
-    most = max(gains, key=lambda one: one.gain or 0.0, default=None)
-    if most is not None:
-        return printable(f"What would help most: {most.remedy} (at most {most.gain:.2f}x, predicted).")
-    remedy = next((one.remedy for one in profile.findings if one.remedy), None)
-    return None if remedy is None else printable(f"What to try: {remedy}.")
+        return f"To settle it: a quiet machine, --window 30, and --rounds {rounds}."
+    with_remedy = [one for one in profile.findings if one.remedy]
+    if not with_remedy:
+        return None
+    most = max(with_remedy, key=lambda one: one.gain or 0.0)
+    gain = f" (at most {most.gain:.2f}x, predicted)" if most.gain is not None and most.gain > 1.0 else ""
+    return printable(f"Try first: {most.remedy}{gain}.")
 
 
 # --- configs beside each other ---------------------------------------------------------------
@@ -215,28 +197,27 @@ def _shown(contender: Contender, profile: LoopProfile) -> Measurement | None:
     return min(measured, key=lambda one: one.details is None, default=None)
 
 
-_Text = Callable[[Measurement], str]
-
-
 def _part_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
     parts = [{} if one is None else part_texts(one) for one in shown]
     names = dict.fromkeys(name for each in parts for name in each)
     return [(name, *(" ".join(each.get(name, (UNKNOWN,))) for each in parts)) for name in names]
 
 
+_MEMORY: dict[str, Callable[[Measurement], str]] = {
+    "step": field_text("loop.step_time_s", step_text),
+    "epoch": field_text("loop.epoch_time_s", duration_text),
+    "RAM buffer (predicted)": lambda one: bytes_text(buffer_bytes(one.loop, held_bytes(one.loop))),
+    "/dev/shm at most": field_text("memory.peak_shm_bytes", bytes_text),
+    "RAM of the tree (PSS)": field_text("memory.peak_pss_bytes", bytes_text),
+    "VRAM reserved": field_text("loop.peak_reserved_bytes", bytes_text),
+}
+
+
 def _memory_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
-    texts: dict[str, _Text] = {
-        "step": lambda one: step_text(one.loop.step_time_s),
-        "epoch": lambda one: duration_text(one.loop.epoch_time_s),
-        "RAM buffer (predicted)": lambda one: bytes_text(buffer_bytes(one.loop, held_bytes(one.loop))),
-        "/dev/shm at most": lambda one: bytes_text(one.memory.peak_shm_bytes),
-        "RAM of the tree (PSS)": lambda one: bytes_text(one.memory.peak_pss_bytes),
-    }
-    if any(one is not None and one.loop.peak_reserved_bytes is not None for one in shown):
-        texts["VRAM reserved"] = lambda one: bytes_text(one.loop.peak_reserved_bytes)
-    return [
-        (label, *(UNKNOWN if one is None else text(one) for one in shown)) for label, text in texts.items()
+    rows = [
+        (label, *(UNKNOWN if one is None else text(one) for one in shown)) for label, text in _MEMORY.items()
     ]
+    return [row for row in rows if row[0] != "VRAM reserved" or {*row[1:]} != {UNKNOWN}]
 
 
 def _ablation_blocks(
@@ -254,13 +235,12 @@ def _ablation_blocks(
     lines += [f"{step.name}: {why}" for step in steps if (why := _why_missing(step)) is not None]
     for judged in ("no gain", "inconclusive"):
         alike = [step.name for step in steps if _is(step, judged, noise)]
-        if alike:
-            lines.append(f"{judged} by itself: {', '.join(alike)}")
+        lines += [f"{judged} alone: {', '.join(alike)}"] * bool(alike)
     if ablation.together is not None and ablation.product_of_alone is not None and len(steps) > 1:
         together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
         lines.append(
-            f"All together {together} (measured); the factors by themselves multiply "
-            f"to {ablation.product_of_alone:.2f}x, which is no prediction: they act on the same time"
+            f"all together: {together} (measured); product of the single factors: "
+            f"{ablation.product_of_alone:.2f}x (no prediction: they act on the same time)"
         )
     lines += [f"not tried: {reason}" for reason in ablation.left_out]
     notes = tuple(map(printable, lines))
@@ -334,21 +314,10 @@ def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
 def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:
     asked = profile.options
     if profile.profiled_trial is None:
-        return (command_text("profile", profile.target, asked.gpu, _flags(asked), asked.fixed),)
-    steps = []
-    if profile.ablation is None:
-        steps.append(command_text("profile", profile.target, asked.gpu, ["--ablate"], asked.fixed))
-    steps.append(command_text("search", profile.target, asked.gpu))
-    steps.append(f"tunekit report {printable(shlex.quote(folder))}  (this again)")
-    return tuple(steps)
-
-
-def _flags(asked: ProfileOptions) -> list[str]:
-    flags = ["--ablate"] if asked.ablate else []
-    if asked.against:
-        flags += ["--against", asked.against]
-    if flags or asked.rounds != 1:  # what is usual is another number with a comparison
-        flags += ["--rounds", str(asked.rounds)]
-    if asked.budget_s is not None:
-        flags += ["--budget", f"{asked.budget_s:f}".rstrip("0").rstrip(".") + "s"]
-    return [*flags, "--trace-kernels"] if asked.kernels else flags
+        return (command_text("profile", profile.target, asked.gpu, (), asked.fixed),)
+    ablate = command_text("profile", profile.target, asked.gpu, ["--ablate"], asked.fixed)
+    return (
+        *([ablate] if profile.ablation is None else []),
+        command_text("search", profile.target, asked.gpu),
+        f"tunekit report {printable(shlex.quote(folder))}  (this again)",
+    )

@@ -2,20 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.errors import TargetError
-from tunekit.recommend.measured_scaling import (
-    APART,
-    AS_IT_IS,
-    settings_to_try,
-    trials_of,
-    with_figures,
-)
+from tunekit.recommend.measured_scaling import trials_of, with_figures
 from tunekit.records.config import TrainConfig
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
@@ -37,9 +30,11 @@ class _Turn(NamedTuple):
     """What a round runs once."""
 
     processes: int
-    ddp: DdpSettings
-    what: str
-    """Beside the number of processes; empty for the training as it is."""
+    no_sync: bool = False
+
+    def __str__(self) -> str:
+        apart = ", without summing gradients" if self.no_sync else ""
+        return count_text(self.processes, "process", "processes") + apart
 
 
 class ScaleWalk(Session[ScalingRun]):
@@ -66,7 +61,7 @@ class ScaleWalk(Session[ScalingRun]):
         quiet: QuietWait | None = None,
     ) -> None:
         super().__init__(run, folder, executor, listener, here, clock=clock, quiet=quiet)
-        self._dropped: set[tuple[int, DdpSettings]] = set()
+        self._dropped: set[_Turn] = set()
 
     def run(self) -> ScalingRun:
         """Run the rounds and return the whole; scale.json has it too.
@@ -106,43 +101,23 @@ class ScaleWalk(Session[ScalingRun]):
             if not number and not self._has_nothing_to_compare:
                 self._say_how_long(rounds)
 
-    def _turns(self, number: int) -> Iterator[_Turn]:
-        """Yield what a round runs: the first forward, as it finds out what runs, every other backward."""
+    def _turns(self, number: int) -> list[_Turn]:
+        """Return what a round runs: every other one backward, so that drift hits all counts alike."""
         counts = self.found.options.processes
-        if number % 2 == 0:
-            for processes in counts:
-                yield from self._turns_of(processes)
-            yield from self._knob_turns()
-            return
-        yield from reversed([*self._knob_turns()])
-        for processes in reversed(counts):
-            yield from reversed([*self._turns_of(processes)])
-
-    def _turns_of(self, processes: int) -> Iterator[_Turn]:
-        yield _Turn(processes, AS_IT_IS, "")
-        if processes > 1 or self.found.options.hosts is not None:
-            yield _Turn(processes, APART, "without summing gradients")
-
-    def _knob_turns(self) -> Iterator[_Turn]:
-        if not self.found.options.tries_knobs or self.found.largest is None:
-            return
-        tried = (one.processes for one in self._records if one.ddp not in (None, AS_IT_IS, APART))
-        processes = next(tried, None) or self.found.largest.processes
-        for name, settings in settings_to_try(self.found, processes).items():
-            yield _Turn(processes, settings, name)
+        turns = [_Turn(n, no_sync) for n in counts for no_sync in (False, True) if n > 1 or not no_sync]
+        return turns if number % 2 == 0 else turns[::-1]
 
     def _take_turn(self, turn: _Turn, number: int) -> None:
         """Run one trial, unless one of its kind failed before; its shared batch needs a known loader."""
-        if (turn.processes, turn.ddp) in self._dropped or (turn.processes, AS_IT_IS) in self._dropped:
+        plain = _Turn(turn.processes)
+        if turn in self._dropped or plain in self._dropped:
             return
         rounds = self.found.options.rounds
         ending = f", round {number + 1} of {rounds}" if rounds > 1 else ""
         config = None
         if self._shares_batch(turn.processes):
-            plain = _Turn(turn.processes, AS_IT_IS, "")
-            if self._learnt(turn.processes) is None and not self._run(
-                plain, ", to learn its loop", None, None
-            ):
+            is_learned = self._learnt(turn.processes) is not None
+            if not is_learned and not self._run(plain, ", to learn its loop", None, None):
                 return
             try:
                 config = self._shared(turn.processes)
@@ -156,14 +131,13 @@ class ScaleWalk(Session[ScalingRun]):
     def _run(self, turn: _Turn, ending: str, config: TrainConfig | None, number: int | None) -> bool:
         """Run one trial, and return whether it was measured."""
         is_first = not self._records
-        purpose = self._processes(turn) + (f", {turn.what}" if turn.what else "")
         record = self._trial(
             TrialRole.BASELINE if is_first else TrialRole.CONFIRM,
             config,
-            purpose + ending,
+            f"{turn}{ending}",
             round=number,
             processes=turn.processes,
-            ddp=turn.ddp,
+            no_sync=turn.no_sync,
         )
         if record.failure is not None:
             self._failed(turn, record.failure, is_first)
@@ -180,7 +154,7 @@ class ScaleWalk(Session[ScalingRun]):
     def _learnt(self, processes: int) -> KnownTarget | None:
         """Return what a trial of a count as the script has it taught; None before there was one."""
         for one in self._records:
-            is_own = one.processes == processes and one.is_baseline_config and one.ddp is None
+            is_own = one.processes == processes and one.is_baseline_config and not one.no_sync
             if is_own and one.measurement and one.discovery and one.config:
                 return KnownTarget(one.discovery, one.config)
         return None
@@ -200,44 +174,34 @@ class ScaleWalk(Session[ScalingRun]):
             raise ValueError("what the agent reported of it can't be read")
         batch, rest = divmod(whole.baseline.batch_size * least, processes)
         if not batch or rest:
-            nodes = self.found.nodes
-            shared = whole.baseline.batch_size * least * nodes
-            raise ValueError(f"a global batch of {shared} can't be shared by {processes * nodes}")
+            shared = whole.baseline.batch_size * least
+            raise ValueError(f"a global batch of {shared} can't be shared by {processes}")
         return None if batch == here.baseline.batch_size else here.baseline.changed(batch_size=batch)
 
     def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
         if is_first:
             raise baseline_error(failure)
-        if turn.ddp == AS_IT_IS and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
-            # Whatever is in the way of two processes is in the way of four.
-            if _SHARED in failure.message:
-                failure = failure.changed(remedy=_HOW_TO_SHARE)
-            # Without the script's own last lines, which are those of a training that went well.
-            remedy = f"; {failure.remedy}" if failure.remedy else ""
-            raise TargetError(f"{self._processes(turn)} can't be measured: {failure.message}{remedy}")
-        has_run = any(one.measurement for one in trials_of(self.found, turn.processes, turn.ddp))
-        if not has_run:
+        if not turn.no_sync and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+            # Whatever is in the way of two processes is in the way of four: the script's lines don't help.
+            remedy = _HOW_TO_SHARE if _SHARED in failure.message else failure.remedy
+            why = "; ".join(filter(None, (failure.message, remedy)))
+            raise TargetError(f"{turn} can't be measured: {why}")
+        if not any(one.measurement for one in trials_of(self.found, *turn)):
             self._drop(turn)
 
     def _drop(self, turn: _Turn, why: str = "") -> None:
-        self._dropped.add((turn.processes, turn.ddp))
-        what = self._processes(turn) + (f" {turn.what}" if turn.what else "")
-        self._listener.said(f"{what}: left out of the rounds from here on" + (f" ({why})" if why else ""))
-
-    def _processes(self, turn: _Turn) -> str:
-        nodes = self.found.nodes
-        each = f" on each of {nodes} hosts" if nodes > 1 else ""
-        return count_text(turn.processes, "process", "processes") + each
+        self._dropped.add(turn)
+        self._listener.said(f"{turn}: skipped in later rounds" + (f" ({why})" if why else ""))
 
     @property
     def _has_nothing_to_compare(self) -> bool:
-        """Whether one of several counts was measured: after a round the others are left out for good."""
-        return self.found.largest is None and len(self.found.options.processes) > 1
+        """Whether only one count was measured: after a round the others are skipped for good."""
+        return self.found.largest is None
 
     @property
     def _round_s(self) -> float:
         """Seconds of one round, as trials took so far."""
-        seconds = {(one.processes, one.ddp): one.duration_s for one in self._records if one.measurement}
+        seconds = {(one.processes, one.no_sync): one.duration_s for one in self._records if one.measurement}
         return sum(seconds.values())
 
     def _say_how_long(self, rounds: int) -> None:
@@ -253,10 +217,10 @@ class ScaleWalk(Session[ScalingRun]):
         """Refuse a scaling of one count, which says nothing, with why the others have no rate."""
         if not self._has_nothing_to_compare:
             return
-        least = self._processes(_Turn(self.found.options.processes[0], AS_IT_IS, ""))
+        least = _Turn(self.found.options.processes[0])
         failures = [one.failure for one in self._records if one.failure is not None]
         if failures:
             raise target_error(f"only {least} could be measured", failures[0])
         left_out = [one for one in self.found.counts if one.why_missing]
-        whys = "; ".join(f"{self.found.world_of(one.processes)}: {one.why_missing}" for one in left_out)
+        whys = "; ".join(f"{one.processes}: {one.why_missing}" for one in left_out)
         raise TargetError(f"only {least} could be measured ({whys})")

@@ -325,7 +325,7 @@ def _refused(spec: TrialSpec, reason: str) -> TrialRecord:
         duration_s=0.0,
         failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
         processes=spec.processes,
-        ddp=spec.ddp if spec.ddp.asked() else None,
+        no_sync=spec.no_sync,
     )
 
 

@@ -18,11 +18,9 @@ from tunekit.machine.telemetry.series import save_series
 from tunekit.machine.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
-from tunekit.records.scaling import Hosts
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_suggestions import default_values, possible_batch
@@ -42,7 +40,6 @@ from tunekit.trial.outcome import measurement_of, without_fix
 from tunekit.trial.process_count import (
     THREADS_BY_LAUNCHER,
     on_first_devices,
-    rendezvous_of,
     with_processes,
 )
 from tunekit.trial.processes import end_leftovers
@@ -51,8 +48,6 @@ from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
-_WINDOWS_BETWEEN_HOSTS, _BETWEEN_HOSTS_S = 2.0, 5.0
-"""Windows, and seconds, that the first host to be measured leaves the others."""
 
 ProgressCallback = Callable[[TrialProgress], None]
 
@@ -78,8 +73,8 @@ class TrialSpec:
     """Learning rate to set where its binding says; None leaves the script's own."""
     processes: int | None = None
     """Local processes to train with; None for as many as the command starts."""
-    ddp: DdpSettings = field(default_factory=DdpSettings)
-    """What to set of DistributedDataParallel."""
+    no_sync: bool = False
+    """Whether to train without summing gradients, after the first steps."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +126,11 @@ class ProcessExecutor:
     """What torch may reserve on a CUDA device; None for all that it has."""
     sandbox: SandboxKind | None = None
     """What keeps the user's files from the trials; None for the best that holds here."""
-    hosts: Hosts | None = None
-    """That train together, this one among them; None where the command alone decides."""
 
     def __post_init__(self) -> None:
         # The children run in the target's folder, where a relative path would mean another place.
         self.trials_folder = self.trials_folder.resolve()
         self.gpus = () if self.hide_gpus else tuple(self.gpus)
-        if self.hosts is not None:
-            trains_on_s = _WINDOWS_BETWEEN_HOSTS * self.window_s + _BETWEEN_HOSTS_S
-            self.limits = replace(self.limits, trains_on_s=trains_on_s)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         """Run one trial in a fresh process tree.
@@ -183,8 +173,7 @@ class ProcessExecutor:
         bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
         if spec.processes is None:
             return bound
-        rendezvous = rendezvous_of(self.hosts, spec.number) if self.hosts else ()
-        command = with_processes(bound.command, spec.processes, script_text_of(self.target), rendezvous)
+        command = with_processes(bound.command, spec.processes, script_text_of(self.target))
         started = {**os.environ, **bound.environment}
         devices = on_first_devices(started, spec.processes, len(self.gpus))
         threads = {name: text for name, text in THREADS_BY_LAUNCHER.items() if name not in started}
@@ -206,7 +195,7 @@ class ProcessExecutor:
             known.baseline.batch_size if known else self._bound_batch(),
             spec.sizes,
             spec.processes,
-            spec.ddp,
+            spec.no_sync,
         )
         if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
             result = self._naming_a_flag(result, evidence)
@@ -232,7 +221,7 @@ class ProcessExecutor:
             telemetry=telemetry,
             sandbox=request.sandbox,
             processes=spec.processes,
-            ddp=spec.ddp if spec.ddp.asked() else None,
+            no_sync=spec.no_sync,
         )
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
@@ -301,8 +290,7 @@ class ProcessExecutor:
             option_names=ALL_NAMES,
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
-            ddp=spec.ddp,
-            trains_on=self.hosts is not None,
+            no_sync=spec.no_sync,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,

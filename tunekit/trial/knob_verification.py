@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, KnobsAsked, Precision
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, RootSeen
 from tunekit.units import count_text
@@ -18,7 +17,6 @@ _LEAST_FULL = 0.75
 """Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
 _MOST_INPUTS = 4
 """Of a model, that a message tells."""
-_BYTE_IN_MIB = 1 / (1 << 20)
 _SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
 _LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
 """Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
@@ -60,29 +58,15 @@ def unjoined(loop: LoopMeasurement, processes: int) -> str | None:
 
     Args:
         loop: as rank 0 measured it.
-        processes: that were started on this host; others may be on other hosts.
+        processes: that were started.
     """
-    if loop.world_size % processes:
+    if loop.world_size != processes:
         joined = count_text(loop.world_size, "process trains", "processes train together")
         return f"{count_text(processes, 'process', 'processes')} were started here, but {joined}"
     if processes > 1 and (loop.data_parallel is None or loop.data_parallel.backend is None):
         return (
             f"{processes} processes were started here, but they join no process group: each trains on its own"
         )
-    return None
-
-
-def unapplied_setting(loop: LoopMeasurement, asked: DdpSettings) -> str | None:
-    """Return which setting of DistributedDataParallel does not hold, None when all do."""
-    found = loop.data_parallel.settings if loop.data_parallel else None
-    for name, wanted in asked.asked().items():
-        is_sum = name == "sync_gradients"
-        asks = "the sum of the gradients was to be left out" if is_sum else f"{name} was set to {wanted}"
-        if found is None:
-            return f"{asks}, but no DistributedDataParallel trains"
-        real = getattr(found, name)
-        if real is None or not math.isclose(real, wanted, abs_tol=_BYTE_IN_MIB):
-            return f"{asks}, but DistributedDataParallel has {'it' if is_sum else real}"
     return None
 
 

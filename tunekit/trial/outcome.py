@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen
-from tunekit.records.config import KNOBS
-from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
@@ -23,7 +21,6 @@ from tunekit.trial.knob_verification import (
     batch_contradicted,
     inputs_text,
     unapplied_knob,
-    unapplied_setting,
     unjoined,
 )
 from tunekit.units import count_text, duration_text, rate_text
@@ -218,7 +215,6 @@ _UNJOINED_REMEDY = (
     "and DistributedDataParallel around the model; or write {processes} into the command where the script "
     "takes its number of processes"
 )
-_SETTING_REMEDY = "leave it as the script has it"
 _BY_HAND_REMEDY = (
     "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD("
     "model.parameters(), lr=LR), then optimizer.step() in place of the loop over the parameters; put an "
@@ -246,7 +242,7 @@ def measurement_of(
     own_batch: int | None = None,
     sizes: Sequence[int] = (),
     processes: int | None = None,
-    ddp: DdpSettings | None = None,
+    no_sync: bool = False,
 ) -> Measurement | DryRun | Failure:
     """Return what a trial's evidence amounts to.
 
@@ -257,7 +253,7 @@ def measurement_of(
         own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
         sizes: batch sizes that its training alone was to be timed at, in order.
         processes: local processes that were to train together; None for as many as the command starts.
-        ddp: what was to be set of DistributedDataParallel.
+        no_sync: whether the processes were to train without summing gradients.
     """
     ended_well = evidence.limit is None and evidence.returncode in (0, None)
     if evidence.done is None or (evidence.done.is_final and not ended_well):
@@ -269,7 +265,8 @@ def measurement_of(
     too_large = _failed_on_largest_samples(evidence)
     if too_large is not None:
         return too_large
-    why = _why_unusable(loop, evidence, bound, baseline, own_batch) or _why_not_parallel(loop, processes, ddp)
+    why = _why_unusable(loop, evidence, bound, baseline, own_batch)
+    why = why or _why_not_parallel(loop, processes, no_sync)
     if why is not None:
         return _failure(why, evidence)
     assert evidence.memory is not None
@@ -302,14 +299,15 @@ def _why_unusable(
     return None
 
 
-def _why_not_parallel(
-    loop: LoopMeasurement, processes: int | None, ddp: DdpSettings | None
-) -> _Reason | None:
-    """Return why a loop's figures are not those of as many processes, or of such settings of theirs."""
+def _why_not_parallel(loop: LoopMeasurement, processes: int | None, no_sync: bool) -> _Reason | None:
+    """Return why a loop's figures are not those of as many processes, or not without summing gradients."""
     if processes is not None and (why := unjoined(loop, processes)) is not None:
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _UNJOINED_REMEDY)
-    if ddp is not None and (why := unapplied_setting(loop, ddp)) is not None:
-        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _SETTING_REMEDY)
+    seen = loop.data_parallel
+    if no_sync and (seen is None or seen.syncs_gradients is not False):
+        has_ddp = seen is not None and seen.syncs_gradients is not None
+        why = "the script sums its gradients again" if has_ddp else "no DistributedDataParallel trains"
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, f"gradients were not to be summed, but {why}")
     return None
 
 
@@ -484,10 +482,10 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
         kept = f"; its traceback is in {Path(evidence.output).parent / seen.traceback_file}"
     if seen.knobs:
         knobs = " and ".join(seen.knobs)
-        flags = " ".join(f"--bind {knob}=fixed" for knob in seen.knobs if knob in KNOBS)
+        flags = " ".join(f"--bind {knob}=fixed" for knob in seen.knobs)
         message = f"{knobs} could not be set: {seen.message}{kept}"
         them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
-        remedy = f"leave {them}: {flags}" if flags else _SETTING_REMEDY
+        remedy = f"leave {them}: {flags}"
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, remedy)
     message = f"tunekit's agent failed after {_steps_text(evidence)}, {place_and_message(seen)}{kept}"
     return _Reason(OutcomeKind.AGENT_ERROR, message)

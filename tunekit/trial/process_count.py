@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import CHOOSES_ITS_OWN, is_python, unwrapped
-from tunekit.records.scaling import Hosts
 from tunekit.secret_words import masked_words
 from tunekit.trial.external_launchers import find_external_launcher
 
@@ -28,10 +27,7 @@ _MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
 }
 """Launchers as Python starts them -> their programs."""
-_LAUNCH = ("-m", "torch.distributed.run")
-_ALONE = ("--standalone",)
-_RENDEZVOUS = ("nnodes", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone")
-"""Plain names of torchrun's options that say which hosts train together."""
+_LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 _END = "--"
 """Of a launcher's options: torchrun refuses a script's own word where several of its options begin so."""
 
@@ -64,17 +60,13 @@ _Option = tuple[str, list[str]]
 """Its plain name, and its words."""
 
 
-def with_processes(
-    command: Sequence[str], processes: int, script_text: str | None = None, rendezvous: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """Return a training command that starts so many processes on this host, its other words as they are.
+def with_processes(command: Sequence[str], processes: int, script_text: str | None = None) -> tuple[str, ...]:
+    """Return a training command that starts so many processes, its other words as they are.
 
     Args:
         command: as the user has it; `{processes}` in it stands for the number.
         processes: at least 1.
         script_text: of the Python file that it runs, None where that is not known.
-        rendezvous: torchrun's options for several hosts; without them it trains here alone, or with whom
-            the command says.
 
     Raises:
         TargetError: it is not known where the command has its number.
@@ -86,18 +78,14 @@ def with_processes(
         raise _refused(command, f"`{elsewhere.words}` starts it where tunekit is not", elsewhere.remedy)
     before, words = _apart(command)
     program = words[0].rpartition("/")[2] if words else ""
-    by_torchrun = bool(words) and (is_python(words[0]) or program == "torchrun")
-    if rendezvous and (not by_torchrun or any(PLACE in word for word in command)):
-        remedy = "give it by python or torchrun, or give its launcher the hosts and leave --nnodes out"
-        raise _refused(command, "only torchrun brings several hosts together here", remedy)
     if any(PLACE in word for word in command):
         return tuple(word.replace(PLACE, str(processes)) for word in command)
     if not words:
         raise _refused(command, "what it starts is not known", _write_place("torchrun --nproc-per-node", ""))
     if is_python(words[0]):
-        return (*before, *_python(command, words, processes, script_text, rendezvous))
+        return (*before, *_python(command, words, processes, script_text))
     if program == "torchrun":
-        return (*before, words[0], *_torchrun(words[1:], processes, rendezvous))
+        return (*before, words[0], *_torchrun(words[1:], processes))
     if program == "accelerate-launch":
         return (*before, words[0], *_accelerate(command, words[1:], processes))
     if program == "accelerate" and words[1:2] == ["launch"]:
@@ -135,11 +123,7 @@ def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _python(
-    command: Sequence[str],
-    words: Sequence[str],
-    processes: int,
-    script_text: str | None,
-    rendezvous: Sequence[str],
+    command: Sequence[str], words: Sequence[str], processes: int, script_text: str | None
 ) -> tuple[str, ...]:
     own, run = _own_options(words[1:])
     if not run or run[0] == "-":
@@ -147,7 +131,7 @@ def _python(
         raise _refused(command, "several processes can't read one script from standard input", remedy)
     program = _MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
     if program == "torchrun":
-        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes, rendezvous))
+        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes))
     if program == "accelerate-launch":
         return (words[0], *own, *run[:2], *_accelerate(command, run[2:], processes))
     if program == "accelerate" and run[2:3] == ["launch"]:
@@ -158,7 +142,7 @@ def _python(
         typed = shlex.join(masked_words(words))
         remedy = f"{_write_place(f'{typed} --world-size', '')}; or start it by torchrun, if it can be"
         raise _refused(command, "the script starts its processes by itself", remedy)
-    launch = (words[0], *_LAUNCH, *(rendezvous or _ALONE), "--nproc-per-node", str(processes))
+    launch = (words[0], *_LAUNCH, str(processes))
     if own or run[0] == "-c":  # torchrun's own way to start Python gives it no options
         return (*launch, "--no-python", _END, words[0], *own, *run)
     return (*launch, "-m", _END, *run[1:]) if run[0] == "-m" else (*launch, _END, *run)
@@ -183,30 +167,20 @@ def _own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, waiting
 
 
-def rendezvous_of(hosts: Hosts, trial: int) -> tuple[str, ...]:
-    """Return torchrun's options that bring hosts together for a trial; its number keeps trials apart."""
-    words = ("--nnodes", str(hosts.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", hosts.endpoint)
-    return (*words, "--rdzv-id", f"tunekit-{trial}")
-
-
-def _torchrun(words: Sequence[str], processes: int, rendezvous: Sequence[str]) -> list[str]:
+def _torchrun(words: Sequence[str], processes: int) -> list[str]:
     options, rest = _options(words, _BARE_OF_TORCHRUN)
     names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes the beginning of one
-    if rendezvous:
-        options = [one for one in options if one[0] not in _RENDEZVOUS]
-    return [*rendezvous, *_replaced(options, names, "--nproc-per-node", processes), *rest]
+    return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
 
 
 def _accelerate(command: Sequence[str], words: Sequence[str], processes: int) -> list[str]:
     options, rest = _options(words, _BARE_OF_ACCELERATE)
-    machines = [text[-1].rpartition("=")[2] for name, text in options if name == "num_machines"]
-    number = processes * (int(machines[-1]) if machines and machines[-1].isdecimal() else 1)
-    if number > 1 and any(name == "cpu" for name, _ in options):
+    if processes > 1 and any(name == "cpu" for name, _ in options):
         remedy = f"start it by torchrun, whose processes Accelerate finds: torchrun {shlex.join(rest[:1])}"
         raise _refused(command, "accelerate launch --cpu starts one process", remedy)
-    if number == 1:  # which it refuses to have several GPUs for
+    if processes == 1:  # which it refuses to have several GPUs for
         options = [one for one in options if one[0] != "multi_gpu"]
-    return [*_replaced(options, ["num_processes"], "--num_processes", number), *rest]
+    return [*_replaced(options, ["num_processes"], "--num_processes", processes), *rest]
 
 
 def _options(words: Sequence[str], bare: Collection[str]) -> tuple[list[_Option], list[str]]:

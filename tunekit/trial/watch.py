@@ -56,8 +56,6 @@ class Limits:
     """Memory of the whole tree above which it is ended, before the kernel picks a victim."""
     start_s: float = 0.0
     """Of the time until the loop runs, what the trial's limit leaves out at the most."""
-    trains_on_s: float = 0.0
-    """How long a measured training goes on before it is ended: ranks on other hosts are measured too."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ class TrialWatch:
     def _is_waiting_for_its_end(self) -> bool:
         """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
         done = self.evidence.done
-        if done is None or not done.is_final or self._clock() - self._told_at < self._limits.trains_on_s:
+        if done is None or not done.is_final:
             return False
         return isinstance(done.loop, DryLoop) or done.loop.stop_reason != "loop_ended"
 
@@ -308,8 +306,6 @@ class TrialWatch:
             status = json.loads(reply)
             evidence.returncode, evidence.start_error = status["returncode"], status["error"]
             evidence.left_running = status["left"]
-            if self._limits.trains_on_s and evidence.done is not None and evidence.done.is_final:
-                evidence.returncode = None  # ranks on other hosts may end it first
         except (ValueError, KeyError, TypeError):
             code = self._keeper.returncode
             evidence.keeper_end = (

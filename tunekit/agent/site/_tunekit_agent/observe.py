@@ -61,7 +61,7 @@ class Observer:
             request.device_memory_bytes,
             self._root_begins,
         )
-        self.data_parallel = DataParallelWatch(request.ddp, self.failed)
+        self.data_parallel = DataParallelWatch(request.no_sync)
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
@@ -397,7 +397,7 @@ class Observer:
                 self._report_done(is_final=True, details=self._stages.facts())
         if self._stages.is_over:
             self._finished = True
-            while not self._request.trains_on:
+            while True:
                 time.sleep(3600)
         return answer
 

@@ -16,8 +16,7 @@ class Request:
     sandbox: str  # what the kernel keeps the trial's processes from writing with
     redirected: dict  # files of the user's, by real path, and the rewritten copies that reads see instead
     knobs: dict  # values to set, by name; a knob that is absent is left as the script has it
-    ddp: dict  # what to set of DistributedDataParallel, by name; a setting that is absent is left alone
-    trains_on: bool  # whether the training goes on once it is measured: ranks on other hosts wait for it
+    no_sync: bool  # whether DistributedDataParallel stops summing gradients after the first steps
     loader: dict | None  # address of the training loader, None at the baseline
     roots: list  # addresses of the roots, empty at the baseline
     samples_per_step: int | None  # in a batch of a script without a DataLoader, None where unknown

@@ -1,34 +1,27 @@
-"""DistributedDataParallel with other settings, and what trained the roots of several ranks in the end."""
+"""What trains the roots of several ranks together, and how to train them without summing gradients."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import weakref
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
-from .knobs import NotApplied
-
-_SYNC = "sync_gradients"
 _SHARDED_1, _SHARDED_2 = "FullyShardedDataParallel", ("FSDPModule", "FSDP")
 """Classes of torch's, of which the second is a base of every module that `fully_shard` was called with."""
-_BYTES_PER_MIB = 1 << 20
 _SUMMED_STEPS = 4
 """Before gradients are summed no more: torch needs the first of a static graph."""
 
 
 class DataParallelWatch:
-    """Sets what is asked of each DistributedDataParallel, and tells what is in force.
+    """Sees what trains the roots together, and stops DistributedDataParallel's sums where that is asked.
 
     Args:
-        settings: by name: arguments of its constructor, and `sync_gradients`; absent ones are left alone.
-        failed: called with a `NotApplied` where it can't be built with them; it is then as the script has it.
+        no_sync: whether gradients are no longer summed after the first steps.
     """
 
-    def __init__(self, settings: dict, failed: Callable) -> None:
-        self._settings = settings
-        self._failed = failed
+    def __init__(self, no_sync: bool) -> None:
+        self._no_sync = no_sync
         self._ddp: Any = None
         self._roots: list = []
         self._syncs = True
@@ -36,37 +29,20 @@ class DataParallelWatch:
         self._steps = 0
 
     def install(self, module: Any) -> None:
-        """Wrap `DistributedDataParallel.__init__` in `torch.nn.parallel.distributed` for what is to be set.
+        """Wrap `__init__` of DistributedDataParallel in `torch.nn.parallel.distributed`, to see each one.
 
         The class stays what it is, for those who subclass it and those who ask for it.
         """
-        if not self._settings:
+        if not self._no_sync:
             return
         original = module.DistributedDataParallel.__init__
-        signature = inspect.signature(original)
 
         @functools.wraps(original)
         def __init__(ddp, *args, **kwargs):  # noqa: N807
-            self._build(original, signature, ddp, args, kwargs)
+            original(ddp, *args, **kwargs)
+            self._built.append(weakref.ref(ddp))
 
         module.DistributedDataParallel.__init__ = __init__
-
-    def _build(self, original: Any, signature: Any, ddp: Any, args: tuple, kwargs: dict) -> None:
-        arguments = {name: value for name, value in self._settings.items() if name != _SYNC}
-        try:
-            bound = signature.bind(ddp, *args, **kwargs)
-        except TypeError:
-            original(ddp, *args, **kwargs)  # raises it, in torch's own words
-            return
-        bound.arguments.update(arguments)
-        try:
-            original(*bound.args, **bound.kwargs)
-        except Exception as error:
-            if not arguments or "OutOfMemory" in type(error).__name__:
-                raise
-            original(ddp, *args, **kwargs)  # what fails without them too is the script's own
-            self._failed(NotApplied(dict.fromkeys(arguments, error)))
-        self._built.append(weakref.ref(ddp))
 
     def found(self, roots: list) -> None:
         """Take the modules that are trained."""
@@ -81,7 +57,7 @@ class DataParallelWatch:
         if self._ddp is not None:
             self._syncs = bool(self._ddp.require_backward_grad_sync)
         self._steps += 1
-        if self._settings.get(_SYNC) is False and self._steps >= _SUMMED_STEPS:
+        if self._no_sync and self._steps >= _SUMMED_STEPS:
             for reference in self._built:
                 ddp = reference()
                 if ddp is not None:
@@ -105,17 +81,8 @@ class DataParallelWatch:
             "kind": kind,
             "backend": backend,
             "gradient_bytes": self._gradient_bytes(kind),
-            "settings": None if ddp is None else self._in_force(),
+            "syncs_gradients": None if ddp is None else self._syncs,
             "comm_hook": None if ddp is None else _hook_of(ddp),
-        }
-
-    def _in_force(self) -> dict:
-        ddp = self._ddp
-        return {
-            "gradient_as_bucket_view": bool(ddp.gradient_as_bucket_view),
-            "static_graph": bool(ddp.static_graph),
-            "bucket_cap_mb": ddp.bucket_bytes_cap / _BYTES_PER_MIB,
-            _SYNC: self._syncs,
         }
 
     def _modules(self) -> Iterator[Any]:
