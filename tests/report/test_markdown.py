@@ -9,7 +9,7 @@ import yaml
 from build_records import config, failure, interval, recommendation, run, target, trial_record
 from build_reports import full_plan, full_run, hostile_run, many_trials
 from build_searched import walked
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -119,7 +119,6 @@ nasty = st.text(alphabet="`|<>@#[]()!*_~$:&;\\/\n -+=.1aw", max_size=60) | st.ju
 
 
 @given(st.data())
-@settings(max_examples=30)
 def test_any_text_in_any_part_is_held_to_its_bounds(data: st.DataObject):
     def text() -> str:
         return data.draw(nasty)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from any_records import runs
 from build_reports import full_run
-from hypothesis import given, settings
+from hypothesis import given
 from rich.console import Console
 
 import tunekit
@@ -48,7 +48,6 @@ def terminal_text(shown: Run) -> str:
 
 
 @given(runs().map(lambda one: with_texts(one, spoilt)))
-@settings(max_examples=25)
 def test_every_text_of_a_run_is_written_out(shown: Run):
     assert not hidden_in(terminal_text(shown))
     assert not hidden_in(markdown(in_comment(shown, configs=(("balanced", HIDDEN),))))

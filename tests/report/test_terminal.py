@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from build_loops import threads
-from build_records import config, run, trial_record
 from build_reports import full_run
 from build_searched import walked
 from read_report import drawn as drawn_blocks
@@ -122,13 +120,6 @@ def test_further_lines_stand_further_in():
     assert hung("two GPUs and eight cores", "GPU  ", "     ") == "GPU  two GPUs and eight\n     cores\n"
     assert hung("two\nlines", "- ") == "- two\\nlines\n"
     assert hung("", "GPU  ") == "GPU\n"
-
-
-def test_the_threads_that_computed_stand_with_what_set_them():
-    of = trial_record(0, 500.0, config(), threads=threads(2, OMP_NUM_THREADS="2"))
-    text = drawn(run(trials=(of,)), 80)
-    assert "\nCPU threads: 2 intra-op, 2 inter-op (OMP_NUM_THREADS=2)\n" in text
-    assert "CPU threads" not in drawn(walked(), 80)
 
 
 def test_a_path_is_never_broken():
