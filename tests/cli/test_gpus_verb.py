@@ -14,7 +14,7 @@ from tunekit.cli.main import main
 from tunekit.errors import PricesError
 from tunekit.machine.price_catalog import Catalog, matched_prices
 from tunekit.machine.prices import save_prices
-from tunekit.machine.profiles import how_to_add, load_profile_files, load_profiles, shipped_profiles
+from tunekit.machine.profiles import load_profile_files, load_profiles, shipped_profiles
 from tunekit.records.profile import Profile
 
 
@@ -70,19 +70,6 @@ def test_one_profile_is_printed_as_json(capsys: pytest.CaptureFixture[str]):
     assert Profile.model_validate_json(capsys.readouterr().out) == load_profiles()["h100-sxm"]
 
 
-@pytest.mark.parametrize(("name", "near"), [("h10", "h100-sxm"), ("rtx4900", "rtx4090"), ("l40ss", "l40s")])
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_an_unknown_name_ends_with_near_ones_and_how_to_add_it(
-    name: str, near: str, more: list[str], capsys: pytest.CaptureFixture[str]
-):
-    assert main(["gpus", name, *more]) == 3
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert f"no GPU profile is named {name!r}; near: " in captured.err
-    assert near in captured.err
-    assert how_to_add() in captured.err
-
-
 def test_a_profile_of_your_own_wins_and_is_marked(own_t4: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["gpus"]) == 0
     assert "t4 (yours)" in capsys.readouterr().out
@@ -112,11 +99,6 @@ def test_a_file_that_is_no_profile_is_named(own_t4: Path, capsys: pytest.Capture
     assert f"{own_t4} is not a profile" in capsys.readouterr().err
 
 
-def test_gpus_takes_no_command(capsys: pytest.CaptureFixture[str]):
-    assert main(["gpus", "--", "python", "train.py"]) == 2
-    assert "gpus takes no training command, got 'python train.py'" in capsys.readouterr().err
-
-
 def test_several_profiles_are_shown_one_after_the_other(capsys: pytest.CaptureFixture[str]):
     assert main(["gpus", "t4", "a10g", "T4"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -126,11 +108,6 @@ def test_several_profiles_are_shown_one_after_the_other(capsys: pytest.CaptureFi
     ]
     assert main(["gpus", "t4", "a10g", "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["t4", "a10g"]
-
-
-def test_of_several_names_the_unknown_one_is_told(capsys: pytest.CaptureFixture[str]):
-    assert main(["gpus", "t4", "a10h"]) == 3
-    assert "no GPU profile is named 'a10h'; near: a10, a10g" in capsys.readouterr().err
 
 
 def test_the_price_of_one_gpu_stays_at_80_columns_beside_that_of_eight(capsys: pytest.CaptureFixture[str]):

@@ -84,40 +84,6 @@ def test_a_pipe_is_written_into_and_not_replaced(saved: Path, tmp_path: Path):
     assert pipe.is_fifo()
 
 
-def test_a_file_that_can_not_be_written_is_an_error(
-    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    nowhere = tmp_path / "nowhere" / "report.md"
-    assert main(["report", str(saved), "--markdown", str(nowhere)]) == 8
-    told = f"tunekit: {nowhere} can't be written (No such file or directory); name another file: --markdown"
-    assert told in capsys.readouterr().err
-    assert main(["report", str(saved), "--html", str(tmp_path)]) == 8
-    assert f"{tmp_path} can't be written (Is a directory)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--html", "-", "--markdown", "-"], "would mix on standard output"),
-        (["--html", "--json"], "--json prints the run's record, so --html would be ignored"),
-        (["--github-summary"], "--github-summary needs GITHUB_STEP_SUMMARY"),
-    ],
-)
-def test_flags_that_can_not_be_used_are_refused(
-    flags: list[str],
-    told: str,
-    saved: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    assert main(["report", str(saved), *flags]) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert captured.out == ""
-    assert sorted(path.name for path in saved.iterdir()) == ["run.json"]
-
-
 @pytest.mark.parametrize(
     ("name", "record", "answer"),
     [
@@ -192,21 +158,6 @@ def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):
 def test_a_folder_that_can_not_be_written_keeps_the_run(tmp_path: Path):
     with pytest.raises(RunFolderError, match=r"the run is kept: free some space, then tunekit report"):
         write_reports(drawn_run(full_run(), tmp_path), tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        (("--markdown", "run.json"), "over a record"),
-        (("--html", "other/run.json"), "over a record"),
-        (("--html", "one", "--markdown", "one"), "would both write one"),
-    ],
-)
-def test_no_report_takes_the_place_of_a_record_or_of_another(
-    saved: Path, flags: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["report", str(saved), *flags]) == 2
-    assert why in capsys.readouterr().err
 
 
 def test_a_link_stays_and_what_it_leads_to_is_written(saved: Path, tmp_path: Path):
