@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from build_checkups import H200, T4, checkups
 from build_comparisons import compared, searched
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
@@ -77,7 +77,6 @@ def test_findings_of_every_kind_are_registered():
     assert of_each <= set(CODES)
 
 
-@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200, T4]))
 def test_every_finding_has_a_severity_of_its_check(seen: Checkup, profile: Profile | None):
     for finding in machine_findings(seen, profile):
