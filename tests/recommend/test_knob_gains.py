@@ -9,9 +9,7 @@ from scripted_search import search_in
 
 from tunekit.recommend.knob_gains import knob_gains, knobs_put_back
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import KNOBS, WORKER_KNOBS, TrainConfig
-from tunekit.records.recommendation import ModelSummary
 from tunekit.records.trial import TrialRecord, TrialRole
 
 BEFORE = config(num_workers=1)
@@ -81,9 +79,3 @@ def test_a_search_without_the_time_for_it_says_so(tmp_path: Path):
     assert whole.knob_gains == ()
     assert whole.cut_short is not None
     assert "--ablate got 0 of 3 rounds" in whole.cut_short
-
-
-def test_what_runs_of_before_predicted_of_each_knob_is_read_and_left_out():
-    summary = ModelSummary(limits=(), missed_relative=None, checked_configs=None)
-    saved = to_json(summary).replace("{", '{"knobs": [{"knob": "compile"}],', 1)
-    assert from_json(saved, ModelSummary) == summary
