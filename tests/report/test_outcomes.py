@@ -45,7 +45,9 @@ def test_one_screen_has_24_lines_and_the_command_for_the_rest(of: Callable[[], R
 def texts(blocks: tuple[Block, ...]) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Lead() | Line():
+            case Lead():
+                yield block.sentence
+            case Line():
                 yield block.text
             case Changes() | Passage(title="Change"):
                 yield from block.lines

@@ -8,7 +8,6 @@ from build_records import (
     config,
     confirm_records,
     cpu,
-    interval,
     recommendation,
     run,
     trial_record,
@@ -17,13 +16,12 @@ from hypothesis import given
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
-from tunekit.records.finding import Finding
-from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Run
 from tunekit.report.answer import headroom_text
 from tunekit.report.blocks import Tile
 from tunekit.report.bottleneck import bottleneck_text
-from tunekit.report.overview import opportunities_table, tiles
+from tunekit.report.overview import tiles
 
 fast = config(batch_size=256, num_workers=4)
 BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))
@@ -80,33 +78,3 @@ def test_a_tile_that_nobody_knows_is_left_out():
     measured = by_label(searched(trials=trials, recommendations=(unbuffered,)), unbuffered)
     assert measured["RAM free"].note == "of 32.0 GiB"
     assert tiles(run(trials=()), None).items == ()
-
-
-def test_what_brings_most_comes_first_and_says_where_it_comes_from():
-    aggressive = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(2.5))
-    findings = (
-        Finding(code="one", severity="warning", message="it waits", remedy="do this", gain=2.2),
-        Finding(code="two", severity="warning", message="so does it", remedy="do this", gain=2.1),
-        Finding(code="three", severity="info", message="nothing", gain=1.001),
-    )
-    table = opportunities_table(searched(aggressive, findings=findings), BEST)
-    assert [row[0] for row in table.rows] == [
-        "2.50x (measured)",
-        "at most 2.20x (predicted)",
-        "2.00x (measured)",
-    ]
-    assert table.rows[1][1:] == ("it waits", "do this")
-    assert table.rows[2][1] == "the balanced tier, recommended"
-
-
-def test_a_tier_that_is_not_surely_faster_is_no_opportunity():
-    noisy = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(3.0, 0.9))
-    assert (
-        opportunities_table(searched(noisy.changed(speedup=noisy.speedup.changed(low=0.5))), BEST).rows == ()
-    )
-
-
-def test_the_answer_alone_is_no_list():
-    assert opportunities_table(searched(), BEST).rows == ()
-    same = recommendation(Tier.CONSERVATIVE, fast)
-    assert opportunities_table(searched(same), BEST).rows == ()

@@ -12,11 +12,7 @@ def test_it_is_a_piece_of_a_page_without_scripts_and_links():
     text = summary_html(walked())
     assert text.startswith("<div>")
     assert text.endswith("</div>")
-    own = {"div", "p", "strong", "ul", "li", "code", "small", "br"}
-    own |= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
-    assert set(re.findall(r"</?(\w+)", text)) <= own
-    for tag in own - {"br"}:
-        assert len(re.findall(rf"<{tag}\b", text)) == text.count(f"</{tag}>")
+    assert not set(re.findall(r"</?(\w+)", text)) & {"script", "style", "a", "img", "iframe", "link"}
 
 
 def test_hostile_texts_are_texts():

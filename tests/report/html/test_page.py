@@ -8,7 +8,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from build_records import GIB, baseline_record, config, cpu, host, run, trial_record
+from build_records import config, run, trial_record
 from build_reports import HOSTILE, full_plan, full_run, hostile_run
 from read_report import view
 
@@ -111,7 +111,7 @@ def test_the_same_run_gives_the_same_page():
 
 def test_parts_stand_in_their_order_and_the_contents_lead_to_each(full: Parsed):
     parts = [a["id"] for tag, a in full.tags if tag == "section"]
-    expected = "answer opportunities tiers time telemetry throughput memory trials history gpus plan findings"
+    expected = "answer tiers time telemetry throughput memory trials history gpus plan findings"
     assert parts == [*expected.split(), "failures", "environment", "raw"]
     links = [a["href"] for tag, a in full.tags if tag == "a" and a["href"] in {f"#{one}" for one in parts}]
     assert links[: len(parts)] == [f"#{part}" for part in parts]
@@ -125,7 +125,7 @@ def test_parts_without_content_are_left_out():
     sparse = Parsed(html_of(run(trials=())))
     parts = {a["id"] for tag, a in sparse.tags if tag == "section"}
     assert parts.isdisjoint(
-        {"opportunities", "time", "telemetry", "throughput", "memory", "trials", "gpus", "plan", "findings"}
+        {"time", "telemetry", "throughput", "memory", "trials", "gpus", "plan", "findings"}
     )
     assert {"answer", "environment", "raw"} <= parts
 
@@ -153,14 +153,6 @@ def test_a_charts_title_is_left_out_where_the_heading_says_it_and_is_read_out_al
     assert all(any(one.startswith(f"{chart.title}. ") for one in labels) for chart in charts)
 
 
-def test_the_badge_stands_apart_from_what_it_is_of():
-    html = html_of(full_run())
-    (badge,) = re.findall(r'<p class="badge confirmed">(.*?)<span', html)
-    answer = view(full_run()).answer
-    assert answer.startswith(f"{badge}: ")
-    assert f'<p class="answer">{answer.removeprefix(f"{badge}: ")}</p>' in html
-
-
 def test_the_config_and_the_command_are_there_to_be_copied():
     yaml = "batch_size: 256\nlr: 0.2"
     report = on_page(full_run(), "reports/x", configs=(("conservative", "batch_size: 1"), ("balanced", yaml)))
@@ -170,20 +162,6 @@ def test_the_config_and_the_command_are_there_to_be_copied():
     assert [name for name, _ in texts] == copied
     assert yaml in [text for _, text in texts] and "batch_size: 1" not in [text for _, text in texts]
     assert any(text.startswith("tunekit run reports/x/balanced.yaml") for _, text in texts)
-
-
-def test_short_bars_are_a_sentence():
-    own = (baseline_record(device=cpu(), base_bytes=GIB),)
-    ram = {size: host(ram_limit_bytes=size * GIB, ram_total_bytes=size * GIB) for size in (4, 400)}
-    charts = {
-        size: {
-            one.id
-            for one in view(full_run(trials=own, recommendations=(), prediction=None, host=ram[size])).charts
-        }
-        for size in ram
-    }
-    assert "host_memory" in charts[4]
-    assert "host_memory" not in charts[400]
 
 
 def test_changed_and_predicted_cells_say_so_in_words(full: Parsed):
