@@ -1,12 +1,8 @@
-"""What checks find as text, held against a file of all that a room's rows should say."""
+"""What checks find as text, for golden files of all that a room's rows should say."""
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from tunekit.records.finding import Finding
-
-_FOLDER = Path(__file__).parent / "diagnose" / "texts"
 
 
 def text_of(finding: Finding) -> str:
@@ -21,10 +17,6 @@ def text_of(finding: Finding) -> str:
     return "\n".join([*lines, *(f"  {name}: {text}" for name, text in parts.items() if text is not None)])
 
 
-def assert_texts(findings: Iterable[Finding], name: str) -> None:
-    """Hold findings against tests/diagnose/texts/NAME.txt; TUNEKIT_WRITE_TEXTS=1 writes it anew."""
-    found = "\n\n".join(map(text_of, findings)) + "\n"
-    file = _FOLDER / f"{name}.txt"
-    if os.environ.get("TUNEKIT_WRITE_TEXTS") == "1":
-        file.write_text(found, encoding="utf-8")
-    assert found == file.read_text(encoding="utf-8")
+def texts_of(findings: Iterable[Finding]) -> str:
+    """Return the texts of findings, a blank line between them."""
+    return "\n\n".join(map(text_of, findings)) + "\n"

@@ -1,6 +1,8 @@
 """What a report says, by the kind of its blocks."""
 
+import html
 import io
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -39,7 +41,7 @@ class Read:
 
     def __init__(self, report: Report) -> None:
         self.blocks = report.blocks
-        self.answers = tuple(one.text for one in self._of(Lead))
+        self.answers = tuple(one.sentence for one in self._of(Lead))
         self.lines = tuple(one.text for one in self._of(Line) if one.text and not one.is_quiet)
         self.quiet = tuple(one.text for one in self._of(Line) if one.text and one.is_quiet)
         self.tables = self._of(Table)
@@ -72,7 +74,6 @@ class ReadRun(Read):
         self.price = price_text(run, answer_of(run.recommendations))
         self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
         self.tiers = self._titled(Table, "Tiers")
-        self.opportunities = self._titled(Table, "Opportunities")
         (self.tiles,) = self._of(Tiles)
         self.short_tiers = Read(in_comment(run)).tables[0]
         self.telemetry = self._titled(Table, "System during training")
@@ -104,3 +105,17 @@ def drawn(blocks: Sequence[Block], width: int) -> str:
     out = io.StringIO()
     draw(Console(width=width, file=out, color_system=None, highlight=False), blocks)
     return out.getvalue()
+
+
+def page_text(text: str) -> str:
+    """Return what a page says, a line for each block and row, without its scripts and raw data."""
+    body = re.sub(
+        r"<(script|style|svg|head)\b.*?</\1>", "", text.partition('<section id="raw"')[0], flags=re.DOTALL
+    )
+    body = " ".join(body.split())
+    spaced = re.sub(r"</t[dh]>\s*<t", "  <t", re.sub(r"(</t[dh]>)\s+(?=<t[dh])", r"\1", body))
+    broken = re.sub(
+        r"</?(?:p|h\d|li|tr|section|table|figure|details|summary|div|pre|button|nav)\b[^>]*>", "\n", spaced
+    )
+    lines = (line.strip() for line in html.unescape(re.sub(r"<[^>]+>", "", broken)).split("\n"))
+    return "".join(f"{line}\n" for line in lines if line)

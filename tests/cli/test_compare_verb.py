@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 from build_comparisons import compared, searched, slower
-from build_fits import fit, fits_run
-from build_records import run, target
+from build_records import target
 
 from tunekit import __version__
 from tunekit.cli.main import main
 from tunekit.records.codec import from_json, write_json
 from tunekit.records.comparison import RunComparison
-from tunekit.records.run import Run, RunStatus
+from tunekit.records.run import Run
 from tunekit.session.folder import RunFolder
 
 
@@ -95,89 +94,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
     return code, captured.err
 
 
-def test_one_run_is_too_few(fast: str, capsys: pytest.CaptureFixture[str]):
-    code, told = refused([fast], capsys)
-    assert (code, "compare takes two runs or more, got one" in told) == (2, True)
-
-
-def test_more_runs_than_can_be_shown_are_refused(fast: str, capsys: pytest.CaptureFixture[str]):
-    code, told = refused([f"{fast}-{number}" for number in range(11)], capsys)
-    assert (code, "at most 10 runs, got 11" in told) == (2, True)
-
-
-@pytest.mark.parametrize("second", ["{fast}", "{fast}/", "{fast}/run.json", "{fast}/../fast", "{link}"])
-def test_a_folder_is_not_compared_with_itself(
-    second: str, fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    link = tmp_path / "link"
-    link.symlink_to(fast)
-    code, told = refused([fast, second.format(fast=fast, link=link)], capsys)
-    assert (code, "are the same run; give two different ones" in told) == (2, True)
-
-
-def test_a_folder_without_a_run_is_refused(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    code, told = refused([fast, str(tmp_path / "none")], capsys)
-    assert (code, "run.json is missing" in told) == (8, True)
-
-
-def test_what_is_no_search_is_refused(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    with RunFolder(tmp_path / "looked", can_resume=False) as folder:
-        folder.save(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
-    code, told = refused([fast, str(tmp_path / "looked")], capsys)
-    assert (code, "it holds what fits which GPU" in told) == (8, True)
-    (tmp_path / "profiled").mkdir()
-    (tmp_path / "profiled" / "profile.json").write_text("{}")
-    code, told = refused([str(tmp_path / "profiled"), fast], capsys)
-    assert (code, "it holds a loop profile" in told) == (8, True)
-
-
-def test_a_run_without_a_recommendation_says_how_to_go_on(
-    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    open_one = saved(tmp_path / "open", run(status=RunStatus.INTERRUPTED))
-    code, told = refused([fast, open_one], capsys)
-    assert code == 8
-    assert f"status: interrupted); go on with it by `tunekit search --resume {open_one}`" in told
-    assert "--tier baseline" in told
-
-
-def test_a_tier_that_a_run_lacks_is_named(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (balanced,) = [one for one in searched().recommendations if one.tier == "balanced"]
-    less = searched().model_copy(update={"recommendations": (balanced,)})
-    code, told = refused([fast, saved(tmp_path / "less", less), "--tier", "aggressive"], capsys)
-    assert (code, "has no aggressive tier; it has balanced" in told) == (8, True)
-
-
-def test_a_damaged_run_is_refused(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    (Path(slow) / "run.json").write_text("{")
-    code, told = refused([fast, slow], capsys)
-    assert (code, "not readable as JSON" in told) == (10, True)
-
-
-@pytest.mark.parametrize("tolerance", ["5", "1", "100%", "-1%", "-5", "-.05", "nan", "five", "1e-2", ""])
-def test_a_tolerance_that_could_mean_two_things_is_refused(
-    tolerance: str, fast: str, slow: str, capsys: pytest.CaptureFixture[str]
-):
-    assert refused([fast, slow, "--tolerance", tolerance], capsys) == refused(
-        [fast, slow, f"--tolerance={tolerance}"], capsys
-    )
-    code, told = refused([fast, slow, f"--tolerance={tolerance}"], capsys)
-    assert code == 2
-    assert "must be a share from 0% to below 100%, written as 5% or 0.05" in told
-
-
-def test_a_training_command_is_refused(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    code, told = refused([fast, slow, "--", "python", "train.py"], capsys)
-    assert (code, "compare takes no training command" in told) == (2, True)
-
-
 # --- tiers ---------------------------------------------------------------------------------
-
-
-def test_a_tier_is_chosen_for_all(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["compare", fast, slow, "--tier", "aggressive", "--json"]) == 1
-    shown = from_json(capsys.readouterr().out, RunComparison)
-    assert [one.tier for one in shown.runs] == ["aggressive", "aggressive"]
 
 
 def test_the_users_own_configs_are_compared_where_asked(
@@ -221,22 +138,6 @@ def test_markdown_is_written_to_a_file_beside_what_is_shown(
     assert file.read_text() == capsys.readouterr().out
 
 
-def test_markdown_that_would_take_a_run_for_its_file_is_refused(
-    fast: str, slow: str, capsys: pytest.CaptureFixture[str]
-):
-    code, told = refused(["--markdown", slow, fast], capsys)
-    assert (code, "put --markdown after the runs" in told) == (2, True)
-
-
-def test_markdown_never_takes_the_place_of_a_run_that_is_named_by_its_file(
-    fast: str, slow: str, capsys: pytest.CaptureFixture[str]
-):
-    before = (Path(slow) / "run.json").read_bytes()
-    code, told = refused(["--markdown", f"{slow}/run.json", fast, slow], capsys)
-    assert (code, "over a record" in told) == (2, True)
-    assert (Path(slow) / "run.json").read_bytes() == before
-
-
 @pytest.mark.parametrize(("others", "code"), [("slow", 1), ("same", 0)])
 def test_a_reader_that_leaves_changes_no_verdict(
     others: str, code: int, request: pytest.FixtureRequest, fast: str
@@ -261,18 +162,6 @@ def fast_again(folder: Path) -> str:
     return str(again)
 
 
-def test_two_things_are_not_printed_at_once(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    code, told = refused([fast, slow, "--json", "--markdown"], capsys)
-    assert (code, "--json and --markdown both print" in told) == (2, True)
-
-
-def test_a_file_that_can_not_be_written_is_no_regression(
-    fast: str, slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    code, told = refused([fast, slow, "--markdown", str(tmp_path / "none" / "comment.md")], capsys)
-    assert (code, "can't be written" in told) == (8, True)
-
-
 def test_the_steps_summary_is_appended_to(
     fast: str, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -282,22 +171,6 @@ def test_the_steps_summary_is_appended_to(
     assert main(["compare", fast, slow, "--github-summary"]) == 1
     lines = summary.read_text().splitlines()
     assert lines[:2] == ["before", "## tunekit compare: regression"]
-
-
-@pytest.mark.parametrize("value", [None, ""])
-def test_without_a_step_there_is_no_summary(
-    value: str | None,
-    fast: str,
-    slow: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    if value is None:
-        monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    else:
-        monkeypatch.setenv("GITHUB_STEP_SUMMARY", value)
-    code, told = refused([fast, slow, "--github-summary"], capsys)
-    assert (code, "--github-summary needs GITHUB_STEP_SUMMARY" in told) == (2, True)
 
 
 def test_a_copy_elsewhere_is_compared_and_said_to_be_one(
@@ -349,10 +222,3 @@ def test_a_regression_is_one_whatever_else_can_not_be_compared(
 ):
     worse = saved(tmp_path / "worse", slower(0.25, target=target(script_sha256="a" * 64)))
     assert main(["compare", known, other_training, worse, "--strict"]) == 1
-
-
-def test_full_shows_what_the_answer_leaves_out(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["compare", fast, slow]) == 1
-    assert "Time breakdown" not in capsys.readouterr().out
-    assert main(["compare", fast, slow, "--full"]) == 1
-    assert "Time breakdown" in capsys.readouterr().out

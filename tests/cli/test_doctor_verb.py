@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_checkups import checkup, gpu, gpu_state, link, torch_of, without_gpu
+from build_checkups import checkup, gpu, gpu_state, link, torch_of
 from build_records import GIB, MIB, baseline_record, config, recommendation, run, trial_record
 
 from tunekit.cli.main import main
-from tunekit.diagnose.registry import CODES
 from tunekit.diagnose.software import VARIABLES
 from tunekit.machine import detect
 from tunekit.machine.host import torch_build as torch_room
@@ -120,13 +119,6 @@ def test_what_is_ignored_does_not_count(machine: Machine, capsys: Captured):
     assert "not shown: small-shm\n" in shown
 
 
-def test_ignored_codes_are_named_once_and_only_where_they_were_found(machine: Machine, capsys: Captured):
-    machine(shm_bytes=64 * MIB)
-    ignored = ["numa", "small-shm", "small-shm"]
-    assert main(["doctor", *[word for code in ignored for word in ("--ignore", code)]]) == 0
-    assert "not shown: small-shm\n" in capsys.readouterr().out
-
-
 def test_json_is_a_whole_checkup(machine: Machine, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
     machine(accelerators=(gpu(pcie=link(8), state={"ecc_errors": 2}),), cpu_governor="powersave")
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
@@ -143,15 +135,6 @@ def test_json_is_a_whole_checkup(machine: Machine, capsys: Captured, monkeypatch
     assert seen.host.accelerators[0].state == gpu_state(ecc_errors=2)
     assert seen.host.torch == torch_of(python=sys.executable)
     assert seen.compiler == "/usr/bin/gcc"
-
-
-def test_json_and_the_terminal_agree(machine: Machine, capsys: Captured):
-    machine(without_gpu(cpu_bf16_native=False))
-    assert main(["doctor", "--json"]) == 0
-    codes = [finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]]
-    assert main(["doctor"]) == 0
-    assert re.findall(r"^note ([a-z0-9-]+):", capsys.readouterr().out, re.MULTILINE) == codes
-    assert codes == ["no-gpu", "bf16-emulated"]
 
 
 def test_a_variable_that_is_no_text_is_shown_as_escapes(
@@ -171,63 +154,6 @@ def test_the_loader_is_described_by_flags(machine: Machine, capsys: Captured):
     assert "(4 workers x prefetch 3 + 1) x 2 processes batches of 100.0 MiB are 2.5 GiB" in " ".join(
         shown.split()
     )
-
-
-def test_workers_alone_are_enough(machine: Machine, capsys: Captured):
-    assert main(["doctor", "--json", "--workers", "0"]) == 0
-    assert printed(capsys).loader == LoaderPlan(num_workers=0, prefetch_factor=2, processes=1)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--prefetch", "2"], "--prefetch needs --workers N"),
-        (["--batch-mib", "8"], "--batch-mib needs --workers N"),
-        (["--processes", "2"], "--processes needs --workers N"),
-        (
-            ["--run", "somewhere", "--workers", "2"],
-            "--run somewhere already gives --workers; drop one or the other",
-        ),
-        (
-            ["--run", "somewhere", "--batch-mib", "8", "--prefetch", "2"],
-            "--run somewhere already gives --prefetch, --batch-mib; drop one or the other",
-        ),
-        (["--tier", "balanced"], "--tier balanced needs --run RUN"),
-        (["--workers", "-1"], "must be a whole number, at least 0, got '-1'"),
-        (["--workers", "two"], "must be a whole number, at least 0, got 'two'"),
-        (
-            ["--workers", "2", "--prefetch", "0"],
-            "must be a whole number, at least 1, got '0'",
-        ),
-        (
-            ["--workers", "2", "--processes", "0"],
-            "must be a whole number, at least 1, got '0'",
-        ),
-        (
-            ["--workers", "2", "--batch-mib", "0"],
-            "must be a positive number of MiB, at most 1,000,000, got '0'",
-        ),
-        (
-            ["--workers", "2", "--batch-mib", "nan"],
-            "must be a positive number of MiB, at most 1,000,000, got 'nan'",
-        ),
-        (
-            ["--workers", "2", "--batch-mib", "big"],
-            "must be a positive number of MiB, at most 1,000,000, got 'big'",
-        ),
-    ],
-)
-def test_flags_that_contradict_or_make_no_sense(
-    machine: Machine, capsys: Captured, flags: list[str], message: str
-):
-    try:
-        code: Any = main(["doctor", *flags])
-    except SystemExit as stop:
-        code = stop.code
-    captured = capsys.readouterr()
-    assert code == 2
-    assert captured.out == ""
-    assert message in captured.err
 
 
 def saved(folder: Path, **overrides: Any) -> Path:
@@ -273,31 +199,6 @@ def test_a_run_that_pins_its_batches_is_held_against_memory_by_what_they_take(
     assert main(["doctor", "--run", str(folder)]) in (0, 1)
     shown = " ".join(capsys.readouterr().out.split())
     assert "batches of 150.0 MiB (256.0 MiB pinned): buffer 6.0 GiB (predicted)" in shown
-
-
-def test_a_run_without_workers_or_known_batches(machine: Machine, capsys: Captured, tmp_path: Path):
-    folder = saved(tmp_path / "run", trials=(baseline_record(of=config(num_workers=0), bytes_per_sample=0),))
-    assert main(["doctor", "--json", "--run", str(folder)]) == 0
-    assert printed(capsys).loader == LoaderPlan(num_workers=0, taken_from=f"baseline of {folder}")
-
-
-def test_a_run_without_a_measured_baseline_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
-    folder = saved(tmp_path / "run", trials=(baseline_record(rate=None),))
-    assert main(["doctor", "--run", str(folder)]) == 2
-    assert f"the baseline of {folder} was not measured; give --workers" in capsys.readouterr().err
-
-
-def test_what_is_no_run_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
-    assert main(["doctor", "--run", str(tmp_path)]) == 8
-    assert str(tmp_path) in capsys.readouterr().err
-
-
-def test_a_data_set_that_is_missing_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
-    assert main(["doctor", "--data", str(tmp_path / "nowhere")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert str(tmp_path / "nowhere") in captured.err
-    assert ";" in captured.err
 
 
 def test_the_data_set_is_looked_at(machine: Machine, capsys: Captured, tmp_path: Path):
@@ -398,80 +299,6 @@ def test_a_command_whose_python_is_not_known_is_a_note(
     assert not seen.has_python_answered
 
 
-@pytest.mark.parametrize(
-    ("command", "evidence", "remedy"),
-    [
-        (
-            ["./not-there", "train.py"],
-            "no program './not-there' on PATH",
-            "give the command as you would type it",
-        ),
-        (["nosuchcmd-x"], "no program 'nosuchcmd-x' on PATH", "give the command as you would type it"),
-        ([sys.executable, "missing.py"], "no script 'missing.py' in ", "check the path"),
-        ([sys.executable, "trian.py"], "no script 'trian.py' in ", "did you mean train.py?"),
-    ],
-)
-def test_a_command_that_a_search_would_refuse_is_an_error(
-    machine: Machine,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    command: list[str],
-    evidence: str,
-    remedy: str,
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("", encoding="utf-8")
-    assert main(["doctor", "--json", "--", *command]) == FAILED
-    seen = printed(capsys)
-    (finding,) = seen.findings
-    assert finding.code == "command-absent"
-    assert (finding.evidence or "").startswith(evidence)
-    assert finding.remedy == remedy
-    assert seen.host.cpus == 32
-    assert main(["doctor", "--ignore", "command-absent", "--", *command]) == 0
-
-
-def test_every_code_is_listed(capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    with pytest.raises(SystemExit) as stop:
-        main(["doctor", "--codes"])
-    assert stop.value.code == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(CODES)
-    small = next(line for line in lines if line.startswith("small-shm "))
-    assert small.split(maxsplit=1)[1] == f"error or warning: {CODES['small-shm'].message}"
-
-
-@pytest.mark.parametrize(
-    ("code", "hint"), [("xyz", "known: allocation-retries"), ("small-shn", "did you mean small-shm?")]
-)
-def test_a_code_that_no_finding_has_can_not_be_ignored(
-    machine: Machine, capsys: Captured, code: str, hint: str
-):
-    assert main(["doctor", "--ignore", "numa", "--ignore", code]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert f"--ignore {code}: no finding has this code; " in captured.err
-    assert hint in captured.err
-    assert all(known in captured.err for known in CODES) is (code == "xyz")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "must be the path of a data set, got an empty text; is the variable that holds it set?"),
-        (" ", "got an empty text"),
-        ("s3://bucket/x", "must be a path, got 's3://bucket/x'; only mounted paths can be measured"),
-    ],
-)
-def test_a_data_set_that_is_no_path_is_refused(machine: Machine, capsys: Captured, text: str, told: str):
-    with pytest.raises(SystemExit) as stop:
-        main(["doctor", "--data", text])
-    assert stop.value.code == 2
-    assert told in capsys.readouterr().err
-
-
 def test_every_data_set_is_looked_at_once(machine: Machine, capsys: Captured, tmp_path: Path):
     for name in ("train", "val"):
         (tmp_path / name).mkdir()
@@ -479,13 +306,6 @@ def test_every_data_set_is_looked_at_once(machine: Machine, capsys: Captured, tm
     train, val = str(tmp_path / "train"), str(tmp_path / "val")
     main(["doctor", "--json", "--data", train, "--data", val, "--data", train])
     assert [one.path for one in printed(capsys).storage] == [os.path.realpath(train), os.path.realpath(val)]
-
-
-def test_a_quoted_home_is_found(machine: Machine, capsys: Captured, tmp_path: Path):
-    (tmp_path / "sets").mkdir()  # the home of `machine` is tmp_path
-    main(["doctor", "--json", "--data", "~/sets"])
-    (storage,) = printed(capsys).storage
-    assert storage.path == os.path.realpath(tmp_path / "sets")
 
 
 def tuned_run(folder: Path, *tiers: Tier) -> Path:
@@ -535,31 +355,6 @@ def test_a_run_tells_how_its_tuned_config_loads(
     )
     main(["doctor", "--run", str(folder), *flags])
     assert f"({name}of{folder})" in "".join(capsys.readouterr().out.split())
-
-
-def test_a_tier_that_a_run_has_not_is_refused_with_those_it_has(
-    machine: Machine, capsys: Captured, tmp_path: Path
-):
-    folder = tuned_run(tmp_path / "run", Tier.AGGRESSIVE)
-    assert main(["doctor", "--run", str(folder), "--tier", "balanced"]) == 2
-    told = capsys.readouterr().err
-    assert f"{folder} has no balanced config (it has: aggressive, baseline); choose another --tier" in told
-
-
-def test_a_file_of_a_run_asks_for_its_folder(machine: Machine, capsys: Captured, tmp_path: Path):
-    folder = tuned_run(tmp_path / "run")
-    (folder / "balanced.yaml").write_text("batch_size: 64\n", encoding="utf-8")
-    for words in (["doctor", "--run"], ["plan"], ["report"]):
-        assert main([*words, str(folder / "balanced.yaml")]) == 8
-        assert f"give the folder: {folder}\n" in capsys.readouterr().err
-
-
-def test_the_help_names_every_exit_code(capsys: Captured):
-    with pytest.raises(SystemExit) as stop:
-        main(["doctor", "--help"])
-    assert stop.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"exit code: 0 without warnings, {WARNED} with warnings, {FAILED} with errors" in shown
 
 
 TORCH_FACTS = """
@@ -630,31 +425,3 @@ def test_this_very_machine_is_told_as_it_is(capsys: Captured, tmp_path: Path):
     assert seen.loader == LoaderPlan(num_workers=2)
     assert seen.environment == {name: os.environ[name] for name in VARIABLES if name in os.environ}
     assert "no-compiler" in {finding.code for finding in seen.findings} or seen.compiler is not None
-
-
-@pytest.mark.real
-def test_this_very_machines_lines_hold_the_same_figures(capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    main(["doctor", "--json"])
-    host = printed(capsys).host
-    main(["doctor"])
-    lines = capsys.readouterr().out.splitlines()
-    told = {line[:9].strip(): line[9:] for line in lines[3 : lines.index("", 3)]}
-    assert set(told) == {"GPU", "CPU", "memory", "/dev/shm", "torch", "trials"}
-    assert told["CPU"].startswith(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} available") or (
-        host.cpu_quota is not None
-    )
-    (total_kib,) = map(int, re.findall(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text()))
-    assert f"{total_kib / (1 << 20):.1f} GiB" in told["memory"]
-    shm = os.statvfs("/dev/shm")
-    assert told["/dev/shm"].startswith(f"{shm.f_frsize * shm.f_blocks / GIB:.1f} GiB") or (
-        shm.f_frsize * shm.f_blocks < GIB
-    )
-    version = subprocess.run(
-        [sys.executable, "-c", "import torch; print(torch.__version__)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()[-1]
-    assert told["torch"].startswith(f"{version} (")
-    assert told["torch"].endswith(sys.executable)

@@ -33,13 +33,6 @@ def test_every_code_is_listed(verb: str, capsys: pytest.CaptureFixture[str], mon
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == sorted(CODES)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_code_that_no_finding_has_is_refused(verb: str, capsys: pytest.CaptureFixture[str]):
-    assert main([verb, "--ignore", "stale-prise"]) == 2
-    hint = "--ignore stale-prise: no finding has this code; did you mean stale-price?"
-    assert hint in capsys.readouterr().err
-
-
 def test_a_plan_leaves_out_what_is_ignored(capsys: pytest.CaptureFixture[str]):
     assert main(RATE) == 0
     codes = codes_of(json.loads(capsys.readouterr().out)["findings"])

@@ -11,7 +11,6 @@ from build_checkups import checkup, gpu, without_gpu
 from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
 from tunekit.machine import detect
 from tunekit.machine.host.torch_build import TorchAbsent
-from tunekit.records.finding import Severity
 from tunekit.records.host import TorchBuild
 
 ROCM = {
@@ -129,10 +128,6 @@ def test_the_compiler_is_looked_for_that_the_device_needs(
     for_cpu = program(tmp_path, "clang++" if sys.platform == "darwin" else "g++")
     assert look_over(checkup().host).compiler == for_gpu
     assert look_over(without_gpu().host).compiler == for_cpu
-
-
-def test_a_search_is_warned_of_nothing_that_only_is_worth_knowing() -> None:
-    assert all(finding.severity is not Severity.INFO for finding in warnings_of(host_here(), "auto"))
 
 
 def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,11 @@
 
 import argparse
 import json
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,12 @@ from scripted_search import ScriptedExecutor, learnt, search_in
 
 import tunekit
 from tunekit import errors
-from tunekit.cli import main as cli
 from tunekit.cli import report, report_files
 from tunekit.cli.machine import variables_here
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import build_parser
 from tunekit.cli.verbs import VERBS
 from tunekit.errors import TargetError, TunekitError
-from tunekit.export.files import write_exports
 from tunekit.machine.detect import detect_host
 from tunekit.recommend.candidate import candidate_of
 from tunekit.records import codec
@@ -45,205 +42,9 @@ from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.report.answer import answer_text, badge_of
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
-from tunekit.workloads import images_store
-
-SURFACE = {
-    "": {"-h", "--help", "-V", "-v", "--version"},
-    "search": {
-        "-h",
-        "--help",
-        "--gpu",
-        "--bind",
-        "--samples-per-step",
-        "--global-batch",
-        "--budget",
-        "--trials",
-        "--fix",
-        "--range",
-        "--max-batch",
-        "--lr",
-        "--base-batch",
-        "--objective",
-        "--epochs",
-        "--planned-steps",
-        "--confirm",
-        "--wait-quiet",
-        "--ablate",
-        "--window",
-        "--trial-limit",
-        "--no-progress-limit",
-        "--out",
-        "--resume",
-        "--share",
-        "--dry-run",
-        "--json",
-        "--ignore",
-        "--codes",
-        "--github-summary",
-        "--full-paths",
-    },
-    "profile": {
-        "-h",
-        "--help",
-        "--gpu",
-        "--bind",
-        "--samples-per-step",
-        "--trial-limit",
-        "--no-progress-limit",
-        "--fix",
-        "--wait-quiet",
-        "--window",
-        "--rounds",
-        "--against",
-        "--ablate",
-        "--budget",
-        "--trace-kernels",
-        "--out",
-        "--json",
-        "--ignore",
-        "--codes",
-    },
-    "fits": {
-        "-h",
-        "--help",
-        "--bind",
-        "--samples-per-step",
-        "--trial-limit",
-        "--no-progress-limit",
-        "--gpu",
-        "--batch",
-        "--full",
-        "--window",
-        "--ram",
-        "--cpus",
-        "--shm",
-        "--workers",
-        "--prefetch",
-        "--batch-mib",
-        "--out",
-        "--json",
-        "--ignore",
-        "--codes",
-        "RUN",
-    },
-    "scale": {
-        "-h",
-        "--help",
-        "--gpu",
-        "--bind",
-        "--samples-per-step",
-        "--trial-limit",
-        "--no-progress-limit",
-        "--processes",
-        "--strong",
-        "--rounds",
-        "--budget",
-        "--wait-quiet",
-        "--window",
-        "--lr",
-        "--base-batch",
-        "--out",
-        "--json",
-        "--ignore",
-        "--codes",
-    },
-    "init": {
-        "-h",
-        "--help",
-        "--gpu",
-        "--bind",
-        "--samples-per-step",
-        "--trial-limit",
-        "--no-progress-limit",
-        "--dry-run",
-        "--replace",
-    },
-    "run": {"-h", "--help", "--bind", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
-    "plan": {
-        "-h",
-        "--help",
-        "--tier",
-        "--rate",
-        "--batch",
-        "--samples",
-        "--epochs",
-        "--gpu",
-        "--gpus",
-        "--precision",
-        "--memory-gib",
-        "--max-session",
-        "--no-checkpoints",
-        "--scaling",
-        "--provider",
-        "--only",
-        "--max-hours",
-        "--spot",
-        "--milestones",
-        "--max-cost",
-        "--deadline",
-        "--full",
-        "--json",
-        "--ignore",
-        "--codes",
-        "--html",
-        "--markdown",
-        "--full-paths",
-        "RUN",
-    },
-    "report": {
-        "-h",
-        "--help",
-        "--html",
-        "--markdown",
-        "--github-summary",
-        "--full",
-        "--full-paths",
-        "--json",
-        "--ignore",
-        "--codes",
-        "RUN",
-    },
-    "compare": {
-        "-h",
-        "--help",
-        "--tolerance",
-        "--tier",
-        "--strict",
-        "--full",
-        "--json",
-        "--ignore",
-        "--codes",
-        "--html",
-        "--markdown",
-        "--github-summary",
-        "--full-paths",
-        "RUN",
-    },
-    "gpus": {"-h", "--help", "--json", "--refresh", "NAME"},
-    "doctor": {
-        "-h",
-        "--help",
-        "--data",
-        "--run",
-        "--tier",
-        "--workers",
-        "--prefetch",
-        "--batch-mib",
-        "--processes",
-        "--ignore",
-        "--calibrate",
-        "--codes",
-        "--json",
-        "--html",
-        "--markdown",
-        "--full-paths",
-    },
-}
-"""Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
 
 EXIT_CODES = {
     "TunekitError": 1,
@@ -297,13 +98,13 @@ def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
     return dict(action.choices)
 
 
-def surface_of(parser: argparse.ArgumentParser) -> set[str]:
-    return {
+def surface_of(parser: argparse.ArgumentParser) -> list[str]:
+    return sorted(
         name
         for action in parser._actions
         if not isinstance(action, argparse._SubParsersAction)
-        for name in (action.option_strings or [action.metavar])
-    }
+        for name in (action.option_strings or [str(action.metavar)])
+    )
 
 
 def all_errors(kind: type[TunekitError] = TunekitError) -> list[type[TunekitError]]:
@@ -313,9 +114,11 @@ def all_errors(kind: type[TunekitError] = TunekitError) -> list[type[TunekitErro
 # --- surface and exit codes ----------------------------------------------------------------
 
 
-def test_the_surface_is_frozen():
+def test_the_surface_is_frozen(golden: Callable[[str, str], None]):
+    """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
     parser = build_parser()
-    assert {"": surface_of(parser)} | {n: surface_of(v) for n, v in verbs_of(parser).items()} == SURFACE
+    verbs = {"tunekit": parser, **verbs_of(parser)}
+    golden("surface.txt", "".join("\n  ".join([n, *surface_of(verb)]) + "\n" for n, verb in verbs.items()))
 
 
 def test_every_option_says_what_it_does():
@@ -360,22 +163,14 @@ def test_the_last_lines_of_a_command_are_lines_and_nothing_in_them_breaks_one(
     ]
 
 
-def test_ctrl_c_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_as_shells_expect_of_ctrl_c(number: signal.Signals, monkeypatch: pytest.MonkeyPatch):
     def interrupted(asked: argparse.Namespace, command: list[str]) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(report, "run_verb", interrupted)
-    assert main(["report", "run"]) == INTERRUPTED == 130
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_what_asks_for_the_end_is_like_ctrl_c(number: signal.Signals, monkeypatch: pytest.MonkeyPatch):
-    def killed(asked: argparse.Namespace, command: list[str]) -> int:
         signal.raise_signal(number)
         return 0
 
-    monkeypatch.setattr(report, "run_verb", killed)
-    assert main(["report", "run"]) == INTERRUPTED
+    monkeypatch.setattr(report, "run_verb", interrupted)
+    assert main(["report", "run"]) == INTERRUPTED == 130
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
@@ -391,13 +186,6 @@ def test_a_signal_that_tunekit_was_started_to_ignore_is_ignored(
     assert main(["report", "run"]) == 0
 
 
-def test_the_help_names_what_is_like_ctrl_c(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(word in told for word in ("SIGTERM", "SIGQUIT", "SIGHUP", f"exit with {INTERRUPTED}"))
-
-
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_on_a_verb_is_the_verbs_help(verb: str, capsys: pytest.CaptureFixture[str]):
     shown = []
@@ -408,11 +196,6 @@ def test_help_on_a_verb_is_the_verbs_help(verb: str, capsys: pytest.CaptureFixtu
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert f"usage: tunekit {verb}".rstrip() in shown[0]
-
-
-def test_help_on_what_is_no_verb_names_what_is_near(capsys: pytest.CaptureFixture[str]):
-    assert main(["help", "serach"]) == 2
-    assert capsys.readouterr().err == "tunekit: no verb 'serach'; did you mean search?\n"
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
@@ -443,147 +226,22 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
         assert f"    {name} " in captured.err
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("doctr", "did you mean doctor?"),
-        ("serach", "did you mean search?"),
-        ("gpu", "did you mean gpus?"),
-        ("hepl", "did you mean help?"),
-        ("tune", "there are: search, profile, fits, scale, init, run, plan, report, compare, gpus, doctor"),
-    ],
-)
-def test_a_word_that_is_no_verb_names_what_is_near(word: str, hint: str, capsys: pytest.CaptureFixture[str]):
-    assert main([word, "--json"]) == 2
-    assert capsys.readouterr().err == f"tunekit: no verb {word!r}; {hint}\n"
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_its_module(verb: str):
-    assert callable(import_module(f"tunekit.cli.{verb}").run_verb)
-
-
-@pytest.mark.parametrize("words", [["search", "--budget"], ["report"]])
-def test_an_incomplete_line_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert caught.value.code == 2
-    assert "usage: tunekit" in capsys.readouterr().err
-
-
 # --- the training command ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "command"),
-    [
-        (["search"], ["search"], []),
-        (["search", "--"], ["search"], []),
-        (["search", "--json", "--", "python", "t.py"], ["search", "--json"], ["python", "t.py"]),
-        (["search", "--", "run", "--", "--json"], ["search"], ["run", "--", "--json"]),
-    ],
-)
-def test_the_first_two_dashes_part_the_command(words: list[str], own: list[str], command: list[str]):
-    assert cli._split(words) == (own, command)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["python", "train.py"],
-        ["python", "train.py", "--config", "full.yaml"],
-        ["--gpu", "a10g", "python", "train.py", "--epochs", "3"],
-    ],
-)
-def test_a_command_without_its_dashes_is_told_to_put_them(
-    words: list[str], project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["search", *words]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("tunekit: unexpected words: python train.py")
-    assert "put -- before the training command, as in: tunekit search -- python train.py" in told
-    assert not (project / "reports").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["doctor", "foo"], "put -- before the training command, as in: tunekit doctor -- python train.py"),
-        (
-            ["run", "a.yaml", "foo"],
-            "put -- before the training command, as in: tunekit run CONFIG.yaml -- python train.py",
-        ),
-        (["report", "run", "foo"], "see tunekit report --help"),
-    ],
-)
-def test_a_word_too_many_is_answered_for_its_verb(
-    words: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(words) == 2
-    assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", [verb for verb in SURFACE if verb])
-def test_every_verb_names_the_flag_that_a_mistyped_one_may_mean(
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_mistyped_or_shortened_flag_is_answered_with_what_it_may_mean(
     verb: str, capsys: pytest.CaptureFixture[str]
 ):
     needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
-    for flag in sorted(name for name in SURFACE[verb] if name.startswith("--")):
-        mistyped = f"{flag[:3]}x{flag[3:]}"
-        assert main([verb, *needed, mistyped, "5"]) == 2
-        told = capsys.readouterr().err
-        assert told.startswith(f"tunekit: no option {mistyped}; did you mean ")
-        assert flag in told.removeprefix(f"tunekit: no option {mistyped}")
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["search", "--bugdet", "60s"], "no option --bugdet; did you mean --budget?"),
-        (["search", "--bugdet=60s"], "no option --bugdet; did you mean --budget?"),
-        (["search", "--json", "--gpuu", "a10g"], "no option --gpuu; did you mean --gpu?"),
-        (["search", "--epoch", "5"], "no option --epoch; did you mean --epochs?"),
-        (["search", "--epoch=5"], "no option --epoch; did you mean --epochs?"),
-        (["search", "--re", "run"], "no option --re; did you mean --resume?"),
-        (["--vers"], "no option --vers before the verb; did you mean --version?"),
-        (["doctor", "--zzz"], "no option --zzz; see tunekit doctor --help"),
-        (["doctor", "-x"], "no option -x; see tunekit doctor --help"),
-        (
-            ["--gpu", "a10g", "search"],
-            "no option --gpu before the verb; put it after the verb: tunekit search --gpu",
-        ),
-        (
-            ["--rate=5", "plan"],
-            "no option --rate before the verb; put it after the verb: tunekit plan --rate",
-        ),
-        (["--gpu", "a10g"], "no option --gpu before the verb; put it after the verb: tunekit VERB --gpu"),
-    ],
-)
-def test_a_flag_that_is_none_of_the_verbs_is_named(
-    words: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main([*words, "--", sys.executable, "train.py"]) == 2
-    assert capsys.readouterr().err == f"tunekit: {told}\n"
-    assert not (project / "reports").exists()
-
-
-@pytest.mark.parametrize("verb", ["search", "profile", "fits", "scale"])
-def test_a_command_that_trains_elsewhere_is_refused_before_anything_starts(
-    verb: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    docker = project / "docker"
-    docker.write_text("#!/bin/sh\nexit 99\n")
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{project}:/usr/bin:/bin")
-    assert main([verb, "--", "docker", "run", "image", "python", "train.py"]) == 4
-    said = capsys.readouterr().err
-    assert "`docker run`" in said
-    assert "put tunekit into the container" in said
-
-
-def test_flags_of_the_training_command_are_its_own(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--", sys.executable, "trian.py", "--bugdet", "-5%", "serach"]) == 4
-    assert "--bugdet" not in capsys.readouterr().err
+    flags = [name for name in surface_of(verbs_of(build_parser())[verb]) if name.startswith("--")]
+    for flag in flags:
+        for typed in {f"{flag[:3]}x{flag[3:]}", flag[:-1]} - {*flags}:
+            assert main([verb, *needed, typed, "5"]) == 2
+            start = f"tunekit: no option {typed}; did you mean "
+            told = capsys.readouterr().err
+            assert told.startswith(start)
+            assert flag in told.removeprefix(start) or typed == flag[:-1]
 
 
 @pytest.mark.parametrize("separator", ["=", " "])
@@ -594,129 +252,7 @@ def test_a_resumed_search_keeps_to_its_own_flags(separator: str, finished: Path,
     assert main(["search", *resume, "--", *command]) == 0
 
 
-@pytest.mark.parametrize("verb", [verb for verb in SURFACE if verb])
-def test_no_flag_can_be_cut_short(verb: str, capsys: pytest.CaptureFixture[str]):
-    needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
-    long_flags = sorted(name for name in SURFACE[verb] if name.startswith("--"))
-    for flag in long_flags:
-        cut = flag[:-1]
-        if cut in long_flags:
-            continue
-        assert main([verb, *needed, cut, "5"]) == 2
-        assert capsys.readouterr().err.startswith(f"tunekit: no option {cut}; did you mean ")
-
-
-def test_report_takes_no_command(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["report", str(finished), "--", "python", "train.py"]) == 2
-    assert "report takes no training command, got 'python train.py'" in capsys.readouterr().err
-
-
-def test_a_missing_script_is_a_target_error(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--", sys.executable, "trian.py"]) == 4
-    assert "did you mean train.py?" in capsys.readouterr().err
-    assert not (project / "reports").exists()
-
-
 # --- options -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "near"), [("a10gg", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
-)
-def test_an_unknown_gpu_names_what_is_near(
-    name: str, near: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["search", "--gpu", name, "--", sys.executable, "train.py"]) == 3
-    told = capsys.readouterr().err
-    assert name.lower() in told
-    assert near in told
-
-
-@pytest.mark.parametrize(
-    ("flag", "text", "words"),
-    [
-        ("--fix", "batch_size", "write it as KNOB=VALUE"),
-        ("--fix", "=64", "write it as KNOB=VALUE"),
-        ("--fix", "colour=64", "no knob 'colour'; use one of batch_size, num_workers"),
-        ("--fix", "batch=32", "no knob 'batch'; did you mean batch_size?"),
-        ("--fix", "amp", "no knob 'amp'; did you mean precision, one of fp32, tf32, bf16, fp16?"),
-        ("--fix", "batch_size=1.2m", "batch_size takes a whole number, at least 1"),
-        ("--bind", "bs=--bs {}", "no knob 'bs'; did you mean batch_size?"),
-        ("--range", "workers=1..4", "no numeric knob 'workers'; did you mean num_workers?"),
-        ("--fix", "batch_size=large", "batch_size takes a whole number, at least 1"),
-        ("--fix", "num_workers=-1", "num_workers takes a whole number, at least 0"),
-        ("--fix", "pin_memory=2", "pin_memory takes true or false"),
-        ("--fix", "batch_size=" + "9" * 5000, "batch_size takes a whole number"),
-        ("--fix", "precision=fp8", "precision takes one of fp32, tf32, bf16, fp16"),
-        ("--range", "batch_size", "write it as KNOB=LO..HI"),
-        ("--range", "batch_size=64", "write it as KNOB=LO..HI"),
-        ("--range", "batch_size=64-128", "write it as KNOB=LO..HI"),
-        ("--range", "batch_size=-1..5", "write it as KNOB=LO..HI"),
-        (
-            "--range",
-            "compile=0..1",
-            "no numeric knob 'compile'; use one of batch_size, num_workers, prefetch_factor",
-        ),
-        ("--range", "batch_size=1.." + "9" * 5000, "write it as KNOB=LO..HI"),
-    ],
-)
-def test_a_value_that_can_not_be_used_says_how_to_write_it(
-    flag: str, text: str, words: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["search", f"{flag}={text}", "--", sys.executable, "train.py"]) == 2
-    assert words in capsys.readouterr().err
-    assert not (project / "reports").exists()
-
-
-@pytest.mark.parametrize("separator", ["=", " "])
-@pytest.mark.parametrize(
-    ("flag", "text", "words"),
-    [
-        ("--budget", "soon", "not a duration: 'soon'; write it as 90s, 15m or 1h30m"),
-        ("--budget", "0m", "a duration must be positive and finite, got '0m'"),
-        ("--budget", "-5", "not a duration: '-5'"),
-        ("--budget", "-5m", "not a duration: '-5m'"),
-        ("--trial-limit", "x", "not a duration: 'x'"),
-        ("--no-progress-limit", "", "not a duration: ''"),
-        ("--trials", "-4", "must be a whole number, at least 1, got '-4'"),
-        ("--epochs", "-1", "must be a whole number, at least 1, got '-1'"),
-        ("--lr", "-1e-3", "must be a positive number, got '-1e-3'"),
-        ("--window", "-.5s", "must be a positive number, got '-.5s'"),
-        ("--trials", "0", "must be a whole number, at least 1, got '0'"),
-        ("--trials", "many", "must be a whole number, at least 1, got 'many'"),
-        ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
-        ("--confirm", "9" * 5000, "must be a whole number"),
-        ("--lr", "0", "must be a positive number, got '0'"),
-        ("--lr", "nan", "must be a positive number, got 'nan'"),
-        ("--window", "inf", "must be a positive number, got 'inf'"),
-        ("--window", "long", "must be a positive number, got 'long'"),
-    ],
-)
-def test_a_number_that_can_not_be_used_says_what_it_must_be(
-    flag: str, text: str, words: str, separator: str, capsys: pytest.CaptureFixture[str]
-):
-    with pytest.raises(SystemExit) as caught:
-        main(["search", f"{flag}={text}"] if separator == "=" else ["search", flag, text])
-    assert caught.value.code == 2
-    assert f"argument {flag}: {words}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--fix", "batch_size=32"], "--max-batch 64 and --fix batch_size=32 both limit the batch size"),
-        (
-            ["--range", "batch_size=8..32"],
-            "--max-batch 64 and --range batch_size=8..32 both limit the batch size",
-        ),
-    ],
-)
-def test_two_limits_of_the_batch_size_are_refused(
-    flags: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["search", "--max-batch", "64", *flags, "--", sys.executable, "train.py"]) == 2
-    assert capsys.readouterr().err == f"tunekit: {told}; drop one\n"
-    assert not (project / "reports").exists()
 
 
 @pytest.mark.parametrize(
@@ -765,12 +301,6 @@ def test_the_command_line_wins_over_a_limit_in_the_settings_and_says_so(
     assert asked.max_batch == most
     words = f"tunekit: {' '.join(flags)} takes the place of {told} in the settings file\n"
     assert (words in captured.err) if told else ("takes the place" not in captured.err)
-
-
-def test_two_limits_in_the_settings_are_refused(project: Path, capsys: pytest.CaptureFixture[str]):
-    (project / "tunekit.toml").write_text("max-batch = 64\nfix = ['batch_size=32']\n")
-    assert main(["search", "--dry-run", "--", sys.executable, "train.py"]) == 2
-    assert "--max-batch 64 and --fix batch_size=32 both limit" in capsys.readouterr().err
 
 
 # --- --dry-run -------------------------------------------------------------------------------
@@ -830,29 +360,7 @@ def test_a_run_keeps_what_sets_the_threads_of_its_trials(
     assert Run.model_validate_json(capsys.readouterr().out).thread_variables == {"OMP_NUM_THREADS": "3"}
 
 
-def test_a_dry_run_refuses_what_a_search_refuses(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--dry-run", "--resume", str(finished)]) == 2
-    assert "drop one" in capsys.readouterr().err
-    assert main(["search", "--dry-run", "--", sys.executable, "trian.py"]) == 4
-    assert main(["search", "--dry-run", "--out", str(finished), "--", sys.executable, "train.py"]) == 2
-
-
 # --- run folders ---------------------------------------------------------------------------
-
-
-def test_a_folder_that_holds_a_run_is_not_written_over(finished: Path, capsys: pytest.CaptureFixture[str]):
-    before = (finished / "run.json").read_bytes()
-    assert main(["search", "--out", str(finished), "--", sys.executable, "train.py"]) == 2
-    assert f"already holds a run; use --resume {finished}" in capsys.readouterr().err
-    assert (finished / "run.json").read_bytes() == before
-
-
-def test_a_folder_that_can_not_be_written_ends_before_anything_runs(
-    project: Path, capsys: pytest.CaptureFixture[str]
-):
-    out = project / "train.py" / "run"
-    assert main(["search", "--out", str(out), "--", sys.executable, "train.py"]) == 8
-    assert "choose another with --out" in capsys.readouterr().err
 
 
 def test_a_folder_in_use_ends_before_anything_runs(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -861,30 +369,12 @@ def test_a_folder_in_use_ends_before_anything_runs(finished: Path, capsys: pytes
     assert "in use by a search" in capsys.readouterr().err
 
 
-def test_resuming_what_is_no_run_says_so(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(project / "nowhere")]) == 8
-    assert "no run in" in capsys.readouterr().err
-
-
-def test_resuming_a_damaged_run_says_where_its_trials_are(finished: Path, capsys: pytest.CaptureFixture[str]):
-    (finished / "run.json").write_text("{")
-    assert main(["search", "--resume", str(finished)]) == 10
-    said = capsys.readouterr().err
-    assert f"its trials are in {finished}/trials" in said
-    assert "give the same flags and the training command after --" in said
-
-
 def test_a_damaged_run_is_rebuilt_from_its_trials_when_the_command_is_given(finished: Path):
     before = load_run(finished)
     (finished / "run.json").write_text("{")
     command = ["search", "--resume", str(finished), "--trials", "1", "--confirm", "1"]
     assert main([*command, "--", *before.target.command]) == 0
     assert load_run(finished).trials == before.trials
-
-
-def test_resuming_with_another_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(finished), "--", sys.executable, "evaluate.py"]) == 9
-    assert "start a new one for this command" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [[], ["--", sys.executable, "train.py"]])
@@ -930,7 +420,7 @@ def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pyte
     assert "report.html, report.md and " in written
     answer = view(load_run(finished)).answer
     assert answer in (finished / "report.md").read_text()
-    assert answer.partition(": ")[2] in (finished / "report.html").read_text()
+    assert answer.partition(": ")[2] in unescape((finished / "report.html").read_text())
     left = [(finished / name).read_bytes() for name in ("report.html", "report.md")]
     assert main(["report", str(finished), "--html", "--markdown"]) == 0
     assert [(finished / name).read_bytes() for name in ("report.html", "report.md")] == left
@@ -955,15 +445,6 @@ def test_a_search_appends_to_the_summary_of_its_step(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert main(["search", "--resume", str(finished), "--github-summary"]) == 0
     assert summary.read_text() == (finished / "report.md").read_text()
-
-
-def test_a_summary_that_is_nowhere_ends_a_search_before_anything_runs(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    assert main(["search", "--github-summary", "--", sys.executable, "train.py"]) == 2
-    assert "GITHUB_STEP_SUMMARY, which GitHub Actions sets" in capsys.readouterr().err
-    assert not (project / "reports").exists()
 
 
 def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, monkeypatch: pytest.MonkeyPatch):
@@ -1018,19 +499,6 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
 
 
-def test_the_built_in_workloads_images_are_made_before_its_first_trial(
-    project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(project))
-    monkeypatch.setitem(images_store.USUAL, "cpu", (28, 64))
-    monkeypatch.setattr(images_store, "PROGRESS_EVERY_S", -1.0)
-    ctrl_c_at(0)
-    assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == INTERRUPTED
-    assert (project / "tunekit/images/32-64-v1/images").is_dir()
-    told = re.findall(r"generating its training images, once: (\d+) of 64", capsys.readouterr().out)
-    assert told == ["16", "32", "48", "64"]
-
-
 def test_images_that_can_not_be_written_are_told_with_a_remedy(
     project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1065,7 +533,7 @@ def test_a_resumed_search_writes_over_the_reports_so_far(project: Path, ctrl_c_a
     ctrl_c_at(None)
     assert main(["search", "--resume", str(folder)]) == 0
     for name in ("report.html", "report.md"):
-        text = (folder / name).read_text()
+        text = unescape((folder / name).read_text())
         assert view(load_run(folder)).answer.partition(": ")[2] in text
         assert "status: interrupted" not in text
 
@@ -1169,7 +637,7 @@ def test_a_candidate_is_said_to_be_measured_and_not_confirmed(
     path.write_text(f"num_workers: {found.num_workers}\n")
     assert dry_run_of(path) == 0
     told = capsys.readouterr().err
-    assert "1.06x as fast as your baseline, in one process" in told
+    assert "1.06x speedup" in told
     assert "not confirmed, so its rate is not checked" in told
     path.write_text(f"num_workers: {found.num_workers + 5}\n")
     assert dry_run_of(path) == 0
@@ -1210,47 +678,6 @@ def test_a_binding_of_the_command_line_wins_over_the_settings_and_the_search(
     assert capsys.readouterr().out.split()[2:] == ["--of-the-line", "0.2"]
 
 
-def test_a_binding_that_nothing_can_use_is_refused_as_by_a_search(
-    larger_batch: Path, capsys: pytest.CaptureFixture[str]
-):
-    told = []
-    for words in (["run", str(larger_batch)], ["search"]):
-        assert main([*words, "--bind", "lr=nowhere.yaml:lr", "--", sys.executable, "train.py"]) == 4
-        told.append(capsys.readouterr().err)
-    assert told[0] == told[1]
-    assert "nowhere.yaml" in told[0]
-
-
-def test_what_the_search_found_is_said_with_its_verdict(finished: Path, capsys: pytest.CaptureFixture[str]):
-    saved = load_run(finished)
-    write_exports(saved, finished)
-    for one in saved.recommendations:
-        assert dry_run_of(finished / f"{one.tier.value}.yaml", "--keep-lr") == 0
-        said = capsys.readouterr().err
-        assert f"tunekit: {answer_text(saved, one)}\n" in said
-        badge = badge_of(saved, one)
-        assert badge is not None and badge.text in said
-
-
-@pytest.mark.parametrize(
-    ("asked", "what"),
-    [
-        ("run", "a folder"),
-        ("run/balnced.yaml", "not there"),
-        ("a.yaml", "not there"),
-        ("reports", "not there"),
-    ],
-)
-def test_a_config_that_is_none_names_one_that_is_there(
-    asked: str, what: str, finished: Path, capsys: pytest.CaptureFixture[str]
-):
-    write_exports(load_run(finished), finished)
-    assert main(["run", asked]) == 2
-    assert capsys.readouterr().err == (
-        f"tunekit: {asked} is {what}; name a config that a search wrote, such as run/balanced.yaml\n"
-    )
-
-
 def test_without_any_run_a_config_is_to_be_searched_first(project: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["run", "reports/train-2026-01-31/balanced.yaml"]) == 2
     assert "is not there; search first, which writes one: tunekit search -- " in capsys.readouterr().err
@@ -1287,22 +714,9 @@ def test_a_saved_run_is_shown_again(finished: Path, capsys: pytest.CaptureFixtur
     assert "Tiers (measured)" in capsys.readouterr().out
 
 
-def test_next_steps_name_the_folder_even_where_the_file_was_given(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["report", str(finished / "run.json")]) == 0
-    assert f"{finished}/balanced.yaml" in capsys.readouterr().out
-
-
 def test_a_saved_run_is_printed_as_json(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", "--json", str(finished)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_run(finished)))
-
-
-def test_a_folder_without_a_run_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["report", str(project)]) == 8
-    told = f"nothing to show in {project}: run.json, profile.json, fits.json and scale.json are missing; give"
-    assert told in capsys.readouterr().err
 
 
 def loaded_modules(*words: str) -> set[str]:
@@ -1320,44 +734,26 @@ def loaded_modules(*words: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_report_needs_no_torch(tmp_path: Path):
-    (tmp_path / "run.json").write_text(to_json(run()))
-    assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
-
-
-def test_a_comparison_needs_no_torch(tmp_path: Path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "report a",
+        "compare a b --tier baseline",
+        "plan --rate 180 --samples 1000 --epochs 1 --gpu a10g",
+        "gpus a10g",
+    ],
+)
+def test_what_only_reads_records_needs_no_torch(line: str, project: Path):
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(to_json(run()))
-    words = ("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--tier", "baseline")
-    assert not loaded_modules(*words) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
-
-
-def test_a_plan_needs_no_torch():
-    rate = ("--rate", "180", "--samples", "1000", "--epochs", "1", "--gpu", "a10g")
-    assert not loaded_modules("plan", *rate) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
-
-
-def test_gpus_needs_no_torch():
-    assert not loaded_modules("gpus", "a10g") & {"torch", "optuna", "numpy", "zarr"}
+        (project / name).mkdir()
+        (project / name / "run.json").write_text(to_json(run()))
+    assert not loaded_modules(*line.split()) & {"torch", "optuna", "numpy", "zarr"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules(verb, "--help") & heavy
-
-
-def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(finished), "--fix", "num_workers=2", "--epochs", "3"]) == 2
-    assert "so --fix, --epochs can't be changed" in capsys.readouterr().err
-
-
-def test_trials_without_a_run_are_not_adopted(finished: Path, capsys: pytest.CaptureFixture[str]):
-    command = load_run(finished).target.command
-    (finished / "run.json").unlink()
-    assert main(["search", "--out", str(finished), "--", *command]) == 2
-    assert "already holds a run" in capsys.readouterr().err
 
 
 def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

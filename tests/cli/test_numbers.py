@@ -25,12 +25,6 @@ def test_what_is_no_whole_number_says_so(text: str) -> None:
         assert str(caught.value) == f"must be a whole number, at least {least}, got {text!r}"
 
 
-def test_zero_is_a_natural_number_and_no_positive_one() -> None:
-    assert natural("0") == 0
-    with pytest.raises(argparse.ArgumentTypeError, match="at least 1, got '0'"):
-        positive("0")
-
-
 @given(st.floats())
 def test_a_number_is_read_if_it_is_positive_and_finite(number: float) -> None:
     if 0 < number < math.inf:

@@ -65,33 +65,6 @@ def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: 
     assert (seen[0].window, seen[0].fix) == (2.5, ["num_workers=3"])
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, "can't be read"),
-        ("num_worker: 2\n", "num_worker is no knob; did you mean num_workers?"),
-        ("batch: 64\n", "batch is no knob; did you mean batch_size?"),
-        ("lr: 0.1\n", "names no knob"),
-        ("- 1\n", "holds no keys"),
-        ("import torch\n\nx = {1: [2}\n", "is not YAML (line "),
-        ("colour: 2\n", "colour is no knob; use one of batch_size, num_workers, prefetch_factor, "),
-        ("compile: true\ncompile_model: true\n", "compile and compile_model are the same knob; keep one"),
-    ],
-)
-def test_a_file_that_is_no_config_is_refused_in_one_line_before_anything_runs(
-    text: str | None, told: str, project: Path, capsys: pytest.CaptureFixture[str]
-):
-    if text is not None:
-        (project / "other.yaml").write_text(text)
-    assert main(["profile", "--against", "other.yaml", *TRAIN]) == 2
-    shown = capsys.readouterr().err
-    assert told in shown
-    assert shown.count("\n") == 1
-    assert "Errno" not in shown
-    assert "compile_model, " not in shown
-    assert not (project / "reports").exists()
-
-
 @pytest.mark.parametrize("key", ["compile", "compile_model"])
 def test_a_knob_has_its_own_name_or_that_of_an_exported_file(key: str, project: Path):
     (project / "other.yaml").write_text(f"{key}: true\n")
@@ -132,11 +105,6 @@ def test_workers_alone_bring_torchs_own_prefetch(project: Path):
     assert asked.config_of(own, False).prefetch_factor == 2
 
 
-def test_a_folder_that_holds_trials_is_not_written_over(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["profile", "--out", str(finished), *TRAIN]) == 2
-    assert f"{finished} already holds trials; give another folder with --out" in capsys.readouterr().err
-
-
 def test_a_saved_profile_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(finished)]) == 0
     first = capsys.readouterr().out
@@ -145,17 +113,6 @@ def test_a_saved_profile_is_shown_again(finished: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == first
     assert main(["report", "--json", str(finished)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(profiled()))
-
-
-def test_a_search_is_told_that_the_folder_holds_a_profile(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(finished)]) == 8
-    assert f"it holds a loop profile; show it with tunekit report {finished}" in capsys.readouterr().err
-
-
-def test_a_damaged_profile_says_where_its_trials_are(finished: Path, capsys: pytest.CaptureFixture[str]):
-    (finished / "profile.json").write_text("{")
-    assert main(["report", str(finished)]) == 10
-    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
 
 
 @pytest.mark.real

@@ -1,5 +1,6 @@
 """GPUs: which one is warned of, and which just not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from build_checkups import (
     without_gpu,
 )
 from build_records import GIB, profile
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.checkup import Checkup
@@ -136,8 +137,8 @@ ROWS = [
 ]
 
 
-def test_what_is_wrong_with_a_gpu_is_told():
-    assert_texts([only_finding(seen, of) for seen, of in ROWS], "gpus")
+def test_what_is_wrong_with_a_gpu_is_told(golden: Callable[[str, str], None]):
+    golden("gpus.txt", texts_of([only_finding(seen, of) for seen, of in ROWS]))
 
 
 @pytest.mark.parametrize(
@@ -193,11 +194,3 @@ def test_each_gpu_is_held_against_its_own_kind():
         "less-gpu-memory",
         "power-limited",
     ]
-
-
-@pytest.mark.parametrize(
-    ("lanes", "by"), [((8, 16), "fewer PCIe lanes than it could be"), ((4, 4), "few PCIe lanes")]
-)
-def test_a_link_below_its_best_is_told_from_one_that_can_do_no_more(lanes: tuple[int, int], by: str):
-    message = only_finding(of_one(pcie=link(*lanes))).message
-    assert message == f"GPU 0 is linked by {by}: batches take longer to reach it"

@@ -1,5 +1,6 @@
 """CPUs, memory and /dev/shm: which machine is warned of, and which just not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from build_checkups import (
     without_gpu,
 )
 from build_records import GIB, MIB
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.records.finding import Severity
 from tunekit.records.host import Sandbox
@@ -66,8 +67,8 @@ ROWS = [
 ]
 
 
-def test_what_a_machine_lacks_is_told():
-    assert_texts([only_finding(checkup(**machine)) for machine in ROWS], "host")
+def test_what_a_machine_lacks_is_told(golden: Callable[[str, str], None]):
+    golden("host.txt", texts_of([only_finding(checkup(**machine)) for machine in ROWS]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Training as the longer half: what is left to try, a GPU that waits for its host, its memory and clocks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from build_loops import (
     telemetry,
 )
 from build_records import GIB, discovery, host, interval, profile, target
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.config import Precision
@@ -110,8 +111,8 @@ ROWS = [
 ]
 
 
-def test_what_holds_a_device_up_is_told():
-    assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_device")
+def test_what_holds_a_device_up_is_told(golden: Callable[[str, str], None]):
+    golden("loop_device.txt", texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]))
 
 
 @pytest.mark.parametrize(("loader_s", "is_told"), [(0.0101, True), (0.0099, False)])
@@ -216,15 +217,6 @@ def test_advice_goes_by_what_the_device_has_and_what_is_in_use(
     code: str, of: TrialRecord, overrides: dict[str, Any], words: str, is_advised: bool
 ):
     assert (words in (found(code, of, **overrides).remedy or "")) is is_advised
-
-
-def test_messages_say_what_the_figures_do():
-    assert "only both together" in found("compute-bound", busy(floors(0.1, 0.097))).message
-    waits = record(parts=parts(wait=0.5), device_parts=device_parts(stall=0.5))
-    idle = found("gpu-underused", seeing(waits, utilization_percent=54))
-    assert idle.message == "GPU 0 is idle for much of the time: it waits for data"
-    limited = found("gpu-power-capped", capped()).message
-    assert limited == "GPU 0's clock was held down by its power limit, as is usual under full load"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """How far a loop's figures can be trusted: drift, page cache, closure."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from build_loops import codes, floors, found, record, slow_together, telemetry
 from build_records import MIB, host
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.records.trial import TrialRecord
 
@@ -27,8 +28,8 @@ ROWS = [
 ]
 
 
-def test_what_makes_a_rate_less_sure_is_told():
-    assert_texts([found(code, of, **SMALL) for code, of in ROWS], "loop_figures")
+def test_what_makes_a_rate_less_sure_is_told(golden: Callable[[str, str], None]):
+    golden("loop_figures.txt", texts_of([found(code, of, **SMALL) for code, of in ROWS]))
 
 
 @pytest.mark.parametrize(

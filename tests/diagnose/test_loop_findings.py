@@ -19,7 +19,7 @@ from build_loops import (
     work,
 )
 from build_records import GIB, device, discovery, host, hosts, profile, target, trial_record
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.diagnose.attribution import (
@@ -122,7 +122,6 @@ OLDER = (discovery(bf16_native=False), host(accelerators=(CARD,)), load_profiles
 """A GPU that fp16 would make much faster, under a script without a gradient scaler."""
 
 
-@settings(max_examples=300)
 @given(plausible_loops())
 def test_no_gain_exceeds_what_taking_its_measured_share_away_would_bring(of: TrialRecord):
     facts = LoopFacts(of, target(), *OLDER)
@@ -192,7 +191,6 @@ def test_a_plain_loop_is_held_back_by_its_training_alone():
     assert codes(trial_record()) == ["compute-bound"]
 
 
-@settings(max_examples=300)
 @given(any_loops(), hosts(), st.booleans())
 def test_no_figures_break_it_and_every_gain_is_within_its_share_and_the_closure(
     of: TrialRecord, machine: Host, known: bool

@@ -1,11 +1,12 @@
 """What is wrong with a plan's figures, or worth knowing before money is spent: each with its figures."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from build_plans import exactly, instance, plan_of, plan_request, spot_price, twice_as_fast, without_bf16
 from build_records import GIB, profile
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.records.finding import Finding
 from tunekit.records.plan import Plan, PlanAssumptions
@@ -52,9 +53,9 @@ ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
 ]
 
 
-def test_what_should_be_known_of_a_plan_is_told():
+def test_what_should_be_known_of_a_plan_is_told(golden: Callable[[str, str], None]):
     plans = [(code, plan_of(*gpus, request=plan_request(**asked))) for code, gpus, asked in ROWS]
-    assert_texts([found(code, plan) for code, plan in plans], "plan")
+    golden("plan.txt", texts_of([found(code, plan) for code, plan in plans]))
 
 
 @pytest.mark.parametrize(

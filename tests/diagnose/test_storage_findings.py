@@ -1,11 +1,12 @@
 """Storage under the data set: what is warned of, and what just not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from build_checkups import checkup, codes, found, only_finding, storage_of
 from build_records import GIB, MIB
-from finding_texts import assert_texts
+from finding_texts import texts_of
 
 from tunekit.records.checkup import StorageKind
 
@@ -41,8 +42,8 @@ ROWS = [
 ]
 
 
-def test_what_is_wrong_with_storage_is_told():
-    assert_texts([only_finding(seen) for seen in ROWS], "storage")
+def test_what_is_wrong_with_storage_is_told(golden: Callable[[str, str], None]):
+    golden("storage.txt", texts_of([only_finding(seen) for seen in ROWS]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from tunekit.recommend.numerics import (
     Mode,
     excluded_modes,
     guarded_modes,
-    losses_line,
     modes_due,
 )
 from tunekit.records.config import Precision, TrainConfig
@@ -63,11 +62,6 @@ def test_a_trial_given_up_before_its_losses_say_anything_is_no_guard():
     assert excluded_modes((BASELINE, told)) == {Mode.of(BF16)}
 
 
-def test_other_batches_or_workers_say_nothing():
-    assert outcomes(trial_record(1, of=FAST, losses=BAD)) == {}
-    assert excluded_modes((BASELINE, trial_record(1, of=FAST, losses=BAD))) == frozenset()
-
-
 @pytest.mark.parametrize("losses", [(), GOOD[:15]])
 def test_nothing_is_due_where_the_baseline_told_too_few_losses(losses: tuple):
     known = baseline_record(of=OWN, losses=losses)
@@ -75,14 +69,6 @@ def test_nothing_is_due_where_the_baseline_told_too_few_losses(losses: tuple):
     assert modes_due((known,), [pick]) == []
     (finding,) = findings_of(*guarded_modes((known,), [pick]))
     assert (finding.code, finding.evidence) == ("loss-unknown", f"the baseline reported {len(losses)} losses")
-
-
-def test_a_baseline_that_failed_leaves_every_mode_unknown():
-    known = baseline_record(rate=None, of=OWN)
-    pick = trial_record(1, of=FAST)
-    assert modes_due((known,), [pick]) == []
-    (finding,) = findings_of(*guarded_modes((known,), [pick]))
-    assert (finding.code, finding.evidence) == ("loss-unknown", "the baseline was not measured")
 
 
 def test_only_modes_with_bad_losses_are_barred():
@@ -107,12 +93,6 @@ def test_a_guard_that_failed_otherwise_is_unknown_and_bars_nothing():
     (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
     assert finding.code == "loss-unknown"
     assert finding.evidence == "its run ended as hang: no batch for 90 s"
-
-
-def test_a_pick_that_no_run_guards_is_told():
-    (finding,) = findings_of(*guarded_modes((BASELINE,), [trial_record(1, of=FAST)]))
-    assert finding.code == "loss-unknown"
-    assert finding.evidence == "no time was left in the budget to run it"
 
 
 def test_a_divergence_is_told_with_its_figures():
@@ -140,18 +120,3 @@ def test_processes_of_an_unseeded_baseline_are_the_yardstick():
     alone = baseline_record(of=OWN, losses=ending_at(1.0))
     assert excluded_modes((alone, higher)) == {Mode.of(BF16)}
     assert excluded_modes((alone, higher, *again)) == frozenset()
-
-
-def test_the_verdicts_are_one_line():
-    good, compiled = guard(BF16), guard(COMPILED, number=8)
-    assert losses_line(guarded_modes((BASELINE,), [good])) == ""
-    assert losses_line(guarded_modes((BASELINE, good))) == (
-        "losses: bf16 agrees with the baseline over 64 steps (measured)"
-    )
-    assert losses_line(guarded_modes((BASELINE, good, compiled))) == (
-        "losses: bf16, compile agree with the baseline over 64 steps (measured)"
-    )
-    records = (BASELINE, guard(BF16, BAD), guard_failed(COMPILED, OutcomeKind.HANG))
-    assert losses_line(guarded_modes(records)) == (
-        "losses: bf16 ends higher than the baseline (measured); compile n/a"
-    )

@@ -117,12 +117,6 @@ def test_waiting_for_data_is_no_part_of_the_law():
     assert waits.expected == ()
 
 
-def test_two_counts_are_too_few_for_a_law():
-    run = scaled(processes=(1, 2))
-    assert (run.fit, run.expected) == (None, ())
-    assert count(run, 2).fitted is None
-
-
 def test_processes_that_are_not_seen_to_sum_gradients_follow_no_law():
     bare = seen(kind=DataParallelKind.NONE, syncs_gradients=None, gradient_bytes=None)
     run = scaled(loop=lambda n: {"data_parallel": bare if n > 1 else None}, here=PROFILES["h100-sxm"])
@@ -165,12 +159,6 @@ def test_the_learning_rate_follows_the_global_batch_with_the_warning_of_its_rule
     assert count(scaled(), 4).warnings == ()
     large = scaled(processes=(1, 128))
     assert "beyond what the source of the linear rule shows" in count(large, 128).warnings[0]
-
-
-def test_the_host_has_the_workers_and_the_memory_of_all_its_processes():
-    four = count(scaled(), 4)
-    assert four.workers == 8
-    assert four.ram_bytes == 8 * (1 << 30)
 
 
 def test_a_shared_global_batch_is_strong_scaling():

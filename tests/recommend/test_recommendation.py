@@ -8,7 +8,6 @@ from build_records import (
     config,
     configs,
     confirm_records,
-    cpu,
     discovery,
     host,
     options,
@@ -140,18 +139,6 @@ def test_without_a_common_round_processes_are_compared_in_order():
     assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
 
 
-def test_one_confirmation_has_the_range_of_the_noise_floor():
-    found = tier_of([1000.0])
-    assert found.speedup.low < found.speedup.value < found.speedup.high
-    assert found.rate_samples_per_s.low < 1000.0 < found.rate_samples_per_s.high
-
-
-def test_on_a_cpu_there_is_no_device_memory():
-    found = tier_of([1000.0, 1000.0], device=cpu())
-    assert found.peak_reserved_bytes is None
-    assert found.device_memory_bytes is None
-
-
 def test_an_earlier_tier_with_the_same_config_is_named():
     conservative = recommendation(Tier.CONSERVATIVE, tuned)
     balanced = recommendation(Tier.BALANCED, tuned, same_as=Tier.CONSERVATIVE)
@@ -165,14 +152,6 @@ def test_an_earlier_tier_with_the_same_config_is_named():
     )
     assert found.same_as is Tier.CONSERVATIVE
     assert settle(found, comparison(), earlier=(recommendation(of=own),)).same_as is None
-
-
-def test_the_baseline_as_pick_says_so():
-    against = comparison()
-    found = recommend(Tier.BALANCED, against.baseline, against.baseline_confirm, against)
-    assert found.is_baseline
-    assert found.speedup.value == 1.0
-    assert found.learning_rate.value == 0.1
 
 
 def test_a_tier_confirmed_slower_gives_way_to_the_baseline():
@@ -200,10 +179,6 @@ def test_a_gain_that_is_not_shown_leaves_the_baseline_but_for_aggressive(tier: T
         assert settled.set_aside is not None
         assert settled.set_aside.config.batch_size == own.batch_size * 2
         assert settled.set_aside.speedup.low < 1 < settled.set_aside.speedup.high
-
-
-def test_aggressive_does_not_keep_a_pick_that_came_out_slower():
-    assert settled_pick(Tier.AGGRESSIVE, own.batch_size * 2, [450.0, 540.0, 490.0]).is_baseline
 
 
 @pytest.mark.parametrize(

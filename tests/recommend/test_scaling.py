@@ -58,12 +58,6 @@ def test_this_hosts_limits_are_compared():
     )
 
 
-def test_without_a_base_there_is_no_learning_rate():
-    for row in rows(base=None):
-        assert row.lr_linear is None
-        assert row.lr_sqrt is None
-
-
 def test_a_learning_rate_beyond_all_numbers_is_left_out():
     assert [row.lr_linear for row in rows(base=BaseLearningRate(1e308, 128, "flags"))] == [
         1e308,

@@ -10,7 +10,6 @@ from build_records import (
     device,
     host,
     hosts,
-    measurement,
     trial_lists,
     trial_record,
 )
@@ -22,8 +21,6 @@ from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.recommend.tiers import (
     POLICIES,
     balanced_tolerance,
-    base_ram_bytes,
-    best_of,
     clip,
     pick,
     violations,
@@ -48,28 +45,11 @@ def test_workers_are_a_floored_share_of_the_allowed_cpus(cpus, conservative, bal
     assert allowed == [conservative, balanced, aggressive]
 
 
-def test_base_ram_is_the_peak_whatever_waits_in_shared_memory():
-    knobs = config(batch_size=100, num_workers=3, prefetch_factor=4)
-    assert base_ram_bytes(measurement(of=knobs, base_bytes=7 * MIB)) == 7 * MIB
-
-
 def test_a_trial_at_every_limit_breaks_none():
     small = host(cpus=2, ram_limit_bytes=10 * 1000 * 1000, shm_bytes=750_000)
     knobs = config(batch_size=250, num_workers=1, prefetch_factor=2)
     record = trial_record(of=knobs, base_bytes=8_000_000, peak_reserved_bytes=22 * GIB * 3 // 4)
     assert violations(record, Tier.CONSERVATIVE, small) == ()
-
-
-def test_workers_above_the_share_are_told_with_value_and_limit():
-    record = trial_record(of=config(num_workers=2))
-    assert violations(record, Tier.CONSERVATIVE, host(cpus=2)) == ("2 workers, more than 50% of 2 CPUs (1)",)
-    assert violations(record, Tier.AGGRESSIVE, host(cpus=2)) == ()
-
-
-def test_compile_breaks_conservative_only():
-    record = trial_record(of=config(compile=True))
-    assert violations(record, Tier.CONSERVATIVE, host()) == ("compile is on, conservative keeps it off",)
-    assert violations(record, Tier.BALANCED, host()) == ()
 
 
 def test_reserved_memory_is_judged_on_what_torch_sees():
@@ -195,12 +175,6 @@ def test_a_trial_that_was_given_up_is_no_choice_however_small_or_fast():
     assert pick(Tier.BALANCED, [given_up], host(), noise_relative=None, planned=of_epochs(1)) is None
 
 
-def test_equal_trials_are_settled_by_their_number():
-    trials = [trial_record(5), trial_record(3), trial_record(4)]
-    for tier in Tier:
-        assert pick(tier, trials, host(), noise_relative=None, planned=of_epochs(1)).number == 3
-
-
 def test_confirmations_are_not_picked():
     trials = [trial_record(1, 900.0), trial_record(2, 1000.0, role=TrialRole.CONFIRM)]
     assert pick(Tier.AGGRESSIVE, trials, host(), noise_relative=None, planned=of_epochs(1)).number == 1
@@ -237,16 +211,6 @@ def test_balanced_takes_compile_only_when_the_planned_run_wins_it_back():
     assert number(Tier.BALANCED, 1, (compiled,)) == 2
 
 
-def test_compile_pays_nothing_back_when_the_epoch_has_no_length():
-    unknown = {"epoch_samples": None, "epoch_batches": None}
-    trials = [
-        trial_record(1, 1000.0, **unknown),
-        trial_record(2, 9000.0, config(compile=True), **unknown),
-    ]
-    planned = PlannedTraining(default_samples=None)
-    assert pick(Tier.BALANCED, trials, host(), noise_relative=None, planned=planned).number == 1
-
-
 def test_by_the_finish_of_the_planned_training_a_fast_rate_must_win_back_its_start():
     """20 s to start and 1,000 samples/s, or 75 s and 1,250: as soon through 275,000 samples."""
     slow = trial_record(1, 1000.0, startup_s=10.0, first_batch_s=2.0, first_step_s=8.0, boundary_s=0.0)
@@ -259,15 +223,6 @@ def test_by_the_finish_of_the_planned_training_a_fast_rate_must_win_back_its_sta
     assert (number(274_000.0), number(276_000.0)) == (1, 2)
     by_rate = PlannedTraining(1000.0)
     assert pick(Tier.AGGRESSIVE, (slow, fast), host(), noise_relative=None, planned=by_rate).number == 2
-
-
-def test_the_best_is_what_does_best_in_what_is_looked_for():
-    slow = trial_record(1, 1000.0, startup_s=1.0, first_batch_s=0.0, first_step_s=0.0)
-    fast = trial_record(2, 2000.0, startup_s=90.0, first_batch_s=0.0, first_step_s=0.0)
-    failed = trial_record(3, None)
-    assert best_of((slow, fast, failed), PlannedTraining(100.0)).record is fast
-    assert best_of((slow, fast, failed), PlannedTraining(100.0, judged_by_finish=True)).record is slow
-    assert best_of((failed,), PlannedTraining()) is None
 
 
 @given(

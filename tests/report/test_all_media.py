@@ -159,6 +159,5 @@ def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
     assert len(text.splitlines()) <= MOST_LINES
 
 
-def test_the_example_on_a_terminal_reads_as_before(example: Run):
-    text = drawn(in_full(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80)
-    assert text == (Path(__file__).parent / "example-images.txt").read_text()
+def test_the_example_on_a_terminal(example: Run, golden: Callable[[str, str], None]):
+    golden("example-images.txt", drawn(in_full(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80))

@@ -20,16 +20,6 @@ def width_of(table: Table) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def test_everything_is_shown_where_there_is_room() -> None:
-    table = fitted_table("Words", COLUMNS, ITEMS, 80)
-    assert table == Table(
-        "Words",
-        ("word", "letters", "shouted"),
-        (("one", "3", "ONE!"), ("three", "5", "THREE!"), ("seventeen", "9", "SEVENTEEN!")),
-        (1,),
-    )
-
-
 def test_the_least_needed_column_goes_first_and_what_must_stay_stays() -> None:
     assert fitted_table("", COLUMNS, ITEMS, 30).columns == ("word", "letters", "shouted")
     assert fitted_table("", COLUMNS, ITEMS, 29).columns == ("word", "letters")
@@ -81,10 +71,6 @@ def test_lines_of_a_cell_stay_in_their_row_on_the_page_and_in_markdown() -> None
     assert "| 3<br>oneone |" in markdown(report)
     hostile = fitted_table("", below, ["a\nb", "three"], 24)
     assert hostile.row_lines[0][0] == r"a\nb"
-
-
-def test_no_items_are_a_table_without_rows() -> None:
-    assert fitted_table("", COLUMNS, [], 80).rows == ()
 
 
 @given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 100))

@@ -118,13 +118,6 @@ def test_a_timeline_has_a_panel_for_each_figure_over_one_axis_and_its_windows():
     assert [one["fillcolor"] for one in layout["shapes"]] == [one["line"]["color"] for one in lines[:2]]
 
 
-def test_failures_are_crosses():
-    failed, refused = traces(
-        Series("a", MEASURED, points(0.0), "failures"), Series("b", PREDICTED, points(0.0), "failures")
-    )
-    assert (failed["marker"]["symbol"], refused["marker"]["symbol"]) == ("x", "x-open")
-
-
 def test_what_is_predicted_says_so_in_words():
     first, second = traces(Series("a", MEASURED, points(1.0)), Series("b", PREDICTED, points(1.0)))
     assert (first["name"], second["name"]) == ("a", "b (predicted)")
@@ -169,13 +162,6 @@ def test_lying_bars_have_their_names_and_totals_above_them_in_the_order_of_the_t
     ]
     assert whole["yaxis"]["categoryarray"] == ["first", "second"]
     assert whole["barmode"] == "stack"
-
-
-def test_a_limit_is_a_line_with_its_name():
-    layout = drawn(chart(Series("a", MEASURED, points(1.0)), limits=(LimitLine(22.0, "22 GiB"),)))["layout"]
-    (line,) = layout["shapes"]
-    assert (line["y0"], line["y1"]) == (22.0, 22.0)
-    assert layout["annotations"][0]["text"] == "22 GiB"
 
 
 def test_batch_sizes_have_ticks_at_powers_of_two_and_never_too_many():

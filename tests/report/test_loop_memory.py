@@ -7,19 +7,8 @@ from build_records import GIB, MIB, host, loop
 
 from tunekit.predict.ram import ram_grid
 from tunekit.predict.vram.budget import VramBudget
-from tunekit.records.measurement import Measurement
 from tunekit.report.blocks import Passage, Table
-from tunekit.report.loop_memory import buffer_lines, memory_blocks, reason_lines, vram_blocks
-
-
-def seen_with(**queue: Any) -> Measurement:
-    """The loop of `looked_into` with other figures of its queue."""
-    measured = looked_into().measurement
-    assert measured is not None
-    assert measured.details is not None
-    assert measured.details.queue is not None
-    other = measured.details.queue.model_copy(update=queue)
-    return measured.model_copy(update={"details": measured.details.model_copy(update={"queue": other})})
+from tunekit.report.loop_memory import buffer_lines, reason_lines, vram_blocks
 
 
 def budget(**overrides: Any) -> VramBudget:
@@ -65,38 +54,10 @@ def test_each_limit_that_is_met_is_told_once_with_the_first_setting_that_meets_i
     assert reason_lines(ram_grid(MIB, 0, 0, host())) == ()
 
 
-def test_an_oom_beside_a_small_buffer_names_the_base():
-    (line,) = reason_lines(ram_grid(1000, 31 * GIB, 0, host()))
-    assert line.startswith("1 x 1: OOM, base 31.0 GiB + buffer 1000 B (predicted) exceed")
-
-
 def test_only_settings_that_the_grid_shows_are_named():
     cells = ram_grid(50 * MIB, 0, 0, host(ram_limit_bytes=GIB, ram_total_bytes=GIB), (2, 3))
     shown = {f"{count} x {depth}" for count in (1, 2, 4, 8, 16) for depth in (1, 2, 3, 4)}
     assert {line.partition(":")[0] for line in reason_lines(cells)} <= shown
-
-
-def test_the_reasons_stand_below_the_grid():
-    measured = looked_into().measurement
-    assert measured is not None
-    parts = memory_blocks(measured, None, host(ram_limit_bytes=GIB, ram_total_bytes=GIB))
-    place = next(n for n, part in enumerate(parts) if isinstance(part, Table))
-    below = parts[place + 1]
-    assert isinstance(below, Passage)
-    assert below.lines[0].startswith("1 x 1: OOM, base ")
-
-
-def test_what_is_kept_from_the_epoch_before_is_told_where_there_is_any():
-    assert (
-        "(measured, of which 5.0 MiB kept from the epoch before)"
-        in buffer_lines(seen_with(kept_bytes=5 * MIB))[-1]
-    )
-    assert "kept" not in buffer_lines(seen_with(kept_bytes=0))[-1]
-
-
-def test_one_batch_and_several_are_counted_in_words():
-    assert " for 1 batch (predicted)" in buffer_lines(seen_with(batches=1))[-1]
-    assert " for 1,025 batches (predicted)" in buffer_lines(seen_with(batches=1025))[-1]
 
 
 def test_gradients_that_were_predicted_say_so():

@@ -1,12 +1,11 @@
 """What takes a GPU's memory as letters: in proportion, as wide as asked for."""
 
-import pytest
 from build_fits import fit, outside
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.records.prediction import PeakShown, Purpose
-from tunekit.report.memory_bar import legend_text, memory_bar
+from tunekit.report.memory_bar import memory_bar
 
 
 def test_each_part_has_letters_in_proportion():
@@ -27,22 +26,3 @@ def test_a_bar_is_as_wide_as_asked_for_and_in_order(parts, width: int, beside: i
     assert len(bar) == width
     order = "PGOBAWHC."
     assert sorted(bar, key=order.index) == list(bar)
-
-
-def test_what_does_not_fit_has_no_bar():
-    assert memory_bar(fit("k80", 11.0, (0, 0, 2)), outside(), 20) == ""
-
-
-@pytest.mark.parametrize(
-    ("bars", "text"),
-    [
-        (
-            ["PAA.", "PGC."],
-            "P parameters and buffers, G gradients, A activations, C CUDA context (at most), ",
-        ),
-        ([""], ""),
-    ],
-)
-def test_the_legend_names_the_letters_that_are_shown(bars: list[str], text: str):
-    assert legend_text(bars).startswith(text)
-    assert "optimizer" not in legend_text(bars)

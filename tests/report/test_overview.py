@@ -8,7 +8,6 @@ from build_records import (
     config,
     confirm_records,
     cpu,
-    interval,
     recommendation,
     run,
     trial_record,
@@ -17,14 +16,12 @@ from hypothesis import given
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
-from tunekit.records.finding import Finding
-from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
-from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Run
 from tunekit.report.answer import headroom_text
 from tunekit.report.blocks import Tile
 from tunekit.report.bottleneck import bottleneck_text
-from tunekit.report.overview import before_and_after, opportunities_table, tiles
+from tunekit.report.overview import tiles
 
 fast = config(batch_size=256, num_workers=4)
 BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))
@@ -46,33 +43,8 @@ def searched(*others, **overrides) -> Run:
     return run(**(values | overrides))
 
 
-def with_gpu(of: Run, busy: float) -> Run:
-    gpu = GpuTelemetry(index=0, is_used=True, utilization_percent=busy)
-    seen = Telemetry(
-        window_s=2.0, samples=9, is_of_steady_window=True, cost_cpu_s=0.0, host=HostTelemetry(), gpus=(gpu,)
-    )
-    return of.changed(trials=tuple(one.changed(telemetry=seen) for one in of.trials))
-
-
 def by_label(of: Run, best=BEST) -> dict[str, Tile]:
     return {tile.label: tile for tile in tiles(of, best).items}
-
-
-def test_before_and_after_are_of_the_baseline_and_the_answers_tier():
-    assert before_and_after(searched(), BEST) == (
-        ("Before", "500 samples/s, 3.91 it/s, an epoch in 1m 40s"),
-        ("After", "1,000 samples/s, 7.81 it/s, an epoch in 50.0 s"),
-    )
-    assert before_and_after(searched(), recommendation(is_baseline=True)) == ()
-
-
-def test_each_tile_has_its_figure_beside_the_baselines():
-    shown = by_label(with_gpu(searched(), 96.0))
-    assert list(shown) == ["speed-up", "it/s", "VRAM free", "GPU busy", "data wait"]
-    assert (shown["speed-up"].value, shown["speed-up"].note) == ("2.00x", "95% range 1.94 to 2.06")
-    assert (shown["it/s"].before, shown["it/s"].value) == ("3.91", "7.81")
-    assert (shown["VRAM free"].value, shown["GPU busy"].value) == ("77%", "96%")
-    assert (shown["data wait"].before, shown["data wait"].value) == ("25%", "2%")
 
 
 def test_tile_and_bottleneck_tell_the_same_data_wait_where_processes_differ():
@@ -106,33 +78,3 @@ def test_a_tile_that_nobody_knows_is_left_out():
     measured = by_label(searched(trials=trials, recommendations=(unbuffered,)), unbuffered)
     assert measured["RAM free"].note == "of 32.0 GiB"
     assert tiles(run(trials=()), None).items == ()
-
-
-def test_what_brings_most_comes_first_and_says_where_it_comes_from():
-    aggressive = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(2.5))
-    findings = (
-        Finding(code="one", severity="warning", message="it waits", remedy="do this", gain=2.2),
-        Finding(code="two", severity="warning", message="so does it", remedy="do this", gain=2.1),
-        Finding(code="three", severity="info", message="nothing", gain=1.001),
-    )
-    table = opportunities_table(searched(aggressive, findings=findings), BEST)
-    assert [row[0] for row in table.rows] == [
-        "2.50x (measured)",
-        "at most 2.20x (predicted)",
-        "2.00x (measured)",
-    ]
-    assert table.rows[1][1:] == ("it waits", "do this")
-    assert table.rows[2][1] == "the balanced tier, recommended"
-
-
-def test_a_tier_that_is_not_surely_faster_is_no_opportunity():
-    noisy = recommendation(Tier.AGGRESSIVE, config(batch_size=512), speedup=interval(3.0, 0.9))
-    assert (
-        opportunities_table(searched(noisy.changed(speedup=noisy.speedup.changed(low=0.5))), BEST).rows == ()
-    )
-
-
-def test_the_answer_alone_is_no_list():
-    assert opportunities_table(searched(), BEST).rows == ()
-    same = recommendation(Tier.CONSERVATIVE, fast)
-    assert opportunities_table(searched(same), BEST).rows == ()

@@ -1,6 +1,7 @@
 """What a report says of a GPU that was predicted."""
 
-import pytest
+from collections.abc import Callable
+
 from build_records import GIB, interval, run
 
 from tunekit.records.config import Precision
@@ -12,6 +13,7 @@ from tunekit.records.prediction import (
     PredictedFit,
     PredictionPath,
 )
+from tunekit.records.run import Run
 from tunekit.report.answer import prediction_passage
 
 PEAK = PeakShown(batch_size=219, allocated_bytes=17 * GIB, reserved_bytes=18 * GIB, by_purpose={})
@@ -34,66 +36,28 @@ def predicted(*fits: PredictedFit, **overrides) -> DevicePrediction:
     return DevicePrediction.model_validate(values | overrides)
 
 
-def lines(prediction: DevicePrediction | None, **overrides) -> tuple[str, ...]:
-    return prediction_passage(run(prediction=prediction, **overrides)).lines
-
-
-def test_what_fits_and_what_binds_is_told_with_its_range_and_how_it_was_got():
-    told, how = lines(predicted(FIT))
-    assert told == (
-        "fp32: batch 219 fits (253 without the margin, 294 at best), 18.0 GiB of 22.0 GiB reserved; "
-        "about 400 samples/s (280 to 520), loader-bound on g5.xlarge"
-    )
-    assert how.startswith(
-        "by steps of the script's own loop, traced on CPU, simulating the CUDA allocator, at batch "
-    )
-    assert "with a margin of 10%" in how
-
-
-def test_the_title_says_that_it_is_predicted():
-    shown = prediction_passage(run(prediction=predicted(FIT)))
-    assert shown.title == "a10g (predicted)"
-
-
-def test_where_not_even_one_sample_fits_that_is_said():
-    none = FIT.model_copy(
-        update={
-            "peak": None,
-            "rate": None,
-            "largest": LargestBatch(low=0, value=1, high=2),
-            "bound_by": "VRAM",
-        }
-    )
-    assert lines(predicted(none))[0] == (
-        "fp32: not even one sample fits 22.0 GiB with 10% margin; at best a batch of 2 would"
-    )
-
-
-@pytest.mark.parametrize(
-    ("samples", "told"),
-    [
-        (295, "batch 219 fits (253 without the margin, 294 at best), "),
-        (294, "batch 219 fits (253 without the margin, all 294 of an epoch at best), "),
-        (220, "batch 219 fits (all 220 of an epoch without the margin, all 220 of an epoch at best), "),
-        (219, "all 219 samples of an epoch fit in one batch, "),
-    ],
+NOTHING_FITS = FIT.changed(
+    peak=None, rate=None, largest=LargestBatch(low=0, value=1, high=2), bound_by="VRAM"
 )
-def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told: str):
-    assert lines(predicted(FIT, epoch_samples=samples))[0].startswith(f"fp32: {told}18.0 GiB of 22.0 GiB")
-
-
-def test_predicted_stands_beside_measured():
-    seen = Correction(
-        precision=Precision.FP32, batch_size=128, predicted_bytes=10 * GIB, measured_bytes=11 * GIB
-    )
-    assert "fp32, batch 128: 10.0 GiB reserved was predicted, 11.0 GiB measured (1.10x)" in lines(
-        predicted(FIT, corrections=(seen,))
-    )
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"),
-    [(None, ()), ("the loop has no DataLoader", ("VRAM and speed are n/a: the loop has no DataLoader",))],
+CHECKED = Correction(
+    precision=Precision.FP32, batch_size=128, predicted_bytes=10 * GIB, measured_bytes=11 * GIB
 )
-def test_what_could_not_be_predicted_says_why(reason: str | None, told: tuple[str, ...]):
-    assert lines(None, why_not_predicted=reason) == told
+RUNS: dict[str, Run] = {
+    "fits": run(prediction=predicted(FIT)),
+    "nothing fits": run(prediction=predicted(NOTHING_FITS)),
+    "checked by a measurement": run(prediction=predicted(FIT, corrections=(CHECKED,))),
+    "not predicted": run(why_not_predicted="the loop has no DataLoader"),
+    "not asked for": run(),
+    **{
+        f"epoch of {size}": run(prediction=predicted(FIT, epoch_samples=size))
+        for size in (295, 294, 220, 219)
+    },
+}
+
+
+def test_every_prediction(golden: Callable[[str, str], None]):
+    passages = {name: prediction_passage(of) for name, of in RUNS.items()}
+    golden(
+        "predictions.txt",
+        "\n".join(f"=== {name}: {one.title}\n{chr(10).join(one.lines)}\n" for name, one in passages.items()),
+    )

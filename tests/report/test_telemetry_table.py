@@ -7,7 +7,6 @@ from build_records import GIB, baseline_record, config, confirm_records, recomme
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.loop_time import telemetry_lines
 from tunekit.report.trials import telemetry_table
 
 fast = config(batch_size=256, num_workers=4)
@@ -47,11 +46,6 @@ def test_each_config_shows_the_mean_over_its_trials() -> None:
     cpus = run().host.cpus
     assert shown[("baseline", f"CPU cores of {cpus}")] == "0.5"
     assert shown[("balanced", f"CPU cores of {cpus}")] == "3.0"
-
-
-def test_a_column_that_nobody_could_fill_is_left_out() -> None:
-    table = telemetry_table(searched(telemetry(0.5), telemetry(2.0)), BEST)
-    assert table.columns == ("config", f"CPU cores of {run().host.cpus}")
 
 
 def test_a_gpus_figures_are_means_and_its_memory_the_peak() -> None:
@@ -115,17 +109,3 @@ def test_figures_of_a_trial_without_a_steady_window_are_not_mixed_in() -> None:
     whole = telemetry(9.0, is_of_steady_window=False)
     shown = cells(searched(telemetry(0.5), whole, telemetry(3.0)))
     assert shown[("balanced", f"CPU cores of {run().host.cpus}")] == "3.0"
-
-
-def test_without_telemetry_there_are_no_rows() -> None:
-    assert telemetry_table(run(trials=(baseline_record(of=config()),)), None).rows == ()
-
-
-def test_a_profiles_clock_stands_beside_what_it_was_at_first_and_at_last() -> None:
-    gpu = GpuTelemetry(
-        index=0, is_used=True, first_sm_clock_mhz=1710, sm_clock_mhz=1650, last_sm_clock_mhz=1590, power_w=300
-    )
-    line = telemetry_lines(telemetry(0.5, gpu), 8)[-1]
-    assert line == "GPU 0: power 300 W, clock 1650 MHz (1710 at first, 1590 at last)"
-    short = gpu.model_copy(update={"first_sm_clock_mhz": None, "last_sm_clock_mhz": None})
-    assert telemetry_lines(telemetry(0.5, short), 8)[-1] == "GPU 0: power 300 W, clock 1650 MHz"

@@ -22,7 +22,7 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.details import Details
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.answer import answer_text
+from tunekit.report.answer import answer_lead
 from tunekit.report.run import method_lines
 from tunekit.tune.budget import needed_s, short_text
 from tunekit.tune.confirm import expected_duration_s, typical_duration_s
@@ -128,7 +128,7 @@ def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_
     assert not searched(whole.trials)
     assert whole.search_time_s <= 480
     assert whole.cut_short is not None
-    assert whole.cut_short in answer_text(whole, answer_of(whole.recommendations))
+    assert whole.cut_short in answer_lead(whole, answer_of(whole.recommendations)).sentence
 
 
 @pytest.mark.parametrize("budget_s", [60.0, 70.0, 80.0, 90.0, 120.0])

@@ -29,7 +29,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.answer import answer_text, how_measured, open_gain_text
+from tunekit.report.answer import answer_lead, how_measured, open_gain_text
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.binding_syntax import parse_binding
@@ -164,7 +164,7 @@ def _say(
     elif promise is None:
         _tell("this exact config was not measured, so its rate is not checked")
     else:
-        _tell(answer_text(run, promise))
+        _tell(answer_lead(run, promise).sentence)
         _tell(how_measured(run, promise))
 
 

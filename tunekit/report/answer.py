@@ -1,6 +1,7 @@
 """The answer of a run, how it came about, what was predicted and what to do next, in sentences. Pure."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from tunekit.recommend.learning_rate import global_batch
@@ -16,7 +17,6 @@ from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
     Candidate,
-    Confidence,
     LearningRate,
     LearningRateRule,
     Recommendation,
@@ -24,15 +24,14 @@ from tunekit.records.recommendation import (
 )
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
-from tunekit.report.blocks import Basis, Passage
+from tunekit.report.blocks import Basis, Lead, Passage, Tone
 from tunekit.report.text import (
     UNKNOWN,
     change_text,
     factor_text,
+    gain_text,
     interval_text,
-    is_too_wide,
     search_again,
-    speedup_text,
     to_go_on,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
@@ -44,7 +43,6 @@ from tunekit.units import (
     percent_text,
     rate_text,
     share_text,
-    typed_duration_text,
 )
 
 _ROUNDS = 5
@@ -54,137 +52,126 @@ _WAIT_QUIET_S = 600.0
 _LONGER = 4
 """Times the window, where the noise floor hides the difference."""
 
-_WORDS: dict[Verdict, str] = {
-    "faster": "Confirmed",
-    "slower": "Slower",
-    "no gain": "No gain",
-    "inconclusive": "Inconclusive",
+_BADGES: dict[Verdict, tuple[str, Tone]] = {
+    "faster": ("Confirmed", "good"),
+    "slower": ("Slower", "bad"),
+    "no gain": ("No gain", ""),
+    "inconclusive": ("Inconclusive", "warn"),
 }
 
 
-def answer_text(run: Run, best: Recommendation | None) -> str:
-    """Return the result in one or two sentences; it says so where the search did not come to its end."""
+def answer_lead(run: Run, best: Recommendation | None) -> Lead:
+    """Return the result with its badge; it says so where the search did not come to its end."""
     if best is None:
-        failed = sum(record.failure is not None for record in run.trials)
-        trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
         if run.cut_short and run.status is RunStatus.FINISHED:
-            return f"No recommendation in this budget: {run.cut_short}."
-        return f"No recommendation yet: {trials} (status: {run.status})."
-    answer = _kept_answer(run, best) if best.is_baseline else _faster_answer(run, best)
-    return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
+            return Lead(f"No recommendation within the budget: {run.cut_short}.")
+        failed = sum(record.failure is not None for record in run.trials)
+        trials = f"{count_text(len(run.trials), 'trial')}, {failed} failed"
+        return Lead(f"No recommendation yet: {trials} (status: {run.status}).")
+    lead = _kept_lead(run, best) if best.is_baseline else _gain_lead(run, best)
+    if run.status is RunStatus.FINISHED:
+        return lead
+    return replace(lead, text=f"{lead.text} Not final (status: {run.status}).")
 
 
-class Badge(NamedTuple):
-    """The answer in a word, and how far it can be relied on."""
-
-    word: str
-    confidence: Confidence | None
-    """None where nothing is claimed."""
-    is_busy: bool = False
-    """Whether the confidence is low because the machine is busy."""
-
-    @property
-    def text(self) -> str:
-        """Both, as a sentence begins with them."""
-        if self.confidence is None:
-            return self.word
-        return f"{self.word} ({self.confidence} confidence{', machine is busy' if self.is_busy else ''})"
-
-
-def badge_of(run: Run, best: Recommendation | None) -> Badge | None:
-    """Return the badge of the answer; None where nothing was compared with the baseline."""
-    if best is None:
-        return None
-    claim = _claim(run, best)
-    ratio = claim.speedup
-    if claim.is_baseline:
-        ratio = claim.set_aside.speedup if claim.set_aside else None
-    if ratio is None:
-        return None
-    judged, noise = verdict(ratio, run.noise_floor), run.noise_floor
-    if judged == "inconclusive":
-        return Badge(_WORDS[judged], None)
-    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
-    return Badge(_WORDS[judged], confidence(ratio, noise), is_busy)
+def _gain_lead(run: Run, best: Recommendation) -> Lead:
+    """Return how a config does beside the baseline."""
+    tier, own = best.tier.value, baseline_column(run)
+    rate = interval_text(best.rate_samples_per_s, " samples/s")
+    if best.speedup is None:
+        is_measured = run.baseline is not None and run.baseline.measurement is not None
+        why = "too few rounds (--confirm 3)" if is_measured else "the baseline was not measured"
+        return Lead(f"{tier.capitalize()}: {rate} (measured); speedup n/a: {why}.")
+    figures = f"{rate_text(own.samples_per_s)} -> {rate}"
+    if run.options.objective is Objective.FINISH_TIME:
+        figures = f"the planned training {duration_text(own.finish_time_s)} -> "
+        figures += duration_text(best.finish_time_s)
+    text = f"{gain_text(best.speedup)} with {tier}: {figures} ({_basis(run)})."
+    return _judged(run, best.speedup, text + _settled_text(run, best))
 
 
-def _claim(run: Run, best: Recommendation) -> Recommendation:
-    """Return what the answer speaks of: its own tier, else one whose gain is confirmed."""
-    if not best.is_baseline:
-        return best
-    faster = (
-        one
-        for one in run.recommendations
-        if not one.is_baseline and one.speedup and verdict(one.speedup, run.noise_floor) == "faster"
-    )
-    return next(faster, best)
-
-
-def _tried_others(run: Run) -> int:
-    """Return how many configs beside the baseline's were measured, or given up as slower."""
-    searched = (one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None)
-    return len({one.config for one in searched})
-
-
-def _kept_answer(run: Run, best: Recommendation) -> str:
+def _kept_lead(run: Run, best: Recommendation) -> Lead:
+    """Return why the baseline's config stays."""
     rate = f"{interval_text(best.rate_samples_per_s, ' samples/s')} (measured)"
-    badge, other = badge_of(run, best), _claim(run, best)
-    if other is not best and badge is not None:
-        return (
-            f"{badge.text} for {other.tier.value.capitalize()} alone: {_faster_text(run, other)}. Within the "
-            f"limits of {best.tier.value.capitalize()} keep your own config, {rate}."
-        )
-    candidate, settled = run.candidate, _settled_by(run, best)
-    why = f" ({run.cut_short})" if run.cut_short else ""
-    unconfirmed = f"No config was confirmed to be faster than your own{why}"
+    keep = f"Keep your current settings: {rate}."
+    for one in run.recommendations:
+        if not one.is_baseline and one.speedup and verdict(one.speedup, run.noise_floor) == "faster":
+            lead = _gain_lead(run, one)
+            return replace(
+                lead, text=f"{lead.text} No config was faster within the limits of {best.tier}. {keep}"
+            )
+    why, candidate, aside = (
+        f" ({run.cut_short})" if run.cut_short else "",
+        run.candidate,
+        best.set_aside,
+    )
     if candidate is not None:
-        until = f"{settled.text}. Until then keep" if settled else "Keep"
-        found = open_gain_text(run, candidate)
-        return f"{badge.text if badge else unconfirmed}: {found}. {until} your own: {rate}."
-    if badge is not None and (aside := best.set_aside) is not None:
+        text = f"{open_gain_text(run, candidate)}.{_settled_text(run, best)} {keep}"
+        ratio = candidate.speedup
+        return Lead(text, f"Not confirmed{why}", "warn") if ratio is None else _judged(run, ratio, text)
+    if (aside := best.set_aside) is not None:
         found = _found_text(run, aside.speedup, len(aside.confirm_trials))
-        return f"{badge.text}: {found} ({_speedup_basis(run)}). Keep your own: {rate}."
-    if tried := _tried_others(run):
-        if run.cut_short:
-            return f"{unconfirmed}. Keep it: {rate}."
-        none = f"none of {tried} others tried was" if tried > 1 else "the one other config tried was not"
-        return f"No gain: {none} faster than your own config in its trial. Keep yours: {rate}."
+        return _judged(run, aside.speedup, f"{found}. {keep}")
+    tried = {one.config for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None}
+    if tried:
+        none = f"{count_text(len(tried), 'config')} tried, none beat your baseline"
+        return Lead(f"{none}{why}. {keep}", "No gain")
+    return Lead(f"No other config was measured: {_why_none(run)}. {keep}")
+
+
+def _why_none(run: Run) -> str:
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
-        return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
+        return "every trial failed"
     if run.options.max_trials == 1:
-        return f"No other config was measured: --trials 1 is the baseline alone. Your own: {rate}."
-    short = run.cut_short or "give a longer --budget"
-    return f"No other config was measured in this budget: {short}. Your own: {rate}."
+        return "--trials 1 is the baseline alone"
+    return run.cut_short or "give a longer --budget"
+
+
+def _judged(run: Run, ratio: Interval, text: str) -> Lead:
+    """Return a sentence about a speedup with the badge of its verdict."""
+    noise, judged = run.noise_floor, verdict(ratio, run.noise_floor)
+    badge, tone = _BADGES[judged]
+    if judged == "inconclusive":
+        return Lead(text, badge, tone)
+    sure = confidence(ratio, noise)
+    busy = ", machine is busy" if noise is not None and noise.relative >= BUSY_FLOOR else ""
+    return Lead(text, f"{badge} ({sure} confidence{busy})", "warn" if sure == "low" else tone)
 
 
 def open_gain_text(run: Run, candidate: Candidate) -> str:
     """Return how fast the config is whose gain is left open, and how that is known."""
-    found = _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
-    return f"{found} ({_speedup_basis(run)}; {_floor_text(run)})"
+    return _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
 
 
 def _found_text(run: Run, ratio: Interval | float, rounds: int) -> str:
-    """Return how fast the best config beside the baseline's is: over rounds, or a factor of one process."""
-    if isinstance(ratio, float):
-        return f"the best config found is {factor_text(ratio)} {_compared(run)}, in one process"
-    rounds_text = count_text(rounds, "round")
-    return f"the best config found is {speedup_text(ratio)} {_compared(run)}, over {rounds_text}"
+    over = "one process" if isinstance(ratio, float) else count_text(rounds, "round")
+    return f"{gain_text(ratio)} with the best config found ({_basis(run)} in {over}; {_floor_text(run)})"
 
 
 def _floor_text(run: Run) -> str:
     return f"noise floor {share_text(run.noise_floor.relative, '.1f') if run.noise_floor else UNKNOWN}"
 
 
+def _basis(run: Run) -> str:
+    """Return where the search's speedups come from."""
+    return "measured" if run.options.objective is Objective.RATE else "predicted from measured parts"
+
+
 class _Settled(NamedTuple):
-    """What would tell a gain that is left open from none."""
+    """What would settle a gain that is left open."""
 
     text: str
     command: str
 
 
+def _settled_text(run: Run, best: Recommendation) -> str:
+    settled = _settled_by(run, best)
+    return f" {settled.text}." if settled else ""
+
+
 def _settled_by(run: Run, best: Recommendation, folder: str = "") -> _Settled | None:
-    """Return what would tell; None where nothing is left open."""
+    """Return what would settle it; None where nothing is left open."""
     ratio, rounds = best.speedup, len(best.confirm_trials)
     if best.is_baseline:
         candidate = run.candidate
@@ -194,66 +181,19 @@ def _settled_by(run: Run, best: Recommendation, folder: str = "") -> _Settled | 
         if ratio is None:
             flags = ("--against", f"{folder}/{candidate.name}.yaml", "--rounds", str(_ROUNDS))
             beside = command_text("profile", run.target, run.options.gpu, flags)
-            return _Settled("Fresh processes of both would tell", beside)
+            return _Settled("Re-run both to settle it", beside)
     if ratio is None or verdict(ratio, run.noise_floor) != "inconclusive":
         return None
-    return _settled_after(run, ratio, rounds, folder)
-
-
-def _settled_after(run: Run, ratio: Interval, rounds: int, folder: str) -> _Settled:
-    """Return what would tell after rounds that leave it open."""
     asked, noise = run.options, run.noise_floor
-    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
-    if is_busy and asked.wait_quiet_s is None:
+    if noise is not None and noise.relative >= BUSY_FLOOR and asked.wait_quiet_s is None:
         quiet = search_again(run.changed(options=asked.changed(wait_quiet_s=_WAIT_QUIET_S)))
-        return _Settled("Machine is busy: search again while it is quiet, or with --wait-quiet", quiet)
-    waited = f"Machine was busy in spite of --wait-quiet {typed_duration_text(asked.wait_quiet_s or 0.0)}"
+        return _Settled("Machine is busy: stop other programs, or use --wait-quiet", quiet)
     needed = rounds_to_tell(ratio, rounds, noise)
     if needed is not None and needed <= MOST_WORTHWHILE_ROUNDS:
-        more = f"about {needed} confirming rounds would tell"
         resume = f"tunekit search --resume {quoted(folder)} --confirm {needed}{missing_command(run.target)}"
-        return _Settled(f"{waited}: {more}" if is_busy else more.capitalize(), resume)
+        return _Settled(f"About {needed} confirming rounds would settle it", resume)
     longer = search_again(run.changed(options=asked.changed(window_s=_LONGER * asked.window_s)))
-    why = waited if is_busy else "The difference is within the noise floor"
-    other = "another machine of the same kind" if is_busy else "a quieter machine"
-    return _Settled(f"{why}: a longer --window or {other} would tell", longer)
-
-
-def _faster_answer(run: Run, best: Recommendation) -> str:
-    name, badge = best.tier.value.capitalize(), badge_of(run, best)
-    if badge is None or best.speedup is None:
-        rates = interval_text(best.rate_samples_per_s, " samples/s")
-        why = "the baseline could not be measured here"
-        if run.baseline is not None and run.baseline.measurement is not None:
-            why = "too few rounds to compare with your baseline (--confirm 3)"
-        return f"{name}: {rates} (measured); speed-up n/a: {why}."
-    settled = _settled_by(run, best)
-    tells = f" {settled.text}." if settled else ""
-    return f"{badge.text}: {_faster_text(run, best)}.{tells}"
-
-
-def _faster_text(run: Run, best: Recommendation) -> str:
-    """Return how a config does beside the baseline, in the words of its verdict."""
-    name, own = best.tier.value.capitalize(), baseline_column(run)
-    what = f"{speedup_text(best.speedup)} {_compared(run)}"
-    if run.options.objective is Objective.FINISH_TIME:
-        after, before = duration_text(best.finish_time_s), duration_text(own.finish_time_s)
-        rates = f"{after} instead of {before}"
-    else:
-        rates = interval_text(best.rate_samples_per_s, " samples/s")
-        if own.samples_per_s is not None:
-            rates += f" instead of {rate_text(own.samples_per_s)}"
-    return f"{name} is {what}: {rates} ({_speedup_basis(run)})"
-
-
-def _compared(run: Run) -> str:
-    planned = " in the planned training" if run.options.objective is Objective.FINISH_TIME else ""
-    return f"as fast as your baseline{planned}"
-
-
-def _speedup_basis(run: Run) -> str:
-    """Return where the search's speed-ups come from."""
-    return "measured" if run.options.objective is Objective.RATE else "predicted from measured parts"
+    return _Settled("The difference is within the noise: use a longer --window or a quieter machine", longer)
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
@@ -357,8 +297,8 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
 
 
 def price_text(run: Run, best: Recommendation | None) -> str:
-    """Return what a speed-up does to the price of a training; empty where none was shown."""
-    if best is None or best.is_baseline or best.speedup is None or is_too_wide(best.speedup):
+    """Return what a speedup does to the price of a training; empty where none was shown."""
+    if best is None or best.is_baseline or best.speedup is None:
         return ""
     if verdict(best.speedup, run.noise_floor) not in ("faster", "slower"):
         return ""
@@ -367,8 +307,8 @@ def price_text(run: Run, best: Recommendation | None) -> str:
         return ""
     what = "the planned training" if run.options.objective is Objective.FINISH_TIME else "every epoch"
     return (
-        f"Price: on a machine that is billed by the hour, {what} costs {share_text(share)} of what it "
-        f"costs now ({share_text(least)} to {share_text(most)}; predicted from the speed-up)."
+        f"Price: on a machine billed by the hour, {what} costs {share_text(share)} of what it costs now "
+        f"({share_text(least)} to {share_text(most)}; predicted from the speedup)."
     )
 
 
@@ -415,33 +355,22 @@ def prediction_passage(run: Run) -> Passage:
 
 
 def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
+    capacity = bytes_text(fit.capacity_bytes)
+    low, value, high = (
+        f"all {prediction.epoch_samples:,} of an epoch" if prediction.has_whole_epoch(size) else f"{size:,}"
+        for size in (fit.largest.low, fit.largest.value, fit.largest.high)
+    )
     if fit.peak is None:
-        high = fit.largest.high
-        most = f"; at best a batch of {_size_text(high, prediction)} would" if high else ""
-        fits = f"fits {bytes_text(fit.capacity_bytes)} with {percent_text(prediction.margin)} margin"
-        return f"{fit.precision}: not even one sample {fits}{most}"
+        margin = percent_text(prediction.margin)
+        return f"{fit.precision}: not even one sample fits {capacity} with {margin} margin ({high} at best)"
+    fits = f"batch {low} fits ({value} without the margin, {high} at best)"
+    if prediction.has_whole_epoch(fit.largest.low):
+        fits = f"even a full-epoch batch ({prediction.epoch_samples:,}) fits"
     speed = f"about {interval_text(fit.rate, ' samples/s')}" if fit.rate else "samples/s n/a"
-    binds = ""
     if fit.rate and fit.bound_by:
-        place = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
-        binds = f", {fit.bound_by}-bound{place}"
-    reserved = f"{bytes_text(fit.peak.reserved_bytes)} of {bytes_text(fit.capacity_bytes)} reserved"
-    return f"{fit.precision}: {_largest_text(fit, prediction)}, {reserved}; {speed}{binds}"
-
-
-def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
-    """Return the largest batches that fit, none of more samples than an epoch has."""
-    largest = fit.largest
-    if prediction.has_whole_epoch(largest.low):
-        return f"all {prediction.epoch_samples:,} samples of an epoch fit in one batch"
-    value, high = (_size_text(size, prediction) for size in (largest.value, largest.high))
-    return f"batch {largest.low:,} fits ({value} without the margin, {high} at best)"
-
-
-def _size_text(batch_size: int, prediction: DevicePrediction) -> str:
-    if prediction.has_whole_epoch(batch_size):
-        return f"all {prediction.epoch_samples:,} of an epoch"
-    return f"{batch_size:,}"
+        speed += f", {fit.bound_by}-bound"
+        speed += f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
+    return f"{fit.precision}: {fits}, {bytes_text(fit.peak.reserved_bytes)} of {capacity} reserved; {speed}"
 
 
 def _why_nothing(run: Run) -> str:
@@ -453,19 +382,17 @@ def _why_nothing(run: Run) -> str:
 def _correction_sentence(one: Correction, device: str) -> str:
     predicted, measured = bytes_text(one.predicted_bytes), bytes_text(one.measured_bytes)
     return (
-        f"{one.precision}, batch {one.batch_size:,}{device}: {predicted} reserved was predicted, {measured} "
-        f"measured ({one.factor:.2f}x)"
+        f"{one.precision}, batch {one.batch_size:,}{device}: the model predicted {predicted} reserved, "
+        f"{measured} measured ({one.factor:.2f}x)"
     )
 
 
 def _how(prediction: DevicePrediction) -> str:
     sizes = " and ".join(str(size) for size in prediction.traced_sizes)
     doubts = "".join(f"; {doubt}" for doubt in prediction.doubts)
-    speed = "a roofline of each op, within 30%"
-    if prediction.speed_factor is not None:
-        own = "what the GPU that is here made of its own with the script's batch"
-        speed += f", times {prediction.speed_factor:.2f}: {own}"
+    factor = prediction.speed_factor
+    scaled = "" if factor is None else f", times {factor:.2f} as seen on the GPU here"
     return (
-        f"by {prediction.path}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; speed by "
-        f"{speed}{doubts}"
+        f"by {prediction.path}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; speed by a "
+        f"roofline of each op, within 30%{scaled}{doubts}"
     )

@@ -11,6 +11,7 @@ from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.report.text import SEVERITY_WORDS, UNKNOWN, factor_text, finding_text
 
 Item = TypeVar("Item")
+Tone = Literal["", "good", "bad", "warn"]
 
 PREDICTED = "(predicted)"
 """What the label of a predicted row ends in."""
@@ -33,7 +34,14 @@ class Lead:
 
     text: str
     badge: str = ""
-    """What the text begins with: how sure it is, in a word or two. Empty where nothing is claimed."""
+    """How sure it is, in a word or two. Empty where nothing is claimed."""
+    tone: Tone = ""
+    """What a page colours the badge by."""
+
+    @property
+    def sentence(self) -> str:
+        """The text after its badge."""
+        return f"{self.badge}: {self.text}" if self.badge else self.text
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The bottleneck in words: of a profiled loop, and of a run's configs beside what its model says. Pure."""
 
+from collections.abc import Iterator
+
 from tunekit.diagnose.attribution import (
     DRAINED_SHARE,
     Bound,
@@ -9,9 +11,9 @@ from tunekit.diagnose.attribution import (
     drained_share,
     idle_for_host,
 )
-from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of, lowest_samples_per_s
+from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation
+from tunekit.records.recommendation import Limit, ModelSummary, Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Basis, Passage
@@ -21,31 +23,15 @@ from tunekit.units import duration_text, rate_text, share_text
 _WORDS = {
     Bound.DATA: "data-bound",
     Bound.COMPUTE: "compute-bound",
-    Bound.BALANCED: "balanced, loader and training take about equally long",
+    Bound.BALANCED: "balanced",
     Bound.HOST: "host-bound",
     Bound.COPIES: "copy-bound",
     Bound.EPOCHS: "bound by epoch boundaries",
     Bound.NO_LOADER: "no DataLoader",
-    Bound.UNCLEAR: "unclear, for nothing saw the GPU's own time",
+    Bound.UNCLEAR: "unclear (no GPU times)",
     Bound.UNEXPLAINED: "inconclusive",
     Bound.UNSETTLED: "inconclusive",
 }
-_PREDICTED = {
-    Limit.LOADER: "loader-bound",
-    Limit.TRAINING: "training-bound",
-    Limit.CORES: "bound by the CPU cores that loader and training share",
-    Limit.BOTH: "loader and training equally slow",
-    Limit.TURNS: "loading and training in turns, for want of workers",
-}
-_CHEAPER = {
-    Bound.DATA: "less work per sample in the loader, or more CPU cores",
-    Bound.COMPUTE: "less training work per sample, or {machine}",
-    Bound.BALANCED: "less work per sample in both",
-}
-_ON_SHARED_CORES = "less work per sample in either, or more CPU cores"
-_AS_FAST = 0.05
-"""Tiers nearer than this, as a share, are as fast as each other."""
-
 
 # --- of a profiled loop ----------------------------------------------------------------------
 
@@ -92,7 +78,7 @@ def _why(seen: Bottleneck) -> str | None:
         return f"for {copies_alone_share(seen.measurement):.0%} of the step the GPU only copies"
     if seen.bound is Bound.EPOCHS:
         boundary, epoch = duration_text(loop.boundary_s), duration_text(loop.epoch_time_s)
-        return f"they take {boundary} of each epoch's {epoch}; within epochs"
+        return f"{boundary} of each epoch's {epoch}"
     return None
 
 
@@ -101,81 +87,45 @@ def _why(seen: Bottleneck) -> str | None:
 
 def bottleneck_text(run: Run, best: Recommendation | None) -> str:
     """Return the bottleneck before and after in a line, by what was measured; empty without that."""
-    shown = [None] if best is None or best.is_baseline else [None, best]
-    known = [bottleneck_of(run, each) for each in shown]
-    by_bound = {one.bound: one for one in known if one}  # of two that are alike, the later
-    texts = [
-        f"{_WORDS[bound].partition(',')[0]}, {_wait_text(one, 'data wait')}"
-        for bound, one in by_bound.items()
-    ]
+    known = [seen for _, seen in _bottlenecks(run, best) if seen is not None]
+    by_bound = {one.bound: one for one in known}  # of two that are alike, the later
+    texts = [f"{_WORDS[bound]}, {_wait_text(one)}" for bound, one in by_bound.items()]
     return f"Bottleneck: {' -> '.join(texts)} (measured)." if texts else ""
 
 
 def bottleneck_passage(run: Run, best: Recommendation | None) -> Passage:
     """Return the bottleneck of the baseline and of the config that the answer speaks of.
 
-    Measured parts come first, then the model's limits; where those contradict the parts, that is said.
+    What was measured comes first, then what the model predicts of each part.
     """
-    shown: list[Recommendation | None] = [None]
-    if best is not None:
-        shown = [best] if best.is_baseline else [None, best]
-    lines = []
-    for one in shown:
-        seen = bottleneck_of(run, one)
-        if seen is None:
-            continue
-        lines.append(f"{one.tier.value if one is not None else 'baseline'}: {_config_text(seen)}")
-        if one is not None and _is_fastest(one, run):
-            lines[-1] += _beyond_text(seen)
+    lines = [f"{name}: {_config_text(seen)}" for name, seen in _bottlenecks(run, best) if seen is not None]
     if lines and run.model is not None:
         lines.append(_model_error_text(run.model))
     return Passage("Bottleneck", tuple(lines), Basis.MEASURED)
 
 
-def _wait_text(seen: Bottleneck, words: str) -> str:
-    return "data wait n/a" if seen.wait_share is None else f"{seen.wait_share:.0%} {words}"
+def _bottlenecks(run: Run, best: Recommendation | None) -> Iterator[tuple[str, Bottleneck | None]]:
+    if best is None or not best.is_baseline:
+        yield "baseline", bottleneck_of(run, None)
+    if best is not None:
+        yield best.tier.value, bottleneck_of(run, best)
+
+
+def _wait_text(seen: Bottleneck) -> str:
+    return "data wait n/a" if seen.wait_share is None else f"{seen.wait_share:.0%} data wait"
 
 
 def _config_text(seen: Bottleneck) -> str:
-    waits, why = _wait_text(seen, "of step time is data wait"), _why(seen)
-    text = f"{_WORDS[seen.bound]}{f', {why}' if why else ''}, {waits}"
-    return text if seen.predicted is None else f"{text}; {_model_text(seen, seen.predicted)}"
-
-
-def _model_text(seen: Bottleneck, of: PredictedLimits) -> str:
-    """Return what each part allows by the model; where the measurement refutes that, how they differ."""
-    if seen.is_model_refuted and of.limit is not None:
-        lowest, measured = lowest_samples_per_s(of), of.measured_samples_per_s
-        return (
-            f"the model disagrees ({_PREDICTED[of.limit]} at {rate_text(lowest)} samples/s, "
-            f"{rate_text(measured)} measured): the measurement counts"
-        )
-    figures = [("the loader", of.loader_samples_per_s), ("training", of.training_samples_per_s)]
-    verb = "allows"
+    why, of = _why(seen), seen.predicted
+    text = f"{_WORDS[seen.bound]}{f' ({why})' if why else ''}, {_wait_text(seen)}"
+    if of is None:
+        return text
+    parts = {"loader": of.loader_samples_per_s, "training": of.training_samples_per_s}
     if of.limit is Limit.CORES:
-        figures.insert(0, ("the CPU cores that both share", of.cores_samples_per_s))
-        verb = "allow"
-    (first, rate), *others = figures
-    rates = f"{first} {verb} {rate_text(rate)} samples/s"
-    return rates + "".join(f", {name} {rate_text(rate)}" for name, rate in others) + " (predicted)"
-
-
-def _is_fastest(best: Recommendation, run: Run) -> bool:
-    """Return whether the knobs have given what they can: nothing is left to try, and no tier is faster."""
-    rates = [one.rate_samples_per_s.value for one in run.recommendations]
-    return run.why_stopped is not None and best.rate_samples_per_s.value >= max(rates) * (1 - _AS_FAST)
-
-
-def _beyond_text(seen: Bottleneck) -> str:
-    shares_cores = seen.predicted is not None and seen.predicted.limit is Limit.CORES
-    cheaper = _CHEAPER.get(seen.bound)
-    if cheaper is None:
-        return ""
-    if shares_cores and not seen.is_model_refuted:
-        cheaper = _ON_SHARED_CORES
-    on_cpu = seen.measurement.loop.device.type == "cpu"
-    machine = "a faster machine" if on_cpu else "another GPU"
-    return f"; beyond these knobs, faster only with {cheaper.format(machine=machine)}"
+        parts["shared CPU cores"] = of.cores_samples_per_s
+    rates = " / ".join(f"{name} {rate_text(rate)}" for name, rate in parts.items())
+    disagrees = " (contradicted by the measurement)" if seen.is_model_refuted else ""
+    return f"{text}; the model predicts {rates} samples/s{disagrees}"
 
 
 def _model_error_text(model: ModelSummary) -> str:

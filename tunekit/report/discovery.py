@@ -41,7 +41,7 @@ def discovery_tables(discovery: Discovery, knobs: Sequence[KnobRow]) -> tuple[Ta
 def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasurement | None) -> str:
     """Return the loop in one sentence."""
     ranks = f"{discovery.world_size} ranks, " if discovery.world_size > 1 else ""
-    rate = f", {rate_text(loop.rate_samples_per_s)} samples/s in a first look" if loop else ""
+    rate = f", {rate_text(loop.rate_samples_per_s)} samples/s (quick estimate)" if loop else ""
     steps = discovery.batches_per_step
     accumulation = (
         f"an optimizer step every {steps} batches" if steps > 1 else "an optimizer step every batch"
@@ -88,7 +88,7 @@ def _roots(discovery: Discovery) -> Table:
         for root in discovery.roots
     )
     columns = ("module", "parameters", "computes in", "compiled", "channels_last")
-    return Table("Modules that own what is stepped", columns, rows, numeric=(1,))
+    return Table("Optimized modules", columns, rows, numeric=(1,))
 
 
 def _optimizers(discovery: Discovery) -> Table:
@@ -97,7 +97,7 @@ def _optimizers(discovery: Discovery) -> Table:
         lr = "moves by itself" if one.base_lr is None else f"{one.base_lr:.6g}"
         groups[one.class_name, lr] = groups.get((one.class_name, lr), 0) + 1
     rows = tuple((name, lr, str(count)) for (name, lr), count in groups.items())
-    return Table("Optimizers", ("optimizer", "base lr", "how many"), rows, numeric=(1, 2))
+    return Table("Optimizers", ("optimizer", "base lr", "count"), rows, numeric=(1, 2))
 
 
 def _knobs(knobs: Sequence[KnobRow]) -> Table:
@@ -116,7 +116,7 @@ def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:
         )
         for row in tried
     )
-    return Table("Bindings, each tried once", ("binding", "set to", "the loop then", "works"), rows)
+    return Table("Bindings, each tried once", ("binding", "tested", "observed", "OK"), rows)
 
 
 def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def _base_line(measurement: Measurement) -> str:
         return f"RAM: {tree}"
     each = ""
     if measurement.loop.num_workers:
-        each = f" with what workers share, each worker {bytes_text(queue.worker_base_bytes)} of its own"
+        each = f" with what workers share, each worker {bytes_text(queue.worker_base_bytes)}"
     return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each}, without buffer; {tree}"
 
 

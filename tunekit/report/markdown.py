@@ -91,7 +91,7 @@ def _groups(blocks: Iterable[Block]) -> list[list[Block]]:
 def _parts(group: Sequence[Block]) -> list[_Part]:
     match group[0]:
         case Lead():
-            answers = (clipped(block.text) for block in group if isinstance(block, Lead))
+            answers = (clipped(block.sentence) for block in group if isinstance(block, Lead))
             return [_Part((f"**{' '.join(answers)}**",), is_list=False)]
         case Line(text=text, is_quiet=True):
             return [_Part((f"<sub>{clipped(text)}</sub>",), is_list=False)]

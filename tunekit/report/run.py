@@ -19,7 +19,6 @@ from tunekit.report.blocks import (
     Changes,
     Chart,
     Commands,
-    Facts,
     HeatMap,
     Lead,
     Line,
@@ -33,7 +32,7 @@ from tunekit.report.blocks import (
 from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
-from tunekit.report.overview import before_and_after, opportunities_table, tiles
+from tunekit.report.overview import tiles
 from tunekit.report.plan import plan_blocks
 from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
@@ -44,8 +43,6 @@ from tunekit.units import bytes_text, count_text, duration_text
 _MOST_TIERS = 3
 _MOST_CHANGES = 5
 """That have a line each on one screen."""
-_SEEN = 0.1
-"""Share of a limit below which bars are too short to see anything in them."""
 _CONFIG_LINES, _CONFIG_LETTERS = 6, 2_000
 """Of one config; a longer one is named instead."""
 
@@ -63,7 +60,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
     steps = (*answer.next_steps(run, best, str(folder)), _rest_text(run, folder))
     return (
-        Lead(answer.answer_text(run, best)),
+        answer.answer_lead(run, best),
         Line(answer.candidate_text(run, str(folder))),
         Line(answer.other_tiers_text(run, best)),
         Line(bottleneck_text(run, best)),
@@ -107,7 +104,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
     threads = _threads_text(run)
     first, *others = answer.missing_lines(run) or ("",)
     return (
-        Lead(answer.answer_text(run, best)),
+        answer.answer_lead(run, best),
         Line(answer.candidate_text(run, str(folder))),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
         *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), *_on_samples(run))),
@@ -168,7 +165,7 @@ def on_page(
         *of(*charts),
         Section("gpus", "Multi-GPU scaling", "Multi-GPU"),
         scaling_table(run, best),
-        Section("plan", "Where to train, and for how much", "Plan"),
+        Section("plan", "Cost estimate", "Plan"),
         *_plan_blocks(plan),
         *_blocks_of_record(run),
     ]
@@ -180,8 +177,7 @@ def _answer_blocks(
 ) -> tuple[Block, ...]:
     """Return what a page begins with: the answer, what there is to gain, and the tiers."""
     return (
-        _lead(run, best),
-        Facts(before_and_after(run, best)),
+        answer.answer_lead(run, best),
         Changes(answer.change_lines(run, best)),
         Commands(_next_title(best), answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
@@ -189,8 +185,6 @@ def _answer_blocks(
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
         Line(answer.candidate_text(run, folder)),
-        Section("opportunities", "Opportunities, largest gain first", "Gains"),
-        opportunities_table(run, best),
         Section("tiers", "Tiers and your baseline", "Tiers"),
         tiers_table(run),
         Passage("Tiers that are missing", answer.missing_lines(run)),
@@ -224,7 +218,7 @@ def in_comment(
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
     commands = answer.next_steps(run, best, folder)
     blocks: list[Block] = [
-        _lead(run, best),
+        answer.answer_lead(run, best),
         replace(tiers, rows=(*rows, *rest)),
         Changes(answer.change_lines(run, best)),
         Line(answer.candidate_text(run, folder)),
@@ -256,11 +250,6 @@ def _on_samples(run: Run) -> tuple[str, str]:
     return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
 
 
-def _lead(run: Run, best: Recommendation | None) -> Lead:
-    badge = answer.badge_of(run, best)
-    return Lead(answer.answer_text(run, best), badge.text if badge else "")
-
-
 def _next_title(best: Recommendation | None) -> str:
     return "Next" if best is None or best.is_baseline else "Use it"
 
@@ -284,15 +273,10 @@ def _telemetry_blocks(run: Run, best: Recommendation | None, saved: Saved) -> tu
 
 
 def _drawn_or_said(chart: Chart | HeatMap) -> Block:
-    """Return a chart; a sentence in its place where there is nothing to see in it."""
-    if isinstance(chart, HeatMap):
-        is_even = all(cell.value == 0 for cells in chart.cells for cell in cells)
-        text = f"{chart.title}: every one is Safe. The largest: {chart.cells[-1][-1].note}."
-        return Line(text) if is_even else chart
-    largest = max((limit.value for limit in chart.limits), default=0.0)
-    totals = [point.y for one in chart.series if one.mark == "totals" for point in one.points]
-    has_short_bars = max(totals, default=0.0) < _SEEN * largest
-    return Line(f"{chart.title}: {chart.summary[:1].lower()}{chart.summary[1:]}") if has_short_bars else chart
+    """Return a chart; a sentence in place of a heat map whose cells are all alike."""
+    if not isinstance(chart, HeatMap) or any(cell.value for cells in chart.cells for cell in cells):
+        return chart
+    return Line(f"{chart.title}: every one is Safe. The largest: {chart.cells[-1][-1].note}.")
 
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
@@ -382,8 +366,8 @@ def method_lines(run: Run) -> tuple[str, ...]:
     asked = run.options
     rounds = count_text(asked.confirm_rounds, "round")
     lines = [
-        "Every trial is a process of its own that runs the command as it is; knobs are set from inside, and "
-        f"a steady window of about {duration_text(asked.window_s)} is measured after warm-up.",
+        "Each trial runs your command in a fresh process; knobs are set from inside, and a steady window of "
+        f"about {duration_text(asked.window_s)} is measured after warm-up.",
         "Rates are samples/s consumed by optimizer steps over whole epochs, epoch boundaries included.",
         f"What is recommended was run again in at most {rounds} of fresh processes, interleaved with the "
         "baseline. Ranges are 95% intervals of log ratios; a difference counts only beyond the noise floor "
@@ -393,5 +377,5 @@ def method_lines(run: Run) -> tuple[str, ...]:
     if run.why_stopped:
         lines.append(f"Why the search ended: {run.why_stopped}.")
     if run.cut_short:
-        lines.append(f"What the budget could not hold: {run.cut_short}.")
+        lines.append(f"Skipped for lack of time: {run.cut_short}.")
     return tuple(lines)

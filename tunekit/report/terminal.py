@@ -67,7 +67,7 @@ def _is_apart(block: Block, above: Block | None) -> bool:
 def _draw(console: Console, block: Block) -> None:
     match block:
         case Lead():
-            say(console, block.text, "bold")
+            say(console, block.sentence, "bold")
         case Line():
             say(console, block.text, "dim" if block.is_quiet else "")
         case Changes():

@@ -27,7 +27,7 @@ _HOMES = (r"/(?:home|Users)/[^/\s'\":,;()\[\]]+", "/root")
 """Where systems keep them: a run may be shown on another machine than it was made on."""
 _ACCUMULATION = "accumulate_grad_batches"
 
-TOO_WIDE = "range too wide to tell"
+TOO_WIDE = "too noisy"
 TOO_WIDE_IN_TABLE = "too wide"
 _NO_RANGE = 100.0
 """Ends of a range so far apart say only that there were too few processes."""
@@ -36,7 +36,7 @@ SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity
 """What every report calls a finding."""
 
 _SANDBOXES: dict[SandboxKind, str] = {
-    "overlay": "sandboxed by overlayfs: what they write vanishes with them",
+    "overlay": "sandboxed by overlayfs: their writes are discarded",
     "landlock": "sandboxed by Landlock: they write to their own folders only",
     "none": "kept from your files by the agent's file guard alone",
 }
@@ -57,12 +57,20 @@ def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO
 
 
 def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
-    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
+    """Return a speedup with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
     if interval is None:
         return "n/a"
     if is_too_wide(interval):
         return f"{factor_text(interval.value)} ({too_wide})"
     return f"{factor_text(interval.value)} ({_ends_text(interval)})"
+
+
+def gain_text(ratio: Interval | float) -> str:
+    """Return a speedup such as "1.47x speedup (95% CI 1.40 to 1.55)", without a range for a float."""
+    if isinstance(ratio, float):
+        return f"{factor_text(ratio)} speedup"
+    ends = TOO_WIDE if is_too_wide(ratio) else f"95% CI {_ends_text(ratio)}"
+    return f"{factor_text(ratio.value)} speedup ({ends})"
 
 
 def is_too_wide(interval: Interval) -> bool:

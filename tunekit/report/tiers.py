@@ -42,7 +42,7 @@ def tiers_table(run: Run) -> Table:
     """Return the tiers side by side with the baseline, a row per knob or figure; equal tiers as one."""
     columns = _columns(run)
     knobs = knob_rows([column.config for column in columns])
-    speedup = "speed-up" if run.options.objective is Objective.RATE else "speed-up of run"
+    speedup = "speedup" if run.options.objective is Objective.RATE else "speedup of run"
     figures: dict[str, Callable[[TierColumn], str]] = {
         "samples/s": lambda one: rate_text(one.samples_per_s),
         "it/s": lambda one: rate_text(one.it_per_s),
@@ -78,7 +78,7 @@ def short_tiers_table(run: Run) -> Table:
         Column[TierColumn]("config", lambda one: config_text(one.config), is_numeric=False),
         Column[TierColumn]("samples/s", lambda one: rate_text(one.samples_per_s)),
         Column[TierColumn](
-            "speed-up (95% range)",
+            "speedup (95% range)",
             lambda one: one.speedup + (f" ({one.speedup_range})" if one.speedup_range else ""),
         ),
         Column[TierColumn]("VRAM reserved", lambda one: bytes_text(one.reserved_bytes), is_optional=True),

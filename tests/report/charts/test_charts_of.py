@@ -4,10 +4,6 @@ import math
 
 from any_records import runs
 from build_records import (
-    baseline_record,
-    config,
-    confirm_records,
-    recommendation,
     run,
     trial_record,
 )
@@ -19,23 +15,9 @@ from tunekit.report.blocks import Chart, HeatMap
 from tunekit.report.charts import chart_table, charts_of
 from tunekit.report.charts.trials import MOST_FAILED, MOST_MEASURED
 
-fast = config(batch_size=256, num_workers=4)
-
 
 def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
     return charts_of(whole, answer_of(whole.recommendations))
-
-
-def test_charts_come_in_the_order_of_the_report():
-    trials = (baseline_record(), trial_record(1, 900.0, fast), *confirm_records([900.0, 910.0], fast))
-    shown = of(run(trials=trials, recommendations=(recommendation(of=fast),)))
-    assert [one.id for one in shown] == [
-        "time_breakdown",
-        "throughput",
-        "loader_ram",
-        "device_memory",
-        "history",
-    ]
 
 
 def test_a_run_without_figures_has_no_charts():

@@ -1,6 +1,5 @@
 """The RAM of every loader, and where the baseline and the tiers stand in it."""
 
-import pytest
 from build_records import (
     GIB,
     MIB,
@@ -16,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
-from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.report.blocks import Basis, HeatCell, HeatMap
+from tunekit.report.blocks import HeatCell, HeatMap
 from tunekit.report.charts import has_figures
 from tunekit.report.charts.memory import loader_ram_map
 from tunekit.report.tiers import tier_column
@@ -48,32 +46,6 @@ def of(whole: Run) -> HeatMap:
     return loader_ram_map(whole, whole.recommendations[0] if whole.recommendations else None)
 
 
-def test_cells_count_with_the_recommended_batch_and_say_their_verdict():
-    heat = of(finished(config(batch_size=256, num_workers=3, prefetch_factor=2)))
-    assert heat.basis is Basis.PREDICTED
-    assert cell(heat, 1, 1).text == "256.0 MiB Safe"
-    assert cell(heat, 1, 1).value == 0.0
-    assert cell(heat, 4, 4).text == "4.0 GiB Risky"
-    assert cell(heat, 4, 4).value == 0.5
-    assert cell(heat, 16, 8).text == "32.0 GiB OOM"
-    assert cell(heat, 16, 8).value == 1.0
-    assert "With balanced's batches of 256 samples, against 16.0 GiB RAM" in heat.summary
-
-
-def test_the_baseline_and_the_tiers_are_marked_in_their_cells():
-    heat = of(finished(config(batch_size=256, num_workers=3, prefetch_factor=6)))
-    assert cell(heat, 2, 2).marks == ("baseline",)
-    assert cell(heat, 3, 6).marks == ("balanced",)
-    assert sum(len(one.marks) for row in heat.cells for one in row) == 2
-
-
-def test_who_has_no_workers_is_named_instead():
-    whole = finished(config(num_workers=0))
-    heat = of(whole)
-    assert [one.marks for row in heat.cells for one in row if one.marks] == [("baseline",)]
-    assert "ithout workers, so without a buffer: balanced" in heat.summary
-
-
 def test_a_loop_without_a_loader_has_no_map():
     own = baseline_record(0, 500.0, config(num_workers=0), bytes_per_sample=0)
     assert not has_figures(loader_ram_map(run(trials=(own,)), None))
@@ -95,16 +67,3 @@ def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, pref
     knobs = config(batch_size=batch, num_workers=workers, prefetch_factor=prefetch)
     whole = finished(knobs, sample_bytes)
     assert cell(of(whole), workers, prefetch).text == tier_column(whole.recommendations[0], whole).buffer
-
-
-def test_without_a_recommendation_the_baselines_batch_counts():
-    heat = loader_ram_map(run(trials=(baseline_record(0, 500.0, config(), bytes_per_sample=MIB),)), None)
-    assert "the baseline's batches of 128 samples" in heat.summary
-    assert cell(heat, 1, 1).text == "128.0 MiB Safe"
-
-
-@pytest.mark.parametrize("tier", list(Tier))
-def test_any_tier_may_be_the_answer(tier):
-    best = recommendation(tier, config(num_workers=4))
-    whole = finished(config(num_workers=4), recommendations=(best,))
-    assert cell(loader_ram_map(whole, best), 4, 2).marks == (tier.value,)

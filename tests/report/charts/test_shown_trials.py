@@ -17,26 +17,12 @@ def trials(measured: int, failed: int = 0) -> list[TrialRecord]:
     return records + [trial_record(measured + number, None) for number in range(failed)]
 
 
-def test_all_are_shown_where_there_is_room():
-    records = trials(5, 2)
-    shown = shown_trials(records)
-    assert (*shown.measured, *shown.failed) == tuple(records)
-    assert shown.left_out == ""
-
-
 def test_the_best_is_shown_even_where_every_second_is_left_out():
     shown = shown_trials(trials(100), most_measured=10)
     assert len(shown.measured) == 10
     assert max(one.rate_samples_per_s for one in shown.measured) == 9000.0
     assert shown.measured[0].number == 0
     assert shown.left_out == " Not drawn, to keep the chart readable: 90 of 100 measured trials."
-
-
-def test_failures_have_a_limit_of_their_own_and_that_is_said():
-    shown = shown_trials(trials(3, 30), most_failed=20)
-    assert len(shown.measured) == 3
-    assert len(shown.failed) == 20
-    assert shown.left_out == " Not drawn, to keep the chart readable: 10 of 30 failed trials."
 
 
 @given(trial_lists(), st.integers(2, 6), st.integers(2, 6))

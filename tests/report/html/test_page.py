@@ -8,13 +8,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from build_loops import threads
-from build_records import GIB, baseline_record, config, cpu, discovery, host, run, trial_record
-from build_reports import HOSTILE, full_plan, full_run, full_series, hostile_run
+from build_records import config, run, trial_record
+from build_reports import HOSTILE, full_plan, full_run, hostile_run
 from read_report import view
 
 from tunekit.records.run import Run
-from tunekit.report.blocks import Line
 from tunekit.report.charts import chart_table
 from tunekit.report.html.page import escaped_json, page, plotly_script, plotly_styles, script_json, sort_ranks
 from tunekit.report.run import on_page
@@ -113,7 +111,7 @@ def test_the_same_run_gives_the_same_page():
 
 def test_parts_stand_in_their_order_and_the_contents_lead_to_each(full: Parsed):
     parts = [a["id"] for tag, a in full.tags if tag == "section"]
-    expected = "answer opportunities tiers time telemetry throughput memory trials history gpus plan findings"
+    expected = "answer tiers time telemetry throughput memory trials history gpus plan findings"
     assert parts == [*expected.split(), "failures", "environment", "raw"]
     links = [a["href"] for tag, a in full.tags if tag == "a" and a["href"] in {f"#{one}" for one in parts}]
     assert links[: len(parts)] == [f"#{part}" for part in parts]
@@ -127,7 +125,7 @@ def test_parts_without_content_are_left_out():
     sparse = Parsed(html_of(run(trials=())))
     parts = {a["id"] for tag, a in sparse.tags if tag == "section"}
     assert parts.isdisjoint(
-        {"opportunities", "time", "telemetry", "throughput", "memory", "trials", "gpus", "plan", "findings"}
+        {"time", "telemetry", "throughput", "memory", "trials", "gpus", "plan", "findings"}
     )
     assert {"answer", "environment", "raw"} <= parts
 
@@ -155,25 +153,6 @@ def test_a_charts_title_is_left_out_where_the_heading_says_it_and_is_read_out_al
     assert all(any(one.startswith(f"{chart.title}. ") for one in labels) for chart in charts)
 
 
-def test_every_sentence_and_every_trial_is_there(full: Parsed):
-    shown = view(full_run(), plan=full_plan())
-    words = " ".join(" ".join(full.words).split()).replace(" : ", ": ")
-    told = [shown.answer, shown.headroom, shown.how_measured, shown.reproduce]
-    told += [text for block in shown.blocks for text in getattr(block, "lines", ())]
-    told += [one.heading for one in shown.findings] + [row.reason for row in shown.trials.rows]
-    assert shown.section("plan")
-    told += [block.text for block in shown.section("plan") if hasattr(block, "text")]
-    assert [line for line in told if line and " ".join(line.split()) not in words] == []
-
-
-def test_the_badge_stands_apart_from_what_it_is_of():
-    html = html_of(full_run())
-    (badge,) = re.findall(r'<p class="badge confirmed">(.*?)<span', html)
-    answer = view(full_run()).answer
-    assert answer.startswith(f"{badge}: ")
-    assert f'<p class="answer">{answer.removeprefix(f"{badge}: ")}</p>' in html
-
-
 def test_the_config_and_the_command_are_there_to_be_copied():
     yaml = "batch_size: 256\nlr: 0.2"
     report = on_page(full_run(), "reports/x", configs=(("conservative", "batch_size: 1"), ("balanced", yaml)))
@@ -183,66 +162,6 @@ def test_the_config_and_the_command_are_there_to_be_copied():
     assert [name for name, _ in texts] == copied
     assert yaml in [text for _, text in texts] and "batch_size: 1" not in [text for _, text in texts]
     assert any(text.startswith("tunekit run reports/x/balanced.yaml") for _, text in texts)
-
-
-def test_tiles_stand_beside_what_they_were(full: Parsed):
-    words = " ".join(" ".join(full.words).split())
-    for tile in view(full_run()).tiles.items:
-        assert f"{tile.before} \u2192 to {tile.value}" if tile.before else tile.value in words
-
-
-def test_nothing_that_only_a_terminal_has_is_on_the_page():
-    shown = view(full_run(), plan=full_plan())
-    said = [
-        text for block in shown.blocks for text in (getattr(block, "text", ""), *getattr(block, "lines", ()))
-    ]
-    assert not [text for text in said if "wider terminal" in text or "--all" in text]
-
-
-def test_a_chart_with_nothing_to_see_is_a_sentence():
-    roomy = full_run(host=host(ram_limit_bytes=4096 * GIB, ram_total_bytes=4096 * GIB, shm_bytes=4096 * GIB))
-    assert "loader_ram" not in {chart.id for chart in view(roomy).charts}
-    assert any("every one is Safe. The largest: " in line for line in view(roomy).lines)
-    tight = full_run(host=host(ram_limit_bytes=GIB, ram_total_bytes=GIB))
-    assert "loader_ram" in {chart.id for chart in view(tight).charts}
-
-
-def test_short_bars_are_a_sentence():
-    own = (baseline_record(device=cpu(), base_bytes=GIB),)
-    ram = {size: host(ram_limit_bytes=size * GIB, ram_total_bytes=size * GIB) for size in (4, 400)}
-    charts = {
-        size: {
-            one.id
-            for one in view(full_run(trials=own, recommendations=(), prediction=None, host=ram[size])).charts
-        }
-        for size in ram
-    }
-    assert "host_memory" in charts[4]
-    assert "host_memory" not in charts[400]
-
-
-def test_a_plan_of_what_nobody_knows_is_sentences():
-    shown = view(full_run(), plan=full_plan().changed(choices=())).section("plan")
-    assert shown and all(isinstance(block, Line) for block in shown)
-
-
-def test_a_run_without_time_series_says_so():
-    assert any("no time series" in line for line in view(full_run()).lines)
-    assert not any("no time series" in line for line in view(full_run(), saved=full_series).lines)
-
-
-def test_torch_is_named_by_whoever_knows_it():
-    found = discovery(torch_version="2.9.0")
-    trials = (trial_record(0, 500.0, config(), role="baseline", overrides={"discovery": found}),)
-    (table,) = (one for one in view(run(trials=trials)).tables if one.title == "Environment")
-    assert dict(table.rows)["torch"] == "2.9.0"
-    assert "n/a" not in dict(table.rows).values()
-
-
-def test_the_threads_that_computed_are_named_with_what_set_them():
-    of = baseline_record(threads=threads(2, OMP_NUM_THREADS="2"))
-    (table,) = (one for one in view(run(trials=(of,))).tables if one.title == "Environment")
-    assert dict(table.rows)["CPU threads"] == "2 intra-op, 2 inter-op (OMP_NUM_THREADS=2)"
 
 
 def test_changed_and_predicted_cells_say_so_in_words(full: Parsed):

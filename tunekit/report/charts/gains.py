@@ -84,7 +84,7 @@ def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
         title="What each knob is worth (measured)",
         summary=(
             f"Rate of the {tier} config over its rate with this one knob put back, with 95% range: "
-            f"{summary}. Knobs that work together do not multiply to the whole speed-up."
+            f"{summary}. Knobs that work together do not multiply to the whole speedup."
         ),
         x_title="knob",
         y_title="faster by, %",

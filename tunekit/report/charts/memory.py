@@ -67,7 +67,7 @@ def memory_charts(run: Run) -> tuple[Chart, ...]:
     on_device = _chart(
         "device_memory",
         "Device memory at the peak",
-        f"Reserved: {_totals_text(bars)}. Tiers may reserve of it: {tiers}.",
+        f"Reserved: {_totals_text(bars)}. Tier limits: {tiers}.",
         bars,
         [LimitLine(one / GIB, f"{bytes_text(one)} of the GPU") for one in capacities],
     )

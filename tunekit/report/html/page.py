@@ -5,43 +5,27 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import count
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from tunekit.plain_text import shown_value
 from tunekit.report.blocks import (
-    Basis,
     Block,
     Drawing,
     Line,
     Report,
     Section,
     Tiles,
-    TrialState,
     TrialTable,
     has_content,
 )
-from tunekit.report.charts import chart_table
 from tunekit.report.figures import DARK_OF, figure
+from tunekit.report.html.drawing import drawn, name_of, templates
 from tunekit.units import bytes_text
 
 _MOST_BYTES = 6_000_000
 """What a page may take with its raw data."""
-_SIGNS = {
-    TrialState.FAILED: "\u00d7",
-    TrialState.REFUSED: "\u2013",
-    TrialState.ABANDONED: "\u25cb",
-    TrialState.MEASURED: "\u25cf",
-}
-"""Signs of what came of a trial, failures first; colour is never the only sign."""
-_HEADED = ("time_breakdown", "telemetry", "throughput", "history", "Opportunities", "Environment")
-"""Charts by id, and other blocks by title, whose title the heading above them says."""
 
 
 def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> str:
@@ -59,15 +43,15 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     charts = [block for block in report.blocks if isinstance(block, Drawing)]
     trials = next((block for block in report.blocks if isinstance(block, TrialTable)), None)
     style, script, plotly = own_file("page.css"), own_file("page.js"), packed_plotly() if charts else ""
-    templates = _templates()
-    macros, ids = templates.get_template("blocks.html").module, count()
-    places = {name: _drawn(macros, blocks, ids) for name, blocks in _by_place(answer).items()}
-    bodies = ["".join(_drawn(macros, blocks, ids)) for _, blocks in parts]
+    environment = templates()
+    macros, ids = environment.get_template("blocks.html").module, count()
+    places = {name: drawn(macros, blocks, ids) for name, blocks in _by_place(answer).items()}
+    bodies = ["".join(drawn(macros, blocks, ids)) for _, blocks in parts]
     figures, ranks = _figures_json(charts), script_json(sort_ranks(trials) if trials else [])
     raw = packed(raw_json)
     carried = (*bodies, figures, ranks, style, script, plotly)
     fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
-    return templates.get_template("page.html").render(
+    return environment.get_template("page.html").render(
         title=report.title,
         answer=places,
         parts=list(zip((section for section, _ in parts), bodies, strict=True)),
@@ -98,22 +82,6 @@ def _by_section(report: Report) -> list[tuple[Section, list[Block]]]:
     return [part for place, part in enumerate(parts) if part[1] or not place]
 
 
-def _drawn(macros: Any, blocks: Sequence[Block], ids: Iterator[int]) -> list[str]:
-    return [
-        getattr(macros, _name(block))(
-            block,
-            id=f"block-{next(ids)}",
-            titled=not {getattr(block, name, None) for name in ("id", "title")}.intersection(_HEADED),
-        )
-        for block in blocks
-    ]
-
-
-def _name(block: Block) -> str:
-    """Return the name of the macro in blocks.html that draws a block."""
-    return type(block).__name__.lower()
-
-
 _PLACES = ("lead", "facts", "changes", "commands", "tiles", "line", "quiet", "other")
 """Where the answer's blocks stand, top to bottom; "changes" and "commands" stand beside each other."""
 _OF_OVERVIEW = ("facts", "commands")
@@ -124,7 +92,7 @@ def _by_place(answer: Sequence[Block]) -> dict[str, list[Block]]:
     has_tiles = any(isinstance(block, Tiles) for block in answer)
     places: dict[str, list[Block]] = {place: [] for place in _PLACES}
     for block in answer:
-        name = "quiet" if isinstance(block, Line) and block.is_quiet else _name(block)
+        name = "quiet" if isinstance(block, Line) and block.is_quiet else name_of(block)
         is_placed = name in places and (has_tiles or name not in _OF_OVERVIEW)
         places[name if is_placed else "other"].append(block)
     return places
@@ -150,22 +118,6 @@ def _ranks(keys: Sequence[float | str | None]) -> list[int | None]:
 def _order(key: float | str) -> tuple[bool, float, str]:
     """Numbers stand before words."""
     return (True, 0.0, key.casefold()) if isinstance(key, str) else (False, key, "")
-
-
-def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("tunekit.report.html", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=shown_value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # What is shown of any text has no line breaks, so one that a template writes is marked as safe.
-    templates.globals.update(
-        newline=Markup("\n"), signs=_SIGNS, predicted=Basis.PREDICTED, chart_table=chart_table
-    )
-    return templates
 
 
 # --- what the page carries -------------------------------------------------------------------
