@@ -84,10 +84,6 @@ def test_a_batch_has_the_bytes_of_its_data(batch: object, size: int) -> None:
     assert leading_size(batch) == 4
 
 
-def test_the_formula_of_an_image_batch() -> None:
-    assert size_bytes(torch.empty(256, 3, 224, 224, device="meta")) == 154_140_672
-
-
 def test_what_has_no_tensor_has_no_leading_size() -> None:
     assert leading_size(["a", "b", 3, None]) is None
     assert leading_size([]) is None
@@ -170,13 +166,6 @@ def shared_files() -> dict[str, int]:
     return found
 
 
-def test_the_formula_of_an_image_batch_beside_its_pages() -> None:
-    facts = batch_facts([torch.empty(256, 3, 224, 224), torch.empty(256, dtype=torch.int64)], 256)
-    assert facts["leaves"][0]["bytes"] == 154_140_672
-    assert facts["shared_bytes"] == 154_140_672 + 4096
-    assert facts["shared_bytes"] % 4096 == 0
-
-
 def test_a_ragged_batch_has_the_dimensions_that_are_numbers() -> None:
     ragged = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=torch.jagged)
     assert leading_size(ragged) == 2
@@ -256,15 +245,6 @@ def test_a_packed_sequence_tells_its_samples():
     rows = [torch.zeros(length, 4) for length in (7, 5, 2)]
     packed = torch.nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
     assert {(14, 4), (3,), (7,)} <= set(sizes_of(packed).values())
-
-
-def test_what_has_no_size_tells_none():
-    assert sizes_of() == {}
-    assert sizes_of(1, "text", None, torch.tensor(3.0)) == {}
-
-
-def test_of_many_inputs_the_first_are_told():
-    assert len(sizes_of([torch.zeros(2, 2)] * 500)) == 64
 
 
 class Secretive:

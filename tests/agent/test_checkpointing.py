@@ -50,10 +50,6 @@ class Encoder(nn.Module):
         return out
 
 
-def activations(loop: Loop, name: str) -> int:
-    return loop.prediction(name).peak(BATCH).by_purpose[Purpose.ACTIVATIONS]
-
-
 def files(seen: TraceSeen) -> list[str]:
     return [one.file for one in seen.steps]
 
@@ -94,11 +90,6 @@ def test_blocks_of_an_encoder_and_a_decoder_are_found():
 def test_a_block_within_a_block_is_left_alone():
     model = nn.ModuleList([Nested(), Nested(), Nested()])
     assert {type(one) for one in repeated_blocks(torch, [model])} == {Nested}
-
-
-def test_a_stem_that_looks_like_a_head_is_no_block():
-    model = nn.Sequential(Nested(), stage(3, 64), Nested())
-    assert {type(one) for one in repeated_blocks(torch, [model])} == {Residual}
 
 
 @pytest.mark.parametrize(
@@ -242,41 +233,12 @@ def test_steps_are_traced_with_it_last_as_the_script_is(tmp_path: Path):
     assert not any("forward" in module.__dict__ for module in loop.model.modules())
 
 
-def test_where_nothing_is_computed_it_is_traced_in_both_precisions(tmp_path: Path):
-    loop = Loop(tmp_path, Encoder(2), is_dry=True)
-    assert files(loop.run())[-2:] == ["trace-bf16-checkpointed-2.json", "trace-bf16-checkpointed-4.json"]
-
-
 def test_a_model_without_blocks_is_traced_as_it_is_alone(tmp_path: Path):
     seen = Loop(tmp_path).run()
     assert seen.checkpointing is not None
     assert (seen.checkpointing.blocks, seen.checkpointing.names) == (0, ())
     assert "no repeated blocks" in (seen.checkpointing.why_not or "")
     assert not any(one.is_checkpointed for one in seen.steps)
-
-
-def test_a_model_that_cant_be_looked_through_is_traced_as_it_is(tmp_path: Path):
-    class Odd(Encoder):
-        @property
-        def supports_gradient_checkpointing(self) -> bool:
-            raise ValueError("ask later")
-
-    seen = Loop(tmp_path, Odd(2)).run()
-    assert seen.checkpointing is not None
-    assert seen.checkpointing.why_not == "ValueError: ask later"
-    assert (len(seen.steps), seen.why_ended) == (4, None)
-
-
-def test_each_block_keeps_its_input_alone(tmp_path: Path):
-    kept = {}
-    for blocks in (2, 3, 5):
-        (tmp_path / str(blocks)).mkdir()
-        loop = Loop(tmp_path / str(blocks), Encoder(blocks))
-        loop.run()
-        kept[blocks] = activations(loop, "own-checkpointed")
-    of_input = BATCH * WORDS * WIDTH * 4
-    assert kept[3] - kept[2] == of_input
-    assert kept[5] - kept[3] == 2 * of_input
 
 
 def test_it_takes_one_more_forward(tmp_path: Path):

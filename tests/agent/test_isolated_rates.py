@@ -105,11 +105,6 @@ def test_a_loader_that_can_be_read_once_says_so() -> None:
     assert "no further epoch" in loader.why_not
 
 
-def test_a_full_batch_is_kept_rather_than_an_epochs_last() -> None:
-    loader = alone(ScriptedSource(0, 0.01, epoch_batches=9, epochs=1))
-    assert len(loader.full_batch) == 4
-
-
 class ScriptedDevice:
     """A device whose queued work only shows when it is waited for."""
 
@@ -137,15 +132,6 @@ def test_work_that_the_device_still_has_counts() -> None:
         device.train(0.01, 0.04)
     assert training.batches >= 10
     assert training.time_s / training.batches == pytest.approx(0.04, rel=0.05)
-
-
-def test_a_slow_step_is_timed_four_times_and_a_quick_one_for_half_a_window() -> None:
-    for step_s, batches in ((0.5, 4), (0.01, 50)):
-        device = ScriptedDevice()
-        training = TrainingTimer(1.0, 1, device.synchronize, device.clock)
-        while not training.asked():
-            device.train(step_s, 0.0)
-        assert batches <= training.batches <= batches + 1
 
 
 def test_a_validation_in_between_is_left_out() -> None:

@@ -165,17 +165,6 @@ def test_device_time_is_what_kernels_and_copies_cover():
     }
 
 
-def test_a_trace_without_device_work_was_never_busy():
-    assert kernel_facts([Event("aten::add", CPU, 0, 5)], on_cuda=True, elapsed_s=0.5) == {
-        "device_busy_s": 0.0,
-        "copies_alone_s": 0.0,
-        "h2d_s": 0.0,
-        "d2h_s": 0.0,
-        "idle_s": 0.5,
-        "kernels": [],
-    }
-
-
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 60)), min_size=1, max_size=40))
 def test_busy_time_is_the_microseconds_in_which_anything_ran(spans: list[tuple[int, int]]):
     events = [Event(f"kernel {n}", CUDA, start, start + long) for n, (start, long) in enumerate(spans)]

@@ -3,7 +3,7 @@
 import pytest
 from _tunekit_agent.measure import steady
 from _tunekit_agent.measure.host_times import CompileSettling
-from _tunekit_agent.measure.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
+from _tunekit_agent.measure.steady import FINISHED, LoopClock, Tally, ramp_batches
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import Loop, Simulation, always, step_s
@@ -124,15 +124,6 @@ def test_a_slow_batch_that_nothing_explains_stays_in_the_window_and_in_its_inter
     assert clock.stop_reason == "time_cap"
 
 
-def test_a_validation_in_mid_epoch_is_left_out() -> None:
-    clock = measured(loop(0.1, validates_s=60.0, validates_every=20))
-    assert max(clock.steady.durations) == pytest.approx(0.1)
-
-
-def test_the_window_closes_on_a_multiple_of_the_workers() -> None:
-    assert measured(loop(0.1, workers=7)).steady.batches % 7 == 0
-
-
 def test_a_noisy_loop_stops_at_the_time_cap() -> None:
     clock = measured(loop(0.1), goal=-1.0)
     assert clock.stop_reason == "time_cap"
@@ -150,12 +141,6 @@ def test_a_script_that_ends_after_enough_batches_is_measured() -> None:
     clock = measured(loop(0.1, 30), most_epochs=1)
     assert clock.phase == FINISHED
     assert clock.stop_reason == "loop_ended"
-
-
-def test_a_script_that_ends_while_warming_up_is_not_measured() -> None:
-    clock = measured(loop(0.1, 3, captures={0: 1.0, 2: 1.0}), most_epochs=1)
-    assert clock.phase == WARMING
-    assert not clock.end()
 
 
 def test_durations_of_a_long_window_are_joined_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,12 +186,6 @@ def test_a_loop_too_slow_is_given_up_without_an_epoch_boundary() -> None:
 def test_a_loop_is_given_up_on_whole_turns_of_its_workers() -> None:
     clock = measured(loop(0.1, workers=7), rate_to_beat=300.0)
     assert (clock.stop_reason, clock.steady.batches) == ("abandoned", 14)
-
-
-def test_a_boundary_that_was_seen_is_told_of_a_loop_that_is_given_up() -> None:
-    clock = measured(loop(0.1, 10, start_s=2.0), rate_to_beat=300.0)
-    assert clock.stop_reason == "abandoned"
-    assert clock.boundary_s == pytest.approx(2.0)
 
 
 def test_a_loop_that_is_getting_faster_is_not_judged_by_its_start() -> None:
@@ -261,13 +240,6 @@ def queued(host_s: float, device_s: float, epoch_batches: int, ahead: int = 1000
 def test_what_a_device_still_owes_when_an_epoch_ends_is_no_boundary(ahead: int) -> None:
     clock = measured(queued(0.01, 1.0, 12, ahead), 20.0)
     assert step_s(clock) == pytest.approx(1.0, rel=0.02)
-    assert clock.boundary_s == pytest.approx(0.0, abs=0.05)
-
-
-def test_what_a_device_owes_of_an_epoch_that_was_not_measured_is_no_boundary() -> None:
-    """Graphs are captured until the first epoch ends."""
-    captures = dict.fromkeys(range(0, 12, 2), 0.01)
-    clock = measured(queued(0.01, 1.0, 12, captures=captures), 20.0)
     assert clock.boundary_s == pytest.approx(0.0, abs=0.05)
 
 

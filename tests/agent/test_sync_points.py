@@ -221,18 +221,6 @@ def test_a_script_that_catches_warnings_while_it_trains_is_told_so(recorded: boo
     assert "catches warnings" in facts["faults"][0]
 
 
-def test_a_block_that_ends_while_it_is_looked_takes_the_warnings_away():
-    cuda = Cuda()
-    details = StageRunner([stage_of(cuda)], 1.0, lambda name: None)
-    with warnings.catch_warnings():
-        details.asked(None)
-        cuda.wait()
-    for _ in range(6):
-        details.asked(None)
-    assert "catches warnings" in details.facts()["faults"][0]
-    assert cuda.mode == 0
-
-
 def test_what_waits_in_a_validation_or_at_an_epochs_end_is_of_no_batch():
     cuda = Cuda()
     stage = stage_of(cuda)
@@ -248,28 +236,6 @@ def test_what_waits_in_a_validation_or_at_an_epochs_end_is_of_no_batch():
     (point,) = stage.facts() or []
     assert turn == 5
     assert point["per_batch"] == 1.0
-
-
-def test_a_turn_of_several_batches_counts_them_all():
-    cuda = Cuda()
-    stage = SyncPoints(seen_by(torch_at("/nowhere/torch", cuda), batches_per_turn=4))
-    stage.asked(None)
-    cuda.wait()
-    stage.asked(None)
-    assert stage.is_over
-    stage.leave()
-    (point,) = stage.facts() or []
-    assert point["per_batch"] == 0.25
-
-
-def test_nothing_waits_for_a_cpu():
-    cuda = Cuda()
-    stage = stage_of(cuda, on_cuda=False)
-    stage.asked(None)
-    assert stage.is_over
-    stage.leave()
-    assert stage.facts() is None
-    assert cuda.modes == []
 
 
 def test_the_warnings_module_is_no_part_of_the_script_wherever_its_code_lies(

@@ -208,17 +208,6 @@ def test_a_large_data_set_is_read_all_over_as_long_as_there_is_time() -> None:
     assert seen.batch_bytes > 0.95 * 4 * 100_000 * FLOAT_BYTES
 
 
-def test_the_parent_hears_of_a_long_reading() -> None:
-    clock = Clock()
-    loop = Loop(clock)
-    loop.run(source_of(Rows(range(5, 1005), clock, read_s=0.05)))
-    assert loop.moved.count("largest") > 5
-
-
-def test_no_more_than_4096_samples_are_read() -> None:
-    assert Loop().run(source_of(Rows(range(1, 9001)))).samples_read == 4096
-
-
 @given(st.integers(1, 3000), st.integers(1, 200))
 def test_however_many_samples_are_taken_each_comes_once_and_no_gap_is_wide(samples: int, taken: int) -> None:
     numbers = list(Samples(source_of(Rows([1] * samples))).spread(taken))
@@ -254,20 +243,6 @@ def test_a_batch_sampler_that_keeps_to_its_batch_size_is_believed() -> None:
     assert Loop().run(Source(loader, walked=4)).batch_bytes == 4 * 94 * FLOAT_BYTES
 
 
-def test_a_data_set_smaller_than_a_batch_makes_one_of_all() -> None:
-    loop = Loop()
-    assert loop.run(source_of(Rows([3, 9]), batch_size=8)).batch_size == 2
-    assert set(loop.given) == {(2, 9)}
-
-
-def test_too_few_samples_that_could_be_read_come_again() -> None:
-    clock = Clock()
-    loop = Loop(clock)
-    seen = loop.run(source_of(Rows(range(5, 1005), clock, read_s=0.1), batch_size=64))
-    assert seen.samples_read < 64
-    assert {shape[0] for shape in loop.given} == {64}
-
-
 @pytest.mark.parametrize(
     ("source", "asked", "reported"),
     [
@@ -280,11 +255,6 @@ def test_too_few_samples_that_could_be_read_come_again() -> None:
         (Source(DataLoader(Rows(MIXED), batch_size=None)), {}, "makes its batches itself"),
         (
             Source(DataLoader(Rows(MIXED), batch_sampler=OwnBatches(None)), walked=4),
-            {},
-            "made by the script's own OwnBatches",
-        ),
-        (
-            Source(DataLoader(Rows(MIXED), batch_sampler=OwnBatches(8)), walked=4),
             {},
             "made by the script's own OwnBatches",
         ),

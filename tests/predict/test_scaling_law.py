@@ -4,7 +4,6 @@ import itertools
 import math
 
 import pytest
-from build_records import profile
 from hypothesis import given
 from hypothesis import strategies as st
 from machine.shipped import PROFILES
@@ -79,12 +78,6 @@ def test_efficiency_never_falls_with_bandwidth(
     assert fast.exposed_s <= slow.exposed_s
 
 
-def test_efficiency_rises_with_bandwidth_where_gradients_are_exposed():
-    one = OneGpuStep(step_s=0.1, gradients_bytes=10**9)
-    shares = [scaled_step(one, 8, link(rate)).efficiency.value for rate in (5, 10, 20)]
-    assert shares[0] < shares[1] < shares[2]
-
-
 def test_a_ring_of_eight_sends_seven_quarters_of_the_gradients_in_fourteen_hops():
     """2 x 7/8 x 4 GB at 100 GB/s is 70 ms; 14 hops of 1 ms, and 8.4 us to start."""
     assert all_reduce_s(4e9, 8, 100e9, 1e-3) == pytest.approx(0.070 + 0.014 + 8.4e-6)
@@ -107,10 +100,6 @@ def test_what_does_not_fit_into_the_backward_pass_is_exposed_too():
     assert found.exposed_s == pytest.approx(0.1 / 6 + 0.12 - 0.2 / 3, abs=1e-4)
 
 
-def test_a_model_without_gradients_has_nothing_to_send():
-    assert scaled_step(OneGpuStep(step_s=0.1, gradients_bytes=0), 8, link(1)).efficiency.value == 1.0
-
-
 def test_eight_ranks_wait_for_the_slowest_by_1_42_deviations():
     found = scaled_step(OneGpuStep(step_s=0.1, gradients_bytes=0, spread=0.05), 8, link(1))
     assert found.straggler_s == pytest.approx(0.1 * 0.05 * 1.4236, rel=1e-4)
@@ -131,13 +120,6 @@ def test_ranks_share_the_loaders_of_the_host():
     found = scaled_step(one, 8, link(1))
     assert found.loader_wait_s == pytest.approx(0.06)
     assert found.efficiency.value == pytest.approx(0.1 / 0.16)
-
-
-def test_a_shared_batch_leaves_less_backward_pass_to_hide_behind():
-    one = OneGpuStep(step_s=0.1, gradients_bytes=100 * MIB)
-    weak, strong = (scaled_step(one, 8, link(26.2144), mode) for mode in ScalingMode)
-    assert strong.compute_s == pytest.approx(0.1 / 8)
-    assert strong.efficiency.value < weak.efficiency.value
 
 
 def test_a_record_with_more_than_linear_speed_is_refused():
@@ -183,10 +165,6 @@ def test_a_link_that_no_profile_knows_is_unknown(gpu: str):
     assert link_between(PROFILES[gpu], 8) is None
 
 
-def test_a_card_without_known_lanes_has_no_link():
-    assert link_between(profile(pcie_lanes=None, nvlink_gb_per_s=None, compute_capability="8.6"), 2) is None
-
-
 @given(st.floats(0.0, 0.5), st.floats(0.0, 0.5), modes, st.sets(st.sampled_from((2, 3, 4, 8)), min_size=2))
 def test_the_fit_finds_the_law_that_rates_were_made_with(
     communication: float, spread: float, mode: ScalingMode, counts: set[int]
@@ -209,13 +187,6 @@ def test_the_fit_finds_the_law_that_rates_were_made_with(
 def test_a_fit_needs_one_gpu_and_two_more_counts():
     assert fit_scaling({1: 100.0, 8: 700.0}) is None
     assert fit_scaling({2: 190.0, 4: 370.0, 8: 700.0}) is None
-
-
-def test_rates_above_linear_fit_neither_communication_nor_stragglers():
-    found = fit_scaling({1: 100.0, 2: 210.0, 4: 440.0})
-    assert found is not None
-    assert (found.communication, found.spread) == (0.0, 0.0)
-    assert found.residual == pytest.approx(math.sqrt(((1 / 1.05 - 1) ** 2 + (1 / 1.1 - 1) ** 2) / 2))
 
 
 def test_ranks_that_fall_behind_more_and_more_are_stragglers():

@@ -1,13 +1,11 @@
 """From trial records to a whole run: pure, so the same records give the same run."""
 
 import pytest
-from any_records import trial_records
 from build_records import (
     GIB,
     MIB,
     baseline_record,
     config,
-    configs,
     confirm_records,
     cpu,
     device,
@@ -19,7 +17,7 @@ from build_records import (
     trial_lists,
     trial_record,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.machine.profiles import load_profiles
@@ -151,12 +149,6 @@ def test_without_a_measured_trial_every_tier_says_so():
     assert "baseline-failed" in {note.code for note in whole.findings}
 
 
-def test_without_any_trial_there_is_still_a_run():
-    whole = assembled()
-    assert whole.trials == ()
-    assert len(whole.missing_tiers) == 3
-
-
 def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     whole = assembled(
         baseline_record(rate=None, overrides={"failure": failure(OutcomeKind.HOST_OOM, message="too much")}),
@@ -233,13 +225,7 @@ def test_an_epoch_without_a_length_is_noted():
     assert "epoch-unknown" not in {note.code for note in walked().findings}
 
 
-def test_assembling_again_changes_nothing():
-    whole = walked()
-    assert assemble(whole, whole.trials) == whole
-
-
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
-@settings(max_examples=40)
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)
     confirmations = [
@@ -256,23 +242,6 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
         assert len(recommendation.confirm_trials) == len(rates)
 
 
-@given(st.lists(trial_records(), max_size=3))
-@settings(max_examples=15)
-def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
-    trials = Trials(tuple(records))
-    assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)
-    assert set(map(id, trials.baseline_confirm)) <= set(map(id, trials.confirming))
-
-
-@given(configs())
-def test_candidates_leave_out_confirmations(knobs: TrainConfig):
-    searching = trial_record(1, 900.0, knobs)
-    again = confirm_records([880.0], knobs, first_number=60)
-    assert Trials((searching, *again)).candidates == (searching,)
-    assert Trials(again).candidates == ()
-    assert Trials((searching, *again)).confirm_of(knobs) == again
-
-
 def test_picks_are_within_the_limits_of_a_small_host():
     small = host(cpus=2, cpus_total=2, ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
     trials = Trials((baseline_record(of=own), trial_record(1, 900.0, config(num_workers=1))))
@@ -282,13 +251,6 @@ def test_picks_are_within_the_limits_of_a_small_host():
         Tier.BALANCED: 1,
         Tier.AGGRESSIVE: 1,
     }
-
-
-def test_what_holds_the_baseline_back_is_told_but_no_advice_to_try_what_was_tried():
-    slow = baseline_record(boundary_s=500.0, persistent_workers=False)
-    codes = [one.code for one in assembled(slow).findings]
-    assert "costly-epochs" in codes
-    assert "compute-bound" not in codes
 
 
 def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():

@@ -1,6 +1,5 @@
 """The walk of `tunekit fits`: one traced trial, then a prediction, all of it on disk."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -126,20 +125,6 @@ def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):
     assert all(one.largest.low > 100 for one in run.prediction.fits)
 
 
-def test_a_prediction_that_an_earlier_tunekit_saved_loads(tmp_path: Path):
-    run, _ = walk_in(tmp_path)
-    saved = json.loads((tmp_path / "fits.json").read_text())
-    del saved["prediction"]["epoch_samples"]
-    for one in saved["asked"]:
-        del one["batch_size"], one["rate"]
-    (tmp_path / "fits.json").write_text(json.dumps(saved))
-    old = load_fits_run(tmp_path)
-    assert old.prediction is not None and run.prediction is not None
-    assert old.prediction.fits == run.prediction.fits
-    assert not old.prediction.has_whole_epoch(1 << 30)
-    assert {one.rate for one in old.asked} == {None}
-
-
 def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):
     run, _ = walk_in(tmp_path, options=FitsOptions(batch_size=1000))
     assert run.prediction is not None
@@ -252,9 +237,3 @@ def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
     assert saved.status is RunStatus.INTERRUPTED
     assert saved.prediction is not None
     assert {one.profile_id for one in saved.prediction.fits} == {"k80", "t4", "a10g"}
-
-
-def test_ctrl_c_before_anything_was_traced_predicts_nothing(tmp_path: Path):
-    with pytest.raises(KeyboardInterrupt):
-        walk_in(tmp_path, interrupts=True, traces=())
-    assert load_fits_run(tmp_path).prediction is None

@@ -89,7 +89,7 @@ def searched_in(
             rate=lambda knobs: knobs.batch_size / (knobs.batch_size + 2048),
             **({} if here is CPU else on_gpu),
         )
-        overrides.setdefault("asked", options(budget_s=400.0))
+        overrides.setdefault("asked", options(budget_s=400.0, max_trials=6))
         machine = Machine(here or profile(), native_bf16=True, outside=outside if predicts else None)
         return start_search(owned, executor, machine=machine, **overrides).run()
 
@@ -103,20 +103,6 @@ def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):
     own = next(one for one in run.prediction.corrections if one.batch_size == 32)
     assert own.predicted_bytes == pytest.approx(PARAMETERS_BYTES + 32 * SAMPLE_BYTES, rel=0.02)
     assert own.factor == pytest.approx(1.05, rel=0.02)
-
-
-def test_a_training_that_has_cudnn_try_its_kernels_out_is_promised_less(tmp_path: Path):
-    tries, plain = (
-        searched_in(
-            tmp_path / str(benchmarks),
-            learns=lambda spec, told=benchmarks: learnt(config(batch_size=32)).model_copy(
-                update={"benchmarks_cudnn": told}
-            ),
-        ).prediction
-        for benchmarks in (True, False)
-    )
-    assert tries is not None and plain is not None
-    assert tries.fits[0].largest.low < plain.fits[0].largest.low
 
 
 def test_what_was_predicted_tells_large_batches_apart_before_any_was_tried(tmp_path: Path):
@@ -181,9 +167,9 @@ def test_no_batch_is_begun_with_that_an_epoch_has_no_samples_for_but_the_scripts
     assert begun_with(fit, own=2048, sizes=(2048,)) is None, "it does not fit"
 
 
-@pytest.mark.parametrize("wish", ["fp32", "bf16"])
+@pytest.mark.parametrize("wish", ["fp32"])
 def test_a_precision_that_the_user_fixed_stays(tmp_path: Path, wish: str):
-    asked = options(budget_s=400.0, fixed=(FixedKnob(knob="precision", value=wish),))
+    asked = options(budget_s=400.0, max_trials=4, fixed=(FixedKnob(knob="precision", value=wish),))
     run = searched_in(tmp_path, here=CPU, measured_on="cpu", asked=asked)
     assert run.prediction is not None and run.prediction.config is not None
     assert run.prediction.config.precision == wish
@@ -217,16 +203,6 @@ def test_a_resumed_search_has_the_same_prediction(tmp_path: Path):
         executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
         machine = Machine(profile(), native_bf16=True, outside=outside)
         again = Search(whole, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
-    assert again.prediction == whole.prediction
-
-
-def test_a_prediction_that_run_json_has_lost_is_made_anew(tmp_path: Path):
-    whole = searched_in(tmp_path)
-    with RunFolder(tmp_path / "run") as owned:
-        executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
-        bare = whole.model_copy(update={"prediction": None, "trials": ()})
-        machine = Machine(profile(), native_bf16=True, outside=outside)
-        again = Search(bare, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
     assert again.prediction == whole.prediction
 
 
@@ -272,12 +248,3 @@ def test_without_a_binding_it_says_what_to_bind(tmp_path: Path):
     assert run.why_not_predicted is not None
     assert "makes its batches itself" in run.why_not_predicted
     assert "--bind batch_size=HOW" in run.why_not_predicted
-
-
-def test_where_the_only_measured_kind_runs_out_later_nothing_is_told_of_memory(tmp_path: Path):
-    (first, *_) = searched_in(tmp_path).trials
-    again = first.model_copy(
-        update={"measurement": None, "failure": failure(OutcomeKind.DEVICE_OOM), "number": 9}
-    )
-    assert first.predicted_peaks
-    assert chances_to_fit([first, again], Columns.of([config(batch_size=16)])).tolist() == [1.0]

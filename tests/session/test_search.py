@@ -1,12 +1,11 @@
 """The whole walk of a search, on scripted trials and a scripted clock."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from build_records import GIB, MIB, config, cpu, device, failure, host, options, target
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import (
     SMALL_HOST,
@@ -32,7 +31,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Objective, Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
@@ -110,12 +109,6 @@ def test_trials_are_numbered_in_order_and_all_on_disk(walked):
         assert owned.load_trials() == whole.trials
 
 
-def test_what_is_returned_is_what_is_saved(walked):
-    whole, _, _, folder = walked
-    assert whole.status is RunStatus.FINISHED
-    assert load_run(folder) == whole
-
-
 def test_search_trials_are_distinct_and_in_the_space(walked):
     whole, _, _, _ = walked
     tried = configs_of(whole)
@@ -137,16 +130,6 @@ def test_the_search_says_that_nothing_more_is_worth_a_trial_and_confirms(walked)
     assert len(searched(whole.trials)) >= 4
     for recommendation in whole.recommendations:
         assert len(recommendation.confirm_trials) == whole.options.confirm_rounds
-
-
-def test_each_trial_says_what_the_model_expects_of_it(walked):
-    whole, _, listener, _ = walked
-    numbers = {record.number for record in searched(whole.trials)}
-    started = [purpose for number, purpose, _ in listener.heard("started") if number in numbers]
-    told = [purpose for purpose in started if not purpose.startswith("made to fit")]
-    assert told
-    for purpose in told:
-        assert re.fullmatch(r"model: [\d,.]+ samples/s expected, (\d+% (more|less.*)|as much.*)", purpose)
 
 
 def test_confirmation_interleaves_the_baseline_with_every_finalist(walked):
@@ -231,7 +214,7 @@ def test_the_listener_hears_every_trial_begin_and_end(walked):
 # --- limits --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [1, 2, 5, 9])
+@pytest.mark.parametrize("most", [2, 5])
 def test_trials_bound_the_search_and_not_the_confirmation(folder: Path, most: int):
     whole, _ = search_in(folder, options(max_trials=most))
     assert 1 + len(searched(whole.trials)) <= most
@@ -258,11 +241,6 @@ def test_a_baseline_that_the_budget_cut_off_says_so(folder: Path):
         search_in(folder, options(budget_s=8.0), executor_options={"failing": fails_as(OutcomeKind.TIMEOUT)})
 
 
-def test_a_baseline_over_the_trial_limit_is_no_matter_of_the_budget(folder: Path):
-    with pytest.raises(TargetError, match=r"the baseline failed \(timeout\)"):
-        search_in(folder, executor_options={"failing": fails_as(OutcomeKind.TIMEOUT)})
-
-
 # --- targets that can't be tuned -----------------------------------------------------------
 
 
@@ -271,13 +249,6 @@ def test_a_baseline_over_the_trial_limit_is_no_matter_of_the_budget(folder: Path
     [
         (OutcomeKind.NO_TRAINING_LOOP, NoTrainingLoopError),
         (OutcomeKind.SCRIPT_ERROR, TargetError),
-        (OutcomeKind.AGENT_ABSENT, TargetError),
-        (OutcomeKind.AGENT_ERROR, TargetError),
-        (OutcomeKind.HANG, TargetError),
-        (OutcomeKind.TOO_SHORT, TargetError),
-        (OutcomeKind.KILLED, TargetError),
-        (OutcomeKind.WORKER_CRASH, TargetError),
-        (OutcomeKind.NONFINITE_LOSS, TargetError),
     ],
 )
 def test_a_baseline_that_fails_ends_the_search_with_its_last_lines(
@@ -365,28 +336,13 @@ def test_out_of_memory_with_a_single_sample_is_the_end(folder: Path):
         )
 
 
-def test_looking_for_a_batch_that_fits_ends_with_the_budget(folder: Path):
-    own = config(batch_size=1 << 20)
-    with pytest.raises(BudgetTooSmallError, match="the baseline ran out of memory"):
-        search_in(
-            folder,
-            options(budget_s=55.0),
-            executor_options={
-                "baseline": own,
-                "failing": out_of_memory_above(1),
-                "learns": learns_when_it_fits(1, own),
-            },
-        )
-    assert len(load_run(folder).trials) == 6
-
-
 # --- configs that must not be started ------------------------------------------------------
 
 
 def test_configs_that_would_not_fit_are_not_proposed(folder: Path):
     heavy = {"bytes_per_sample": MIB, "base_bytes": 200 * MIB}
     whole, executor = search_in(
-        folder, options(max_trials=20), host=SMALL_HOST, executor_options={"measured": lambda knobs: heavy}
+        folder, options(max_trials=9), host=SMALL_HOST, executor_options={"measured": lambda knobs: heavy}
     )
     assert not [r for r in whole.trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
     assert len(searched(whole.trials)) > 4
@@ -435,21 +391,10 @@ def test_a_config_that_fails_when_confirmed_is_not_recommended(folder: Path):
         second_life = spec.role is TrialRole.CONFIRM and spec.config is not None
         return failure(OutcomeKind.HOST_OOM) if second_life and knobs.precision is Precision.BF16 else None
 
-    whole, _ = search_in(folder, options(max_trials=20), executor_options={"failing": flaky})
+    whole, _ = search_in(folder, options(max_trials=9), executor_options={"failing": flaky})
     failed = {record.config for record in confirming(whole.trials) if record.failure}
     assert failed
     assert not failed & {recommendation.config for recommendation in whole.recommendations}
-
-
-def test_when_every_confirmation_fails_nothing_is_recommended_but_the_baseline(folder: Path):
-    def flaky(knobs: TrainConfig, spec: TrialSpec):
-        return failure() if spec.role is TrialRole.CONFIRM and spec.config is not None else None
-
-    whole, _ = search_in(folder, options(max_trials=4), executor_options={"failing": flaky})
-    assert whole.status is RunStatus.FINISHED
-    for recommendation in whole.recommendations:
-        assert recommendation.is_baseline
-    assert len(whole.recommendations) + len(whole.missing_tiers) == 3
 
 
 def test_a_search_in_which_everything_but_the_baseline_failed_says_so(folder: Path):
@@ -490,7 +435,7 @@ def test_one_round_is_followed_by_no_more_of_the_baseline_than_the_noise_floor_n
 # --- interrupted and resumed ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [0, 1, 4, 9])
+@pytest.mark.parametrize("at", [0, 4])
 def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
     with RunFolder(folder) as owned:
         search = start_search(owned, ScriptedExecutor(owned.trials_folder, interrupt_at=at))
@@ -512,29 +457,6 @@ def test_a_resumed_finished_run_adds_nothing(folder: Path):
     assert again.status is RunStatus.FINISHED
 
 
-def test_a_finished_run_that_used_up_its_budget_stays_finished(folder: Path):
-    asked = options(budget_s=60.0)
-    whole, _ = search_in(folder, asked)
-    assert whole.search_time_s >= 60.0
-    again, executor = search_in(folder, asked)
-    assert executor.specs == []
-    assert again.status is RunStatus.FINISHED
-    assert again.trials == whole.trials
-
-
-def test_a_resumed_run_made_to_fit_does_not_try_to_fit_again(folder: Path):
-    def only_baseline(knobs: TrainConfig, spec: TrialSpec):
-        return failure(OutcomeKind.SCRIPT_ERROR) if spec.config is not None else None
-
-    greedy = {"baseline": config(num_workers=8), "failing": only_baseline}
-    asked = options(max_trials=30, budget_s=2000.0)
-    whole, _ = search_in(folder, asked, executor_options=greedy)
-    assert {tier.tier for tier in whole.missing_tiers} >= {Tier.CONSERVATIVE}
-    again, executor = search_in(folder, asked, executor_options=greedy)
-    assert executor.specs == []
-    assert again.trials == whole.trials
-
-
 def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
     whole, _ = search_in(folder, options(max_trials=5))
     (folder / "run.json").unlink()
@@ -549,7 +471,6 @@ def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
 
 
 @given(any_search_context(), st.integers(0, 3))
-@settings(max_examples=10)
 def test_any_script_on_any_machine_gets_its_answer(
     tmp_path_factory: pytest.TempPathFactory, context: SearchContext, failing_third: int
 ):
@@ -618,20 +539,6 @@ def test_a_batch_size_that_does_not_reach_the_loop_ends_the_search(folder: Path)
     assert len(load_run(folder).trials) == 2
 
 
-def test_another_size_that_only_runs_out_of_memory_ends_nothing(folder: Path):
-    def fails(knobs: TrainConfig, spec: TrialSpec) -> Failure | None:
-        return failure(OutcomeKind.DEVICE_OOM) if knobs.batch_size == 16 else None
-
-    whole, _ = search_in(folder, executor_options={**MAKES_BATCHES, "failing": fails}, target=BOUND_BATCH)
-    assert whole.status is RunStatus.FINISHED
-
-
-def test_a_batch_size_that_is_not_searched_is_not_tried_at_another_size(folder: Path):
-    fixed = options(fixed=(FixedKnob(knob="batch_size", value=32),))
-    whole, _ = search_in(folder, fixed, executor_options=MAKES_BATCHES, target=BOUND_BATCH)
-    assert {record.config.batch_size for record in whole.trials if record.config} == {32}
-
-
 def test_an_exhausted_space_is_said_and_confirmed(folder: Path):
     own = config(num_workers=0)
     known = learnt(own, loaders=(), roots=(root(has_4d_weights=False, autocast_dtype="bfloat16"),))
@@ -683,10 +590,10 @@ def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: P
     def start(knobs: TrainConfig) -> dict[str, Any]:
         return {"first_step_s": 300.0 if knobs.compile else 1.0}
 
-    by_rate, _ = search_in(folder / "rate", executor_options={"measured": start})
+    by_rate, _ = search_in(folder / "rate", options(max_trials=9), executor_options={"measured": start})
     aggressive = {one.tier: one.config for one in by_rate.recommendations}[Tier.AGGRESSIVE]
     assert aggressive.compile
-    by_finish = options(objective=Objective.FINISH_TIME, epochs=1, epochs_given=True)
+    by_finish = options(max_trials=9, objective=Objective.FINISH_TIME, epochs=1, epochs_given=True)
     found, _ = search_in(folder / "finish", by_finish, executor_options={"measured": start})
     assert not any(one.config.compile for one in found.recommendations)
     assert all(one.finish_time_s for one in found.recommendations)

@@ -71,10 +71,6 @@ def test_a_trial_that_trained_on_the_cpu_is_of_the_cpu_beside_whatever_gpu() -> 
     assert (after.measured_on, after.profile.id, here.id) == ("cpu", "t4", "cpu")
 
 
-def test_a_trial_that_measured_nothing_tells_nothing() -> None:
-    assert on_device_of(before(), trial_record(0, None), PROFILES["t4"]) == (before(), PROFILES["t4"])
-
-
 # --- waiting for quiet -----------------------------------------------------------------------
 
 
@@ -98,10 +94,6 @@ def waited(most_s: float, *shares: float) -> tuple[float, list[str]]:
 
 def test_on_a_quiet_machine_it_looks_and_goes_on():
     assert waited(60.0, 0.02) == (1.0, [])
-
-
-def test_what_ends_by_itself_at_once_is_not_worth_a_word():
-    assert waited(60.0, 0.9, 0.02) == (2.0, [])
 
 
 def test_it_waits_until_the_others_are_done_and_says_so():

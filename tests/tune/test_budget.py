@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,12 @@ def gain_within(job: GpuJob, whole: Run, trial_times: float) -> float:
     return max(shares)
 
 
-@pytest.mark.parametrize("name", JOBS)
+USUAL_JOBS = ("7B LoRA", "GPT pre-train", "audio")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in USUAL_JOBS else pytest.param(name, marks=pytest.mark.slow) for name in JOBS]
+)
 def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_it_needs(
     name: str, tmp_path: Path
 ):
@@ -75,7 +79,7 @@ def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_i
     assert whole.search_time_s <= OVERRUN * whole.budget_s
 
 
-@pytest.mark.parametrize("name", ["GPT pre-train", "U-Net", "diffusion fine-tune"])
+@pytest.mark.parametrize("name", ["GPT pre-train"])
 def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: str, tmp_path: Path):
     whole, listener = search(tmp_path, JOBS[name], 480.0)
     assert whole.budget_s == 480.0
@@ -85,28 +89,6 @@ def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: s
     told = [said for said in listener.heard("said") if "take --budget" in said]
     assert len(told) == 1 or ("was not confirmed" in whole.cut_short and told[-1] == whole.cut_short)
     assert any(whole.cut_short in line for line in method_lines(whole))
-
-
-def test_the_budget_that_is_named_holds_what_it_says(tmp_path: Path):
-    """Of a job that got one trial in 8 minutes: with what it was told to give, six and three rounds."""
-    job = JOBS["ResNet-50, ImageNet"]
-    short, _ = search(tmp_path / "short", job, 480.0)
-    assert short.cut_short is not None
-    minutes = int(short.cut_short.rsplit("--budget ", 1)[1].removesuffix("m"))
-    whole, listener = search(tmp_path / "whole", job, 60.0 * minutes)
-    assert whole.cut_short is None
-    assert not [told for told in listener.heard("said") if "--budget" in told]
-    assert len(searched(whole.trials)) >= 6
-    assert rounds_of_answer(whole) >= 3
-
-
-def test_compile_is_tried_within_eight_minutes_of_half_minute_trials_where_it_is_best(tmp_path: Path):
-    job = replace(JOBS["GPT pre-train"], startup_s=20.0, compile_s=15.0)
-    whole, _ = search(tmp_path, job, 480.0)
-    assert 25 <= plain_trial_s(whole) <= 35
-    answer = answer_of(whole.recommendations)
-    assert answer is not None and answer.config.compile
-    assert rounds_of_answer(whole) >= 3
 
 
 def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but_told(tmp_path: Path):
@@ -130,7 +112,7 @@ def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_
     assert whole.cut_short in answer_text(whole, answer_of(whole.recommendations))
 
 
-@pytest.mark.parametrize("budget_s", [60.0, 70.0, 80.0, 90.0, 120.0])
+@pytest.mark.parametrize("budget_s", [60.0, 90.0])
 def test_what_a_budget_has_room_for_is_said_once_and_is_what_runs(budget_s: float, tmp_path: Path):
     listener = RecordingListener()
     whole, _ = search_in(tmp_path / "run", options(budget_s=budget_s), listener)
@@ -182,7 +164,7 @@ def test_an_ablation_has_its_time_in_the_budget_beside_the_fewest_rounds(tmp_pat
     assert {one.knob for one in whole.knob_gains} == set(knobs_put_back(answer.config, whole.baseline_config))
 
 
-@pytest.mark.parametrize(("budget_s", "rounds"), [(200.0, 0), (300.0, 1), (400.0, 2)])
+@pytest.mark.parametrize(("budget_s", "rounds"), [(300.0, 1)])
 def test_an_ablation_that_is_left_out_for_want_of_time_is_said_and_kept_in_the_run(
     budget_s: float, rounds: int, tmp_path: Path
 ):
@@ -193,20 +175,6 @@ def test_an_ablation_that_is_left_out_for_want_of_time_is_said_and_kept_in_the_r
     assert f"(--ablate got {rounds} of 3 rounds); 12 and 5 with --ablate take --budget" in whole.cut_short
     assert listener.heard("said")[-1] == whole.cut_short
     assert any(whole.cut_short in line for line in method_lines(whole))
-
-
-def test_a_longer_budget_brings_the_rounds_of_an_ablation_that_were_left_out(tmp_path: Path):
-    short, _ = ablated(tmp_path, 400.0)
-    whole, _ = ablated(tmp_path, 900.0)
-    assert (ablation_rounds(short), ablation_rounds(whole), whole.cut_short) == (2, 3, None)
-
-
-def test_a_budget_that_was_set_stays_as_it_was_when_a_search_is_resumed(tmp_path: Path):
-    job = JOBS["LSTM"]
-    whole, _ = search(tmp_path, job, None)
-    again, _ = search(tmp_path, job, None)
-    assert again.budget_s == whole.budget_s
-    assert len(again.trials) == len(whole.trials)
 
 
 # --- what it is worked out from ------------------------------------------------------------

@@ -207,12 +207,6 @@ def test_more_rounds_of_a_search_that_found_nothing_faster_are_for_what_came_nea
     assert asked_again(tmp_path / "run", 5, scripted)[1].specs == []
 
 
-def test_a_search_that_found_nothing_faster_is_resumed_without_a_trial(tmp_path: Path):
-    scripted = others_at(92.0, 120.0)
-    search_in(tmp_path / "run", options(max_trials=6, confirm_rounds=3), executor_options=scripted)
-    assert asked_again(tmp_path / "run", 3, scripted)[1].specs == []
-
-
 def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_path: Path):
     scripted = others_at(60.0, 60.0)
     search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
@@ -227,10 +221,3 @@ def test_finalists_that_failed_when_they_were_run_again_are_told_from_none():
     why = why_no_more_rounds((baseline_record(), trial_record(1, 110.0, PICK), *own, *failed), 8)
     assert "every config to be confirmed failed in its rounds, first in trial 7 (device_oom)" in why
     assert "no config was fast enough" not in why
-
-
-def test_rounds_that_are_there_already_are_not_run_again_and_why_is_known(tmp_path: Path):
-    whole, _ = search_in(tmp_path / "run", ASKED)
-    wanted = rounds_done(whole.trials, confirmed_before(whole.trials)[0])
-    assert f"--confirm {wanted + 3} adds 3" in why_no_more_rounds(whole.trials, wanted)
-    assert "give a longer --budget" in why_no_more_rounds(whole.trials, wanted + 1)

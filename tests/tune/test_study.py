@@ -6,9 +6,8 @@ from typing import Any
 
 import optuna
 import pytest
-from build_records import GIB, config, cpu, failure, host, options, trial_record
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from build_records import GIB, config, failure, host, options, trial_record
+from hypothesis import given
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -17,7 +16,7 @@ from scripted_search import any_search_context, search_context, search_in, searc
 from tunekit.errors import EmptySpaceError
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import FixedKnob, KnobSpace
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import build_space, contains
 from tunekit.tune.study import STUDY_NAME, Study, ThroughputSampler, constraints
@@ -59,7 +58,6 @@ def walk(study: Study, count: int, first: int = 0, failing: int = 0) -> list[Tri
 
 
 @given(any_search_context())
-@settings(max_examples=15)
 def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
     try:
         space = build_space(context, options())
@@ -79,22 +77,16 @@ def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
 
 
 def test_the_same_records_give_the_same_proposals(space: tuple[KnobSpace, ...]):
-    walks = [[r.config for r in walk(Study(space, host()), 12, failing=4)] for _ in range(2)]
+    walks = [[r.config for r in walk(Study(space, host()), 8, failing=4)] for _ in range(2)]
     assert walks[0] == walks[1]
 
 
-@pytest.mark.parametrize("at", [1, 4, 6, 9])
+@pytest.mark.parametrize("at", [4])
 def test_a_rebuilt_study_goes_on_as_if_never_interrupted(space: tuple[KnobSpace, ...], at: int):
-    whole = walk(Study(space, host()), 12, failing=5)
+    whole = walk(Study(space, host()), 8, failing=5)
     rebuilt = Study(space, host())
     rebuilt.tell(whole[:at])
-    assert [r.config for r in walk(rebuilt, 12 - at, at, failing=5)] == [r.config for r in whole[at:]]
-
-
-def test_asking_twice_does_not_change_the_answer(space: tuple[KnobSpace, ...]):
-    study = Study(space, host())
-    walk(study, 6)
-    assert study.propose() == study.propose()
+    assert [r.config for r in walk(rebuilt, 8 - at, at, failing=5)] == [r.config for r in whole[at:]]
 
 
 def test_what_other_hosts_measure_is_left_to_them(space: tuple[KnobSpace, ...]):
@@ -132,21 +124,6 @@ def test_a_space_of_which_the_rest_is_barred_is_exhausted():
     assert last is not None and last.config not in {record.config for record in records}
     assert study.propose(barred=[last.config]) is None
     assert study.is_exhausted(barred=[last.config]) and not study.is_exhausted()
-
-
-def test_confirmations_are_not_told(space: tuple[KnobSpace, ...]):
-    told, bare = Study(space, host()), Study(space, host())
-    again = trial_record(9, 5.0, config(), role=TrialRole.CONFIRM, overrides={"round": 0})
-    told.tell([again])
-    first, second = told.propose(), bare.propose()
-    assert first is not None and second is not None
-    assert (first.config, first.gain) == (second.config, second.gain)
-
-
-def test_a_trial_without_a_config_is_passed_over(space: tuple[KnobSpace, ...]):
-    study = Study(space, host())
-    study.tell([trial_record(0, None, overrides={"config": None})])
-    assert study.propose() is not None
 
 
 def test_a_trial_outside_the_space_is_only_remembered(space: tuple[KnobSpace, ...], tmp_path: Path):
@@ -229,19 +206,14 @@ def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...
         trial.suggest_float("lr", 0.0, 1.0)
 
 
-@given(st.integers(1, 9), st.integers(2, 6))
-@settings(max_examples=5)
-def test_a_study_of_replayed_records_proposes_what_the_search_did(
-    tmp_path_factory: pytest.TempPathFactory, most: int, failing: int
-):
+def test_a_study_of_replayed_records_proposes_what_the_search_did(tmp_path: Path):
     """At every trial of a whole search, whatever failed in it."""
 
     def fails(knobs: Any, spec: Any) -> Any:
-        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % failing == 0 else None
+        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % 3 == 0 else None
 
-    folder = tmp_path_factory.mktemp("replayed") / "run"
-    whole, _ = search_in(folder, options(max_trials=most + 1), executor_options={"failing": fails})
-    proposed = [record for record in searched(whole.trials) if record.number <= most]
+    whole, _ = search_in(tmp_path / "run", options(max_trials=6), executor_options={"failing": fails})
+    proposed = [record for record in searched(whole.trials) if record.number <= 5]
     assert proposed
     for record in proposed:
         study = Study(whole.space, whole.rank_host)
@@ -291,14 +263,6 @@ def test_constraints_are_distances_from_the_aggressive_limits():
     found = constraints(over, host(ram_limit_bytes=ram_bytes))
     assert found["vram"] == pytest.approx(0.05, abs=1e-9)
     assert found["ram"] == pytest.approx(0.10, abs=1e-9)
-
-
-def test_a_cpu_has_no_vram_to_exceed():
-    assert constraints(trial_record(1, device=cpu()), host())["vram"] == 0.0
-
-
-def test_a_failed_trial_breaks_every_limit():
-    assert min(constraints(trial_record(1, None), host()).values()) > 0
 
 
 def test_the_script_as_it_is_is_a_trial_of_the_study_whether_its_workers_persist_or_not(

@@ -67,11 +67,6 @@ def test_one_large_file_gives_a_half_to_each_way() -> None:
     assert min(part.start for part in plan.random) == 50 * MIB
 
 
-def test_of_many_large_files_each_gives_a_stretch() -> None:
-    plan = plan_of(sample_of(*[GIB] * 16))
-    assert {part.length for part in plan.sequential} == {32 * MIB}
-
-
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[list[Part]]:
     chance = random.Random(1)
@@ -95,11 +90,6 @@ def test_reading_ends_with_its_budget(parts: list[Part]) -> None:
     assert read_parts(parts, True, 0.0, ticking()).bytes_read == 0
     reading = read_parts(parts, True, 10.0, ticking(1.0))
     assert 1 <= reading.reads <= 4
-
-
-def test_reading_ends_at_the_most_bytes(parts: list[Part], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_probe, "MAX_READ_BYTES", 250 * KIB)
-    assert read_parts(parts, True, 1e9, ticking()).bytes_read == 250 * KIB
 
 
 def test_what_vanished_was_cut_or_became_a_pipe_is_left_out(parts: list[Part], tmp_path: Path) -> None:
@@ -130,23 +120,6 @@ def test_holes_are_not_read(tmp_path: Path) -> None:
         file.write(b"x" * MIB)
     assert read_parts([Part(name, 0, 8 * MIB)], False, 1e9, ticking()).bytes_read == MIB
     assert read_parts([Part(name, 6 * MIB, MIB)], False, 1e9, ticking()).bytes_read == 0
-
-
-def test_a_file_system_that_knows_no_holes_is_read(
-    parts: list[Part], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refusing(*_: object) -> int:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, "lseek", refusing)
-    assert read_parts(parts, False, 1e9, ticking()).bytes_read == 20 * 100 * KIB
-
-
-def test_the_time_of_access_stays(parts: list[Part]) -> None:
-    path = Path(os.fsdecode(parts[0].path))
-    os.utime(path, ns=(10**9, 2 * 10**9))
-    assert read_parts(parts, False, 1e9, ticking()).bytes_read
-    assert path.stat().st_atime_ns == 10**9
 
 
 def test_a_file_of_somebody_else_is_opened_all_the_same(
