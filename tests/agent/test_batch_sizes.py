@@ -123,27 +123,12 @@ def test_a_validation_in_between_is_left_out() -> None:
         assert one.step_s == pytest.approx(STEP_S + ROW_S * one.batch_size)
 
 
-def test_whole_steps_are_timed_where_gradients_are_accumulated() -> None:
-    assert all(one.batches % 8 == 0 for one in Loop(2, 8, batches_per_step=8).run().sizes)
-
-
-def test_a_loop_that_reads_two_loaders_in_each_step_says_why() -> None:
-    loop = Loop(2)
-    seen = loop.run(lambda batch: loop.details.call("interrupted"))
-    assert seen.sizes == ()
-    assert "another loader" in (seen.why_ended or "")
-
-
 def test_a_batch_that_is_changed_in_place_says_why_and_stays_as_it_was() -> None:
     loop = Loop(2, 8)
     seen = loop.run(lambda batch: batch["rows"].add_(1))
     assert seen.sizes == ()
     assert "in place" in (seen.why_ended or "")
     assert len(loop.given) == 1
-
-
-def test_a_batch_that_is_not_full_is_passed_over() -> None:
-    assert Loop(8, loader=ScriptedLoader(3, 4)).run().why_ended is None
 
 
 class Unresizable(ScriptedLoader):

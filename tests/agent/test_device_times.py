@@ -95,26 +95,6 @@ def test_what_does_not_count_is_left_out_and_spoils_nothing_before_it():
     assert parts.time_s / 20 == pytest.approx(0.01, rel=0.02)
 
 
-def test_a_step_within_a_step_belongs_to_it():
-    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
-    loop.times.open()
-    for _ in range(10):
-        loop.times.fetched()
-        loop.cuda.launch(0.01)
-        loop.times.step_began()
-        loop.cuda.launch(0.002)
-        loop.times.step_began()
-        loop.cuda.launch(0.003)
-        loop.times.step_ended()
-        loop.cuda.launch(0.001)
-        loop.times.step_ended()
-        loop.times.asked(True)
-    loop.cuda.synchronize()
-    facts = loop.times.facts()
-    assert facts is not None
-    assert facts["optimizer_s"] == pytest.approx(10 * 0.006, rel=0.01)
-
-
 def test_a_step_that_the_scaler_skipped_ends_the_compute_part():
     loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
     loop.times.open()
@@ -129,12 +109,6 @@ def test_a_step_that_the_scaler_skipped_ends_the_compute_part():
     assert facts is not None
     assert facts["optimizer_s"] == 0
     assert facts["other_s"] == pytest.approx(10 * 0.004, rel=0.01)
-
-
-def test_a_script_with_an_optimizer_for_every_parameter_is_left_alone():
-    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01, steps=300)
-    assert loop.measure(10) is None
-    assert loop.cuda.record_count < 100
 
 
 def test_a_batch_within_which_a_graph_is_captured_is_left_out():
@@ -170,17 +144,6 @@ def test_a_loop_without_a_loader_has_no_stall():
     assert parts.batches == 20
     assert parts.stall_s == 0
     assert parts.time_s == pytest.approx(0.12, rel=0.02)
-
-
-@pytest.mark.parametrize("batches", [0, 2])
-def test_too_few_batches_say_nothing(batches: int):
-    assert DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01).measure(batches) is None
-
-
-def test_events_are_of_the_device_that_trains():
-    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
-    loop.measure(5)
-    assert loop.cuda.asked_devices == {"cuda:1"}
 
 
 def test_without_cuda_there_are_no_events():

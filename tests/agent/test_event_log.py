@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from _tunekit_agent.events import FETCHING, EventLog
-from _tunekit_agent.events import Pulse as AgentPulse
+from _tunekit_agent.events import EventLog
 from _tunekit_agent.process import Owner
 
 from tunekit.records.agent_messages import AgentErrorEvent
@@ -43,15 +42,3 @@ def test_a_descriptor_that_is_the_scripts_own_by_now_is_not_written_to(tmp_path:
     assert reported(tmp_path) == ["one", "two"]
     for descriptor in {own, handle}:
         os.close(descriptor)
-
-
-def test_a_name_that_is_no_text_still_reaches_the_parent(tmp_path: Path) -> None:
-    EventLog(str(tmp_path), Owner()).emit("agent_error", message="no file \udcff.pt in daten/\u00fcbung")
-    assert reported(tmp_path) == ["no file ?.pt in daten/\u00fcbung"]
-
-
-def test_a_folder_that_is_gone_is_no_error_of_the_script(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    EventLog(str(gone), Owner()).emit("agent_error", message="one")
-    AgentPulse(str(gone)).tell(FETCHING, 1, 1)
-    assert not gone.exists()

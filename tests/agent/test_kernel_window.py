@@ -95,23 +95,6 @@ def test_an_epoch_ends_within_no_trace():
     assert "aten::tanh" not in calls
 
 
-def test_short_epochs_are_traced_as_far_as_they_go():
-    stage = KernelWindow(loop_of())
-    assert epochs(stage, batches=3) == 3
-    seen = KernelWindowSeen.model_validate(stage.facts())
-    calls = {kernel.name: kernel.calls for kernel in seen.kernels}
-    assert seen.batches == calls["aten::addmm"] == 2
-    assert "aten::tanh" not in calls
-
-
-def test_a_turn_of_several_batches_counts_them_all():
-    stage = KernelWindow(loop_of(batches_per_turn=3))
-    traced_loop(stage, asks=10)
-    seen = KernelWindowSeen.model_validate(stage.facts())
-    assert seen.batches == 6
-    assert {kernel.name: kernel.calls for kernel in seen.kernels}["aten::addmm"] == 2
-
-
 def test_a_loop_that_reads_two_loaders_in_each_step_is_not_traced():
     details = StageRunner([KernelWindow(loop_of())], window_s=1.0, moved=lambda name: None)
     for _ in range(20):

@@ -84,28 +84,6 @@ def test_batches_that_only_accumulate_are_passed_over():
     assert seen.gradients_at_start_bytes == 40
 
 
-def test_optimizers_that_step_in_turn_have_their_passes_in_the_first_part():
-    training = Training()
-    training.stage.asked(None)
-    for activations in (300, 900):
-        training.hold(activations)
-        training.step(70)
-    training.stage.asked(None)
-    seen = training.seen()
-    assert seen.forward_backward_bytes == 900
-    assert seen.optimizer_bytes == 70
-
-
-def test_what_follows_the_last_step_is_of_the_second_part():
-    training = Training()
-    training.stage.asked(None)
-    training.hold(300)
-    training.step(70)
-    training.hold(200)
-    training.stage.asked(None)
-    assert training.seen().optimizer_bytes == 200
-
-
 def test_a_closure_is_told_for_its_passes_are_within_the_step():
     training = Training()
     details = StageRunner([training.stage], 1.0, lambda name: None)

@@ -166,13 +166,6 @@ def test_the_order_of_a_sharded_weight_is_left_to_what_shards_it(tmp_path: Path)
         torch.distributed.destroy_process_group()
 
 
-def test_a_module_lies_on_the_device_of_its_weights_whatever_stands_for_others() -> None:
-    model = nn.Sequential(nn.Linear(2, 2, device="meta"), nn.Linear(2, 2))
-    assert SeenModule(torch, model, {}).device == torch.device("cpu")
-    assert SeenModule(torch, model[:1], {}).device == torch.device("meta")
-    assert SeenModule(torch, nn.ReLU(), {}).device is None
-
-
 class Parts(list[torch.Tensor]):
     """A list that is made in a way of its own."""
 

@@ -158,26 +158,6 @@ def test_a_stage_that_knows_more_tells_it_and_has_its_time_anew() -> None:
     assert details.facts()["sizes"] == {"turns": 96}
 
 
-def test_what_a_stage_knew_before_it_broke_is_not_kept_as_all_that_it_saw() -> None:
-    stage = Growing("sizes", 100)
-    details, _ = look([stage])
-    details.asked(None)
-    assert details.facts()["sizes"] == {"turns": 99}
-    stage.fault = "asked"
-    details.asked(None)
-    assert details.facts() == {"faults": ["sizes: ValueError: broken"]}
-
-
-def test_a_turn_counts_as_a_batch_only_with_nothing_else_in_it() -> None:
-    turns = Turns()
-    assert not turns.asked()  # nothing before the first ask
-    assert turns.asked()
-    turns.interrupted()
-    assert not turns.asked()
-    assert turns.asked()
-    assert turns.whole == 2
-
-
 def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
     turns = Turns()
     turns.asked()

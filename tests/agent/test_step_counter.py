@@ -55,18 +55,6 @@ def test_one_slow_minute_is_a_validation_and_not_told():
     assert training.said == []
 
 
-def test_it_is_told_again_after_half_an_hour():
-    training = Training(promised=(9.0, 11.0))
-    training.run(3000, steps_per_s=5)
-    assert len(training.said) == 2
-
-
-def test_batches_are_counted_where_a_step_takes_several():
-    training = Training(promised=(38.0, 42.0), batches_per_step=4)
-    training.run(600, steps_per_s=10)
-    assert training.said == []
-
-
 def test_a_second_optimizer_does_not_count():
     training = Training(promised=(9.0, 11.0))
     other = object()

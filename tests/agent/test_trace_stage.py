@@ -231,19 +231,6 @@ def test_a_step_with_a_validation_in_it_is_traced_anew(tmp_path: Path) -> None:
     assert "exp" not in {op.name for op in loop.trace("trace-own-2.json").ops}
 
 
-def test_a_step_that_does_more_is_traced_anew(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-
-    def train(batch: Any) -> None:
-        loop.train(batch)
-        if len(loop.given) == 4:
-            torch.zeros(100).exp()
-
-    seen = loop.run(train)
-    assert (len(seen.steps), seen.doubts) == (4, ())
-    assert loop.given[:18] == [2] * 6 + [4] * 6 + [2] * 6
-
-
 def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
 
@@ -255,20 +242,6 @@ def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
     seen = loop.run(train)
     assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
     assert seen.doubts == ("the steps at two sizes differ in more than their size",)
-
-
-def test_bf16_steps_that_differ_by_their_size_are_left_out(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-
-    def train(batch: Any) -> None:
-        loop.train(batch)
-        if loop.stage._way.precision is not None and len(batch["rows"]) == 4:
-            torch.zeros(100).exp()
-
-    seen = loop.run(train)
-    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
-    assert (seen.doubts, seen.why_ended) == ((), None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace-own-2.json", "trace-own-4.json"]
 
 
 def test_a_forward_in_a_thread_of_its_own_is_not_traced(tmp_path: Path) -> None:
@@ -416,31 +389,6 @@ def test_compiled_steps_are_traced_as_they_were_written(
 ) -> None:
     monkeypatch.setattr("_tunekit_agent.model.knobs.graphs_captured", lambda: 1)
     assert "without torch.compile" in Loop(tmp_path).run().doubts[0]
-
-
-def test_recurrent_layers_are_a_doubt(tmp_path: Path) -> None:
-    class Reads(nn.Module):
-        """A recurrent network."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.GRU(4, 8, batch_first=True)
-
-        def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            return self.layer(rows.reshape(-1, 4, 4))[0]
-
-    seen = Loop(tmp_path, Reads()).run()
-    assert len(seen.steps) == 4
-    assert "recurrent" in seen.doubts[0]
-
-
-def test_a_fault_of_ours_keeps_what_was_traced_before(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-    (tmp_path / "trace-bf16-2.json").mkdir()
-    seen = loop.run()
-    assert [one.file for one in seen.steps] == ["trace-own-2.json", "trace-own-4.json"]
-    assert "IsADirectoryError" in (seen.why_ended or "")
-    assert "forward" not in loop.model.__dict__
 
 
 @pytest.mark.parametrize("method", ["step_began", "step_ended", "interrupted", "leave"])

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,26 +59,6 @@ def test_a_gpu_that_does_not_answer_is_left_out() -> None:
     assert host.accelerators[0].driver is None
 
 
-def test_a_gpu_without_memory_of_its_own_has_the_machines() -> None:
-    integrated = NvmlDevice(0, "GPU-1", "NVIDIA GB10", None, "12.1", has_own_memory=False)
-    host = detect_host(ScriptedNvml([integrated]), PROFILES)
-    assert host.accelerators[0].memory_bytes == host.ram_total_bytes
-
-
-def test_a_gpu_whose_memory_the_driver_fails_to_tell_is_there_as_are_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES)
-    assert [(gpu.profile_id, gpu.memory_bytes) for gpu in host.accelerators] == [
-        ("t4", None),
-        ("l4", L4.memory_bytes),
-    ]
-    seen = torch_with(torch_device(T4, memory_bytes=14 * GIB), torch_device(L4))
-    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES, torch=seen)
-    assert [gpu.memory_bytes for gpu in host.accelerators] == [14 * GIB, L4.memory_bytes]
-
-
 @pytest.mark.parametrize("chosen", [None, "0,1", "1"])
 def test_gpus_come_in_the_order_that_torch_numbers_them_in_where_it_was_asked(
     monkeypatch: pytest.MonkeyPatch, chosen: str | None
@@ -102,13 +81,6 @@ def test_a_partition_of_which_torch_tells_its_own_uuid_is_the_one_that_shows() -
     whole = torch_device(SLICES[0], uuid=SLICED.uuid)
     host = detect_host(ScriptedNvml([SLICED]), PROFILES, torch=torch_with(whole))
     assert [gpu.uuid for gpu in host.accelerators] == ["MIG-one"]
-
-
-def test_hidden_gpus_are_not_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
-    host = detect_host(ScriptedNvml(GPUS), PROFILES)
-    assert [(gpu.index, gpu.profile_id) for gpu in host.accelerators] == [(2, "h200"), (0, "t4")]
-    assert host.gpu_models == tuple(sorted(gpu.name for gpu in GPUS))
 
 
 @pytest.mark.parametrize(
@@ -188,15 +160,6 @@ def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
     assert (host.shm_bytes, host.shm_used_bytes) == (None, None)
     assert (host.cpu_quota, host.numa_nodes, host.ram_available_bytes) == (None, None, None)
     assert host.accelerators == ()
-
-
-def test_this_machine_is_a_host() -> None:
-    host = detect_host(profiles=PROFILES)
-    assert 1 <= host.cpus <= host.cpus_total
-    assert host.cpus_affinity is not None
-    assert host.cpus <= host.cpus_affinity <= host.cpus_total
-    assert host.ram_limit_bytes <= host.ram_total_bytes
-    assert host.hostname
 
 
 @pytest.mark.parametrize(

@@ -119,29 +119,11 @@ def test_case_blanks_and_vendor_words_do_not_change_the_device(
     assert matched_id(before + mixed.replace(" ", f" {before}") + after) == REAL[model]
 
 
-@given(
-    models,
-    st.booleans(),
-    words,
-    st.sampled_from(["{model}{more}", "{more}{model}", "{model} {more}", "{model}-{more}", "{more} {model}"]),
-)
-def test_one_more_letter_or_word_is_another_device(model: str, is_bare: bool, more: str, shape: str) -> None:
-    name = shape.format(model=bare(model) if is_bare else model, more=more)
-    if more in VENDOR_WORDS or bare(name).lower() in {bare(known).lower() for known in REAL}:
-        return  # "A10" and "G" is a name of its own
-    assert matched_id(name) is None
-
-
 @given(models, st.data())
 def test_a_name_without_one_of_its_words_is_another_device(model: str, data: st.DataObject) -> None:
     kept = bare(model).replace("-", " ").split()
     dropped = data.draw(st.integers(0, len(kept) - 1))
     assert matched_id(" ".join(kept[:dropped] + kept[dropped + 1 :])) is None
-
-
-@given(st.permutations([*PROFILES]), models)
-def test_the_order_of_the_profiles_does_not_matter(order: list[str], model: str) -> None:
-    assert matched_id(model, {profile_id: PROFILES[profile_id] for profile_id in order}) == REAL[model]
 
 
 def test_of_two_profiles_with_one_device_name_the_first_wins() -> None:
@@ -190,15 +172,6 @@ def test_a_misspelt_name_lists_near_ones(name: str, near: str) -> None:
         find_profile(name, PROFILES)
     assert near in str(caught.value)
     assert repr(name) in str(caught.value)
-
-
-def test_a_name_near_to_none_lists_all_and_how_to_add_one() -> None:
-    with pytest.raises(UnknownGpuError) as caught:
-        find_profile("quadro", PROFILES)
-    message = str(caught.value)
-    assert f"known: {', '.join(sorted(PROFILES))};" in message
-    assert "`tunekit gpus`" in message
-    assert "~/.config/tunekit/profiles" in message
 
 
 def test_an_id_wins_over_another_profiles_alias() -> None:

@@ -50,10 +50,6 @@ def test_a_refresh_replaces_prices_and_deleting_its_file_brings_the_shipped_ones
     assert load_profiles() == before
 
 
-def _shipped(profile_id: str) -> tuple[Instance, ...]:
-    return next(one.instances for one in shipped_profiles() if one.id == profile_id)
-
-
 def test_a_profile_of_the_users_own_keeps_its_prices(home: Path):
     refresh()
     own = home / ".config" / "tunekit" / "profiles"

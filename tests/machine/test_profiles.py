@@ -13,13 +13,10 @@ from machine.shipped import FOLDER, PROFILES
 import tunekit.machine.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError
 from tunekit.machine.profiles import (
-    find_profile,
     load_profile_files,
     load_profiles,
-    match_device,
     profile_folders,
     profile_from_device,
-    read_profile,
 )
 from tunekit.records.profile import Profile
 from tunekit.units import GIB
@@ -116,14 +113,6 @@ def test_a_users_profile_wins_over_the_shipped_one(write_profile: WriteProfile) 
     assert load_profiles()["t4"].notes == "mine"
 
 
-def test_a_users_new_device_is_found_and_matched(write_profile: WriteProfile) -> None:
-    write_profile(id="rtx4090-d", device_names=["NVIDIA GeForce RTX 4090 D"], aliases=["4090d"])
-    profiles = load_profiles()
-    assert find_profile("4090D").id == "rtx4090-d"
-    assert match_device("GeForce RTX 4090 D", profiles) == profiles["rtx4090-d"]
-    assert match_device("NVIDIA GeForce RTX 4090", profiles) == profiles["rtx4090"]
-
-
 def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
     write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,10 +185,6 @@ def test_a_date_needs_no_quotes(write_profile: WriteProfile, seen: object, text:
     write_profile(instances=[packed(seen)])
     ((pack,),) = (one.unit_packs for one in load_profiles()["t4"].instances)
     assert pack.as_of == text
-
-
-def test_a_clock_that_is_behind_does_not_spoil_the_shipped_profiles() -> None:
-    assert read_profile(FOLDER / "t4.yaml", today=date(2000, 1, 1)).instances
 
 
 @pytest.mark.parametrize("text", ["- a\n- list", "id: !!python/object:os.system x", "[" * 5000])

@@ -5,7 +5,6 @@ import pytest
 import yaml
 from machine.shipped import FILES, PROFILES, read
 
-from tunekit.machine.profiles import match_device
 from tunekit.records.profile import FactConfidence, Profile
 
 
@@ -71,25 +70,6 @@ def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
         assert [(pack.units, pack.usd) for pack in one.unit_packs] == [(100, 9.99)]
 
 
-def test_only_what_has_a_quota_is_free() -> None:
-    for profile in PROFILES.values():
-        for one in profile.instances:
-            assert (one.usd_per_h == 0) == (one.hours_per_week is not None)
-
-
-def test_offers_are_told_apart_by_provider_and_name() -> None:
-    for profile in PROFILES.values():
-        named = [(one.provider, one.name) for one in profile.instances]
-        assert len(named) == len(set(named))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_source_of_the_figures_is_named(path: Path) -> None:
-    facts = read(path).facts
-    for group in (facts.memory, facts.rates, facts.device, facts.software):
-        assert group.source.strip()
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
     profile = read(path)
@@ -111,9 +91,3 @@ def test_names_and_aliases_belong_to_one_profile_each() -> None:
     devices = [name for profile in profiles for name in profile.device_names]
     assert len(names) == len(set(names))
     assert len(devices) == len(set(devices))
-
-
-def test_every_device_name_matches_its_own_profile() -> None:
-    for profile in PROFILES.values():
-        for name in profile.device_names:
-            assert match_device(name, PROFILES) == profile

@@ -7,7 +7,6 @@ from build_records import (
     baseline_record,
     config,
     confirm_records,
-    cpu,
     device,
     discovery,
     failure,
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.tiers import pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import Severity
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
@@ -92,14 +91,6 @@ def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
     assert run_noise(Trials((baseline_record(), *baselines([500.0])))) is None
 
 
-def test_each_recommended_tier_has_its_multi_gpu_rows():
-    whole = walked()
-    assert [(row.tier, row.gpus) for row in whole.scaling] == [
-        (tier, gpus) for tier in Tier for gpus in (1, 2, 4, 8)
-    ]
-    assert [row.total_batch for row in whole.scaling[:4]] == [512, 1024, 2048, 4096]
-
-
 def test_a_config_that_failed_again_gives_way_to_the_next():
     unfit = confirm_records([None], faster, first_number=90)
     whole = walked(*unfit)
@@ -160,26 +151,6 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     assert note.message == "the baseline did not run here (host_oom): too much"
 
 
-def test_the_first_complete_discovery_counts():
-    partial, whole = discovery("Adam", complete=False), discovery("SGD")
-    trials = Trials(
-        (
-            baseline_record(rate=None, overrides={"discovery": partial}),
-            trial_record(1, overrides={"discovery": whole}),
-            trial_record(2, overrides={"discovery": discovery("Lion")}),
-        )
-    )
-    assert trials.discovery == whole
-    assert Trials(trials.records[:1]).discovery == partial
-    assert Trials(()).discovery is None
-
-
-def test_another_device_than_asked_for_is_noted():
-    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").findings
-    (note,) = [note for note in notes if note.code == "other-device"]
-    assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
-
-
 def test_a_device_held_to_the_memory_of_the_one_asked_for_is_noted():
     held = device("NVIDIA H200").model_copy(update={"memory_bytes": 22587 * MIB, "whole_bytes": 143156 * MIB})
     notes = assembled(baseline_record(device=held), measured_on="h200").findings
@@ -217,14 +188,6 @@ def test_a_script_that_scales_its_learning_rate_gets_no_rule_on_top():
     assert not assembled(baseline, at(1, 256, 0.1)).script_scales_lr
 
 
-def test_an_epoch_without_a_length_is_noted():
-    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).findings
-    (told,) = [note for note in notes if note.code == "epoch-unknown"]
-    assert told.severity is Severity.INFO
-    assert "--samples" in (told.remedy or "")
-    assert "epoch-unknown" not in {note.code for note in walked().findings}
-
-
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)
@@ -251,20 +214,6 @@ def test_picks_are_within_the_limits_of_a_small_host():
         Tier.BALANCED: 1,
         Tier.AGGRESSIVE: 1,
     }
-
-
-def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
-    shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
-    whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))
-    assert [finding.code for finding in whole.findings] == ["shared-gpu", "epoch-unknown"]
-
-
-@pytest.mark.parametrize(("rates", "is_unsteady"), [([154.0, 39.7], True), ([110.0, 100.0], False)])
-def test_a_config_that_contradicts_itself_is_told(rates: list[float], is_unsteady: bool):
-    found = {one.code: one for one in assembled(*confirm_records(rates, fast)).findings}
-    assert ("unsteady-machine" in found) is is_unsteady
-    if is_unsteady:
-        assert found["unsteady-machine"].evidence == "39.7 to 154 samples/s in 2 fresh processes"
 
 
 def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():

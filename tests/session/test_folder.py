@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from build_fits import fit, predicted
 from build_records import baseline_record, config, interval, recommendation, run, trial_record
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
-from tunekit.records.codec import to_json
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 
 OWNER = """
@@ -39,12 +37,6 @@ def start_owner(folder: Path) -> subprocess.Popen[str]:
     return owner
 
 
-def test_a_folder_is_made_with_its_parents(folder: Path):
-    with RunFolder(folder) as owned:
-        assert owned.trials_folder.is_dir()
-        assert owned.load_trials() == ()
-
-
 def test_another_search_in_this_process_is_refused(folder: Path):
     with RunFolder(folder), pytest.raises(RunFolderLockedError), RunFolder(folder):
         pass
@@ -69,20 +61,6 @@ def test_kill_9_of_the_owner_frees_the_folder(folder: Path):
         owner.communicate()
     with RunFolder(folder) as owned, pytest.raises(RunFolderLockedError):
         RunFolder(owned.path).__enter__()
-
-
-def test_an_error_inside_frees_the_folder(folder: Path):
-    with pytest.raises(ZeroDivisionError), RunFolder(folder):
-        raise ZeroDivisionError
-    with RunFolder(folder):
-        pass
-
-
-@pytest.mark.parametrize("below", ["", "deeper"])
-def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path, below: str):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match=r"can't be written .*; choose another with --out"):
-        RunFolder(tmp_path / "file" / below).__enter__()
 
 
 def test_trials_are_kept_in_order_whatever_their_order_of_writing(folder: Path):
@@ -143,25 +121,6 @@ def test_a_run_of_before_its_candidate_was_kept_is_loaded_with_it(folder: Path):
     assert load_run(folder) == whole
 
 
-@pytest.mark.parametrize(("batch_size", "is_kept"), [(50_000, True), (50_001, False)])
-def test_a_prediction_of_before_for_more_samples_than_an_epoch_has_is_left_out(
-    folder: Path, batch_size: int, is_kept: bool
-):
-    prediction = predicted((fit("a10g", 22.1, (batch_size, batch_size, batch_size)),))
-    with RunFolder(folder) as owned:
-        owned.save(run(trials=(baseline_record(epoch_samples=50_000),), prediction=prediction))
-    loaded = load_run(folder)
-    assert (loaded.prediction is not None) is (loaded.why_not_predicted is None) is is_kept
-
-
-@pytest.mark.parametrize("name", ["", "nowhere"])
-def test_a_folder_without_a_run_says_so(tmp_path: Path, name: str):
-    with pytest.raises(
-        RunFolderError, match=r"no run in .*: run\.json is missing; give the folder that a search"
-    ):
-        load_run(tmp_path / name)
-
-
 @pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])
 def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
     with RunFolder(folder) as owned:
@@ -174,13 +133,6 @@ def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
     assert str(caught.value) == f"{file} is no run; give the folder: {folder}"
 
 
-def test_a_file_of_no_run_at_all_asks_for_a_folder(tmp_path: Path):
-    file = tmp_path / "train.yaml"
-    file.write_text("lr: 0.1\n")
-    with pytest.raises(RunFolderError, match=r"train\.yaml is no run; give the folder that a search wrote$"):
-        load_run(file)
-
-
 def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with RunFolder(folder) as owned:
         owned.save(run())
@@ -190,10 +142,3 @@ def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with pytest.raises(DamagedRecordError, match=r"run\.json is not a Run: options\.budget_s") as caught:
         load_run(folder)
     assert f"its trials are in {folder}/trials" in str(caught.value)
-
-
-def test_a_run_of_a_newer_tunekit_asks_for_an_upgrade_alone(folder: Path):
-    folder.mkdir(parents=True)
-    (folder / RUN_FILE).write_text(to_json(run()).replace('"schema_version": 1', '"schema_version": 2', 1))
-    with pytest.raises(NewerRecordError, match=r"upgrade tunekit$"):
-        load_run(folder)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from build_records import GIB, MIB, config, failure, host, options
-from read_report import view
 from scripted_search import (
     RecordingListener,
     ScriptedExecutor,
@@ -86,14 +85,6 @@ def test_the_screen_is_told_what_the_run_is_for(agreed):
     assert any("bf16" in one for one in told)
 
 
-def test_agreement_is_one_line_of_the_report_and_no_finding(agreed):
-    whole, _ = agreed
-    assert codes(whole) == []
-    line = view(whole).losses
-    assert line.startswith("losses: ")
-    assert line.endswith(" with the baseline over 64 steps (measured)")
-
-
 def test_a_mode_whose_loss_diverges_is_kept_out_of_all_but_aggressive(folder: Path):
     whole, _ = search_in(folder, executor_options={"losses": bf16_diverges})
     assert "loss-diverges" in codes(whole)
@@ -126,14 +117,6 @@ def test_a_guard_that_fails_otherwise_is_told_and_bars_nothing(folder: Path):
     assert set(codes(whole)) == {"loss-unknown"}
     assert found(whole, Tier.BALANCED).precision is Precision.BF16
     assert len({record.config for record in guarding(whole.trials)}) == len(guarding(whole.trials))
-
-
-def test_guards_are_no_candidates_and_not_counted_as_trials(folder: Path):
-    whole, _ = search_in(folder, options(max_trials=9), executor_options={"losses": all_agree})
-    assert 1 + len(searched(whole.trials)) == 9
-    guards = {record.number for record in guarding(whole.trials)}
-    assert guards
-    assert not guards & {one.search_trial for one in whole.recommendations}
 
 
 def test_without_time_for_it_the_verdict_is_unknown_and_told(folder: Path):

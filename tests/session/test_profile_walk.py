@@ -8,14 +8,14 @@ from build_loops import CPU, parts
 from build_records import config, failure
 from read_report import Read
 from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
-from scripted_search import SMALL_HOST, RecordingListener, learnt
+from scripted_search import RecordingListener, learnt
 
 from tunekit.diagnose.loop import LoopFacts
-from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
+from tunekit.errors import TargetError, UsageError
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Detail
 from tunekit.records.run import FixedKnob, ProfileOptions, RunStatus
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.loop_profile import profile_report
 from tunekit.session.folder import RunFolder, load_profile_run
 from tunekit.session.profile import ProfileWalk
@@ -91,22 +91,6 @@ def test_a_fixed_value_that_can_not_be_set_is_refused_with_the_reason(tmp_path: 
     assert load_profile_run(tmp_path).status is RunStatus.FAILED
 
 
-def test_a_config_that_would_not_fit_is_refused_with_the_figure(tmp_path: Path):
-    asked = ProfileOptions(fixed=fix(batch_size=65536, num_workers=8, prefetch_factor=8))
-    with pytest.raises(TargetError, match=r"not started: base 1.0 GiB \+ buffer 3.9 GiB"):
-        walk_in(tmp_path, asked, host=SMALL_HOST)
-    whole = load_profile_run(tmp_path)
-    assert whole.trials[1].failure is not None
-    assert whole.trials[1].failure.kind is OutcomeKind.REFUSED
-
-
-def test_a_script_that_never_trains_is_the_same_error_as_in_a_search(tmp_path: Path):
-    broken = failure(OutcomeKind.NO_TRAINING_LOOP, message="no optimizer stepped")
-    with pytest.raises(NoTrainingLoopError, match="no optimizer stepped"):
-        walk_in(tmp_path, executor_options={"failing": lambda knobs, spec: broken})
-    assert load_profile_run(tmp_path).status is RunStatus.FAILED
-
-
 def test_a_script_that_runs_out_of_memory_can_be_looked_into_with_a_smaller_batch(tmp_path: Path):
     too_large = {"failing": lambda knobs, spec: failure() if knobs.batch_size > 64 else None}
     whole, _ = walk_in(tmp_path, ProfileOptions(fixed=fix(batch_size=32)), executor_options=too_large)
@@ -151,15 +135,6 @@ def test_factors_are_paired_by_round(tmp_path: Path):
     assert factor.value == pytest.approx((7 / 3) ** 0.5, rel=0.02)
 
 
-def test_a_config_that_fails_once_is_not_run_again(tmp_path: Path):
-    breaks = {"failing": lambda knobs, spec: failure() if knobs.num_workers == 6 else None}
-    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3), workers(6), executor_options=breaks)
-    assert [spec.config for spec in executor.specs].count(None) == 4
-    assert len(executor.specs) == 5
-    assert whole.contenders[1].rate_samples_per_s is None
-    assert whole.contenders[1].why_missing == "device_oom: CUDA out of memory"
-
-
 def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
     heard = RecordingListener()
     whole, executor = walk_in(tmp_path, ProfileOptions(against="mine.yaml"), workers(2), heard)
@@ -169,20 +144,6 @@ def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
     assert len(executor.specs) == 1
     answers = Read(profile_report(whole)).answers
     assert answers[1] == "mine.yaml changes nothing here, so there was nothing to compare."
-
-
-def test_a_knob_out_of_reach_is_named(tmp_path: Path):
-    other = against(lambda own: own.model_copy(update={"accumulate_grad_batches": 4}))
-    with pytest.raises(UsageError, match=r"accumulate_grad_batches 4 can't be set .*only the script"):
-        walk_in(tmp_path, ProfileOptions(), other)
-
-
-def test_a_knob_without_effect_stays_as_the_script_has_it(tmp_path: Path):
-    other = against(lambda own: own.model_copy(update={"pin_memory": True, "num_workers": 6}))
-    heard = RecordingListener()
-    whole, _ = walk_in(tmp_path, ProfileOptions(), other, heard, executor_options=ON_CPU)
-    assert whole.contenders[1].config == config(num_workers=6)
-    assert "pin_memory of mine.yaml stays False: no effect on cpu" in said(heard)
 
 
 # --- ablation and budget -------------------------------------------------------------------
@@ -211,19 +172,6 @@ def test_an_ablation_tries_each_alone_then_adds_them_in_turn(tmp_path: Path):
     assert whole.ablation.steps[0].added is None
     assert whole.ablation.steps[-1].added is not None
     assert whole.ablation.steps[-1].added.factor == whole.ablation.together
-
-
-def test_factors_that_overlap_do_not_simply_multiply(tmp_path: Path):
-    whole, _ = walk_in(tmp_path, ABLATE)
-    assert whole.ablation is not None
-    assert whole.ablation.together is not None
-    alone = {step.name: step.alone.factor.value for step in whole.ablation.steps if step.alone.factor}
-    product = 1.0
-    for value in alone.values():
-        product *= value
-    assert whole.ablation.product_of_alone == pytest.approx(product)
-    assert alone["tf32"] == pytest.approx(1.2, rel=0.05)
-    assert whole.ablation.together.value == pytest.approx((5 / 3) ** 0.5 * 1.5 * 1.1, rel=0.05)
 
 
 def test_what_fails_by_itself_is_not_added_to(tmp_path: Path):

@@ -15,7 +15,6 @@ from scripted_search import (
     any_search_context,
     confirming,
     learnt,
-    loader,
     out_of_memory_above,
     root,
     search_in,
@@ -35,7 +34,7 @@ from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
-from tunekit.tune.confirm import round_order, rounds_due
+from tunekit.tune.confirm import rounds_due
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import contains
 
@@ -101,14 +100,6 @@ def test_the_first_trial_of_each_mode_without_compile_looks_at_other_batch_sizes
     assert len(modes) == len(set(modes)) == len({(one.precision, one.channels_last) for one in eager})
 
 
-def test_trials_are_numbered_in_order_and_all_on_disk(walked):
-    whole, executor, _, folder = walked
-    assert [record.number for record in whole.trials] == list(range(len(whole.trials)))
-    assert [spec.number for spec in executor.specs] == list(range(len(whole.trials)))
-    with RunFolder(folder) as owned:
-        assert owned.load_trials() == whole.trials
-
-
 def test_search_trials_are_distinct_and_in_the_space(walked):
     whole, _, _, _ = walked
     tried = configs_of(whole)
@@ -144,13 +135,6 @@ def test_confirmation_interleaves_the_baseline_with_every_finalist(walked):
         assert sum(record.is_baseline_config for record in of_round) == 1
         assert finalists <= {record.config for record in of_round}
     assert again == list(whole.trials[-len(again) :]), "confirmation comes last"
-
-
-def test_every_other_round_runs_backwards():
-    one, two = config(batch_size=1), config(batch_size=2)
-    assert round_order([one, two], True, 0) == [None, one, two]
-    assert round_order([one, two], True, 1) == [two, one, None]
-    assert round_order([one, two], False, 2) == [one, two]
 
 
 @pytest.mark.parametrize(
@@ -221,24 +205,12 @@ def test_trials_bound_the_search_and_not_the_confirmation(folder: Path, most: in
     assert confirming(whole.trials)
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_trials_bound_what_is_made_to_fit_a_tier_too(folder: Path, most: int):
-    greedy = config(num_workers=8)
-    whole, _ = search_in(folder, options(max_trials=most), executor_options={"baseline": greedy})
-    assert 1 + len(searched(whole.trials)) == most
-
-
 def test_a_budget_that_the_baseline_uses_up_is_too_small(folder: Path):
     with pytest.raises(
         BudgetTooSmallError, match="the baseline alone took 10 s of the budget of 9 s; use --budget 120s"
     ):
         search_in(folder, options(budget_s=9.0))
     assert load_run(folder).status is RunStatus.FAILED
-
-
-def test_a_baseline_that_the_budget_cut_off_says_so(folder: Path):
-    with pytest.raises(BudgetTooSmallError, match="not measured within the budget of 8 s; give --budget"):
-        search_in(folder, options(budget_s=8.0), executor_options={"failing": fails_as(OutcomeKind.TIMEOUT)})
 
 
 # --- targets that can't be tuned -----------------------------------------------------------
@@ -349,27 +321,6 @@ def test_configs_that_would_not_fit_are_not_proposed(folder: Path):
     for spec in executor.specs:
         if spec.config is not None:
             assert buffer_bytes(spec.config, spec.config.batch_bytes(MIB)) + 200 * MIB <= 0.85 * 2 * GIB
-
-
-def test_refused_configs_never_reach_the_executor(folder: Path):
-    """Halves of the batch of a baseline that did not tell enough are not of the model's choice."""
-    own = config(batch_size=4, num_workers=8, prefetch_factor=8)
-    heavy = {"bytes_per_sample": 64 * MIB, "base_bytes": 200 * MIB}
-    never = {
-        "baseline": own,
-        "measured": lambda knobs: heavy,
-        "learns": lambda spec: learnt(own, complete=False),
-    }
-    with pytest.raises(TargetError, match="refused"):
-        search_in(folder, host=SMALL_HOST, executor_options=never)
-    refused = [r for r in load_run(folder).trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
-    assert [record.config.batch_size for record in refused if record.config] == [2, 1]
-    for record in refused:
-        assert record.failure is not None
-        assert not (folder / "trials" / f"{record.number:04d}" / "output.log").exists()
-        assert record.duration_s == 0.0
-        assert record.failure.message.startswith("not started: ")
-        assert "predicted" in record.failure.message
 
 
 def test_a_tier_without_a_fitting_config_gets_one_made_to_fit(folder: Path):
@@ -500,18 +451,6 @@ def test_any_script_on_any_machine_gets_its_answer(
         assert set(recommendation.confirm_trials) <= confirmed
 
 
-def test_a_script_without_a_loader_is_searched_by_its_model_alone(folder: Path):
-    own = config(num_workers=0)
-    known = learnt(own, loaders=())
-    whole, executor = search_in(
-        folder, options(max_trials=9), executor_options={"baseline": own, "learns": lambda spec: known}
-    )
-    for spec in executor.specs:
-        if spec.config is not None:
-            assert all(getattr(spec.config, knob) == getattr(own, knob) for knob in LOADER_KNOBS)
-    assert whole.recommendations
-
-
 OWN_BATCHES = config(num_workers=0, batch_size=32)
 MAKES_BATCHES: dict[str, Any] = {
     "baseline": OWN_BATCHES,
@@ -571,19 +510,6 @@ def test_a_search_is_for_the_gpu_that_its_trials_train_on(folder: Path):
     assert Precision.TF32 in next(entry.values for entry in whole.space if entry.knob == "precision")
 
 
-def test_a_cpu_run_says_what_it_was_measured_on(folder: Path):
-    known = learnt(device_type="cpu", loaders=(loader(),))
-    whole, _ = search_in(
-        folder,
-        options(max_trials=3),
-        host=host(accelerators=()),
-        executor_options={"learns": lambda spec: known, "measured": lambda knobs: {"device": cpu()}},
-    )
-    assert whole.measured_on == "cpu"
-    assert whole.is_emulated
-    assert "other-device" in {note.code for note in whole.findings}
-
-
 def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: Path):
     """Compiling makes a tenth faster and takes five minutes: an epoch never wins it back."""
 
@@ -597,15 +523,3 @@ def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: P
     found, _ = search_in(folder / "finish", by_finish, executor_options={"measured": start})
     assert not any(one.config.compile for one in found.recommendations)
     assert all(one.finish_time_s for one in found.recommendations)
-
-
-def test_the_finish_of_epochs_without_a_length_can_not_be_looked_for(folder: Path):
-    def endless(knobs: TrainConfig) -> dict[str, Any]:
-        return {"epoch_samples": None, "epoch_batches": None, "boundary_s": None}
-
-    asked = options(objective=Objective.FINISH_TIME, epochs=3, epochs_given=True)
-    with pytest.raises(TargetError, match="--planned-steps instead of --epochs"):
-        search_in(folder, asked, executor_options={"measured": endless})
-    steps = options(objective=Objective.FINISH_TIME, planned_steps=1000)
-    found, _ = search_in(folder / "steps", steps, executor_options={"measured": endless})
-    assert found.recommendations

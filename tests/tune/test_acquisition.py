@@ -98,14 +98,6 @@ def test_what_is_pending_is_not_proposed_again(records, pending):
     assert proposal.gain is not None and proposal.gain >= 0 and math.isfinite(proposal.gain)
 
 
-@given(histories(), some_pending, st.randoms(use_true_random=False))
-def test_the_same_pending_configs_give_the_same_proposal_in_any_order(records, pending, chance):
-    shuffled = [*pending, *pending[:1]]
-    chance.shuffle(shuffled)
-    one, other = (Acquisition(SPACE, host()).propose(records, pending=these) for these in (pending, shuffled))
-    assert one == other
-
-
 @given(histories(), st.integers(2, 4))
 def test_as_many_hosts_as_there_are_get_a_config_each(records, hosts):
     guided = Acquisition(SPACE, host())
@@ -266,21 +258,6 @@ def test_page_locked_memory_comes_first(own_pinned: bool):
         assert record.config.model_copy(update={"pin_memory": True}) in tried
 
 
-def test_ties_go_to_the_smaller_config():
-    """Training alone sets the pace: more than one worker and a longer queue gain nothing."""
-    own = config(num_workers=0, batch_size=512)
-    entries = tuple(
-        entry
-        if entry.knob in ("num_workers", "prefetch_factor")
-        else entry.model_copy(update={"values": (getattr(own, entry.knob),), "why_fixed": "fixed by --fix"})
-        for entry in space()
-    )
-    first = walk(entries, 1, own, fetch_s=1e-7, compute_s=1e-3)[0].config
-    assert first is not None
-    assert first.num_workers == 1
-    assert first.prefetch_factor != 8
-
-
 def test_without_a_measurement_the_smallest_untried_batch_comes_first():
     own = config(batch_size=512)
     entries = space(baseline=own)
@@ -296,15 +273,6 @@ def test_without_a_measurement_the_smallest_untried_batch_comes_first():
         records.append(trial_record(number, None, proposal.config))
 
 
-def test_what_costs_too_long_is_not_proposed():
-    records = [trial(0, config(), 1e-5, 1e-3)]
-    guided = Acquisition(space(), host())
-    assert guided.propose(records, Criteria(most_s=10.0)) is None
-    proposal = guided.propose(records, Criteria(most_s=30.0))
-    assert proposal is not None
-    assert not proposal.config.compile
-
-
 def test_what_pays_over_the_planned_run_follows_from_its_length():
     records = [trial(0, config(num_workers=1), 1e-2, 1e-3)]
     guided = Acquisition(space(), host())
@@ -316,17 +284,6 @@ def test_what_pays_over_the_planned_run_follows_from_its_length():
     assert not short.pays
     assert short.gain is not None
     assert math.isfinite(short.gain)
-
-
-def test_more_trials_than_it_learns_from_still_give_a_proposal():
-    own = config()
-    entries = space()
-    configs = Acquisition(entries, host()).configs[:300:2]
-    records = [trial(0, own, 1e-3, 1e-3)]
-    records += [trial(number, one, 1e-3, 1e-3) for number, one in enumerate(configs, 1)]
-    proposal = Acquisition(entries, host()).propose(records)
-    assert proposal is not None
-    assert proposal.config not in {record.config for record in records}
 
 
 def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():

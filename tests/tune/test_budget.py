@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from build_records import baseline_record, config, options, trial_record
+from build_records import baseline_record, options
 from gpu_jobs import GpuJob, gpu_jobs
 from scripted_search import (
     RecordingListener,
@@ -23,8 +23,8 @@ from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.answer import answer_text
 from tunekit.report.run import method_lines
-from tunekit.tune.budget import needed_s, short_text
-from tunekit.tune.confirm import expected_duration_s, typical_duration_s
+from tunekit.tune.budget import needed_s
+from tunekit.tune.confirm import typical_duration_s
 from tunekit.tune.space import build_space
 
 JOBS = {job.name: job for job in gpu_jobs()}
@@ -134,13 +134,6 @@ def test_what_trials_leaves_out_is_not_the_budgets(most: int, budget_s: float, s
     assert all(f"; {most - 1} and 5 take --budget" in said for said in listener.heard("said"))
 
 
-def test_a_whole_search_of_few_trials_needs_less():
-    records = [baseline_record()]
-    space = build_space(search_context(), options())
-    needed = [needed_s(records, space, options(max_trials=most)) for most in (1, 4, 13, 20, None)]
-    assert needed[0] < needed[1] < needed[2] == needed[3] == needed[4]
-
-
 # --- an ablation ---------------------------------------------------------------------------
 
 
@@ -200,14 +193,6 @@ def test_what_the_baseline_looked_at_is_no_part_of_what_its_next_process_takes()
     assert typical_duration_s([looked(first, duration_s=20.0)], None) == 20.0
 
 
-def test_a_process_that_was_seen_counts_for_what_it_took():
-    first = looked(baseline_record(startup_s=30.0), duration_s=90.0)
-    again = baseline_record(1)
-    assert typical_duration_s([again], None) == again.duration_s
-    compiled = trial_record(2, of=config(compile=True), overrides={"duration_s": 70.0})
-    assert expected_duration_s([first, again, compiled], config(compile=True)) == 70.0
-
-
 @pytest.mark.parametrize("rounds", [3, 5])
 def test_a_whole_search_needs_more_where_compile_is_searched_and_more_rounds_are_asked(rounds: int):
     records = [baseline_record()]
@@ -221,14 +206,3 @@ def test_a_whole_search_needs_more_where_compile_is_searched_and_more_rounds_are
     assert needed[False] < needed[True]
     trial_s = records[0].duration_s
     assert needed[False] == 60 * math.ceil((1 + 12 + 2 + 3 * rounds) * trial_s / 60)
-
-
-def test_a_budget_that_nobody_gave_is_no_flag():
-    told = short_text(1375.424, 2, 3, 600.0, options(budget_s=60.0))
-    assert told.startswith("the budget of 22m 55s has room for 2 search trials")
-
-
-def test_the_budget_that_is_named_is_more_than_the_one_that_was_too_short():
-    told = short_text(3600.0, 2, 3, 600.0, options(budget_s=3600.0))
-    assert told.startswith("--budget 60m has room for 2 search trials and 3 confirming rounds; ")
-    assert told.endswith("take --budget 61m")

@@ -139,11 +139,6 @@ def test_without_workers_the_baseline_takes_turns():
     assert baseline.measured_samples_per_s == pytest.approx(1 / 0.008)
 
 
-def test_halves_that_match_bind_alike():
-    _, two_workers = explained(Loop(fetch_s=0.004, train_s=0.002).trials())
-    assert two_workers.limit is Limit.BOTH
-
-
 def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measured():
     """Twice as slow a sample in the larger batch: the ceilings follow what the equations left over."""
     records = [
@@ -153,16 +148,6 @@ def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measure
     _, larger = explained(records, CONFIGS[3])
     assert larger.training_samples_per_s == pytest.approx(60.0, rel=0.1)
     assert larger.limit is Limit.TRAINING
-
-
-def test_the_figures_are_of_all_ranks():
-    one, of_one = explained(Loop(fetch_s=0.008, train_s=0.001).trials())
-    two, of_two = explained(Loop(fetch_s=0.008, train_s=0.001).trials(world_size=2))
-    for name in ("loader_samples_per_s", "training_samples_per_s", "cores_samples_per_s"):
-        assert getattr(of_two, name) == pytest.approx(2 * getattr(of_one, name))
-    assert two.limits[0].measured_samples_per_s == pytest.approx(2 * one.limits[0].measured_samples_per_s)
-    assert of_two.rate_samples_per_s.value == pytest.approx(2 * of_one.rate_samples_per_s.value)
-    assert two.missed_relative == pytest.approx(one.missed_relative)
 
 
 def test_a_loader_that_nothing_was_seen_of_is_unknown():
@@ -181,12 +166,6 @@ def test_too_few_measured_trials_say_nothing():
     assert explain(failed, host(), [recommendation()]) is None
     assert explain([], host(), []) is None
     assert explain(records[:LEAST_TRIALS], host(), []) is not None
-
-
-def test_a_baseline_that_can_not_run_is_left_out():
-    records = [baseline_record(rate=None), *Loop(0.004, 0.001).trials()[1:]]
-    summary, _ = explained(records)
-    assert [one.tier for one in summary.limits] == [Tier.BALANCED]
 
 
 def test_the_baseline_is_held_against_its_confirming_processes():

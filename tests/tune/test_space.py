@@ -7,7 +7,7 @@ import pytest
 from build_records import config, configs, host, options, profile, root, target
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import any_search_context, learnt, loader, search_context
+from scripted_search import any_search_context, loader, search_context
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import Boundary
@@ -205,26 +205,6 @@ def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, context: Se
 BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ((), "--bind batch_size=HOW"),
-        ((BATCH,), "--bind 'batch_size=--bs {}'"),
-    ],
-)
-def test_a_hint_names_the_scripts_own_option(options: tuple[ScriptOption, ...], hint: str):
-    context = search_context(loaders=(), options=options)
-    assert why("batch_size", context) == f"the script trains without a DataLoader; bind it: {hint}"
-
-
-@pytest.mark.parametrize("known", [learnt(roots=()), learnt(roots_cover_step=False)])
-def test_roots_that_do_not_cover_the_step_leave_the_model_alone(known):
-    context = search_context(discovery=known)
-    for knob in ("compile", "precision", "channels_last"):
-        assert why(knob, context) == "no outermost module owns all the parameters that are stepped"
-    assert len(entry_of("batch_size", context).values) > 1
-
-
 def test_without_a_loader_the_model_is_still_searched():
     context = search_context(without_workers, loaders=())
     space = space_of(context)
@@ -241,14 +221,6 @@ def test_bf16_is_searched_only_where_it_is_native(
     context = search_context(device_type=device_type, bf16_native=device_native, native_bf16=cpu_native)
     native = device_native if device_type == "cuda" else cpu_native
     assert (Precision.BF16 in entry_of("precision", context).values) is bool(native)
-
-
-@pytest.mark.parametrize("device_type", ["cuda", "cpu"])
-@pytest.mark.parametrize("native", [("fp32", "fp16"), ("fp32", "tf32")])
-def test_tf32_is_searched_only_on_a_gpu_that_has_it(device_type: str, native: tuple[str, ...]):
-    context = search_context(device_type=device_type, profile=profile(native_precisions=native))
-    expected = device_type == "cuda" and "tf32" in native
-    assert (Precision.TF32 in entry_of("precision", context).values) is expected
 
 
 @pytest.mark.parametrize(
@@ -345,13 +317,6 @@ def test_a_range_bounds_the_values_and_adds_its_ends(
     assert (entry.values, entry.why_fixed) == (values, None)
 
 
-def test_a_range_of_one_value_fixes_the_knob():
-    entry = entry_of("batch_size", search_context(), ranges={"batch_size": (64, 64)})
-    assert (entry.values, entry.why_fixed) == ((64,), "--range allows only 64")
-    space = {e.knob: e.values for e in space_of(search_context(), ranges={"num_workers": (0, 0)})}
-    assert space["prefetch_factor"] == (None,)
-
-
 @pytest.mark.parametrize(
     ("knob", "bounds"), [("batch_size", (200, 100)), ("batch_size", (0, 64)), ("prefetch_factor", (0, 2))]
 )
@@ -424,13 +389,6 @@ def test_nothing_to_search_is_an_error_that_lists_every_reason():
     assert "None" not in str(caught.value)
 
 
-def test_the_nearest_batch_does_not_exceed_what_was_asked():
-    space = space_of(search_context())
-    assert nearest(space, config(batch_size=300)).batch_size == 256
-    assert nearest(space, config(batch_size=1)).batch_size == 32
-    assert nearest(space, config(batch_size=1 << 40)).batch_size == 2048
-
-
 def bound(*texts: str, **overrides: Any) -> SearchContext:
     """The ordinary script with bindings."""
     with_bindings = target(bindings=tuple(parse_binding(text) for text in texts))
@@ -453,10 +411,6 @@ def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, context: SearchCont
     assert entry_of(knob, context).is_searched
 
 
-def test_a_knob_bound_as_fixed_is_left_alone():
-    assert why("batch_size", bound("batch_size=fixed")) == "bound as fixed"
-
-
 def test_only_values_that_the_binding_can_spell_are_tried():
     context = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
     assert entry_of("precision", context).values == (Precision.FP32, Precision.BF16)
@@ -473,13 +427,6 @@ def test_where_bf16_is_not_native_fp16_is_searched_if_the_script_can_train_in_it
     assert entry.why_fixed == "beside fp32, a10g has fp16, for which the script lacks a GradScaler"
     with pytest.raises(UsageError, match="for which the script lacks a GradScaler"):
         with_settings(context.baseline, (FixedKnob(knob="precision", value="fp16"),), context)
-
-
-def test_fp16_is_not_injected_where_bf16_is_native():
-    context = search_context(
-        profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")), bf16_native=True
-    )
-    assert Precision.FP16 not in entry_of("precision", context).values
 
 
 ACCUMULATING = "accumulate_grad_batches=--accumulate {}"
@@ -502,16 +449,6 @@ def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: i
         * nearest(space, config(batch_size=40)).accumulate_grad_batches
         == size // 2
     )
-
-
-def test_accumulation_that_follows_says_so():
-    space = {
-        entry.knob: entry
-        for entry in at_global_batch(64, bound(ACCUMULATING, baseline=config(batch_size=16)))
-    }
-    assert not space["accumulate_grad_batches"].is_searched
-    assert "the global batch is 64" in (space["accumulate_grad_batches"].why_fixed or "")
-    assert space["batch_size"].values == (4, 8, 16, 32, 64)
 
 
 def test_without_a_binding_the_batch_can_not_move_and_says_why():

@@ -74,11 +74,6 @@ def test_what_does_not_pay_over_the_planned_run_is_not_tried():
     assert stop.why == "no untried config is expected to save the planned run more time than its trial costs"
 
 
-def test_where_only_the_budget_is_in_the_way_nothing_is_claimed():
-    assert next_trial(ScriptedStudy(None, GOOD), CRITERIA, 9) == Stop(None)
-    assert next_trial(ScriptedStudy(replace(GOOD, gain=0.001), GOOD), CRITERIA, 9) == Stop(None)
-
-
 def test_no_gain_above_the_noise_floor_is_passed_over():
     def floor(relative: float) -> NoiseFloor:
         return NoiseFloor(relative=relative, pairs=2, processes=3)
@@ -197,17 +192,6 @@ def test_it_is_the_lowest_pick_less_interval_floor_and_tolerance():
     )
 
 
-def test_a_faster_pick_raises_it_and_a_slower_trial_does_not():
-    before = beat(baseline_record(rate=500.0))
-    assert beat(baseline_record(rate=500.0), trial_record(1, 1000.0)) == pytest.approx(2 * before)
-    assert beat(baseline_record(rate=500.0), trial_record(1, 100.0, config(batch_size=64))) == before
-
-
-def test_the_slowest_tier_decides():
-    aggressive_only = trial_record(1, 5000.0, config(num_workers=8))
-    assert beat(baseline_record(rate=500.0), aggressive_only) == beat(baseline_record(rate=500.0))
-
-
 def test_without_a_baseline_or_a_pick_for_every_tier_there_is_none():
     assert beat() is None
     assert beat(trial_record(0, 500.0)) is None
@@ -228,12 +212,6 @@ def test_a_known_noise_floor_takes_the_place_of_the_assumed_one():
 
     quiet, loud = with_noise(*[500.0, 501.0] * 3), with_noise(*[500.0, 800.0] * 3)
     assert loud < beat(baseline_record(rate=500.0)) < quiet < 500.0 * 0.97
-
-
-def test_it_is_of_one_rank():
-    single = beat(baseline_record(rate=500.0))
-    several = beat(baseline_record(rate=500.0, world_size=4), trial_record(1, 400.0, world_size=4))
-    assert several == single
 
 
 def test_a_costly_boundary_lowers_it_and_one_that_saved_time_lowers_it_too():

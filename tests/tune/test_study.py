@@ -19,7 +19,7 @@ from tunekit.records.run import FixedKnob, KnobSpace
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import build_space, contains
-from tunekit.tune.study import STUDY_NAME, Study, ThroughputSampler, constraints
+from tunekit.tune.study import STUDY_NAME, Study, constraints
 
 SMALL_FIXES = {
     "batch_size": 128,
@@ -76,11 +76,6 @@ def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
         study.tell([record_of(number, knobs, fails=number % 3 == 0)])
 
 
-def test_the_same_records_give_the_same_proposals(space: tuple[KnobSpace, ...]):
-    walks = [[r.config for r in walk(Study(space, host()), 8, failing=4)] for _ in range(2)]
-    assert walks[0] == walks[1]
-
-
 @pytest.mark.parametrize("at", [4])
 def test_a_rebuilt_study_goes_on_as_if_never_interrupted(space: tuple[KnobSpace, ...], at: int):
     whole = walk(Study(space, host()), 8, failing=5)
@@ -124,12 +119,6 @@ def test_a_space_of_which_the_rest_is_barred_is_exhausted():
     assert last is not None and last.config not in {record.config for record in records}
     assert study.propose(barred=[last.config]) is None
     assert study.is_exhausted(barred=[last.config]) and not study.is_exhausted()
-
-
-def test_a_trial_outside_the_space_is_only_remembered(space: tuple[KnobSpace, ...], tmp_path: Path):
-    study = Study(space, host(), journal=tmp_path / "study.journal")
-    study.tell([trial_record(0, 1000.0, config(batch_size=77))])
-    assert stored(tmp_path / "study.journal") == []
 
 
 def stored(journal: Path) -> list[optuna.trial.FrozenTrial]:
@@ -200,12 +189,6 @@ def test_a_trial_that_was_given_up_is_a_pruned_one(space: tuple[KnobSpace, ...],
     assert (trial.state, trial.value) == (TrialState.PRUNED, record.rate_samples_per_s)
 
 
-def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...]):
-    trial = optuna.create_study(sampler=ThroughputSampler(space)).ask()
-    with pytest.raises(ValueError, match="only the knobs of the search can be sampled, got 'lr'"):
-        trial.suggest_float("lr", 0.0, 1.0)
-
-
 def test_a_study_of_replayed_records_proposes_what_the_search_did(tmp_path: Path):
     """At every trial of a whole search, whatever failed in it."""
 
@@ -230,15 +213,6 @@ def test_failed_trials_are_told_as_infeasible(space: tuple[KnobSpace, ...], tmp_
         limits = trial.constraints
         assert limits is not None
         assert (max(limits.values()) > 0) == (record.failure is not None)
-
-
-def test_a_journal_of_another_time_is_replaced(space: tuple[KnobSpace, ...], tmp_path: Path):
-    journal = tmp_path / "study.journal"
-    journal.write_bytes(b"\x00 not a journal")
-    records = walk(Study(space, host(), journal=journal), 3)
-    rebuilt = Study(space, host(), journal=journal)
-    rebuilt.tell(records)
-    assert len(stored(journal)) == 3
 
 
 def test_a_lock_that_a_killed_search_left_on_the_journal_is_cleared(
@@ -273,9 +247,3 @@ def test_the_script_as_it_is_is_a_trial_of_the_study_whether_its_workers_persist
     (trial,) = stored(tmp_path / "study.journal")
     assert trial.params["batch_size"] == 128
     assert "persistent_workers" not in trial.params
-
-
-def test_it_learns_where_the_rate_is(space: tuple[KnobSpace, ...]):
-    rates = [smooth_rate(r.config) for r in walk(Study(space, host()), 20) if r.config]
-    assert max(rates[5:]) > 1.2 * max(rates[:2])
-    assert sum(rates[-10:]) / 10 > 1.2 * sum(rates[:5]) / 5

@@ -91,13 +91,6 @@ def test_a_gpu_before_hopper_has_no_counters(monkeypatch: pytest.MonkeyPatch) ->
     assert "nvmlGpmSampleAlloc" not in pynvml.calls
 
 
-def test_a_gpu_under_mig_has_no_counters_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    pynvml = ScriptedPynvml(slices=2)
-    with opened(monkeypatch, pynvml) as nvml:
-        assert nvml.gpm_sample(0) is None
-    assert "nvmlGpmSampleAlloc" not in pynvml.calls
-
-
 @pytest.mark.parametrize("question", ["nvmlGpmSampleGet", "nvmlDeviceGetHandleByIndex"])
 def test_a_gpu_that_was_lost_for_a_moment_is_sampled_again(
     monkeypatch: pytest.MonkeyPatch, question: str
@@ -110,8 +103,3 @@ def test_a_gpu_that_was_lost_for_a_moment_is_sampled_again(
         assert len(pynvml.allocated) == 1
         pynvml.failing.clear()
         assert activity(nvml) == SEEN
-
-
-def test_samples_that_the_driver_can_not_compare_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(monkeypatch, ScriptedPynvml({"nvmlGpmMetricsGet": GPU_IS_LOST})) as nvml:
-        assert activity(nvml) is None

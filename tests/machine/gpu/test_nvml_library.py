@@ -41,11 +41,6 @@ def test_a_gpu_is_described_by_the_library(monkeypatch: pytest.MonkeyPatch) -> N
     assert nvml.device_count() == 0
 
 
-def test_without_the_package_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, None)
-    assert detect_host(Nvml(), PROFILES).accelerators == ()
-
-
 @pytest.mark.parametrize(
     "failure", [LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, OSError("no such library"), AttributeError()]
 )
@@ -140,14 +135,6 @@ def test_a_gpu_tells_its_link_and_its_place(monkeypatch: pytest.MonkeyPatch) -> 
     with Nvml() as nvml:
         assert nvml.link(0) == PcieLink(generation=1, lanes=16, max_generation=5, max_lanes=16)
         assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
-
-
-def test_a_link_of_which_a_part_is_unknown_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    pynvml = ScriptedPynvml({"nvmlDeviceGetCurrPcieLinkGeneration": NOT_SUPPORTED})
-    pynvml.nvmlDeviceGetMaxPcieLinkWidth = lambda handle: 0
-    install(monkeypatch, pynvml)
-    with Nvml() as nvml:
-        assert nvml.link(0) == PcieLink(generation=None, lanes=16, max_generation=5, max_lanes=None)
 
 
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, AttributeError()])

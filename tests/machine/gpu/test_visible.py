@@ -38,24 +38,11 @@ def test_without_uuids_the_name_and_the_order_tell() -> None:
     assert [one.seen_by for one in found] == [("nvml", "torch"), ("nvml", "torch"), ("nvml",)]
 
 
-def test_two_gpus_of_one_name_and_two_uuids_are_two() -> None:
-    found = merged((gpu(0, uuid="GPU-a"),), build(seen(uuid="b")), PROFILES, RAM)
-    assert [(one.uuid, one.seen_by) for one in found] == [("GPU-a", ("nvml",)), ("b", ("torch",))]
-
-
 def test_a_partition_is_matched_though_torch_tells_the_whole_gpus_uuid() -> None:
     name = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
     partition = gpu(0, name, "MIG-x", is_partition=True)
     (found,) = merged((partition,), build(seen(name, "whole")), PROFILES, RAM)
     assert (found.uuid, found.seen_by) == ("MIG-x", ("nvml", "torch"))
-
-
-def test_what_only_one_of_them_knows_is_kept() -> None:
-    known = gpu(0, compute_capability=None)
-    (found,) = merged((known,), build(seen(uuid="u", compute_capability="8.9")), PROFILES, RAM)
-    assert (found.compute_capability, found.uuid) == ("8.9", "u")
-    (found,) = merged((gpu(0, uuid="GPU-u"),), build(seen(compute_capability=None)), PROFILES, RAM)
-    assert (found.compute_capability, found.uuid) == ("8.9", "GPU-u")
 
 
 def test_beside_a_broken_driver_library_torch_tells_the_gpus() -> None:

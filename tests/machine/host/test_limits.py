@@ -67,14 +67,6 @@ def test_v2_limits_of_a_container_with_its_own_namespace(tree: Tree) -> None:
     assert limits.cgroup_cpu_quota(tree.root) == 2.5
 
 
-def test_v2_max_is_no_limit(tree: Tree) -> None:
-    tree.v2("/user.slice")
-    tree.write("sys/fs/cgroup/user.slice/memory.max", "max\n")
-    tree.write("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n")
-    assert limits.cgroup_cpu_quota(tree.root) is None
-    assert limits.cgroup_memory_limit_bytes(tree.root) is None
-
-
 def test_v2_takes_the_least_over_the_ancestors(tree: Tree) -> None:
     tree.v2("/pod/container/step")
     for folder, memory, cpu in (
@@ -143,13 +135,6 @@ def test_a_quota_rounds_down_to_one_cpu_at_the_least(tree: Tree, cpu_max: str, c
     tree.v2()
     tree.write("sys/fs/cgroup/cpu.max", cpu_max)
     assert limits.cpus_allowed(tree.root) == cpus
-
-
-@pytest.mark.parametrize("cpu_max", ["nonsense", "100000 0", "max"])
-def test_a_quota_that_makes_no_sense_is_none(tree: Tree, cpu_max: str) -> None:
-    tree.v2()
-    tree.write("sys/fs/cgroup/cpu.max", cpu_max)
-    assert limits.cgroup_cpu_quota(tree.root) is None
 
 
 @given(cgroup=st.text(), mountinfo=st.text(), meminfo=st.text())
@@ -278,15 +263,6 @@ def test_what_is_free_is_the_least_over_the_ancestors_and_the_machine(tree: Tree
     assert limits.ram_available_bytes(tree.root) == MIB
 
 
-@pytest.mark.parametrize(("used", "free"), [(9 * GIB, 0), (None, 8 * GIB)], ids=["above", "not told"])
-def test_what_is_free_is_between_nothing_and_the_limit(tree: Tree, used: int | None, free: int) -> None:
-    tree.v2()
-    tree.write("sys/fs/cgroup/memory.max", f"{8 * GIB}")
-    if used is not None:
-        tree.write("sys/fs/cgroup/memory.current", f"{used}")
-    assert limits.ram_available_bytes(tree.root) == free
-
-
 @pytest.mark.parametrize(
     ("high", "limit"), [(f"{3 * GIB}", 3 * GIB), ("max", 8 * GIB), (f"{9 * GIB}", 8 * GIB)]
 )
@@ -322,12 +298,6 @@ def test_v2_counts_the_kernels_kills(tree: Tree) -> None:
     tree.v2("/job")
     tree.write("sys/fs/cgroup/job/memory.events", "low 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 0\n")
     assert limits.oom_kills(tree.root) == 3
-
-
-def test_v1_counts_the_kernels_kills(tree: Tree) -> None:
-    tree.v1("/job")
-    tree.write("sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
-    assert limits.oom_kills(tree.root) == 5
 
 
 def test_without_cgroups_the_machine_counts_the_kernels_kills(tree: Tree) -> None:

@@ -81,18 +81,6 @@ def test_a_table_without_a_way_down_still_answers(mounts: list[Mount]) -> None:
     assert shown("relative", mounts) is None
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "36 35", "36 35 98:0 / /data rw", "x 35 98:0 / / rw - ext4 a rw", "36 35 98:0 / / rw - ext4", " - "],
-)
-def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, line: str) -> None:
-    assert listed(tmp_path, line) == []
-
-
-def test_without_a_table_there_are_no_mounts(tmp_path: Path) -> None:
-    assert mounts_of(tmp_path) == []
-
-
 @pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="needs /proc")
 def test_this_machine_shows_what_stat_tells() -> None:
     found = mount_under(PurePosixPath("/proc/self"), mounts_of(Path("/")))

@@ -177,25 +177,6 @@ def test_torch_without_the_question_about_emulation_tells_by_capability(
     assert found.bf16_native is is_native
 
 
-def test_an_amd_gpu_has_no_capability(tmp_path: Path) -> None:
-    found = build_of_stub(tmp_path, "version.cuda, version.hip = None, '6.2'; del cuda.devices[0].uuid")
-    assert (found.cuda_version, found.hip_version) == (None, "6.2")
-    assert (found.devices[0].compute_capability, found.devices[0].uuid) == (None, None)
-
-
-def test_an_apple_gpu_is_a_device(tmp_path: Path) -> None:
-    found = build_of_stub(
-        tmp_path,
-        """
-        version.cuda = None
-        backends.mps.is_built = backends.mps.is_available = lambda: True
-        """,
-    )
-    (device,) = found.devices
-    assert (device.type, device.memory_bytes, device.compute_capability) == ("mps", None, None)
-    assert device.name
-
-
 def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
     found = torch_build(sys.executable, 30, {**os.environ, "PYTHONPATH": str(tmp_path)})
@@ -250,16 +231,6 @@ def has_ended(pid: int) -> bool:
         return bool(select.select([descriptor], [], [], 20)[0])
     finally:
         os.close(descriptor)
-
-
-@pytest.mark.parametrize(
-    ("python", "ending"),
-    [
-        ("/nowhere/python", "can't be started: No such file or directory"),
-    ],
-)
-def test_what_is_no_program_is_absent(python: str, ending: str) -> None:
-    assert reason(torch_build(python)).endswith(ending)
 
 
 def test_the_probe_is_read_by_python_39() -> None:

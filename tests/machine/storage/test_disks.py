@@ -80,12 +80,6 @@ def test_a_disk_is_what_name_model_and_kernel_say(
     assert machine.under("8:0") == (disk, kind)
 
 
-def test_a_partition_lies_on_its_disk(machine: Machine) -> None:
-    machine.disk("259:0", f"{PCI}/nvme/nvme0/nvme0n1", device__model="Samsung")
-    machine.disk("259:2", f"{PCI}/nvme/nvme0/nvme0n1/nvme0n1p2", partition="2")
-    assert machine.under("259:2") == ("nvme0n1", "nvme")
-
-
 def test_an_encrypted_volume_on_lvm_lies_on_the_disk_at_the_bottom(machine: Machine) -> None:
     machine.disk("8:0", f"{PCI}/block/sda", queue__rotational="1")
     partition = machine.disk("8:3", f"{PCI}/block/sda/sda3", partition="3")
@@ -102,19 +96,6 @@ def test_an_array_is_of_its_disks_kind_if_they_agree(machine: Machine) -> None:
     machine.stack("9:1", "md1", first, slow)
     assert machine.under("9:0") == ("md0", "nvme")
     assert machine.under("9:1") == ("md1", "unknown")
-
-
-def test_btrfs_tells_its_disk_by_name_only(machine: Machine) -> None:
-    machine.disk("8:0", f"{PCI}/block/sda", queue__rotational="0")
-    machine.disk("8:1", f"{PCI}/block/sda/sda1", partition="1")
-    assert machine.under("0:44", "btrfs", "/dev/sda1") == ("sda", "ssd")
-
-
-def test_a_mapped_device_is_found_by_its_link(machine: Machine) -> None:
-    machine.stack("254:0", "dm-0", machine.disk("8:0", f"{PCI}/block/sda", queue__rotational="0"))
-    (machine.root / "dev/mapper").mkdir(parents=True)
-    (machine.root / "dev/mapper/pool-data").symlink_to("../dm-0")
-    assert machine.under("0:44", "btrfs", "/dev/mapper/pool-data") == ("sda", "ssd")
 
 
 @pytest.mark.parametrize(

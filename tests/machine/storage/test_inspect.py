@@ -8,7 +8,6 @@ import pytest
 from tunekit.machine.storage import read_probe
 from tunekit.machine.storage.inspect import inspect_storage
 from tunekit.records.checkup import Storage, StorageKind
-from tunekit.records.codec import from_json, to_json
 from tunekit.units import KIB, MIB
 
 
@@ -106,15 +105,6 @@ def test_a_rate_from_the_page_cache_is_called_so(
     assert (storage.cached_share_before, storage.measured_cold) == (1.0, False)
 
 
-def test_files_in_memory_are_not_measured(data: Path, machine: Path) -> None:
-    fill(data, 1, 24 * MIB)
-    mount(machine, "1 0 0:25 / / rw - tmpfs tmpfs rw")
-    storage = inspect_storage(data, root=machine)
-    assert storage.kind is StorageKind.MEMORY
-    assert (storage.bytes_read, storage.sequential_mb_per_s, storage.random_mb_per_s) == (0, None, None)
-    assert storage.problem == "the files lie in memory: reading them needs no storage"
-
-
 @pytest.mark.parametrize("made_up", ["proc", "sysfs"])
 def test_links_out_of_what_the_kernel_makes_up_are_not_followed(
     tmp_path: Path, data: Path, machine: Path, made_up: str
@@ -183,18 +173,3 @@ def test_nothing_in_the_data_set_changes(data: Path, machine: Path) -> None:
     after = [(path.stat().st_atime_ns, path.stat().st_mtime_ns, path.read_bytes()) for path in paths]
     assert after == before
     assert sorted(data.iterdir()) == paths
-
-
-def test_a_name_that_is_no_text_is_shown_and_saved(tmp_path: Path, machine: Path) -> None:
-    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    folder.mkdir()
-    storage = measured(folder, machine)
-    assert storage.path == f"{tmp_path}/\\xff"
-    assert from_json(to_json(storage), Storage) == storage
-
-
-def test_this_machine_tells_where_the_temporary_folder_lies(data: Path) -> None:
-    storage = inspect_storage(data)
-    assert storage.filesystem
-    assert storage.mount_point is not None
-    assert data.is_relative_to(storage.mount_point)

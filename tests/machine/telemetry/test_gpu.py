@@ -104,29 +104,6 @@ def test_counters_tell_what_happened_since_the_sample_before() -> None:
     assert nvml.asked_for_pcie == [False] * 3
 
 
-def test_samples_too_close_together_are_not_compared_and_cost_the_next_nothing() -> None:
-    unseen = replace(ACTIVITY, sm_activity_percent=1.0)
-    nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [ACTIVITY, ACTIVITY, unseen]})
-    clock = Clock()
-    with GpuSampler(nvml, [0], clock) as sampler:
-        sampler.sample()
-        clock.now_s = 0.099
-        assert sampler.sample(OURS) == {0: UNCOUNTED}
-        clock.now_s = 0.1
-        assert sampler.sample(OURS) == {0: COUNTED}
-
-
-def test_counters_that_count_no_link_leave_it_to_the_driver() -> None:
-    unlinked = replace(ACTIVITY, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
-    nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [unlinked]})
-    clock = Clock()
-    with GpuSampler(nvml, [0], clock) as sampler:
-        sampler.sample()
-        clock.now_s = 1.0
-        assert sampler.sample(OURS) == {0: replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)}
-    assert nvml.asked_for_pcie == [False, True]
-
-
 def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
     nvml = ScriptedNvml(
         [H200],

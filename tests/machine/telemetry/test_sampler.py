@@ -55,17 +55,6 @@ def test_host_and_loop_are_sampled_twice_a_second_and_gpus_once() -> None:
     assert all(0.3 < later - earlier < 0.7 for earlier, later in pairwise(times))
 
 
-def test_what_was_missed_is_not_caught_up_on() -> None:
-    clock = Clock()
-    with sampler_of(clock) as sampler:
-        sampler.tick(WARMING)
-        clock.now += 60.0
-        sampler.tick(WARMING)
-        clock.now += 0.1
-        sampler.tick(WARMING)
-    assert named(sampler)["host"].column("t_s") == [0.0, 60.0]
-
-
 def test_a_driver_that_fails_in_between_leaves_a_gap() -> None:
     clock = Clock()
     with sampler_of(clock, [1, 2], {1: [BUSY], 2: [BUSY, None, BUSY]}) as sampler:

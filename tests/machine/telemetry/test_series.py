@@ -59,25 +59,3 @@ def test_a_table_larger_than_any_that_was_written_is_not_read(tmp_path: Path) ->
     assert isinstance(array, zarr.Array)
     array.resize((10**12, 2))
     assert load_series(store, 0) == ()
-
-
-def test_a_phase_without_a_label_is_not_read(tmp_path: Path) -> None:
-    store = tmp_path / "telemetry.zarr"
-    save_series(store, 0, [Series("loop", ("t_s", "phase"), ((0.0, 2.0),), ("warming", "measuring"))])
-    assert load_series(store, 0) == ()
-
-
-def test_a_store_that_can_not_be_written_is_an_os_error(tmp_path: Path) -> None:
-    (tmp_path / "telemetry.zarr").write_text("in the way")
-    with pytest.raises(OSError, match="telemetry"):
-        save_series(tmp_path / "telemetry.zarr", 0, [HOST])
-
-
-@pytest.mark.parametrize("left", ["", "[]"])
-def test_a_root_that_a_crash_left_unreadable_is_made_anew(tmp_path: Path, left: str) -> None:
-    store = tmp_path / "telemetry.zarr"
-    save_series(store, 0, [HOST])
-    (store / "zarr.json").write_text(left)
-    save_series(store, 1, [LOOP])
-    assert (load_series(store, 0), load_series(store, 1)) == ((HOST,), (LOOP,))
-    assert sorted(zarr.open_group(store, mode="r").group_keys()) == ["0000", "0001"]
