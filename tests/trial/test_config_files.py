@@ -151,13 +151,6 @@ def test_a_file_that_cannot_be_read_is_a_target_error(tmp_path: Path, name: str,
         read_key(tmp_path / name, "a")
 
 
-@pytest.mark.parametrize(("name", "content"), [("b.yaml", ""), ("b.yaml", "- 1\n"), ("b.json", "3")])
-def test_a_file_without_keys_has_none_of_them(tmp_path: Path, name: str, content: str):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UsageError, match="no key 'a'"):
-        read_key(tmp_path / name, "a")
-
-
 def test_a_yaml_file_that_holds_itself_is_refused(tmp_path: Path):
     (tmp_path / "b.yaml").write_text("a: &a\n  b: 1\n  again: *a\n")
     with pytest.raises(TargetError, match=r"b\.yaml holds itself at \*a; correct it"):
@@ -206,12 +199,6 @@ def test_a_place_that_cannot_be_rewritten_is_refused(folder: Path, key: str):
         with_values(folder / "a.yaml", {key: 1})
 
 
-def test_several_keys_go_into_one_text(folder: Path):
-    after = with_values(folder / "a.yaml", {"lr": 0.5, "defaults.batch_size": 8, "data.batch_size": 9})
-    read = yaml.safe_load(after)
-    assert (read["lr"], read["defaults"]["batch_size"], read["data"]["batch_size"]) == (0.5, 8, 9)
-
-
 @pytest.mark.parametrize(
     ("name", "key", "value", "written"),
     [
@@ -245,13 +232,6 @@ def test_toml_keeps_comments_and_has_no_null(folder: Path):
         ("n = 2", "n = 3"),
     ]
     assert with_values(folder / "a.toml", {"data.batch_size": None}) == TOML_TEXT
-
-
-@pytest.mark.parametrize("indent", [None, 2, 4, "\t"])
-def test_json_keeps_its_indentation(tmp_path: Path, indent: Any):
-    before = json.dumps({"a": [1, 2], "b": {"c": "é"}}, indent=indent, ensure_ascii=False) + "\n"
-    (tmp_path / "b.json").write_text(before)
-    assert with_values(tmp_path / "b.json", {"b.c": "e"}) == before.replace("é", "e")
 
 
 # --- for any file --------------------------------------------------------------------------

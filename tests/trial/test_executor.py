@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tunekit.errors import TargetError
 from tunekit.records.data_parallel import DdpSettings
 from tunekit.records.scaling import Hosts
 from tunekit.records.target import Target
@@ -82,11 +81,6 @@ def test_copies_of_a_trial_are_kept_up_to_a_size_and_the_largest_are_listed(tmp_
     assert [fault for fault in record.faults if "best.pt (57.2 MiB)" in fault]
 
 
-def test_a_trial_without_copies_has_no_folder_for_them(tmp_path: Path, elsewhere: Path):
-    run_shell("mkdir $(dirname $TUNEKIT_REQUEST)/diverted; exit 3", tmp_path / "trials", elsewhere)
-    assert not (tmp_path / "trials/0000/diverted").exists()
-
-
 STARTED = "echo {processes}:$OMP_NUM_THREADS:$CUDA_VISIBLE_DEVICES; exit 3"
 
 
@@ -118,23 +112,6 @@ def test_a_number_of_processes_reaches_the_command_with_a_thread_and_a_gpu_for_e
     record = run_shell(STARTED, tmp_path / "trials", elsewhere, gpus, processes=processes, ddp=ddp)
     assert (tmp_path / "trials/0000/output.log").read_text() == f"{printed}\n"
     assert (record.processes, record.ddp) == (processes, ddp)
-
-
-def test_a_trial_of_the_command_as_it_is_asks_for_neither(
-    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    record = run_shell("echo $OMP_NUM_THREADS; exit 3", tmp_path / "trials", elsewhere, gpus=4)
-    assert (tmp_path / "trials/0000/output.log").read_text() == "\n"
-    assert (record.processes, record.ddp) == (None, None)
-
-
-def test_a_command_that_has_no_known_number_is_refused_before_anything_is_written(
-    tmp_path: Path, elsewhere: Path
-):
-    with pytest.raises(TargetError, match=r"\{processes\}"):
-        run_shell("exit 3", tmp_path / "trials", elsewhere, processes=2)
-    assert not (tmp_path / "trials").exists()
 
 
 @pytest.mark.parametrize(("hosts", "least_s"), [(None, 0.0), (Hosts(nodes=2, endpoint="a:1"), 4.0)])

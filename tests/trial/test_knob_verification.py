@@ -13,7 +13,6 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen, Dd
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.knob_verification import (
     batch_contradicted,
-    inputs_text,
     unapplied_knob,
     unapplied_setting,
     unjoined,
@@ -94,12 +93,6 @@ def test_an_input_that_scales_exactly_always_reached(
     assert missed(found({TENSOR: tuple(before)}), found({TENSOR: tuple(now)}), own, wanted) is None
 
 
-@given(st.integers(2, 512), st.integers(2, 512), st.integers(1, 512))
-def test_an_input_that_stays_never_reached(own: int, wanted: int, length: int) -> None:
-    same = found({TENSOR: (length, own)})
-    assert (missed(same, same, own, wanted) is None) == (own == wanted)
-
-
 @pytest.mark.parametrize(
     ("sizes", "batch_size", "contradicted"),
     [
@@ -117,12 +110,6 @@ def test_inputs_contradict_a_batch_size_that_no_dimension_can_hold(
     sizes: Sizes, batch_size: int, contradicted: bool
 ) -> None:
     assert batch_contradicted(found(sizes), batch_size) is contradicted
-
-
-def test_inputs_are_told_once_each_and_a_list_by_what_it_holds() -> None:
-    sizes = {TENSOR: (35, 20), "[1]": (2,), "[1][0]": (1, 20, 32), "[1][1]": (1, 20, 32)}
-    assert inputs_text(found(sizes)) == "35 x 20 and 1 x 20 x 32"
-    assert inputs_text(found({})) == "n/a"
 
 
 @pytest.mark.parametrize(
@@ -212,10 +199,3 @@ def test_processes_that_do_not_train_together_are_told(
 def test_settings_of_data_parallel_are_read_back(asked: dict[str, bool | float], told: str | None):
     message = unapplied_setting(loop(data_parallel=parallel()), DdpSettings.model_validate(asked))
     assert message is None if told is None else message is not None and told in message
-
-
-@pytest.mark.parametrize("seen", [None, parallel(settings=None), parallel(settings=DdpSettings())])
-def test_settings_without_data_parallel_are_told(seen: DataParallelSeen | None):
-    asked = DdpSettings(static_graph=False)
-    assert unapplied_setting(loop(data_parallel=seen), DdpSettings()) is None
-    assert "static_graph was set to False" in str(unapplied_setting(loop(data_parallel=seen), asked))
