@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_trials import RealTrials, zoo_target
-from zoo_trials import command_target, loop_of
+from real_trials import Plan, Ran, RealTrials, looking_at, loop_of, zoo_target
 
 from tunekit.errors import TargetError
 from tunekit.records.data_parallel import DataParallelKind, DdpSettings
-from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.records.trial import OutcomeKind
 
 pytestmark = pytest.mark.real
 
@@ -26,86 +25,69 @@ SUMMED: dict[str, Any] = {"sync_gradients": True, "bucket_cap_mb": 0.25, "gradie
 APART: dict[str, Any] = {"sync_gradients": False, "static_graph": True}
 
 
-def trials_of(words: tuple[str, ...], folder: Path) -> RealTrials:
-    return RealTrials(command_target(words, folder / "output"), folder / "trials", window_s=WINDOW_S)
+def on(words: tuple[str, ...], processes: int = 2, ddp: dict[str, Any] | None = None, **more: Any) -> Plan:
+    asked = {"processes": processes} | ({"ddp": DdpSettings(**ddp)} if ddp else {})
+    return Plan(words, asked=asked, window_s=WINDOW_S, **more)
 
 
-def name_of(words: Any) -> str | None:
-    return str(words[1]) if isinstance(words, tuple) else None
-
-
-def trained(words: tuple[str, ...], folder: Path, processes: int, **ddp: Any) -> TrialRecord:
-    """Return the trial of a script on so many processes, of which each must have told its rate."""
-    record = trials_of(words, folder).run_baseline(processes=processes, ddp=DdpSettings(**ddp))
-    loop = loop_of(record)
-    assert (record.processes, loop.world_size) == (processes, processes)
+def trained(ran: Ran) -> None:
+    """Check that each of its processes told its rate."""
+    loop, processes = loop_of(ran.baseline), ran.plan.asked["processes"]
+    assert (ran.baseline.processes, loop.world_size) == (processes, processes)
     assert [one.rank for one in loop.ranks] == (list(range(processes)) if processes > 1 else [])
-    return record
 
 
-@pytest.mark.parametrize(
-    ("words", "asked"),
-    [
-        (GLOO, SUMMED),
-        (GLOO, APART),
-        (HF, SUMMED),
-        pytest.param(HF, APART, marks=pytest.mark.slow),
-        pytest.param(LIGHTNING, SUMMED, marks=pytest.mark.slow),
-        (LIGHTNING, APART),
-        pytest.param(ACCELERATE, SUMMED, marks=pytest.mark.slow),
-        (ACCELERATE, APART),
-    ],
-    ids=lambda one: name_of(one) or ("summed" if one["sync_gradients"] else "apart"),
+@looking_at(
+    on(GLOO, ddp=SUMMED),
+    on(GLOO, ddp=APART, is_slow=True),
+    on(LIGHTNING, ddp=APART),
+    on(HF, ddp=SUMMED, is_slow=True),
+    on(ACCELERATE, ddp=APART, is_slow=True),
 )
-def test_two_processes_train_with_the_settings_of_data_parallel(
-    words: tuple[str, ...], asked: dict[str, Any], tmp_path: Path
-) -> None:
-    seen = loop_of(trained(words, tmp_path, 2, **asked)).data_parallel
+def test_two_processes_train_with_the_settings_of_data_parallel(ran: Ran) -> None:
+    trained(ran)
+    seen, asked = loop_of(ran.baseline).data_parallel, ran.plan.asked["ddp"].asked()
     assert seen is not None and seen.settings is not None
     assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "gloo")
-    assert seen.gradient_bytes == GRADIENT_BYTES[words]
+    assert seen.gradient_bytes == GRADIENT_BYTES[ran.plan.words]
     assert seen.settings.asked() | asked == seen.settings.asked()
 
 
-def test_one_process_is_started_and_told_like_several(tmp_path: Path) -> None:
-    loop = loop_of(trained(GLOO, tmp_path, 1))
+ALONE = on(GLOO, 1, tuned={"processes": 2, "batch_size": 8})
+
+
+@looking_at(ALONE)
+def test_one_process_is_started_and_told_like_several(ran: Ran) -> None:
+    trained(ran)
+    loop = loop_of(ran.baseline)
     assert loop.threads is not None and loop.threads.variables["OMP_NUM_THREADS"] == "1"
-    seen = loop.data_parallel
-    assert seen is not None
-    assert (seen.kind, seen.gradient_bytes) == (DataParallelKind.DDP, GRADIENT_BYTES[GLOO])
+    assert loop.data_parallel is not None
+    assert (loop.data_parallel.kind, loop.data_parallel.gradient_bytes) == (DataParallelKind.DDP, 4 * 332808)
 
 
-@pytest.mark.parametrize(
-    ("words", "processes"),
-    [
-        (GLOO, 1),
-        (HF, 2),  # frameworks build another loader for several processes
-        pytest.param(LIGHTNING, 2, marks=pytest.mark.slow),
-        pytest.param(ACCELERATE, 2, marks=pytest.mark.slow),
-    ],
-    ids=name_of,
+@looking_at(
+    ALONE,
+    on(HF, tuned={"processes": 2, "batch_size": 4}),  # frameworks build another loader for several processes
+    on(LIGHTNING, tuned={"processes": 2, "batch_size": 8}, is_slow=True),
 )
-def test_what_was_learnt_of_processes_sets_their_batch(
-    words: tuple[str, ...], processes: int, tmp_path: Path
-) -> None:
-    trials = trials_of(words, tmp_path)
-    batch_size = loop_of(trials.run_baseline(processes=processes)).batch_size
-    assert batch_size is not None
-    halved = loop_of(trials.run(processes=2, batch_size=batch_size // 2))
-    assert (halved.world_size, halved.batch_size) == (2, batch_size // 2)
-    assert batch_size / 4 < halved.steady_samples / halved.steady_batches <= batch_size / 2
+def test_what_was_learnt_of_processes_sets_their_batch(ran: Ran) -> None:
+    halved, size = loop_of(ran.tuned), ran.plan.tuned["batch_size"]
+    assert loop_of(ran.baseline).batch_size == 2 * size
+    assert (halved.world_size, halved.batch_size) == (2, size)
+    assert size / 2 < halved.steady_samples / halved.steady_batches <= size
 
 
-@pytest.mark.slow
-def test_a_model_whose_parameters_are_sharded_is_told_with_all_their_gradients(tmp_path: Path) -> None:
-    seen = loop_of(trained(("python", "fsdp_gloo.py"), tmp_path, 2)).data_parallel
+@looking_at(on(("python", "fsdp_gloo.py"), is_slow=True))
+def test_a_model_whose_parameters_are_sharded_is_told_with_all_their_gradients(ran: Ran) -> None:
+    trained(ran)
+    seen = loop_of(ran.baseline).data_parallel
     assert seen is not None
     assert (seen.kind, seen.settings, seen.gradient_bytes) == (DataParallelKind.FSDP2, None, 4 * 332808)
 
 
-@pytest.mark.slow
-def test_a_script_that_starts_its_processes_is_told_their_number(tmp_path: Path) -> None:
-    assert loop_of(trained(SPAWN, tmp_path, 3)).world_size == 3
+@looking_at(on(SPAWN, 3, is_slow=True))
+def test_a_script_that_starts_its_processes_is_told_their_number(ran: Ran) -> None:
+    trained(ran)
 
 
 def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their_number(
@@ -116,15 +98,15 @@ def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their
         trials.run_baseline(processes=2)
 
 
-def test_processes_that_train_each_on_its_own_are_no_measurement(tmp_path: Path) -> None:
-    failure = trials_of(("python", "plain_with_validation.py"), tmp_path).run_baseline(processes=2).failure
+@looking_at(
+    on(
+        ("python", "plain_with_validation.py"),
+        outcome=OutcomeKind.KNOB_NOT_APPLIED,
+        said="no process group",  # each trains on its own
+    ),
+    on(("python", "ddp_gloo.py"), outcome=OutcomeKind.SCRIPT_ERROR, said="--output"),  # not of its launcher
+)
+def test_ranks_that_do_not_train_together_are_no_measurement(ran: Ran) -> None:
+    failure = ran.baseline.failure
     assert failure is not None
-    assert failure.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert "join no process group" in failure.message
-
-
-def test_why_a_rank_failed_is_told_and_not_that_its_launcher_noticed(tmp_path: Path) -> None:
-    failure = trials_of(("python", "ddp_gloo.py"), tmp_path).run_baseline(processes=2).failure
-    assert failure is not None
-    assert failure.kind is OutcomeKind.SCRIPT_ERROR
-    assert "the following arguments are required: --output" in failure.message
+    assert (failure.kind, ran.plan.said in failure.message) == (ran.plan.outcome, True)
