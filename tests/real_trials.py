@@ -6,21 +6,28 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Target
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.launch import COMPILE_CACHE
 from tunekit.trial.watch import Limits
 
 ZOO = Path(__file__).parent / "zoo"
 LIMITS = Limits(trial_s=90.0, no_progress_s=45.0, ram_bytes=3 << 30)
+BESIDE_OTHERS = replace(LIMITS, trial_s=240.0)
+"""Beside others a first compile takes long."""
 
 
 def zoo_target(*words: str) -> Target:
@@ -98,6 +105,114 @@ class RealTrials:
         spec = TrialSpec(self._count, role, config, details=tuple(details), sizes=tuple(sizes), **asked)
         self._count += 1
         return self._executor.run(spec, known, lambda progress: None)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Real trials of one command in one folder, which run beside others before a test looks."""
+
+    words: tuple[str, ...]
+    """`python` is this interpreter, another first word a program beside it.
+
+    `{output}` stands for a folder, `{port}` for a free port.
+    """
+    tuned: dict[str, Any] | None = None
+    """Knobs of a second trial; None for the baseline alone."""
+    outcome: OutcomeKind | None = None
+    """That of the baseline; None where it is measured."""
+    said: str = ""
+    """What its message names."""
+    is_slow: bool = False
+    """Whether it is left out unless asked for: another plan nearly covers it."""
+    limits: Limits = BESIDE_OTHERS
+    window_s: float = 0.3
+    sandbox: SandboxKind | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
+    """Of the baseline: details, sizes, processes and settings of data parallel."""
+    target: dict[str, Any] = field(default_factory=dict)
+    """What its target has beside the command."""
+    prepare: Callable[[Path], None] | None = None
+    """Fills the folder that `{output}` stands for."""
+    working_dir: str = str(ZOO)
+    name: str = ""
+
+    def __str__(self) -> str:
+        if self.name:
+            return self.name
+        words = [word.strip("-") for word in self.words if word[0] not in "{/" and word != "python"]
+        return "-".join([*words, *(str(value) for value in (self.asked | (self.tuned or {})).values())])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a plan."""
+
+    plan: Any
+    trials: Path
+    """Folder of the trials."""
+    output: Path
+    """Folder that `{output}` stood for."""
+    baseline: TrialRecord
+    tuned: TrialRecord | None
+    left: tuple[str, ...]
+    """Names left in the folder of temporary files."""
+
+    def printed(self, number: int = 0) -> str:
+        """Return what the script of a trial printed."""
+        return (self.trials / f"{number:04d}" / "output.log").read_text(errors="replace")
+
+
+def run_plan(plan: Plan, folder: Path) -> Ran:
+    """Run the trials of a plan, with a folder of temporary files of their own."""
+    output, trials = folder / "output", folder / "trials"
+    output.mkdir()
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", temporary)  # short: sockets have short paths
+        patch.setattr(tempfile, "tempdir", None)
+        for name, value in plan.environment.items():
+            patch.setenv(name, value)
+        if plan.prepare is not None:
+            plan.prepare(output)
+        target = command_target(plan.words, output).changed(
+            working_dir=plan.working_dir.replace("{output}", str(output)), **plan.target
+        )
+        runs = RealTrials(target, trials, plan.limits, plan.window_s, plan.sandbox)
+        baseline = runs.run_baseline(**plan.asked)
+        tuned = runs.run(**plan.tuned) if plan.tuned is not None and baseline.measurement else None
+        left = tuple(path.name for path in Path(temporary).iterdir())
+    return Ran(plan, trials, output, baseline, tuned, left)
+
+
+def looking_at(*plans: Plan) -> pytest.MarkDecorator:
+    """Let a test look at what became of each plan, as `ran`."""
+    rows = [pytest.param(one, marks=[pytest.mark.slow] if one.is_slow else [], id=str(one)) for one in plans]
+    return pytest.mark.parametrize("ran", rows, indirect=True)
+
+
+def command_target(words: tuple[str, ...], output: Path) -> Target:
+    """Return the target for a command, run in the zoo."""
+    beside = Path(sys.executable).parent / words[0]
+    program = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
+    values = {"{output}": str(output), "{port}": str(free_port()), "{python}": sys.executable}
+    rest = [values.get(word, word) for word in words[1:]]
+    is_bound = "--batch_size" in rest  # of a script without a DataLoader
+    return Target(
+        name="zoo",
+        command=(program, *rest),
+        working_dir=str(ZOO),
+        script=None,
+        script_sha256=None,
+        bindings=(parse_binding("batch_size=--batch_size {}"),) if is_bound else (),
+    )
+
+
+def loop_of(record: TrialRecord | None) -> LoopMeasurement:
+    """Return the loop's figures of a trial that must have been measured."""
+    assert record is not None
+    assert record.failure is None, record.failure
+    assert record.measurement is not None
+    return record.measurement.loop
 
 
 def free_port() -> int:

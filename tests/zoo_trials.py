@@ -1,46 +1,29 @@
-"""What a script of the zoo must be understood as, and the check of it; baselines are shared between tests."""
+"""What a script of the zoo must be understood as, and the check of it."""
 
-import sys
 import venv
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
-from real_trials import ZOO, RealTrials, free_port
+from real_trials import Plan, Ran, loop_of
 
-from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.target import Discovery, Target
-from tunekit.records.trial import TrialRecord
-from tunekit.trial.binding_syntax import parse_binding
+from tunekit.records.target import Discovery
 
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
-TUNED = {"batch_size": 32, "num_workers": 1, "precision": "bf16"}
 
 
-@dataclass(frozen=True)
-class Script:
+@dataclass(frozen=True, eq=False)
+class Script(Plan):
     """A command and what must be found in it."""
 
-    words: tuple[str, ...]
-    """`python` is this interpreter, another first word a program beside it.
-
-    `{output}` stands for a folder, `{port}` for a free port.
-    """
-    roots: tuple[tuple[str, int], ...]
+    roots: tuple[tuple[str, int], ...] = ()
     """Class and parameter elements of each root."""
-    optimizers: tuple[tuple[str, float], ...]
+    optimizers: tuple[tuple[str, float], ...] = ()
     batch_size: int | None = 16
     workers: int = 0
     batches_per_step: int = 1
     precision: str = "fp32"
     compiled: bool = False
-    tuned: dict[str, object] = field(default_factory=lambda: dict(TUNED))
-    """Knobs that one more trial sets."""
-    is_slow: bool = False
-    """Whether it is left out unless asked for: another script nearly covers it."""
 
     @property
     def understood(self) -> dict[str, object]:
@@ -55,76 +38,18 @@ class Script:
             "modes": (self.precision, self.compiled),
         }
 
-    def __str__(self) -> str:
-        return "-".join(word.strip("-") for word in self.words if word[0] not in "{/" and word != "python")
 
-
-def as_parameters(scripts: Sequence[Script]) -> list[Any]:
-    """Return scripts as parameters of a test, the slow ones marked."""
-    return [
-        pytest.param(one, id=str(one), marks=[pytest.mark.slow] if one.is_slow else []) for one in scripts
-    ]
-
-
-Trials = Callable[[tuple[str, ...]], RealTrials]
-
-
-class SharedTrials:
-    """One baseline per command, however many tests look at it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[tuple[str, ...], RealTrials] = {}
-
-    def __call__(self, words: tuple[str, ...]) -> RealTrials:
-        """Return the trials of a command, the baseline among them."""
-        if words not in self._known:
-            folder = self._folder / str(len(self._known))
-            trials = RealTrials(command_target(words, folder / "output"), folder / "trials")
-            trials.run_baseline()
-            self._known[words] = trials
-        return self._known[words]
-
-
-def command_target(words: tuple[str, ...], output: Path) -> Target:
-    """Return the target for a command, run in the zoo."""
-    output.mkdir(parents=True, exist_ok=True)
-    beside = Path(sys.executable).parent / words[0]
-    program = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
-    values = {"{output}": str(output), "{port}": str(free_port())}
-    rest = [values.get(word, word) for word in words[1:]]
-    is_bound = "--batch_size" in rest  # of a script without a DataLoader
-    return Target(
-        name="zoo",
-        command=(program, *rest),
-        working_dir=str(ZOO),
-        script=None,
-        script_sha256=None,
-        bindings=(parse_binding("batch_size=--batch_size {}"),) if is_bound else (),
-    )
-
-
-def found_by(trials: RealTrials) -> Discovery:
+def found_by(ran: Ran) -> Discovery:
     """Return what the baseline learnt; it must have been measured."""
-    baseline = trials.baseline
-    assert baseline is not None
-    assert baseline.failure is None, baseline.failure
-    assert baseline.discovery is not None
-    return baseline.discovery
+    assert ran.baseline.failure is None, ran.baseline.failure
+    assert ran.baseline.discovery is not None
+    return ran.baseline.discovery
 
 
-def loop_of(record: TrialRecord | None) -> LoopMeasurement:
-    """Return the loop's figures of a trial that must have been measured."""
-    assert record is not None
-    assert record.failure is None, record.failure
-    assert record.measurement is not None
-    return record.measurement.loop
-
-
-def understood_of(trials: RealTrials) -> dict[str, object]:
+def understood_of(ran: Ran) -> dict[str, object]:
     """Return what the baseline says of its script, as `Script.understood` has it."""
-    found, loop = found_by(trials), loop_of(trials.baseline)
-    loader, config = found.training_loader, trials.baseline and trials.baseline.config
+    found, loop, config = found_by(ran), loop_of(ran.baseline), ran.baseline.config
+    loader = found.training_loader
     assert loader is not None and config is not None
     return {
         "is whole": found.complete and found.roots_cover_step and loop.rate_samples_per_s > 0,
@@ -137,16 +62,17 @@ def understood_of(trials: RealTrials) -> dict[str, object]:
     }
 
 
-def is_reached(script: Script, trials: RealTrials) -> bool:
-    """Return whether a trial with the script's other knobs has them in its loop."""
-    loop = loop_of(trials.run(**script.tuned))
+def check_reached(ran: Ran) -> None:
+    """Check that the second trial has its knobs in its loop."""
+    script, loop = ran.plan, loop_of(ran.tuned)
     batch_size = script.tuned.get("batch_size", script.batch_size)
-    workers = script.tuned.get("num_workers", script.workers)
-    if (loop.batch_size, loop.num_workers) != (batch_size, workers):
-        return False
-    if not isinstance(batch_size, int) or script.batch_size is None:
-        return True
-    return script.batch_size < loop.steady_samples / loop.steady_batches <= batch_size
+    assert (loop.batch_size, loop.num_workers) == (
+        batch_size,
+        script.tuned.get("num_workers", script.workers),
+    )
+    assert loop.compile_graphs >= script.tuned.get("compile", 0)
+    if script.batch_size is not None and "batch_size" in script.tuned:
+        assert script.batch_size < loop.steady_samples / loop.steady_batches <= batch_size
 
 
 def python_without_tunekit(folder: Path) -> Path:

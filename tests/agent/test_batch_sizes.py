@@ -84,10 +84,6 @@ def test_each_size_shows_its_own_time() -> None:
     assert set(loop.given) == {2, 4, 32}
 
 
-def test_sizes_are_tried_in_the_order_in_which_they_are_asked_for() -> None:
-    assert [one.batch_size for one in Loop(16, 2).run().sizes] == [16, 2]
-
-
 def test_batches_that_warm_up_are_not_timed() -> None:
     loop = Loop(2, 8)
 
@@ -104,12 +100,6 @@ def test_what_is_known_is_told_before_each_size() -> None:
     loop.run()
     assert [[one["batch_size"] for one in reported["sizes"]] for reported in loop.reported] == [[], [2]]
     assert all(reported["why_ended"] is None for reported in loop.reported)
-
-
-def test_each_size_has_a_deadline_of_its_own() -> None:
-    loop = Loop(100, 100, 100)
-    assert len(loop.run().sizes) == 3
-    assert loop.loader.now - 100.0 > loop.details.deadline_s
 
 
 def test_a_size_too_slow_is_the_last() -> None:
@@ -133,32 +123,12 @@ def test_a_validation_in_between_is_left_out() -> None:
         assert one.step_s == pytest.approx(STEP_S + ROW_S * one.batch_size)
 
 
-def test_whole_steps_are_timed_where_gradients_are_accumulated() -> None:
-    assert all(one.batches % 8 == 0 for one in Loop(2, 8, batches_per_step=8).run().sizes)
-
-
-def test_a_loop_that_reads_two_loaders_in_each_step_says_why() -> None:
-    loop = Loop(2)
-    seen = loop.run(lambda batch: loop.details.call("interrupted"))
-    assert seen.sizes == ()
-    assert "another loader" in (seen.why_ended or "")
-
-
 def test_a_batch_that_is_changed_in_place_says_why_and_stays_as_it_was() -> None:
     loop = Loop(2, 8)
     seen = loop.run(lambda batch: batch["rows"].add_(1))
     assert seen.sizes == ()
     assert "in place" in (seen.why_ended or "")
     assert len(loop.given) == 1
-
-
-def test_a_batch_that_is_not_full_is_passed_over() -> None:
-    assert Loop(8, loader=ScriptedLoader(3, 4)).run().why_ended is None
-
-
-def test_without_a_declared_size_the_batch_has_its_own() -> None:
-    loop = Loop(6, loader=ScriptedLoader(3, batch_size=None))
-    assert [one.batch_size for one in loop.run().sizes] == [6]
 
 
 class Unresizable(ScriptedLoader):
@@ -212,15 +182,3 @@ def test_each_size_has_a_peak_of_its_own_whatever_was_reserved_before() -> None:
     seen = Loop(32, 2, 8, cuda=cuda).run(train)
     assert [one.peak_reserved_bytes for one in seen.sizes] == [4200, 1200, 1800]
     assert cuda.asked_devices == {"cuda:1"}
-
-
-def test_a_loop_that_asks_a_batch_ahead_has_the_same_peaks() -> None:
-    cuda = SimulatedCuda()
-    ahead = [0]
-
-    def train(batch: Any) -> None:
-        at_work, ahead[0] = ahead[0], len(batch["rows"])
-        cuda.hold(100 * at_work)
-        cuda.hold(-100 * at_work)
-
-    assert [one.peak_reserved_bytes for one in Loop(32, 2, cuda=cuda).run(train).sizes] == [3200, 200]

@@ -84,16 +84,6 @@ def test_a_batch_has_the_bytes_of_its_data(batch: object, size: int) -> None:
     assert leading_size(batch) == 4
 
 
-def test_the_formula_of_an_image_batch() -> None:
-    assert size_bytes(torch.empty(256, 3, 224, 224, device="meta")) == 154_140_672
-
-
-def test_what_has_no_tensor_has_no_leading_size() -> None:
-    assert leading_size(["a", "b", 3, None]) is None
-    assert leading_size([]) is None
-    assert leading_size(torch.tensor(1.0)) is None
-
-
 def test_a_batch_that_holds_itself_ends() -> None:
     endless: list[object] = [LABELS]
     endless.extend([endless] * 10)
@@ -170,19 +160,6 @@ def shared_files() -> dict[str, int]:
     return found
 
 
-def test_the_formula_of_an_image_batch_beside_its_pages() -> None:
-    facts = batch_facts([torch.empty(256, 3, 224, 224), torch.empty(256, dtype=torch.int64)], 256)
-    assert facts["leaves"][0]["bytes"] == 154_140_672
-    assert facts["shared_bytes"] == 154_140_672 + 4096
-    assert facts["shared_bytes"] % 4096 == 0
-
-
-def test_a_ragged_batch_has_the_dimensions_that_are_numbers() -> None:
-    ragged = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=torch.jagged)
-    assert leading_size(ragged) == 2
-    assert leaves_of({"ids": ragged})[0][3] == (2,)
-
-
 def loader(batch_size: int | None) -> LoaderInfo:
     info = LoaderInfo(("train.py:1+2",), 0)
     info.facts = {"batch_size": batch_size}
@@ -242,29 +219,6 @@ def test_the_sizes_of_inputs_are_told_by_their_place():
         "[1][1]": (1, 20, 8),
         "['mask']": (20, 3),
     }
-
-
-def test_a_list_of_samples_tells_how_many_there_are():
-    images = [torch.zeros(3, 8 + i, 8) for i in range(5)]
-    found = sizes_of({"images": images, "texts": ["a", "b", "c", "d", "e"]})
-    assert found["[0]['images']"] == (5,)
-    assert found["[0]['texts']"] == (5,)
-    assert found["[0]['images'][4]"] == (3, 12, 8)
-
-
-def test_a_packed_sequence_tells_its_samples():
-    rows = [torch.zeros(length, 4) for length in (7, 5, 2)]
-    packed = torch.nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
-    assert {(14, 4), (3,), (7,)} <= set(sizes_of(packed).values())
-
-
-def test_what_has_no_size_tells_none():
-    assert sizes_of() == {}
-    assert sizes_of(1, "text", None, torch.tensor(3.0)) == {}
-
-
-def test_of_many_inputs_the_first_are_told():
-    assert len(sizes_of([torch.zeros(2, 2)] * 500)) == 64
 
 
 class Secretive:

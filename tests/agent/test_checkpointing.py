@@ -50,10 +50,6 @@ class Encoder(nn.Module):
         return out
 
 
-def activations(loop: Loop, name: str) -> int:
-    return loop.prediction(name).peak(BATCH).by_purpose[Purpose.ACTIVATIONS]
-
-
 def files(seen: TraceSeen) -> list[str]:
     return [one.file for one in seen.steps]
 
@@ -67,14 +63,6 @@ class Residual(nn.Module):
         self.layers = nn.Sequential(nn.Conv2d(channels, channels, 3), nn.ReLU())
 
 
-class Nested(nn.Module):
-    """A block that holds a list of blocks of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.ModuleList([Residual(8), Residual(8)])
-
-
 def stage(count: int, channels: int) -> nn.Sequential:
     return nn.Sequential(*(Residual(channels) for _ in range(count)))
 
@@ -83,22 +71,6 @@ def test_the_blocks_of_all_stages_are_found():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), stage(2, 8), stage(3, 16), nn.Linear(16, 10))
     assert len(repeated_blocks(torch, [model])) == 5
     assert Blocks(torch, [model]).names == ["Residual"]
-
-
-def test_blocks_of_an_encoder_and_a_decoder_are_found():
-    model = nn.Transformer(32, 2, num_encoder_layers=2, num_decoder_layers=3, batch_first=True)
-    assert Blocks(torch, [model]).names == ["TransformerDecoderLayer", "TransformerEncoderLayer"]
-    assert len(repeated_blocks(torch, [model])) == 5
-
-
-def test_a_block_within_a_block_is_left_alone():
-    model = nn.ModuleList([Nested(), Nested(), Nested()])
-    assert {type(one) for one in repeated_blocks(torch, [model])} == {Nested}
-
-
-def test_a_stem_that_looks_like_a_head_is_no_block():
-    model = nn.Sequential(Nested(), stage(3, 64), Nested())
-    assert {type(one) for one in repeated_blocks(torch, [model])} == {Residual}
 
 
 @pytest.mark.parametrize(
@@ -114,14 +86,6 @@ def test_a_stem_that_looks_like_a_head_is_no_block():
 def test_a_model_without_repeated_blocks_says_so(model: nn.Module):
     assert repeated_blocks(torch, [model]) == []
     assert "no repeated blocks" in (Blocks(torch, [model]).why_not or "")
-
-
-def test_blocks_that_are_not_trained_are_said_to_be_there():
-    model = Encoder(2)
-    model.blocks.requires_grad_(False)
-    assert Blocks(torch, [model]).why_not == "its repeated blocks are not trained"
-    model.blocks[1].linear1.weight.requires_grad_(True)
-    assert Blocks(torch, [model]).why_not is None
 
 
 # --- how they are checkpointed ---------------------------------------------------------------
@@ -240,43 +204,6 @@ def test_steps_are_traced_with_it_last_as_the_script_is(tmp_path: Path):
     ]
     assert [one.is_checkpointed for one in seen.steps] == [False] * 4 + [True] * 2
     assert not any("forward" in module.__dict__ for module in loop.model.modules())
-
-
-def test_where_nothing_is_computed_it_is_traced_in_both_precisions(tmp_path: Path):
-    loop = Loop(tmp_path, Encoder(2), is_dry=True)
-    assert files(loop.run())[-2:] == ["trace-bf16-checkpointed-2.json", "trace-bf16-checkpointed-4.json"]
-
-
-def test_a_model_without_blocks_is_traced_as_it_is_alone(tmp_path: Path):
-    seen = Loop(tmp_path).run()
-    assert seen.checkpointing is not None
-    assert (seen.checkpointing.blocks, seen.checkpointing.names) == (0, ())
-    assert "no repeated blocks" in (seen.checkpointing.why_not or "")
-    assert not any(one.is_checkpointed for one in seen.steps)
-
-
-def test_a_model_that_cant_be_looked_through_is_traced_as_it_is(tmp_path: Path):
-    class Odd(Encoder):
-        @property
-        def supports_gradient_checkpointing(self) -> bool:
-            raise ValueError("ask later")
-
-    seen = Loop(tmp_path, Odd(2)).run()
-    assert seen.checkpointing is not None
-    assert seen.checkpointing.why_not == "ValueError: ask later"
-    assert (len(seen.steps), seen.why_ended) == (4, None)
-
-
-def test_each_block_keeps_its_input_alone(tmp_path: Path):
-    kept = {}
-    for blocks in (2, 3, 5):
-        (tmp_path / str(blocks)).mkdir()
-        loop = Loop(tmp_path / str(blocks), Encoder(blocks))
-        loop.run()
-        kept[blocks] = activations(loop, "own-checkpointed")
-    of_input = BATCH * WORDS * WIDTH * 4
-    assert kept[3] - kept[2] == of_input
-    assert kept[5] - kept[3] == 2 * of_input
 
 
 def test_it_takes_one_more_forward(tmp_path: Path):

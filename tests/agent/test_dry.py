@@ -49,7 +49,7 @@ def trained(
     return loss.item()
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
 @pytest.mark.parametrize("half", [False, True])
 def test_the_same_tensors_come_and_go_as_with_the_arithmetic(kind: Any, half: bool) -> None:
     torch.manual_seed(0)
@@ -80,16 +80,14 @@ def test_the_same_tensors_come_and_go_as_with_the_arithmetic(kind: Any, half: bo
 
 
 def test_nothing_is_computed_and_weights_stay(dry: DrySteps) -> None:
-    model = Net()
-    before = [one.detach().clone() for one in model.stem[0].parameters()]
     dry.leave()
+    model = Net()
     kept = model.stem[0].weight.detach().clone()
     dry.enter()
     optimizer = torch.optim.SGD(model.parameters(), lr=100.0)
     loss = trained(model, optimizer, torch.randn(4, 3, 32, 32), torch.randint(0, 50, (4,)))
     dry.leave()
     assert loss == 1.0
-    assert len(before) == 2
     assert torch.equal(model.stem[0].weight, kept)
 
 

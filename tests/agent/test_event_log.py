@@ -3,12 +3,11 @@
 import os
 from pathlib import Path
 
-from _tunekit_agent.events import FETCHING, EventLog
-from _tunekit_agent.events import Pulse as AgentPulse
+from _tunekit_agent.events import EventLog
 from _tunekit_agent.process import Owner
 
 from tunekit.records.agent_messages import AgentErrorEvent
-from tunekit.trial.events import EventReader, Pulse, read_pulse
+from tunekit.trial.events import EventReader
 
 
 def reported(folder: Path) -> list[str]:
@@ -43,31 +42,3 @@ def test_a_descriptor_that_is_the_scripts_own_by_now_is_not_written_to(tmp_path:
     assert reported(tmp_path) == ["one", "two"]
     for descriptor in {own, handle}:
         os.close(descriptor)
-
-
-def test_garbage_before_an_event_does_not_swallow_it(tmp_path: Path) -> None:
-    log = EventLog(str(tmp_path), Owner())
-    log.emit("agent_error", message="one")
-    with next(tmp_path.glob("events-*")).open("ab") as stream:
-        stream.write(b'{"event": ')
-    log.emit("agent_error", message="two")
-    assert reported(tmp_path) == ["one", "two"]
-
-
-def test_a_name_that_is_no_text_still_reaches_the_parent(tmp_path: Path) -> None:
-    EventLog(str(tmp_path), Owner()).emit("agent_error", message="no file \udcff.pt in daten/\u00fcbung")
-    assert reported(tmp_path) == ["no file ?.pt in daten/\u00fcbung"]
-
-
-def test_a_folder_that_is_gone_is_no_error_of_the_script(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    EventLog(str(gone), Owner()).emit("agent_error", message="one")
-    AgentPulse(str(gone)).tell(FETCHING, 1, 1)
-    assert not gone.exists()
-
-
-def test_the_parent_reads_the_latest_pulse(tmp_path: Path) -> None:
-    pulse = AgentPulse(str(tmp_path))
-    pulse.tell(0, 20, 20)
-    pulse.tell(FETCHING, 20, 20)
-    assert read_pulse(tmp_path) == Pulse(fetching=True, batches=20, steps=20)

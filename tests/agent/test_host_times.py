@@ -23,12 +23,6 @@ def test_a_batch_is_wait_then_step_then_the_rest() -> None:
     assert split.asked(12.0) == pytest.approx((2.0, 0.5, 1.5, 0.5, 0.0))
 
 
-def test_a_batch_without_a_step_has_no_rest() -> None:
-    split = HostTimes(never_queued)
-    split.fetched(wait_s=2.0, cpu_s=0.0)
-    assert split.asked(12.0) == (2.0, 0.0, 0.0, 0.0, 0.0)
-
-
 def test_what_lies_between_two_optimizers_is_not_the_rest() -> None:
     split = HostTimes(never_queued)
     split.step_began(1.0)
@@ -51,15 +45,6 @@ def test_a_step_that_a_scaler_skipped_ends_what_was_computed() -> None:
     split = HostTimes(never_queued)
     split.step_ended(3.0)
     assert split.asked(4.0) == pytest.approx((0.0, 0.0, 0.0, 1.0, 0.0))
-
-
-def test_each_batch_begins_anew() -> None:
-    split = HostTimes(never_queued)
-    split.fetched(1.0, 1.0)
-    split.step_began(1.0)
-    split.step_ended(2.0)
-    split.asked(3.0)
-    assert split.asked(9.0) == (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

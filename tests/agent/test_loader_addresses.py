@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from _tunekit_agent.loader.info import matches
 from _tunekit_agent.loader.watch import LoaderWatch
 from torch.utils.data import DataLoader, dataloader
@@ -64,9 +63,3 @@ def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
     files = [frame.partition(":")[0] for frame in address["call_stack"]]
     assert files == ["trainer/loop/fit.py", "shop/data.py", "shop/__init__.py", "train.py"]
     assert matches(address, built_by(COPIED)[1])
-
-
-@pytest.mark.parametrize("other", ["/mnt/jobs/17/train_b.py", "<stdin>"])
-def test_another_script_builds_another_loader(other: str) -> None:
-    watch, info = built_by(SEARCHED)
-    assert not matches(watch.address_of(info), built_by({**COPIED, "__main__": other})[1])

@@ -38,13 +38,6 @@ def test_adam_keeps_two_moments_and_a_count_for_each_parameter() -> None:
     assert not bytes_seen.gradients_are_predicted
 
 
-def test_plain_sgd_keeps_nothing() -> None:
-    module = model()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    step(module, optimizer)
-    assert reported(module, optimizers=(optimizer,)).optimizer_bytes == 0
-
-
 def test_the_history_of_lbfgs_is_found_in_its_lists() -> None:
     module = nn.Linear(10, 1)
     optimizer = torch.optim.LBFGS(module.parameters())
@@ -67,13 +60,6 @@ def test_freed_gradients_are_predicted_from_what_requires_one() -> None:
     assert reported(module.half()).gradients_bytes == 2 * 20 * 2
 
 
-def test_a_module_without_gradients_is_predicted_beside_one_that_has_them() -> None:
-    first, second = model(), model()
-    first(torch.randn(4, 10)).sum().backward()
-    first[1].weight.grad = None
-    assert reported(first, second).gradients_bytes == 2 * PARAMETERS - 20 * 4
-
-
 def test_tied_weights_count_once() -> None:
     first, second = nn.Linear(10, 10, bias=False), nn.Linear(10, 10, bias=False)
     second.weight = first.weight
@@ -86,7 +72,3 @@ def test_what_lies_on_another_device_does_not_count() -> None:
     module = nn.Sequential(nn.Linear(10, 10, bias=False), nn.Linear(10, 10, device="meta"))
     assert reported(module).parameters_bytes == 400
     assert reported(nn.Sequential(*reversed(module))).parameters_bytes == 400
-
-
-def test_without_a_module_nothing_is_told() -> None:
-    assert model_bytes([], []) is None

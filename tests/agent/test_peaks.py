@@ -1,6 +1,5 @@
 """Peak device memory of one batch in two parts, on an allocator whose figures are known."""
 
-import pytest
 import torch
 from _tunekit_agent.stages.peaks import Peaks
 from _tunekit_agent.stages.runner import StageRunner
@@ -85,41 +84,6 @@ def test_batches_that_only_accumulate_are_passed_over():
     assert seen.gradients_at_start_bytes == 40
 
 
-def test_optimizers_that_step_in_turn_have_their_passes_in_the_first_part():
-    training = Training()
-    training.stage.asked(None)
-    for activations in (300, 900):
-        training.hold(activations)
-        training.step(70)
-    training.stage.asked(None)
-    seen = training.seen()
-    assert seen.forward_backward_bytes == 900
-    assert seen.optimizer_bytes == 70
-
-
-def test_what_follows_the_last_step_is_of_the_second_part():
-    training = Training()
-    training.stage.asked(None)
-    training.hold(300)
-    training.step(70)
-    training.hold(200)
-    training.stage.asked(None)
-    assert training.seen().optimizer_bytes == 200
-
-
-def test_a_step_within_a_step_is_one():
-    training = Training()
-    training.stage.asked(None)
-    training.hold(300)
-    training.stage.step_began()
-    training.step(70)
-    training.hold(80)
-    training.stage.step_ended()
-    training.stage.asked(None)
-    seen = training.seen()
-    assert (seen.forward_backward_bytes, seen.optimizer_bytes) == (300, 80)
-
-
 def test_a_closure_is_told_for_its_passes_are_within_the_step():
     training = Training()
     details = StageRunner([training.stage], 1.0, lambda name: None)
@@ -147,15 +111,6 @@ def test_a_batch_with_a_validation_or_an_epochs_end_in_it_is_not_looked_at():
     training.step(70)
     training.stage.asked(None)
     assert training.seen().forward_backward_bytes == 200
-
-
-@pytest.mark.parametrize("batches", [0, 1])
-def test_a_batch_that_does_not_end_says_nothing(batches: int):
-    training = Training()
-    for _ in range(batches):
-        training.batch(300, 70)
-    training.stage.leave()
-    assert training.stage.facts() is None
 
 
 def test_a_cpu_has_no_device_memory():

@@ -1,8 +1,6 @@
 """The queue's stage: when it is full is proved on a scripted clock; what it can't tell, it says."""
 
-import mmap
 import os
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +11,6 @@ from _tunekit_agent.stages import queue_memory
 from _tunekit_agent.stages.queue_memory import QueueMemory
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
-from torch.utils.data import DataLoader
 
 BATCH = 1 << 20
 
@@ -84,31 +81,6 @@ def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, reported
     (fault,) = details.facts()["faults"]
     assert fault.startswith("queue: ")
     assert reported in fault
-
-
-class Samples:
-    def __len__(self) -> int:
-        return 64
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.zeros(4)
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_semaphores_of_a_real_iterator_are_found_each_once(workers: int) -> None:
-    before = mapped_semaphores()
-    iterator = iter(DataLoader(Samples(), num_workers=workers))  # type: ignore[arg-type]
-    found = queue_memory._semaphore_bytes(iterator)
-    assert found == len(mapped_semaphores() - before) * mmap.PAGESIZE
-    assert found > 0
-    assert queue_memory._semaphore_bytes(object()) == 0
-
-
-def mapped_semaphores() -> set[str]:
-    """Return the mappings of semaphores; those of iterators before may go at any time."""
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    return {line for line in maps if "/dev/shm/sem." in line}
 
 
 @pytest.mark.real

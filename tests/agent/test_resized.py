@@ -181,12 +181,6 @@ def test_a_tensor_that_is_held_twice_stays_one() -> None:
     assert made["nested"][0] is made["rows"]
 
 
-def test_a_batch_that_holds_itself_ends() -> None:
-    batch: dict[str, Any] = {"rows": torch.ones(4)}
-    batch["self"] = [batch]
-    assert len(resized(batch, 4, 2)["rows"]) == 2
-
-
 def test_a_gradient_that_is_wanted_is_wanted_of_the_new_one() -> None:
     made = resized(torch.ones(4, requires_grad=True), 4, 2)
     assert made.requires_grad
@@ -229,12 +223,6 @@ def test_texts_follow_their_samples_and_other_lists_stay() -> None:
 def test_what_cannot_be_resized_is_told(batch: Any, reported: str) -> None:
     with pytest.raises(Missing, match=reported):
         resized(batch, 4, 8)
-
-
-def test_two_parts_of_a_batch_of_two_are_no_samples() -> None:
-    rows, labels = resized([torch.ones(2, 3), ["a", "b"]], 2, 4)
-    assert rows.shape == (4, 3)
-    assert labels == ["a", "b", "a", "b"]
 
 
 def test_a_mapping_that_could_not_be_copied_is_as_it_was() -> None:

@@ -120,12 +120,8 @@ KINDS: dict[str, Callable[[], torch.Tensor]] = {
     "volume": volume,
     "sparse": lambda: image().to_sparse(),
     "nested": lambda: torch.nested.nested_tensor([image(), image()[:, :2]]),
-    "ragged": lambda: torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=torch.jagged),
     "quantised": lambda: torch.quantize_per_tensor(image(), 0.1, 0, torch.qint8),
     "a kind of its own": lambda: image().as_subclass(Unhelpful),
-    "empty": lambda: torch.empty(0, 3, 2, 2),
-    "complex": lambda: image().to(torch.complex64),
-    "one element": lambda: torch.ones(1, 1, 1, 1),
 }
 
 
@@ -168,13 +164,6 @@ def test_the_order_of_a_sharded_weight_is_left_to_what_shards_it(tmp_path: Path)
         assert told.parameters_bytes == 4 * (4 * 3 * 9 + 4)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_a_module_lies_on_the_device_of_its_weights_whatever_stands_for_others() -> None:
-    model = nn.Sequential(nn.Linear(2, 2, device="meta"), nn.Linear(2, 2))
-    assert SeenModule(torch, model, {}).device == torch.device("cpu")
-    assert SeenModule(torch, model[:1], {}).device == torch.device("meta")
-    assert SeenModule(torch, nn.ReLU(), {}).device is None
 
 
 class Parts(list[torch.Tensor]):
@@ -255,19 +244,6 @@ def test_knobs_that_can_not_be_set_are_named_together_and_keep_no_other_from_bei
     causes = {knob: str(cause) for knob, cause in raised.value.causes.items()}
     assert causes == {"channels_last": "no order", "compile": "no"}
     assert model(torch.ones(1, 4)).shape == (1, 4)
-
-
-def test_a_matmul_precision_that_can_not_be_set_keeps_no_other_knob_from_being_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", broken)
-    images = nn.Conv2d(3, 4, 3)
-    with pytest.raises(knobs.NotApplied) as raised:
-        knobs.apply_to_root(
-            torch, SeenModule(torch, images, {}), {"precision": "tf32", "channels_last": True}
-        )
-    assert raised.value.knobs == ("precision",)
-    assert images.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_knob_that_there_is_no_memory_for_is_the_scripts_outcome() -> None:

@@ -42,16 +42,6 @@ class AskingInAMethod(IterableDataset[int]):
         return iter([0 if self._share() is None else 1])
 
 
-class Shuffled(IterableDataset[int]):
-    """A data set around another, as buffers and maps are."""
-
-    def __init__(self, source: IterableDataset[int]) -> None:
-        self.source = source
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.source)
-
-
 class Endless(IterableDataset[int]):
     """A data set that holds itself."""
 
@@ -70,8 +60,3 @@ def test_a_data_set_that_asks_shards_itself():
 def test_a_data_set_that_never_asks_does_not():
     assert not shards_itself(Plain())
     assert not shards_itself(Endless())
-
-
-def test_a_data_set_around_another_shards_as_that_one_does():
-    assert shards_itself(Shuffled(Shuffled(Asking())))
-    assert not shards_itself(Shuffled(Shuffled(Plain())))

@@ -19,7 +19,7 @@ QUEUED = WORKERS * PREFETCH
 
 
 class OneWaits(Dataset[int]):
-    """Every third sample from the fourth on, which are all of one worker, waits until it may be made."""
+    """The samples of the first worker but for the first wait until they may be made."""
 
     def __init__(self) -> None:
         self.may_go = multiprocessing.get_context("fork").Event()
@@ -28,7 +28,8 @@ class OneWaits(Dataset[int]):
         return 60
 
     def __getitem__(self, index: int) -> int:
-        if index % WORKERS == 0 and index:
+        worker = get_worker_info()
+        if worker is not None and worker.id == 0 and index:
             self.may_go.wait(30)
         return index
 
@@ -116,13 +117,6 @@ def test_an_epoch_near_its_end_was_asked_for_less() -> None:
     assert settled(source) is True
 
 
-def test_without_workers_nothing_is_asked_for_ahead() -> None:
-    iterator = iter(DataLoader(OneWaits(), 1))
-    source = Source(SimpleNamespace(), iterator, SimpleNamespace())
-    assert source.asked_batches == 0
-    assert source.has_all_made is True
-
-
 class Numbers(Dataset[int]):
     """Samples that are their places."""
 
@@ -166,16 +160,6 @@ def test_throwing_away_ends_in_time_and_at_a_batch_that_is_broken() -> None:
     assert source.asked_batches == QUEUED - 1
     broken = iter(DataLoader([0, 1], 1, sampler=[0, 7, 1], num_workers=1))
     source = taken_from(broken)
-    source.end_epoch(time.perf_counter() + 60, lambda: None)
-    with pytest.raises(StopIteration):
-        source.fetch()
-
-
-def test_a_loader_without_workers_has_nothing_to_throw_away() -> None:
-    iterator = iter(DataLoader(Numbers(), 1))
-    source = taken_from(iterator)
-    source.throw_away(time.perf_counter() + 60, lambda: None)
-    assert source.fetch().item() == 0
     source.end_epoch(time.perf_counter() + 60, lambda: None)
     with pytest.raises(StopIteration):
         source.fetch()

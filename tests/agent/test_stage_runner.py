@@ -82,20 +82,6 @@ def test_a_stage_that_can_not_even_be_made_is_told_and_the_next_goes_on(
     assert fault.startswith("syncs: AttributeError: ")
 
 
-def test_an_error_without_words_is_the_fault_of_its_stage() -> None:
-    class WordlessError(ValueError):
-        def __str__(self) -> str:
-            raise RuntimeError("no words")
-
-    class Breaking(Counting):
-        def asked(self, source: Any) -> Any:
-            raise WordlessError
-
-    details, _ = look([Breaking("queue", 1)])
-    assert details.asked(None) is None
-    assert details.facts()["faults"] == ["queue: WordlessError: <WordlessError whose str() failed>"]
-
-
 def test_a_stage_that_breaks_is_left_and_told_and_the_next_goes_on() -> None:
     broken, next_one = Counting("queue", 1, fault="asked"), Counting("floors", 1)
     details, _ = look([broken, next_one])
@@ -108,13 +94,6 @@ def test_a_stage_that_breaks_is_left_and_told_and_the_next_goes_on() -> None:
     assert "queue" not in facts
 
 
-def test_a_stage_whose_facts_break_has_none() -> None:
-    details, _ = look([Counting("queue", 0, fault="facts")])
-    details.asked(None)
-    assert details.is_over
-    assert details.facts() == {"faults": ["queue: KeyError: 'gone'"]}
-
-
 def test_a_stage_that_takes_too_long_is_left() -> None:
     now = [0.0]
     slow = Counting("queue", 10**9)
@@ -125,15 +104,6 @@ def test_a_stage_that_takes_too_long_is_left() -> None:
     assert details.is_over
     assert slow.seen[-1] == "left"
     assert details.facts()["faults"] == ["queue: it took too long: more than 20 s"]
-
-
-def test_what_a_stage_saw_before_its_deadline_is_kept() -> None:
-    now = [0.0]
-    details, _ = look([Counting("floors", 10**9)], now)
-    details.asked(None)
-    now[0] = 1e4
-    details.asked(None)
-    assert details.facts()["floors"] == {"turns": 10**9}
 
 
 def test_a_deadline_follows_the_window_and_the_time_of_a_batch() -> None:
@@ -188,26 +158,6 @@ def test_a_stage_that_knows_more_tells_it_and_has_its_time_anew() -> None:
     assert details.facts()["sizes"] == {"turns": 96}
 
 
-def test_what_a_stage_knew_before_it_broke_is_not_kept_as_all_that_it_saw() -> None:
-    stage = Growing("sizes", 100)
-    details, _ = look([stage])
-    details.asked(None)
-    assert details.facts()["sizes"] == {"turns": 99}
-    stage.fault = "asked"
-    details.asked(None)
-    assert details.facts() == {"faults": ["sizes: ValueError: broken"]}
-
-
-def test_a_turn_counts_as_a_batch_only_with_nothing_else_in_it() -> None:
-    turns = Turns()
-    assert not turns.asked()  # nothing before the first ask
-    assert turns.asked()
-    turns.interrupted()
-    assert not turns.asked()
-    assert turns.asked()
-    assert turns.whole == 2
-
-
 def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
     turns = Turns()
     turns.asked()
@@ -215,10 +165,3 @@ def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
         for _ in range(20):
             turns.interrupted()
             turns.asked()
-
-
-def test_nothing_to_look_at_is_over_at_once() -> None:
-    details, moved = look([])
-    assert details.is_over
-    assert moved == []
-    assert details.asked(None) is None

@@ -3,7 +3,7 @@
 import pytest
 from _tunekit_agent.measure import steady
 from _tunekit_agent.measure.host_times import CompileSettling
-from _tunekit_agent.measure.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
+from _tunekit_agent.measure.steady import FINISHED, LoopClock, Tally, ramp_batches
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import Loop, Simulation, always, step_s
@@ -60,18 +60,6 @@ def test_natural_boundaries_cost_the_same_and_validation_is_not_in_them() -> Non
     assert rate(clock) == pytest.approx(160.0)
 
 
-def test_a_boundary_that_a_validation_runs_into_is_none() -> None:
-    clock = measured(loop(0.1, 20, start_s=2.0, validates_s=3.0, validates_every=3), can_force=False)
-    assert (clock.boundaries_seen, clock.boundary_s) == (0, None)
-    assert max(clock.steady.durations) == pytest.approx(0.1)
-
-
-def test_without_a_way_to_force_it_the_boundary_is_unknown() -> None:
-    clock = measured(loop(0.1), can_force=False)
-    assert clock.phase == FINISHED
-    assert clock.boundary_s is None
-
-
 def test_nothing_is_measured_while_graphs_are_captured() -> None:
     clock = measured(loop(0.1, captures=dict.fromkeys(range(0, 30, 2), 1.0)))
     assert clock.discarded_batches >= 30
@@ -111,32 +99,10 @@ def test_the_compiler_hides_nothing_of_what_the_device_owed() -> None:
     assert clock.boundary_s == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_loop_that_recompiles_for_ever_is_measured_as_it_is() -> None:
-    every_fifth = dict.fromkeys(range(0, 100_000, 5), 0.4)
-    clock = measured(loop(0.1, captures=every_fifth), goal=0.2)
-    assert clock.phase == FINISHED
-    assert step_s(clock) == pytest.approx(0.18, rel=0.05)
-
-
 def test_a_slow_batch_that_nothing_explains_stays_in_the_window_and_in_its_interval() -> None:
     clock = measured(loop(0.01, slow={300: 4.0}), can_force=False)
     assert clock.interval >= abs(0.01 / step_s(clock) - 1)
     assert clock.stop_reason == "time_cap"
-
-
-def test_a_validation_in_mid_epoch_is_left_out() -> None:
-    clock = measured(loop(0.1, validates_s=60.0, validates_every=20))
-    assert max(clock.steady.durations) == pytest.approx(0.1)
-
-
-def test_the_window_closes_on_a_multiple_of_the_workers() -> None:
-    assert measured(loop(0.1, workers=7)).steady.batches % 7 == 0
-
-
-def test_a_noisy_loop_stops_at_the_time_cap() -> None:
-    clock = measured(loop(0.1), goal=-1.0)
-    assert clock.stop_reason == "time_cap"
-    assert clock.steady.time_s <= 10.0 + 0.5  # it looks at a tenth of the window's length
 
 
 def test_the_device_is_waited_for_at_the_ends_only() -> None:
@@ -150,12 +116,6 @@ def test_a_script_that_ends_after_enough_batches_is_measured() -> None:
     clock = measured(loop(0.1, 30), most_epochs=1)
     assert clock.phase == FINISHED
     assert clock.stop_reason == "loop_ended"
-
-
-def test_a_script_that_ends_while_warming_up_is_not_measured() -> None:
-    clock = measured(loop(0.1, 3, captures={0: 1.0, 2: 1.0}), most_epochs=1)
-    assert clock.phase == WARMING
-    assert not clock.end()
 
 
 def test_durations_of_a_long_window_are_joined_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,33 +158,11 @@ def test_a_loop_too_slow_is_given_up_without_an_epoch_boundary() -> None:
     assert simulation.synchronised == 2  # window opens, window closes
 
 
-def test_a_loop_is_given_up_on_whole_turns_of_its_workers() -> None:
-    clock = measured(loop(0.1, workers=7), rate_to_beat=300.0)
-    assert (clock.stop_reason, clock.steady.batches) == ("abandoned", 14)
-
-
-def test_a_boundary_that_was_seen_is_told_of_a_loop_that_is_given_up() -> None:
-    clock = measured(loop(0.1, 10, start_s=2.0), rate_to_beat=300.0)
-    assert clock.stop_reason == "abandoned"
-    assert clock.boundary_s == pytest.approx(2.0)
-
-
 def test_a_loop_that_is_getting_faster_is_not_judged_by_its_start() -> None:
     faster = loop(0.08, slow={place: 0.12 - 0.005 * place for place in range(24)})
     clock = measured(faster, rate_to_beat=140.0, can_force=False)
     assert clock.stop_reason != "abandoned"
     assert rate(clock) > 140.0
-
-
-def test_a_loop_without_a_loader_is_given_up_by_samples_of_whole_steps() -> None:
-    for rate_to_beat, reason in ((300.0, "abandoned"), (100.0, "interval")):
-        now = [100.0]
-        clock = LoopClock(lambda now=now: now[0], lambda: None, 5.0, 0.02, 4, 1, False, rate_to_beat)
-        while clock.phase != FINISHED:
-            clock.tick(64, (0.0, 0.0, 0.0, 0.0, 0.0), False, lambda: True, batches=4)
-            now[0] += 0.4
-        assert clock.stop_reason == reason
-        assert clock.steady.batches == clock.steady.samples / 16
 
 
 @given(
@@ -255,27 +193,6 @@ def test_the_ramp_leaves_half_of_every_epoch(workers: int, prefetch: int, epoch:
 def queued(host_s: float, device_s: float, epoch_batches: int, ahead: int = 1000, **more: object) -> Loop:
     """A host, and a device that works behind it."""
     return loop(host_s, epoch_batches, device_s=always(device_s), ahead=ahead, **more)
-
-
-@pytest.mark.parametrize("ahead", [1, 2, 1000])
-def test_what_a_device_still_owes_when_an_epoch_ends_is_no_boundary(ahead: int) -> None:
-    clock = measured(queued(0.01, 1.0, 12, ahead), 20.0)
-    assert step_s(clock) == pytest.approx(1.0, rel=0.02)
-    assert clock.boundary_s == pytest.approx(0.0, abs=0.05)
-
-
-def test_what_a_device_owes_of_an_epoch_that_was_not_measured_is_no_boundary() -> None:
-    """Graphs are captured until the first epoch ends."""
-    captures = dict.fromkeys(range(0, 12, 2), 0.01)
-    clock = measured(queued(0.01, 1.0, 12, captures=captures), 20.0)
-    assert clock.boundary_s == pytest.approx(0.0, abs=0.05)
-
-
-def test_work_that_the_next_fetch_hides_is_neither_step_nor_boundary() -> None:
-    for epoch_batches in (12, 10_000):
-        clock = measured(queued(0.1, 0.08, epoch_batches, stop_s=0.5))
-        assert step_s(clock) == pytest.approx(0.1)
-        assert clock.boundary_s == pytest.approx(0.5)
 
 
 @given(

@@ -166,18 +166,6 @@ def test_the_script_sees_no_such_warning_and_all_of_its_own():
     assert seen == ["mind the gap", "after"]
 
 
-def test_a_script_that_turns_warnings_into_errors_does_not_fail():
-    cuda = Cuda()
-    stage = stage_of(cuda)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        stage.asked(None)
-        cuda.wait()
-        stage.leave()
-        with pytest.raises(UserWarning, match="mind"):
-            warnings.warn("mind the gap", UserWarning, stacklevel=1)
-
-
 def test_everything_is_put_back_when_it_is_cut_short():
     cuda = Cuda(mode=2)
     stage = stage_of(cuda)
@@ -190,18 +178,6 @@ def test_everything_is_put_back_when_it_is_cut_short():
     assert list(warnings.filters) == filters
     assert warnings.showwarning is show
     assert stage.facts() is None
-
-
-def test_a_handler_that_the_script_sets_meanwhile_stays():
-    cuda = Cuda()
-    stage = stage_of(cuda)
-    seen: list[str] = []
-    with warnings.catch_warnings():
-        stage.asked(None)
-        own = lambda message, *_: seen.append(str(message))  # noqa: E731
-        warnings.showwarning = own
-        stage.leave()
-        assert warnings.showwarning is own
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -219,57 +195,6 @@ def test_a_script_that_catches_warnings_while_it_trains_is_told_so(recorded: boo
     facts = details.facts()
     assert "syncs" not in facts
     assert "catches warnings" in facts["faults"][0]
-
-
-def test_a_block_that_ends_while_it_is_looked_takes_the_warnings_away():
-    cuda = Cuda()
-    details = StageRunner([stage_of(cuda)], 1.0, lambda name: None)
-    with warnings.catch_warnings():
-        details.asked(None)
-        cuda.wait()
-    for _ in range(6):
-        details.asked(None)
-    assert "catches warnings" in details.facts()["faults"][0]
-    assert cuda.mode == 0
-
-
-def test_what_waits_in_a_validation_or_at_an_epochs_end_is_of_no_batch():
-    cuda = Cuda()
-    stage = stage_of(cuda)
-    for turn in range(10):
-        stage.asked(None)
-        if stage.is_over:
-            break
-        cuda.wait()
-        if turn % 2:
-            stage.interrupted()
-            cuda.wait()
-    stage.leave()
-    (point,) = stage.facts() or []
-    assert turn == 5
-    assert point["per_batch"] == 1.0
-
-
-def test_a_turn_of_several_batches_counts_them_all():
-    cuda = Cuda()
-    stage = SyncPoints(seen_by(torch_at("/nowhere/torch", cuda), batches_per_turn=4))
-    stage.asked(None)
-    cuda.wait()
-    stage.asked(None)
-    assert stage.is_over
-    stage.leave()
-    (point,) = stage.facts() or []
-    assert point["per_batch"] == 0.25
-
-
-def test_nothing_waits_for_a_cpu():
-    cuda = Cuda()
-    stage = stage_of(cuda, on_cuda=False)
-    stage.asked(None)
-    assert stage.is_over
-    stage.leave()
-    assert stage.facts() is None
-    assert cuda.modes == []
 
 
 def test_the_warnings_module_is_no_part_of_the_script_wherever_its_code_lies(

@@ -174,14 +174,6 @@ def test_bf16_keeps_less_and_is_put_back(tmp_path: Path) -> None:
     assert set(loop.dtypes) == {torch.float32}
 
 
-def test_a_forward_of_the_scripts_own_is_put_back(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-    own = loop.model.forward = type(loop.model).forward.__get__(loop.model)  # type: ignore[method-assign]
-    assert len(loop.run().steps) == 4
-    assert loop.model.__dict__["forward"] is own
-    assert "_tunekit_forward" not in loop.model.__dict__
-
-
 @pytest.mark.parametrize(
     "known",
     [
@@ -202,24 +194,6 @@ def test_a_precision_that_the_script_chose_or_that_would_not_reach_all_is_the_on
     assert [one.precision for one in loop.run(train).steps] == [None, None]
 
 
-def test_what_is_known_is_told_before_each_trace(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-    loop.run()
-    assert [len(reported["steps"]) for reported in loop.reported] == [0, 0, 2, 2]
-    assert all(reported["why_ended"] is None for reported in loop.reported)
-
-
-def test_the_script_may_change_its_batch_and_take_it_apart(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-
-    def train(batch: Any) -> None:
-        assert batch.pop("names") == ["one"] * len(batch["rows"])
-        batch["rows"].mul_(2)
-        loop.train(batch)
-
-    assert len(loop.run(train).steps) == 4
-
-
 def test_whole_steps_are_traced_where_gradients_are_accumulated(tmp_path: Path) -> None:
     loop = Loop(tmp_path, batches_per_step=3)
     seen = loop.run()
@@ -227,18 +201,6 @@ def test_whole_steps_are_traced_where_gradients_are_accumulated(tmp_path: Path) 
     assert len(loop.given) == 4 * (3 + 4 * 3)
     ops = [op.name for op in loop.trace("trace-own-2.json").ops]
     assert ops.count("relu") == 3
-
-
-def test_a_loop_that_asks_a_batch_ahead_is_traced_at_one_size(tmp_path: Path) -> None:
-    loop, waiting = Loop(tmp_path), []
-
-    def train(batch: Any) -> None:
-        waiting.append(batch)
-        if len(waiting) > 1:
-            loop.train(waiting.pop(0))
-
-    assert len(loop.run(train).steps) == 4
-    assert loop.prediction().peak(1000).by_purpose[Purpose.BATCH] >= 1000 * WIDTH * 4
 
 
 def test_a_loop_that_asks_far_ahead_is_traced_once_it_has_caught_up(tmp_path: Path) -> None:
@@ -269,19 +231,6 @@ def test_a_step_with_a_validation_in_it_is_traced_anew(tmp_path: Path) -> None:
     assert "exp" not in {op.name for op in loop.trace("trace-own-2.json").ops}
 
 
-def test_a_step_that_does_more_is_traced_anew(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-
-    def train(batch: Any) -> None:
-        loop.train(batch)
-        if len(loop.given) == 4:
-            torch.zeros(100).exp()
-
-    seen = loop.run(train)
-    assert (len(seen.steps), seen.doubts) == (4, ())
-    assert loop.given[:18] == [2] * 6 + [4] * 6 + [2] * 6
-
-
 def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
 
@@ -293,20 +242,6 @@ def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
     seen = loop.run(train)
     assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
     assert seen.doubts == ("the steps at two sizes differ in more than their size",)
-
-
-def test_bf16_steps_that_differ_by_their_size_are_left_out(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-
-    def train(batch: Any) -> None:
-        loop.train(batch)
-        if loop.stage._way.precision is not None and len(batch["rows"]) == 4:
-            torch.zeros(100).exp()
-
-    seen = loop.run(train)
-    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
-    assert (seen.doubts, seen.why_ended) == ((), None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace-own-2.json", "trace-own-4.json"]
 
 
 def test_a_forward_in_a_thread_of_its_own_is_not_traced(tmp_path: Path) -> None:
@@ -433,10 +368,8 @@ class Unresizable(ScriptedLoader):
         (ScriptedLoader(), {"device_type": "mps"}, "a device of type mps"),
         (ScriptedLoader(), {"model": spread()}, "several devices"),
         (ScriptedLoader(), {"model": nn.DataParallel(nn.Linear(WIDTH, 1))}, "nn.DataParallel spreads"),
-        (ScriptedLoader(), {"model": nn.Sequential(nn.DataParallel(nn.Linear(WIDTH, 1)))}, "DataParallel"),
         (ScriptedLoader(), {"torch": SimpleNamespace(__version__="2.1.2+cpu")}, "torch 2.1.2+cpu does not"),
         (ScriptedLoader(ends=True), {}, "no further epoch"),
-        (ScriptedLoader(30), {}, "first tensor is 30, not its loader's batch size, 8"),
         (Unresizable(), {}, "can't be resized"),
     ],
 )
@@ -451,51 +384,11 @@ def test_a_loop_that_can_not_be_traced_says_why(
     assert loop.details.facts()["faults"] == []
 
 
-def test_a_loop_without_a_loader_is_traced_at_its_own_size(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, own_batch_samples=6)
-    for _ in range(100):
-        loop.train({"rows": torch.randn(6, WIDTH)})
-        assert loop.details.asked(None) is None
-        if loop.details.is_over:
-            break
-    seen = TraceSeen.model_validate(loop.details.facts()["trace"])
-    assert seen.why_ended is None
-    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 6), ("bf16", 6)]
-    reported = loop.trace("trace-own-6.json")
-    assert reported.batch_size == 6
-    assert {"mm", "addmm"} & {op.name for op in reported.ops}
-
-
 def test_compiled_steps_are_traced_as_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("_tunekit_agent.model.knobs.graphs_captured", lambda: 1)
     assert "without torch.compile" in Loop(tmp_path).run().doubts[0]
-
-
-def test_recurrent_layers_are_a_doubt(tmp_path: Path) -> None:
-    class Reads(nn.Module):
-        """A recurrent network."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.GRU(4, 8, batch_first=True)
-
-        def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            return self.layer(rows.reshape(-1, 4, 4))[0]
-
-    seen = Loop(tmp_path, Reads()).run()
-    assert len(seen.steps) == 4
-    assert "recurrent" in seen.doubts[0]
-
-
-def test_a_fault_of_ours_keeps_what_was_traced_before(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-    (tmp_path / "trace-bf16-2.json").mkdir()
-    seen = loop.run()
-    assert [one.file for one in seen.steps] == ["trace-own-2.json", "trace-own-4.json"]
-    assert "IsADirectoryError" in (seen.why_ended or "")
-    assert "forward" not in loop.model.__dict__
 
 
 @pytest.mark.parametrize("method", ["step_began", "step_ended", "interrupted", "leave"])
@@ -540,18 +433,6 @@ def test_a_size_too_slow_is_the_last_and_everything_is_put_back(tmp_path: Path) 
     assert seen.why_ended == "batch size 2 was too slow to be traced"
     assert "forward" not in loop.model.__dict__
     assert "cpu" not in torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
-
-
-def test_the_same_steps_are_traced_twice_alike(tmp_path: Path) -> None:
-    traces = []
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        loop = Loop(tmp_path / name)
-        loop.run()
-        traces.append(loop.prediction().trace(64))
-    assert (traces[0].blocks == traces[1].blocks).all()
-    assert (traces[0].sizes_bytes == traces[1].sizes_bytes).all()
-    assert traces[0].purposes == traces[1].purposes
 
 
 class Known(ScriptedLoader):

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from _tunekit_agent.stages.trace.stage import MatchingTraces
 from _tunekit_agent.stages.trace.tracer import PURPOSES, Tracer
@@ -72,11 +71,6 @@ def test_views_and_changes_in_place_take_nothing() -> None:
     assert traced(run) == [(0, 4, Purpose.HELD)]
 
 
-def test_a_slice_holds_the_whole_storage() -> None:
-    rows = floats(8)[:2]
-    assert traced(lambda: rows.add_(1)) == [(0, 8, Purpose.HELD)]
-
-
 def test_what_backward_keeps_goes_when_backward_is_through() -> None:
     weight = torch.randn(256, requires_grad=True)
 
@@ -123,16 +117,6 @@ def test_a_batch_that_is_never_used_takes_nothing_and_leaves_its_place_to_others
         later += 1
     assert [purpose for _, _, purpose in events(tracer)] == [Purpose.ACTIVATIONS]
     assert tracer.batches_used == 0
-
-
-def test_every_batch_that_is_used_counts() -> None:
-    tracer = Tracer(torch, "cpu")
-    for _ in range(3):
-        given = [floats(1), floats(1)]
-        tracer.awaits(given)
-        with tracer:
-            given[0] + given[1]
-    assert tracer.batches_used == 3
 
 
 def test_a_batch_on_the_host_is_copied_to_the_device() -> None:
@@ -193,17 +177,6 @@ def test_whole_numbers_are_of_the_host() -> None:
     assert len(sizes) == 2, "the four together, and no sum of one of them"
 
 
-def test_an_array_that_becomes_a_tensor_and_goes_again_is_of_the_host() -> None:
-    kept = []
-
-    def run() -> None:
-        torch.zeros(512)
-        torch.from_numpy(np.ones(3 * KIB, dtype=np.uint8))
-        kept.append(torch.from_numpy(np.ones(5 * KIB, dtype=np.uint8)))
-
-    assert [size for _, size, _ in traced(run)] == [2, -1, 5]
-
-
 def test_what_is_freed_between_two_looks_is_known() -> None:
     tracer = Tracer(torch, "cpu")
     with tracer:
@@ -244,16 +217,6 @@ def test_the_ops_of_the_last_step_are_told() -> None:
         ("relu", "bfloat16", 0),
         ("mm", "bfloat16", 2 * 4**3),
     ]
-
-
-def test_without_a_mark_all_ops_are_told() -> None:
-    with Tracer(torch, "cpu") as tracer:
-        torch.ones(4).exp()
-    assert [op.name for op in validated(tracer).ops] == ["ones", "exp"]
-
-
-def test_tensors_elsewhere_take_nothing() -> None:
-    assert traced(lambda: torch.zeros(256, device="meta") + 1) == []
 
 
 def test_sparse_tensors_are_blocks_of_their_parts() -> None:
@@ -337,16 +300,6 @@ def test_a_step_that_does_more_is_traced_anew() -> None:
     assert [len(facts["ops"]) for facts in alike.best()] == [len(step(4)["ops"])] * 2
 
 
-def test_steps_that_always_differ_end_with_the_latest() -> None:
-    alike, count = MatchingTraces((2, 4)), 0
-    while (size := alike.next_size) is not None:
-        alike.add(step(size, logs=size == 2))
-        count += 1
-        assert count < 20
-    assert not alike.are_found
-    assert [facts["batch_size"] for facts in alike.best()] == [2, 4]
-
-
 def test_frees_that_follow_one_another_have_no_order() -> None:
     alike = MatchingTraces((2, 4))
     common = {"purposes": [5, 5], "ops": []}
@@ -367,45 +320,6 @@ def test_backward_alone_is_told_from_a_forward_and_its_backward() -> None:
         tracer.stepped()
         weight[:2].exp().sum().backward()
     assert not tracer.has_seen_backward_alone
-
-
-def test_an_optimizers_own_ops_are_no_forward() -> None:
-    weight = torch.randn(4, requires_grad=True)
-    tracer = Tracer(torch, "cpu")
-    for _ in range(2):
-        unseen = weight.exp().sum()
-        with tracer:
-            unseen.backward()
-            with torch.no_grad():
-                weight -= 0.1
-            tracer.stepped()
-    assert tracer.has_seen_backward_alone
-
-
-def test_a_part_of_a_parameter_that_was_made_before_is_of_the_forward() -> None:
-    flat = torch.randn(8, requires_grad=True)
-    part = flat[:4]
-    with Tracer(torch, "cpu") as tracer:
-        part.exp().sum().backward()
-    assert not tracer.has_seen_backward_alone
-
-
-def test_gradients_of_one_tensor_are_added_in_place_as_without_a_trace() -> None:
-    weight = floats(4).requires_grad_()
-    with Tracer(torch, "cpu") as tracer:
-        ((weight * 2).exp() + (weight * 3).exp()).sum().backward()
-        sizes = [size for _, size, purpose in events(tracer) if size >= 4 and purpose is not Purpose.HELD]
-    with_mode = [size for _, size in tracer._events if size >= 4 * KIB]
-    assert len(sizes) == len(with_mode) - 1
-
-
-def test_sparse_gradients_that_are_added_up_are_blocks_of_their_parts() -> None:
-    rows = nn.Embedding(KIB, 4, sparse=True)
-    with Tracer(torch, "cpu") as tracer:
-        (rows(torch.arange(4)) * rows(torch.arange(4))).sum().backward()
-    assert tracer.fault is None
-    assert rows.weight.grad is not None and rows.weight.grad.is_sparse
-    assert validated(tracer).blocks
 
 
 def test_a_bias_is_added_to_the_product_in_place_where_linear_does_it() -> None:

@@ -208,17 +208,6 @@ def test_a_large_data_set_is_read_all_over_as_long_as_there_is_time() -> None:
     assert seen.batch_bytes > 0.95 * 4 * 100_000 * FLOAT_BYTES
 
 
-def test_the_parent_hears_of_a_long_reading() -> None:
-    clock = Clock()
-    loop = Loop(clock)
-    loop.run(source_of(Rows(range(5, 1005), clock, read_s=0.05)))
-    assert loop.moved.count("largest") > 5
-
-
-def test_no_more_than_4096_samples_are_read() -> None:
-    assert Loop().run(source_of(Rows(range(1, 9001)))).samples_read == 4096
-
-
 @given(st.integers(1, 3000), st.integers(1, 200))
 def test_however_many_samples_are_taken_each_comes_once_and_no_gap_is_wide(samples: int, taken: int) -> None:
     numbers = list(Samples(source_of(Rows([1] * samples))).spread(taken))
@@ -233,39 +222,6 @@ def test_only_what_the_sampler_may_give_is_read() -> None:
     seen = Loop().run(source_of(data, sampler=SubsetRandomSampler(range(40))))
     assert (seen.data_set_samples, max(data.asked)) == (40, 39)
     assert seen.batch_bytes == 4 * (5 + 39) * FLOAT_BYTES
-
-
-class Together(Rows):
-    """A data set that is read in lists alone."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        raise NotImplementedError
-
-    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        return [torch.ones(self.lengths[index]) for index in indices]
-
-
-def test_a_data_set_that_is_read_in_lists_is_read() -> None:
-    assert Loop().run(source_of(Together(MIXED))).batch_bytes == 4 * 94 * FLOAT_BYTES
-
-
-def test_a_batch_sampler_that_keeps_to_its_batch_size_is_believed() -> None:
-    loader = DataLoader(Rows(MIXED), batch_sampler=OwnBatches(4), collate_fn=padded)
-    assert Loop().run(Source(loader, walked=4)).batch_bytes == 4 * 94 * FLOAT_BYTES
-
-
-def test_a_data_set_smaller_than_a_batch_makes_one_of_all() -> None:
-    loop = Loop()
-    assert loop.run(source_of(Rows([3, 9]), batch_size=8)).batch_size == 2
-    assert set(loop.given) == {(2, 9)}
-
-
-def test_too_few_samples_that_could_be_read_come_again() -> None:
-    clock = Clock()
-    loop = Loop(clock)
-    seen = loop.run(source_of(Rows(range(5, 1005), clock, read_s=0.1), batch_size=64))
-    assert seen.samples_read < 64
-    assert {shape[0] for shape in loop.given} == {64}
 
 
 @pytest.mark.parametrize(
@@ -283,11 +239,6 @@ def test_too_few_samples_that_could_be_read_come_again() -> None:
             {},
             "made by the script's own OwnBatches",
         ),
-        (
-            Source(DataLoader(Rows(MIXED), batch_sampler=OwnBatches(8)), walked=4),
-            {},
-            "made by the script's own OwnBatches",
-        ),
         (Source(DataLoader(Rows(MIXED), batch_size=4)), {}, "no batch of chosen samples could be made"),
     ],
 )
@@ -301,26 +252,12 @@ def test_a_loop_without_a_batch_of_the_largest_says_why(
     assert loop.given == []
 
 
-def test_a_data_set_too_slow_to_know_whether_it_varies_says_so() -> None:
-    clock = Clock()
-    seen = Loop(clock).run(source_of(Rows([8] * 100, clock, read_s=0.5)))
-    assert seen.varies is None
-    assert "too slow: 5 samples were read in 2 s" in (seen.why_ended or "")
-
-
 def test_a_batch_that_is_changed_in_place_is_given_once() -> None:
     loop = Loop()
     seen = loop.run(source_of(Rows(MIXED)), lambda batch: batch.add_(1))
     assert len(loop.given) == 1
     assert "in place" in (seen.why_ended or "")
     assert (seen.is_lived_through, seen.step_s, seen.batches) == (True, None, 0)
-
-
-def test_a_loop_that_reads_two_loaders_in_each_step_has_lived_through_it() -> None:
-    loop = Loop()
-    seen = loop.run(source_of(Rows(MIXED)), lambda batch: loop.details.call("interrupted"))
-    assert (seen.is_lived_through, seen.step_s) == (True, None)
-    assert "another loader" in (seen.why_ended or "")
 
 
 def test_a_script_too_slow_on_it_says_so() -> None:
@@ -332,13 +269,6 @@ def test_a_script_too_slow_on_it_says_so() -> None:
     seen = loop.run(source_of(Rows(MIXED)), train)
     assert (seen.is_given, seen.is_lived_through, seen.step_s) == (True, False, None)
     assert "too slow" in (seen.why_ended or "")
-
-
-def test_a_whole_step_is_lived_through_where_gradients_are_accumulated() -> None:
-    loop = Loop(batches_per_step=8)
-    seen = loop.run(source_of(Rows(MIXED)))
-    assert seen.is_lived_through
-    assert seen.batches % 8 == 0
 
 
 @pytest.mark.parametrize(("recompiles_at", "is_timed"), [(1, True), (8, False)])

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from machine.scripted_nvml import (
     SLICED,
     SLICES,
     T4,
-    UNKNOWN,
     ScriptedNvml,
     torch_device,
     torch_with,
@@ -19,7 +17,6 @@ from machine.shipped import PROFILES
 
 from tunekit.machine.detect import (
     cpu_has_native_bf16,
-    cpu_name,
     detect_host,
     is_virtual_machine,
 )
@@ -56,34 +53,10 @@ def test_a_host_lists_its_gpus_with_their_profiles() -> None:
     assert not nvml.is_open
 
 
-def test_an_unknown_gpu_has_no_profile() -> None:
-    assert detect_host(ScriptedNvml([UNKNOWN]), PROFILES).accelerators[0].profile_id is None
-
-
 def test_a_gpu_that_does_not_answer_is_left_out() -> None:
     host = detect_host(ScriptedNvml([None, L4], driver=None), PROFILES)
     assert [gpu.name for gpu in host.accelerators] == ["NVIDIA L4"]
     assert host.accelerators[0].driver is None
-
-
-def test_a_gpu_without_memory_of_its_own_has_the_machines() -> None:
-    integrated = NvmlDevice(0, "GPU-1", "NVIDIA GB10", None, "12.1", has_own_memory=False)
-    host = detect_host(ScriptedNvml([integrated]), PROFILES)
-    assert host.accelerators[0].memory_bytes == host.ram_total_bytes
-
-
-def test_a_gpu_whose_memory_the_driver_fails_to_tell_is_there_as_are_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES)
-    assert [(gpu.profile_id, gpu.memory_bytes) for gpu in host.accelerators] == [
-        ("t4", None),
-        ("l4", L4.memory_bytes),
-    ]
-    seen = torch_with(torch_device(T4, memory_bytes=14 * GIB), torch_device(L4))
-    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES, torch=seen)
-    assert [gpu.memory_bytes for gpu in host.accelerators] == [14 * GIB, L4.memory_bytes]
 
 
 @pytest.mark.parametrize("chosen", [None, "0,1", "1"])
@@ -110,30 +83,17 @@ def test_a_partition_of_which_torch_tells_its_own_uuid_is_the_one_that_shows() -
     assert [gpu.uuid for gpu in host.accelerators] == ["MIG-one"]
 
 
-def test_hidden_gpus_are_not_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
-    host = detect_host(ScriptedNvml(GPUS), PROFILES)
-    assert [(gpu.index, gpu.profile_id) for gpu in host.accelerators] == [(2, "h200"), (0, "t4")]
-    assert host.gpu_models == tuple(sorted(gpu.name for gpu in GPUS))
-
-
 @pytest.mark.parametrize(
     ("chosen", "shown"),
     [
         (None, (T4, L4, H200)),
         ("", ()),
-        ("-1", ()),
-        ("NoDevFiles", ()),
-        ("1", (L4,)),
         (" 1 , 0 ", (L4, T4)),
         ("0,-1,1", (T4,)),
-        ("0,7,1", (T4,)),
         ("1,1", ()),
-        ("GPU-33333333-cccc", (H200,)),
         ("GPU-3333", (H200,)),
         ("GPU-1111", ()),
         ("GPU-11112222,GPU-33333333", (L4, H200)),
-        ("GPU-99999999", ()),
         ("MIG-one", ()),
     ],
 )
@@ -147,34 +107,17 @@ def test_the_users_choice_of_devices_is_read_as_cuda_reads_it(
     ("chosen", "shown"),
     [
         (None, (SLICES[0],)),
-        ("0", (SLICES[0],)),
         (SLICED.uuid, (SLICES[0],)),
         ("MIG-two", (SLICES[1],)),
         ("MIG-t", (SLICES[1],)),
-        ("MIG-", ()),
-        ("MIG-three", ()),
         ("MIG-two,MIG-one", (SLICES[1],)),
         (f"MIG-{SLICED.uuid}/8/0", (SLICES[1],)),
         ("MIG-GPU-5555/7/0", (SLICES[0],)),
-        (f"MIG-{SLICED.uuid}/9/0", ()),
         (f"MIG-{SLICED.uuid}/8/1", ()),
-        ("MIG-GPU-9999/8/0", ()),
     ],
 )
 def test_of_a_partitioned_gpu_one_partition_shows(chosen: str | None, shown: tuple[NvmlDevice, ...]) -> None:
     assert visible_devices([SLICED], chosen) == shown
-
-
-def test_a_partitioned_gpu_without_partitions_computes_nothing() -> None:
-    bare = NvmlDevice(0, "GPU-1", "NVIDIA A100-SXM4-40GB", 40 * GIB, "8.0", ())
-    assert visible_devices([bare], None) == ()
-    assert visible_devices([bare], "0") == ()
-
-
-def test_a_partition_is_no_whole_gpu() -> None:
-    accelerator = detect_host(ScriptedNvml([SLICED]), PROFILES).accelerators[0]
-    assert accelerator.profile_id is None
-    assert accelerator.memory_bytes == SLICES[0].memory_bytes
 
 
 def test_a_gpu_comes_with_what_the_driver_says_of_it(tmp_path: Path) -> None:
@@ -207,16 +150,6 @@ def test_a_partition_is_marked_and_has_its_gpus_heat_but_not_its_load() -> None:
     assert partition.numa_node is None
 
 
-def test_chosen_gpus_come_with_their_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
-    nvml = ScriptedNvml(GPUS, states={index: GpuState(power_w=100.0 + index) for index in range(3)})
-    accelerators = detect_host(nvml, PROFILES).accelerators
-    assert [(gpu.uuid, gpu.state) for gpu in accelerators] == [
-        (H200.uuid, GpuState(power_w=102)),
-        (T4.uuid, GpuState(power_w=100)),
-    ]
-
-
 def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 1048576 kB\n", encoding="utf-8")
@@ -229,23 +162,12 @@ def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
     assert host.accelerators == ()
 
 
-def test_this_machine_is_a_host() -> None:
-    host = detect_host(profiles=PROFILES)
-    assert 1 <= host.cpus <= host.cpus_total
-    assert host.cpus_affinity is not None
-    assert host.cpus <= host.cpus_affinity <= host.cpus_total
-    assert host.ram_limit_bytes <= host.ram_total_bytes
-    assert host.hostname
-
-
 @pytest.mark.parametrize(
     ("cpuinfo", "has_bf16"),
     [
         ("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16 fsrm\n", True),
-        ("processor\t: 0\nflags\t\t: fpu amx_bf16 amx_tile\n", True),
         ("processor\t: 0\nFeatures\t: fp asimd sve bf16 i8mm\n", True),
         ("processor\t: 0\nflags\t\t: fpu sse2 avx2 avx512f\n", False),
-        ("processor\t: 0\nFeatures\t: fp asimd svebf16x\n", False),
         ("processor\t: 0\nvmx flags\t: bf16\n", None),
         ("", None),
         (None, None),
@@ -278,22 +200,10 @@ def test_a_virtual_machine_is_told_by_its_cpu(
     assert is_virtual_machine(tmp_path) is is_virtual
 
 
-def test_a_cpu_that_tells_no_name_has_none(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text("CPU implementer\t: 0x41\n", encoding="utf-8")
-    assert cpu_name(tmp_path) is None
-
-
 def test_detection_never_imports_torch() -> None:
     program = (
         "import sys; from tunekit.machine.detect import detect_host; from tunekit.machine import device; "
         "detect_host(); print('torch' in sys.modules)"
     )
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert finished.stdout.strip() == "False"
-
-
-def test_the_driver_is_not_loaded_by_importing() -> None:
-    program = "import sys, tunekit.machine.detect; print('pynvml' in sys.modules)"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "False"

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from machine.scripted_nvml import H200, L4, SLICED, T4, UNKNOWN, ScriptedNvml
+from machine.scripted_nvml import H200, L4, T4, UNKNOWN, ScriptedNvml
 from machine.shipped import PROFILES
 
 from tunekit.errors import UnknownGpuError
@@ -58,19 +58,6 @@ def test_an_unknown_device_speaks_for_itself(option: str) -> None:
     assert profile.bf16_tflops is None
 
 
-def test_an_unknown_device_that_hides_its_capability_claims_fp32_only() -> None:
-    silent = replace(UNKNOWN, compute_capability=None)
-    profile, _ = device_profile("auto", host_with(silent), PROFILES)
-    assert profile.native_precisions == ("fp32",)
-    assert profile.compute_capability is None
-
-
-def test_a_partition_has_a_profile_of_its_own() -> None:
-    profile, measured_on = device_profile("auto", host_with(SLICED), PROFILES)
-    assert measured_on == profile.id == "nvidia-a100-sxm4-40gb-mig-1g-5gb"
-    assert profile.native_precisions == ("fp32", "tf32", "bf16", "fp16")
-
-
 def test_a_name_without_a_profile_is_an_error_even_beside_a_gpu() -> None:
     with pytest.raises(UnknownGpuError, match="a10x"):
         device_profile("a10x", host_with(T4), PROFILES)
@@ -103,10 +90,6 @@ def test_no_memory_is_capped_on_the_device_itself_a_smaller_one_or_a_cpu(
     option: str, devices: tuple[NvmlDevice, ...]
 ) -> None:
     assert cap(option, *devices) is None
-
-
-def test_no_memory_is_capped_for_a_loop_that_trains_on_the_cpu() -> None:
-    assert memory_cap_bytes(PROFILES["a10g"], "cpu", host_with(H200)) is None
 
 
 BUSES = {0: "00000000:0A:00.0", 1: "00000000:BB:00.0", 2: "00000000:CC:00.0"}
@@ -151,7 +134,3 @@ def test_a_device_with_less_memory_than_its_kind_is_planned_with_by_what_it_has(
     assert device_profile("auto", usual, PROFILES)[0] == PROFILES["l4"]
     untold = host_with(replace(L4, memory_bytes=None))
     assert device_profile("auto", untold, PROFILES)[0] == PROFILES["l4"]
-
-
-def test_memory_is_capped_where_nobody_knows_how_much_there_is_here() -> None:
-    assert cap("a10g", replace(H200, memory_bytes=None)) == 22587 * MIB

@@ -45,56 +45,12 @@ REAL = {
 """Names as nvidia-smi and _CudaDeviceProperties print them in public logs; Apple's as macOS gives them."""
 
 OTHERS = [
-    "NVIDIA L40G",
-    "NVIDIA L20",
-    "NVIDIA A100X",
-    "NVIDIA A100",
-    "NVIDIA A100-SXM-64GB",
-    "NVIDIA A800-SXM4-80GB",
-    "NVIDIA T400 4GB",
-    "NVIDIA T4G",
-    "NVIDIA A10M",
-    "NVIDIA A30",
-    "NVIDIA H200 NVL",
-    "NVIDIA H100 NVL",
-    "NVIDIA H100",
-    "NVIDIA H100 80GB HBM2e",
-    "NVIDIA H800",
-    "NVIDIA GH200 480GB",
-    "NVIDIA GB200",
-    "NVIDIA B300",
-    "Tesla V100-PCIE-32GB",
-    "Tesla V100-DGXS-16GB",
-    "Tesla V100-SXM3-32GB",
-    "Tesla P100-SXM2-16GB",
-    "Tesla K40m",
-    "NVIDIA GeForce RTX 3090 Ti",
-    "NVIDIA GeForce RTX 4080 SUPER",
-    "NVIDIA GeForce RTX 4090 D",
-    "NVIDIA GeForce RTX 4090 Laptop GPU",
-    "NVIDIA GeForce RTX 5090 Laptop GPU",
-    "NVIDIA GeForce GTX 1080",
-    "NVIDIA RTX A4000",
-    "NVIDIA RTX 6000 Ada Generation",
-    "Quadro RTX 6000",
-    "NVIDIA GeForce RTX 3060 Ti",
-    "NVIDIA GeForce RTX 3060 Laptop GPU",
-    "NVIDIA RTX 4000 Ada Generation",
-    "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
-    "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-    "MIG 1g.5gb",
-    "GRID T4-8Q",
-    "NVIDIA A10G-24Q",
-    "NVIDIA A10-24Q",
-    "Apple M1 Pro",
-    "Apple M2 Max",
-    "AMD Instinct MI300A",
-    "AMD Instinct MI300X VF",
-    "NVIDIA",
-    "Tesla",
-    "GPU",
-    "- -",
-    "",
+    *("NVIDIA L40G", "NVIDIA L20", "NVIDIA A100X", "NVIDIA A100", "NVIDIA A800-SXM4-80GB", "NVIDIA T4G"),
+    *("NVIDIA A10M", "NVIDIA H200 NVL", "NVIDIA H100", "NVIDIA GH200 480GB", "NVIDIA GB200"),
+    *("Tesla V100-PCIE-32GB", "Tesla P100-SXM2-16GB", "NVIDIA GeForce RTX 4080 SUPER"),
+    *("NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA RTX 4000 Ada Generation"),
+    *("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG 1g.5gb", "GRID T4-8Q", "NVIDIA A10G-24Q", "Apple M1 Pro"),
+    *("AMD Instinct MI300A", "NVIDIA", "Tesla", "GPU", "- -", ""),
 ]
 """Devices that have no profile, most of them only a letter away from one that has."""
 
@@ -129,9 +85,7 @@ def test_a_name_that_drivers_report_matches_its_profile(name: str, profile_id: s
     [
         ("NVIDIA A100-PCIE-80GB", "a100-pcie-80"),
         ("NVIDIA A100-SXM-80GB", "a100-sxm-80"),
-        ("NVIDIA T4", "t4"),
         ("NVIDIA Tesla V100-SXM2-16GB", "v100-sxm-16"),
-        ("GeForce RTX 3090", "rtx3090"),
         ("RTX A6000", "rtxa6000"),
         ("AMD Instinct MI300X OAM", "mi300x"),
         ("cpu", "cpu"),
@@ -165,46 +119,11 @@ def test_case_blanks_and_vendor_words_do_not_change_the_device(
     assert matched_id(before + mixed.replace(" ", f" {before}") + after) == REAL[model]
 
 
-@given(
-    models,
-    st.booleans(),
-    words,
-    st.sampled_from(["{model}{more}", "{more}{model}", "{model} {more}", "{model}-{more}", "{more} {model}"]),
-)
-def test_one_more_letter_or_word_is_another_device(model: str, is_bare: bool, more: str, shape: str) -> None:
-    name = shape.format(model=bare(model) if is_bare else model, more=more)
-    if more in VENDOR_WORDS or bare(name).lower() in {bare(known).lower() for known in REAL}:
-        return  # "A10" and "G" is a name of its own
-    assert matched_id(name) is None
-
-
 @given(models, st.data())
 def test_a_name_without_one_of_its_words_is_another_device(model: str, data: st.DataObject) -> None:
     kept = bare(model).replace("-", " ").split()
     dropped = data.draw(st.integers(0, len(kept) - 1))
     assert matched_id(" ".join(kept[:dropped] + kept[dropped + 1 :])) is None
-
-
-@given(st.lists(words, max_size=5))
-def test_words_that_make_no_known_name_match_nothing(tokens: list[str]) -> None:
-    device = [token for token in tokens if token not in VENDOR_WORDS]
-    known = [
-        bare(name).lower().replace("-", " ").split()
-        for profile in PROFILES.values()
-        for name in profile.device_names
-    ]
-    if device not in known:
-        assert matched_id(" ".join(tokens)) is None
-
-
-@given(st.text(max_size=40))
-def test_any_text_is_matched_or_not_but_never_an_error(name: str) -> None:
-    assert matched_id(name) in {None, *PROFILES}
-
-
-@given(st.permutations([*PROFILES]), models)
-def test_the_order_of_the_profiles_does_not_matter(order: list[str], model: str) -> None:
-    assert matched_id(model, {profile_id: PROFILES[profile_id] for profile_id in order}) == REAL[model]
 
 
 def test_of_two_profiles_with_one_device_name_the_first_wins() -> None:
@@ -220,27 +139,17 @@ def test_of_two_profiles_with_one_device_name_the_first_wins() -> None:
     ("name", "profile_id"),
     [
         ("a100", "a100-sxm-40"),
-        ("a100-40", "a100-sxm-40"),
         ("a100-80", "a100-sxm-80"),
-        ("A10G", "a10g"),
         (" CPU ", "cpu"),
         ("rtx 4090", "rtx4090"),
-        ("RTX_4090", "rtx4090"),
-        ("rtx-4090", "rtx4090"),
         ("4090", "rtx4090"),
         ("h100", "h100-sxm"),
-        ("h100sxm", "h100-sxm"),
         ("H100 SXM5", "h100-sxm"),
-        ("v100", "v100-sxm-16"),
         ("nvidia v100-32", "v100-sxm-32"),
-        ("p100", "p100-pcie-16"),
         ("m2", "mps-m2"),
         ("a6000", "rtxa6000"),
-        ("rtxa6000", "rtxa6000"),
         ("RTX A6000", "rtxa6000"),
         ("3060", "rtx3060"),
-        ("l40", "l40"),
-        ("mi300x", "mi300x"),
         ("A100 SXM4 80GB", "a100-sxm-80"),
     ],
 )
@@ -248,27 +157,13 @@ def test_a_profile_is_found_however_its_name_is_spelt(name: str, profile_id: str
     assert find_profile(name, PROFILES).id == profile_id
 
 
-@pytest.mark.parametrize(("name", "profile_id"), REAL.items())
-def test_a_profile_is_found_by_what_the_driver_calls_the_device(name: str, profile_id: str) -> None:
-    assert find_profile(name, PROFILES).id == profile_id
-
-
-@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("NVIDIA A100", "NVIDIA H100")])
-def test_a_device_without_a_profile_is_an_error_by_name_too(name: str) -> None:
-    with pytest.raises(UnknownGpuError):
-        find_profile(name, PROFILES)
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [
         ("a10gg", "near: a10g, a10,"),
-        ("l20", "near: l40;"),
         ("rtx4900", "near: rtx4090,"),
         ("RTX 3080", "near: rtx4080, rtx3090,"),
-        ("h100-sxn", "near: h100-sxm,"),
         ("A100-PCIE-4", "near: a100-pcie-40,"),
-        ("h20", "near: h200;"),
         ("4080ti", "near: rtx4080,"),
     ],
 )
@@ -277,15 +172,6 @@ def test_a_misspelt_name_lists_near_ones(name: str, near: str) -> None:
         find_profile(name, PROFILES)
     assert near in str(caught.value)
     assert repr(name) in str(caught.value)
-
-
-def test_a_name_near_to_none_lists_all_and_how_to_add_one() -> None:
-    with pytest.raises(UnknownGpuError) as caught:
-        find_profile("quadro", PROFILES)
-    message = str(caught.value)
-    assert f"known: {', '.join(sorted(PROFILES))};" in message
-    assert "`tunekit gpus`" in message
-    assert "~/.config/tunekit/profiles" in message
 
 
 def test_an_id_wins_over_another_profiles_alias() -> None:

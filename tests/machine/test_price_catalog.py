@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -122,10 +122,6 @@ def test_gpuhunts_files_are_read_as_they_stand(folder: Path):
     assert fetched.absent == ()
 
 
-def test_a_file_of_tomorrow_is_of_today(folder: Path):
-    assert set(fetch_catalog(date(2026, 11, 1)).as_of.values()) == {"2026-11-01"}
-
-
 def test_a_provider_without_a_file_or_without_rows_is_absent(folder: Path):
     (folder / "gcp.csv").unlink()
     lines = (folder / "azure.csv").read_text(encoding="utf-8").splitlines()
@@ -133,22 +129,6 @@ def test_a_provider_without_a_file_or_without_rows_is_absent(folder: Path):
     fetched = fetch_catalog(TODAY)
     assert fetched.absent == ("azure", "gcp")
     assert {one.provider for one in fetched.rows} == set(fetched.as_of) == {"aws", "lambda", "runpod"}
-
-
-@pytest.mark.parametrize("price", ["nan", "inf", "0.0", "-1.0"])
-def test_what_is_no_price_is_left_out(price: str, folder: Path):
-    path = folder / "lambdalabs.csv"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace(",1.29,", f",{price},", 1), encoding="utf-8")
-    assert len(fetch_catalog(TODAY).rows) == len(recorded_catalog().rows) - 1
-
-
-def test_an_empty_folder_has_no_prices(folder: Path):
-    shutil.rmtree(folder)
-    with pytest.raises(PricesError) as raised:
-        fetch_catalog(TODAY)
-    assert str(folder) in str(raised.value)
-    assert "aws.csv" in str(raised.value)
 
 
 def test_catalogues_come_over_the_network_with_the_day_of_their_version(server: ThreadingHTTPServer):
@@ -185,28 +165,10 @@ def test_without_gpuhunt_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPat
 # --- which of it are machines of the profiles ------------------------------------------------
 
 
-def test_machines_of_every_provider_are_found_in_the_catalogue():
+def test_machines_of_every_provider_are_found_in_the_catalogue(golden: Callable[[str, str], None]):
     found = prices(recorded_catalog(), *shipped_profiles())
-    assert {name: (one.usd_per_h, one.region) for name, one in found.items()} == {
-        "aws g4dn.xlarge": (0.526, "us-east-1"),
-        "aws g5.12xlarge": (5.672, "us-east-1"),
-        "aws g5.xlarge": (1.006, "us-east-1"),
-        "aws g6.xlarge": (0.8048, "us-east-1"),
-        "aws p4d.24xlarge": (21.957642, "us-east-1"),
-        "aws p5.48xlarge": (14.04, "us-east-1"),
-        "azure NC24ads_A100_v4": (3.673, "eastus"),
-        "azure NC4as_T4_v3": (0.526, "eastus"),
-        "gcp a2-highgpu-1g": (3.673385, "us-central1"),
-        "gcp n1-highmem-8 + T4": (0.823, "us-central1"),
-        "gcp n1-highmem-8 + V100": (2.953, "us-central1"),
-        "lambda gpu_1x_a10": (1.29, "us-east-1"),
-        "lambda gpu_1x_a100_sxm4": (1.99, "us-east-1"),
-        "runpod 1x_A100-80GB_SECURE": (1.64, "EU-RO-1"),
-        "runpod A100 PCIe community": (1.19, "CZ"),
-        "runpod A100 SXM community": (1.39, "US"),
-        "runpod RTX 4090 community": (0.34, "US"),
-        "runpod RTX 4090 secure": (0.69, "EU-RO-1"),
-    }
+    lines = [f"{name}: {one.usd_per_h} in {one.region}" for name, one in sorted(found.items())]
+    golden("catalogue.txt", "\n".join([*lines, ""]))
     assert {one.as_of for one in found.values()} == {DAY}
 
 
@@ -240,19 +202,6 @@ def test_a_price_more_than_three_times_off_is_told_and_taken(price: float, is_to
     assert [tuple(one) for one in told.far_off] == expected
 
 
-def test_the_cheapest_region_stands_for_a_machine_whose_region_is_unknown():
-    anywhere = profile(instances=(instance(region=None),))
-    dearer, spot = row(location="eu-west-1", usd_per_h=1.123), row(location="eu-west-1", is_spot=True)
-    found = prices(catalog_of(dearer, spot, row()), anywhere)["aws g5.xlarge"]
-    assert (found.usd_per_h, found.region, found.spot) == (1.006, "us-east-1", None)
-
-
-def test_a_machine_that_is_only_on_spot_has_no_price_on_demand():
-    found = prices(catalog_of(row(is_spot=True, usd_per_h=0.4)), profile(instances=(instance(),)))
-    assert found["aws g5.xlarge"].usd_per_h is None
-    assert found["aws g5.xlarge"].spot is not None
-
-
 def test_prices_of_an_earlier_refresh_are_kept_where_this_one_lacks_the_provider():
     shipped = profile(
         instances=(instance(), instance(provider="gcp", name="g2"), instance(name="g5.4xlarge"))
@@ -267,12 +216,3 @@ def test_prices_of_an_earlier_refresh_are_kept_where_this_one_lacks_the_provider
     assert told.without == ("aws g5.4xlarge",), "what the provider has no more goes back to what is shipped"
     again = matched_prices(partial, [shipped], told.prices)
     assert again == told
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"gpus": 2}, {"name": "g5.2xlarge"}, {"provider": "azure"}, {"location": "us-east-2"}],
-)
-def test_another_machine_or_place_is_no_match(changes: dict[str, object]):
-    told = matched_prices(catalog_of(row(**changes)), [profile(instances=(instance(),))])
-    assert (told.prices.prices, told.without, told.rows_left_out) == ((), ("aws g5.xlarge",), 1)

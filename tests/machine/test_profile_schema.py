@@ -10,7 +10,6 @@ import yaml
 from jsonschema import Draft202012Validator
 from machine.profile_schema import profile_schema, schema_text
 from machine.shipped import FILES, FOLDER
-from pydantic import ValidationError
 
 from tunekit.records.profile import Profile
 
@@ -34,11 +33,6 @@ def test_the_committed_schema_is_the_records() -> None:
     assert COMMITTED.read_text(encoding="utf-8") == schema_text()
 
 
-def test_the_schema_is_one() -> None:
-    meta_schema = Draft202012Validator(Draft202012Validator.META_SCHEMA)
-    assert [error.message for error in meta_schema.iter_errors(profile_schema())] == []
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_shipped_file_names_the_schema_and_follows_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -51,23 +45,13 @@ def test_a_shipped_file_names_the_schema_and_follows_it(path: Path) -> None:
     [
         ("id", "No Good"),
         ("device_names", []),
-        ("device_names", "Tesla T4"),
-        ("memory_bytes", 0),
         ("memory_bytes", "16 GB"),
         ("compute_capability", 7.5),
         ("achievable_bf16_fraction", 1.2),
-        ("nvlink_gb_per_s", -1),
-        ("compile_supported", "perhaps"),
         ("bandwith", 300),
         ("is_read_from_device", True),
-        ("facts.rates.confidence", "certain"),
         ("facts.price", {"source": "x", "confidence": "low"}),
-        ("instances.0.gpus", 0),
         ("instances.0.as_of", "November"),
-        ("instances.0.as_of", "2026-13"),
-        ("fp32_tflops", 29800),
-        ("bandwidth_gb_per_s", 0.936),
-        ("memory_bytes", 24),
         ("native_precisions", ["fp32", "int8"]),
         ("instances.0.spot.low_usd_per_h", -0.1),
     ],
@@ -83,17 +67,6 @@ def test_a_bad_value_fails_the_schema(path: str, value: object) -> None:
 def test_a_value_that_is_allowed_passes_the_schema_and_the_record(path: str, value: object) -> None:
     assert VALIDATOR.is_valid(changed(path, value))
     Profile.model_validate(changed(path, value))
-
-
-@pytest.mark.parametrize("field", sorted(T4))
-def test_a_field_may_be_left_out_where_the_record_allows_it(field: str) -> None:
-    content = {key: value for key, value in T4.items() if key != field}
-    try:
-        Profile.model_validate(content)
-    except ValidationError:
-        assert not VALIDATOR.is_valid(content)
-    else:
-        assert VALIDATOR.is_valid(content)
 
 
 def test_the_schema_explains_fields_in_the_records_words() -> None:

@@ -2,6 +2,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,13 +13,10 @@ from machine.shipped import FOLDER, PROFILES
 import tunekit.machine.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError
 from tunekit.machine.profiles import (
-    find_profile,
     load_profile_files,
     load_profiles,
-    match_device,
     profile_folders,
     profile_from_device,
-    read_profile,
 )
 from tunekit.records.profile import Profile
 from tunekit.units import GIB
@@ -115,28 +113,6 @@ def test_a_users_profile_wins_over_the_shipped_one(write_profile: WriteProfile) 
     assert load_profiles()["t4"].notes == "mine"
 
 
-def test_the_named_folder_wins_over_the_one_in_the_home(
-    write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_profile("t4.yaml", notes="home")
-    write_profile("t4.yaml", folder=home, notes="named")
-    monkeypatch.setenv("TUNEKIT_PROFILES", str(home))
-    assert load_profiles()["t4"].notes == "named"
-
-
-def test_a_users_new_device_is_found_and_matched(write_profile: WriteProfile) -> None:
-    write_profile(id="rtx4090-d", device_names=["NVIDIA GeForce RTX 4090 D"], aliases=["4090d"])
-    profiles = load_profiles()
-    assert find_profile("4090D").id == "rtx4090-d"
-    assert match_device("GeForce RTX 4090 D", profiles) == profiles["rtx4090-d"]
-    assert match_device("NVIDIA GeForce RTX 4090", profiles) == profiles["rtx4090"]
-
-
-def test_a_users_profile_of_a_shipped_device_is_the_one_that_matches(write_profile: WriteProfile) -> None:
-    write_profile(id="mine", device_names=["T4"])
-    assert match_device("Tesla T4", load_profiles()) == load_profiles()["mine"]
-
-
 def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
     write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,60 +126,42 @@ def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
     assert load_profiles() == {profile_id: file.profile for profile_id, file in files.items()}
 
 
-def test_other_files_in_a_folder_are_not_read(user_folder: Path) -> None:
-    (user_folder / "README.md").write_text(": not yaml :", encoding="utf-8")
-    (user_folder / ".t4.yaml.swp.yaml").write_text("half", encoding="utf-8")
-    assert set(load_profiles()) == {path.stem for path in FOLDER.glob("*.yaml")}
+BAD: list[dict[str, Any]] = [
+    {"memory_bytes": -1},
+    {"compute_capability": 7.5},
+    {"bandwith": 300},
+    {"id": "No Good"},
+    {"instances": [{"provider": "aws"}]},
+    {"instances": [{"provider": "aws", "name": "x", "gpus": 1}]},
+    {"fp32_tflops": 29800},
+    {"bandwidth_gb_per_s": 0.936},
+    {"memory_bytes": 24},
+    {"memory_bytes": "10 GiB"},
+    {"bf16_tflops": "65 T"},
+    {"native_precisions": ["fp32", "int8"]},
+    {"instances": [offer("2025-02-30")]},
+    {"instances": [offer("2999-01")]},
+    {"instances": [offer("2026", spot_as_of="2999")]},
+    {"instances": [subscribed("2999")]},
+    {"instances": [packed("2999")]},
+    {"instances": [offer("2025") | {"hours_per_week": 200}]},
+    {"torch_memory_bytes": MISSING},
+    {"id": MISSING},
+    {"device_names": MISSING},
+    {"facts": MISSING},
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"memory_bytes": -1},
-            "memory_bytes: Input should be greater than 0, got -1; correct the file or move",
-        ),
-        ({"compute_capability": 7.5}, "compute_capability: .*, got 7.5; put it in quotes"),
-        ({"bandwith": 300}, "bandwith is no field of a profile"),
-        ({"id": "No Good"}, "id: "),
-        ({"instances": [{"provider": "aws"}]}, "instances.0.name is missing; every profile says it"),
-        ({"instances": [{"provider": "aws", "name": "x", "gpus": 1}]}, "0.vcpus is missing; write null"),
-        (
-            {"fp32_tflops": 29800},
-            r"29800 can't be meant in TFLOPS.*0\.05 to 1,000; write TFLOPS, such as 29\.8",
-        ),
-        ({"bandwidth_gb_per_s": 0.936}, r"0\.936 can't be meant in GB/s.*such as 936 for 0\.936 TB/s"),
-        ({"memory_bytes": 24}, "memory_bytes: 24 can't be meant in bytes.*such as 24146608128 for 23028 MiB"),
-        (
-            {"memory_bytes": "10 GiB"},
-            "must be a whole number of bytes, such as 24146608128 for 23028 MiB, got '10 GiB'",
-        ),
-        ({"bf16_tflops": "65 T"}, "bf16_tflops: must be a number of TFLOPS"),
-        ({"native_precisions": ["fp32", "int8"]}, "1: 'int8' is none of fp32, tf32, bf16, fp16, fp8"),
-        (
-            {"instances": [offer("2026-13-01")]},
-            "0.as_of: '2026-13-01' is no date; write it as \"2026-03-10\"",
-        ),
-        ({"instances": [offer("2025-02-30")]}, "0.as_of: '2025-02-30' is no date"),
-        ({"instances": [offer("2999-01")]}, "0.as_of: 2999-01 lies in the future; write the day"),
-        ({"instances": [offer("2026", spot_as_of="2999")]}, "0.spot.as_of: 2999 lies in the future"),
-        ({"instances": [subscribed("2999")]}, "0.subscriptions.0.as_of: 2999 lies in the future"),
-        ({"instances": [packed("2999")]}, "0.unit_packs.0.as_of: 2999 lies in the future"),
-        ({"instances": [subscribed("soon")]}, "0.subscriptions.0.as_of: 'soon' is no date"),
-        ({"instances": [offer("2025") | {"hours_per_week": 200}]}, "0.hours_per_week: .*168, got 200"),
-        ({"torch_memory_bytes": MISSING}, "torch_memory_bytes is missing; write null if it is unknown"),
-        ({"id": MISSING}, "id is missing; give it one, such as my-gpu"),
-        ({"device_names": MISSING}, "device_names is missing; list what the driver calls the device"),
-        ({"facts": MISSING}, "facts is missing; say where the figures come from"),
-    ],
-)
 def test_a_bad_field_is_named_with_its_file(
-    write_profile: WriteProfile, changes: dict[str, object], message: str
+    write_profile: WriteProfile, golden: Callable[[str, str], None]
 ) -> None:
-    path = write_profile(**changes)
-    with pytest.raises(DamagedRecordError, match=message) as caught:
-        load_profiles()
-    assert str(path) in str(caught.value)
+    said = []
+    for changes in BAD:
+        path = write_profile(**changes)
+        with pytest.raises(DamagedRecordError) as caught:
+            load_profiles()
+        said.append(str(caught.value).replace(str(path), "mine.yaml"))
+    golden("bad-profiles.txt", "\n".join([*said, ""]))
 
 
 @pytest.mark.parametrize(
@@ -229,30 +187,10 @@ def test_a_date_needs_no_quotes(write_profile: WriteProfile, seen: object, text:
     assert pack.as_of == text
 
 
-def test_a_bad_file_can_be_moved_away(write_profile: WriteProfile) -> None:
-    path = write_profile(memory_bytes=24)
-    with pytest.raises(DamagedRecordError, match="correct the file or move it away"):
-        load_profiles()
-    path.unlink()
-    assert load_profiles()["t4"].memory_bytes == 15360 * 2**20
-
-
-def test_a_clock_that_is_behind_does_not_spoil_the_shipped_profiles() -> None:
-    assert read_profile(FOLDER / "t4.yaml", today=date(2000, 1, 1)).instances
-
-
-@pytest.mark.parametrize(
-    "text", ["", "- a\n- list", "id: [", "id: !!python/object:os.system x", "a: 2025-13-45", "\0", "[" * 5000]
-)
+@pytest.mark.parametrize("text", ["- a\n- list", "id: !!python/object:os.system x", "[" * 5000])
 def test_a_file_that_is_no_mapping_is_damaged(user_folder: Path, text: str) -> None:
     path = user_folder / "bad.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(DamagedRecordError, match=r"bad\.yaml"):
-        load_profiles()
-
-
-def test_a_file_that_is_no_text_is_damaged(user_folder: Path) -> None:
-    (user_folder / "bad.yaml").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(DamagedRecordError, match=r"bad\.yaml"):
         load_profiles()
 
@@ -281,13 +219,10 @@ def test_any_device_yields_a_profile_that_claims_no_rate(
     ("capability", "architecture", "native", "compiles"),
     [
         (None, None, ("fp32",), None),
-        ("3.7", "Kepler", ("fp32",), False),
         ("2.1", None, ("fp32",), False),
-        ("6.0", "Pascal", ("fp32",), False),
         ("7.0", "Volta", ("fp32", "fp16"), True),
         ("8.6", "Ampere", ("fp32", "tf32", "bf16", "fp16"), True),
         ("8.9", "Ada", ("fp32", "tf32", "bf16", "fp16", "fp8"), True),
-        ("12.0", "Blackwell", ("fp32", "tf32", "bf16", "fp16", "fp8"), True),
         ("15.0", None, ("fp32", "tf32", "bf16", "fp16", "fp8"), True),
     ],
 )

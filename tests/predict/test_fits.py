@@ -10,7 +10,7 @@ from build_records import trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
+from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, Fits
 from tunekit.predict.step_traces import Unpredictable
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.config import Precision
@@ -63,14 +63,6 @@ def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, 
         assert asked.reserved_bytes <= asked.least_bytes
 
 
-def test_what_is_shown_at_the_batch_to_trust_is_within_what_torch_surely_has(fits: Fits):
-    for one in predicted(fits, K80, T4, A10G).fits:
-        assert one.peak is not None
-        assert one.peak.batch_size == one.largest.low
-        least = one.capacity_bytes - outside().context.high - outside().workspace.high
-        assert one.peak.allocated_bytes <= one.peak.reserved_bytes <= least
-
-
 def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
     free = Fits((traced_trial(tmp_path / "a", epoch_samples=None),), tmp_path / "a", cpus=8)
     short = Fits((traced_trial(tmp_path / "b", batch_cost_s=0.2, epoch_samples=300),), tmp_path / "b", cpus=8)
@@ -83,11 +75,6 @@ def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
         assert at_epoch is not None
         assert (other.peak, other.compute) == (at_epoch.peak, at_epoch.compute)
         assert other.rate == other.loader, "one worker makes the only batch"
-
-
-def test_an_epoch_of_more_samples_than_fit_changes_nothing(fits: Fits, tmp_path: Path):
-    free = Fits((traced_trial(tmp_path, epoch_samples=None),), tmp_path, cpus=8)
-    assert predicted(fits, K80, T4, A10G).fits == predicted(free, K80, T4, A10G).fits
 
 
 def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_path: Path):
@@ -115,21 +102,6 @@ def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp
     assert at_half.rate == half.rate
 
 
-def test_a_batch_that_does_not_fit_has_the_peak_of_a_memory_without_end(fits: Fits):
-    at = fits.at(A10G, FP32, 40_000, outside())
-    unlimited = fits.unlimited_peak(FP32, 40_000, outside())
-    assert at is not None and at.peak is not None and unlimited is not None
-    assert at.peak.batch_size == 40_000 > at.largest.high
-    assert at.peak.reserved_bytes == unlimited.reserved_bytes > at.capacity_bytes
-
-
-def test_half_the_bytes_hold_a_larger_batch(fits: Fits):
-    prediction = predicted(fits, A10G)
-    whole, half = prediction.fit_of("a10g", FP32), prediction.fit_of("a10g", BF16)
-    assert whole is not None and half is not None
-    assert 1.5 * whole.largest.low < half.largest.low < 2.1 * whole.largest.low
-
-
 def test_each_gpu_is_told_of_in_the_precisions_that_it_has(fits: Fits):
     prediction = predicted(fits, K80, T4, A10G)
     assert [(one.profile_id, one.precision) for one in prediction.fits] == [
@@ -148,14 +120,6 @@ def test_tf32_is_float32_where_a_gpu_has_none(tmp_path: Path):
     assert all(one.largest.low for one in prediction.fits)
 
 
-def test_a_script_in_16_bit_is_not_told_of_where_there_is_none(tmp_path: Path):
-    fits = Fits((traced_trial(tmp_path, BF16, traces=(None,)),), tmp_path, cpus=8)
-    assert [(one.profile_id, one.precision) for one in predicted(fits, K80, T4, A10G).fits] == [
-        ("t4", FP16),
-        ("a10g", BF16),
-    ]
-
-
 def test_a_gpu_of_unknown_memory_is_left_out_and_so_is_a_cpu(fits: Fits):
     assert predicted(fits, gpu("mps-m1", None), gpu("cpu", 16.0)).fits == ()
 
@@ -164,12 +128,6 @@ def test_where_nothing_fits_the_memory_binds(fits: Fits):
     one = predicted(fits, gpu("k80", 1.0)).fits[0]
     assert one.largest.low == 0
     assert (one.bound_by, one.peak, one.rate) == ("VRAM", None, None)
-
-
-def test_unknown_rates_leave_the_batch_and_no_rate(fits: Fits):
-    one = predicted(fits, gpu("k80", 11.0, bandwidth_gb_per_s=None)).fits[0]
-    assert one.largest.low
-    assert (one.rate, one.compute) == (None, None)
 
 
 def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
@@ -199,10 +157,6 @@ def test_doubts_widen_the_margin(tmp_path: Path):
         ranges.append(prediction.fits[0].largest)
     for narrow, wide in pairwise(ranges):
         assert wide.low < narrow.low <= narrow.value == wide.value <= narrow.high < wide.high
-
-
-def test_steps_on_a_gpu_have_the_smaller_margin(tmp_path: Path):
-    assert Fits((traced_trial(tmp_path, device_type="cuda"),), tmp_path, cpus=8).margin == MARGIN
 
 
 def test_what_torch_would_reserve_is_told_of_traced_precisions_alone(tmp_path: Path):
@@ -265,30 +219,11 @@ def test_the_peak_of_a_batch_is_told_with_it_too(checkpointed: Fits, batch: int)
     assert other.peak.reserved_bytes < usual.peak.reserved_bytes
 
 
-def test_only_what_was_traced_with_it_is_told(tmp_path: Path):
-    own = Fits((traced_trial(tmp_path, checkpointed=(None,)),), tmp_path, cpus=8)
-    told = predicted(own, A10G, T4)
-    known = {one.precision: one.checkpointed is not None for one in told.fits}
-    assert known == {FP32: True, BF16: False, FP16: False}
-    assert own.at(A10G, BF16, 16, outside(), is_checkpointed=True) is None
-
-
 def other_steps(trials_folder: Path, name: str) -> None:
     """Leave a traced op out of one of the two sizes, so that they are not of the same steps."""
     path = trials_folder / "0000" / name
     traced = read_json(path, StepTrace)
     write_json(path, traced.changed(ops=traced.ops[:-1]))
-
-
-def test_a_precision_whose_steps_agree_only_with_it_is_not_told(tmp_path: Path):
-    trial = traced_trial(tmp_path, checkpointed=(None, "bf16"))
-    other_steps(tmp_path, "trace-own-4.json")
-    fits = Fits((trial,), tmp_path, cpus=8)
-    told = predicted(fits, A10G)
-    assert [one.precision for one in told.fits] == [BF16]
-    assert told.checkpointing is not None
-    assert (told.checkpointing.extra_flops, told.checkpointing.why_not) == (pytest.approx(1 / 3), None)
-    assert fits.at(A10G, FP32, 16, outside(), is_checkpointed=True) is None
 
 
 def test_no_precision_with_and_without_it_is_why_nothing_is_told(tmp_path: Path):
@@ -321,7 +256,3 @@ def test_why_nothing_is_told_of_it_is_said(tmp_path: Path, seen: dict[str, Any],
     assert told.checkpointing.why_not == why_not
     assert told.checkpointing.extra_flops is None
     assert all(one.checkpointed is None for one in told.fits)
-
-
-def test_an_older_trace_says_nothing_of_it(fits: Fits):
-    assert predicted(fits, A10G).checkpointing is None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from machine.shipped import PROFILES
 
-from tunekit.predict.scaling import fit_scaling, fitted_efficiency, link_between, scaled_step
+from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.records.scaling import OneGpuStep, ScaledStep
 
 WITHIN = 0.10
@@ -115,23 +115,6 @@ def test_rows_that_are_explained_lie_in_the_predicted_range_or_at_most_a_hundred
         if (model, precision, gpus) not in NOT_EXPLAINED:
             ends = predicted(model, precision, gpus).efficiency
             assert ends.low <= measured <= 1.01 * ends.high, (model, precision, gpus)
-
-
-def test_resnet50_on_eight_h100s_hides_all_but_a_thousandth():
-    """Measured 98.9%: what is lost beyond is none of the gradients'."""
-    found = predicted("resnet50", "fp16", 8)
-    assert found.exposed_s / found.compute_s < 1e-3
-    assert found.efficiency.value == pytest.approx(22059 / (8 * 2789), rel=0.012)
-
-
-def test_tacotron2_fits_stragglers_and_no_communication():
-    """What the fit makes of the first host in fp16: a spread of a fifth between ranks."""
-    rates = dict(zip(COUNTS, RATES["tacotron2", "fp16"][0], strict=True))
-    found = fit_scaling(rates)
-    assert found is not None
-    assert found.communication == 0.0
-    assert found.spread == pytest.approx(0.21, abs=0.03)
-    assert fitted_efficiency(found, 8) == pytest.approx(494127 / (8 * 82939), rel=WITHIN)
 
 
 # NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5/README.md

@@ -36,36 +36,43 @@ def test_buffer_and_queue_are_counted_in_batches(
     assert queue_bytes(knobs, knobs.batch_bytes(1000)) == queue_batches * batch * 1000
 
 
-def test_up_to_a_fifth_of_the_limit_is_safe():
-    assert loader_ram(tenth, 2 * MIB, 0, roomy).verdict is RamVerdict.SAFE
-    assert loader_ram(tenth, 2 * MIB + 1, 0, roomy).verdict is RamVerdict.RISKY
+SAFE, RISKY, OOM = RamVerdict.SAFE, RamVerdict.RISKY, RamVerdict.OOM
+none = config(num_workers=0)
+SHM = 200 * 1000
+"""What the queue of `tenth` takes with samples of 1,000 bytes."""
 
 
-def test_base_and_buffer_up_to_their_share_of_the_limit_may_start():
-    assert loader_ram(tenth, 5 * MIB, 350 * MIB, roomy).verdict is RamVerdict.RISKY
-    assert loader_ram(tenth, 5 * MIB, 350 * MIB, roomy).why_oom is None
-    assert loader_ram(tenth, 5 * MIB, 350 * MIB + 1, roomy).verdict is RamVerdict.OOM
+@pytest.mark.parametrize(
+    ("knobs", "sample_bytes", "base_bytes", "machine", "verdict"),
+    [
+        (tenth, 2 * MIB, 0, roomy, SAFE),
+        (tenth, 2 * MIB + 1, 0, roomy, RISKY),
+        (tenth, 5 * MIB, 350 * MIB, roomy, RISKY),
+        (tenth, 5 * MIB, 350 * MIB + 1, roomy, OOM),
+        (none, MIB, 850 * MIB, roomy, SAFE),
+        (none, MIB, 851 * MIB, roomy, OOM),
+        (none, MIB, 0, host(shm_bytes=0), SAFE),
+        (tenth, 1000, 0, host(shm_bytes=None), SAFE),
+        (tenth, 1000, 0, host(shm_bytes=SHM), SAFE),
+        (tenth, 1000, 0, host(shm_bytes=SHM - 1), OOM),
+        (tenth, 1000, 0, host(shm_bytes=MIB, shm_used_bytes=MIB - SHM), SAFE),
+        (tenth, 1000, 0, host(shm_bytes=MIB, shm_used_bytes=MIB - SHM + 1), OOM),
+    ],
+)
+def test_the_borders_of_the_verdicts(
+    knobs: TrainConfig, sample_bytes: int, base_bytes: int, machine: Host, verdict: RamVerdict
+):
+    told = loader_ram(knobs, sample_bytes, base_bytes, machine)
+    assert told.verdict is verdict
+    assert (told.why_oom is not None) == (verdict is OOM)
 
 
-def test_a_large_base_is_out_of_memory_whatever_the_buffer():
-    assert loader_ram(config(num_workers=0), MIB, 851 * MIB, roomy).verdict is RamVerdict.OOM
-    assert loader_ram(config(num_workers=0), MIB, 850 * MIB, roomy).verdict is RamVerdict.SAFE
-
-
-def test_a_queue_that_just_fills_shared_memory_may_start():
-    exact = host(shm_bytes=200 * 1000)
-    assert loader_ram(tenth, 1000, 0, exact).why_oom is None
-    assert loader_ram(tenth, 1000, 0, host(shm_bytes=200 * 1000 - 1)).why_oom is not None
-
-
-def test_shared_memory_that_others_hold_is_not_there_for_the_queue():
-    free = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000)
-    assert loader_ram(tenth, 1000, 0, free).why_oom is None
-    taken = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000 + 1)
-    assert loader_ram(tenth, 1000, 0, taken).why_oom == (
-        "the loader's queue needs 195.3 KiB of /dev/shm (predicted), which has 195.3 KiB free of 1.0 MiB"
-    )
-    assert loader_ram(tenth, 1000, 0, taken).verdict is RamVerdict.OOM
+def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
+    """200 samples in the queue, of 1,000 bytes each and 4,096 in /dev/shm."""
+    exact, smaller = host(shm_bytes=200 * 4096), host(shm_bytes=200 * 4096 - 1)
+    assert [loader_ram(tenth, 1000, 0, one, 4096).verdict for one in (exact, smaller)] == [SAFE, OOM]
+    assert loader_ram(tenth, 1000, 0, host(shm_bytes=0), 0.0).verdict is SAFE, "arrays go through pipes"
+    assert loader_ram(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0).verdict is OOM
 
 
 def test_the_ranks_of_one_machine_share_what_is_free():
@@ -76,26 +83,6 @@ def test_the_ranks_of_one_machine_share_what_is_free():
 def test_more_than_all_can_not_be_taken():
     assert host(shm_bytes=MIB, shm_used_bytes=2 * MIB).shm_free_bytes == 0
     assert host(shm_bytes=None, shm_used_bytes=None).shm_free_bytes is None
-
-
-def test_without_workers_shared_memory_is_not_needed():
-    assert loader_ram(config(num_workers=0), MIB, 0, host(shm_bytes=0)).verdict is RamVerdict.SAFE
-
-
-def test_without_a_shm_mount_only_ram_decides():
-    assert loader_ram(tenth, 1000, 0, host(shm_bytes=None)).verdict is RamVerdict.SAFE
-
-
-def test_the_reason_shows_its_figures_and_that_they_are_predicted():
-    reason = loader_ram(tenth, 5 * MIB, GIB, roomy).why_oom
-    assert reason == ("base 1.0 GiB + buffer 500.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)")
-    reason = loader_ram(tenth, MIB, 0, host(shm_bytes=64 * MIB)).why_oom
-    assert reason == "the loader's queue needs 200.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
-
-
-def test_the_reason_leaves_out_a_base_that_is_not_known():
-    reason = loader_ram(tenth, 10 * MIB, 0, roomy).why_oom
-    assert reason == "buffer 1,000.0 MiB (predicted) exceeds 85% of the RAM limit (850.0 MiB)"
 
 
 @given(configs(), st.floats(0, 4 * MIB), st.integers(0, 64 * GIB), hosts())
@@ -123,19 +110,3 @@ def test_less_memory_never_gives_a_better_verdict(
     half = machine.model_copy(update={"ram_limit_bytes": max(1, machine.ram_limit_bytes // 2)})
     before = loader_ram(knobs, bytes_per_sample, base_bytes, machine).verdict
     assert order.index(loader_ram(knobs, bytes_per_sample, base_bytes, half).verdict) >= order.index(before)
-
-
-def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
-    # 200 samples in the queue, of 1,000 bytes each and 4,096 in /dev/shm.
-    exact = host(shm_bytes=200 * 4096)
-    assert loader_ram(tenth, 1000, 0, exact, 4096).why_oom is None
-    assert loader_ram(tenth, 1000, 0, exact, 4096).verdict is RamVerdict.SAFE
-    smaller = host(shm_bytes=200 * 4096 - 1)
-    assert loader_ram(tenth, 1000, 0, smaller, 4096).why_oom == (
-        "the loader's queue needs 800.0 KiB of /dev/shm (predicted), which has 800.0 KiB"
-    )
-    assert loader_ram(tenth, 1000, 0, smaller, 4096).verdict is RamVerdict.OOM
-    assert loader_ram(tenth, 1000, 0, host(shm_bytes=0), 0.0).why_oom is None, (
-        "arrays and text go through pipes"
-    )
-    assert loader_ram(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0).why_oom is not None

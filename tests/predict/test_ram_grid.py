@@ -49,17 +49,6 @@ def test_each_row_has_the_usual_prefetches_and_the_present_one():
     assert [one for one in cells if one.is_present] == [cell(cells, 2, 3)]
 
 
-def test_no_workers_are_one_cell_without_a_buffer():
-    cells = ram_grid(MIB, GIB, GIB, host(cpus=2), (0, None))
-    none = cell(cells, 0, None)
-    assert (none.buffer_bytes, none.ram_bytes, none.is_present) == (0, GIB, True)
-    assert sum(one.is_present for one in cells) == 1
-
-
-def test_without_a_present_loader_no_cell_is_marked():
-    assert not any(one.is_present for one in ram_grid(MIB, 0, 0, host()))
-
-
 def test_bytes_are_base_workers_and_buffer():
     one = cell(ram_grid(3 * MIB, 100 * MIB, 10 * MIB, host()), 4, 2)
     assert one.buffer_bytes == 4 * 2 * 3 * MIB

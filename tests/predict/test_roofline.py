@@ -129,9 +129,3 @@ def test_a_gpu_without_the_precision_falls_back_to_fp32_and_moves_up_to_twice_th
     slowest_arithmetic = 31.2 * 0.78 / (70.0 * 0.95)
     assert found.ratio.low == pytest.approx(min(0.5, slowest_arithmetic) / 1.118)
     assert found.ratio.high == pytest.approx(1.0 * 1.118)
-
-
-def test_a_rate_in_a_precision_that_the_measured_gpu_emulates_says_nothing():
-    found = speed_ratio(without_bf16(), profile(), Precision.BF16)
-    assert found.ratio is None
-    assert found.why == "old has no bf16 of its own to go by"

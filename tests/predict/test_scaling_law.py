@@ -4,7 +4,6 @@ import itertools
 import math
 
 import pytest
-from build_records import profile
 from hypothesis import given
 from hypothesis import strategies as st
 from machine.shipped import PROFILES
@@ -123,13 +122,6 @@ def test_ranks_share_the_loaders_of_the_host():
     assert found.efficiency.value == pytest.approx(0.1 / 0.16)
 
 
-def test_a_shared_batch_leaves_less_backward_pass_to_hide_behind():
-    one = OneGpuStep(step_s=0.1, gradients_bytes=100 * MIB)
-    weak, strong = (scaled_step(one, 8, link(26.2144), mode) for mode in ScalingMode)
-    assert strong.compute_s == pytest.approx(0.1 / 8)
-    assert strong.efficiency.value < weak.efficiency.value
-
-
 def test_a_record_with_more_than_linear_speed_is_refused():
     found = scaled_step(OneGpuStep(step_s=0.1, gradients_bytes=0), 2, link(1))
     with pytest.raises(ValidationError, match=r"efficiency must lie in \(0, 1\]"):
@@ -171,10 +163,6 @@ def test_two_cards_may_have_a_bridge():
 @pytest.mark.parametrize("gpu", ["mi300x", "cpu", "mps-m1"])
 def test_a_link_that_no_profile_knows_is_unknown(gpu: str):
     assert link_between(PROFILES[gpu], 8) is None
-
-
-def test_a_card_without_known_lanes_has_no_link():
-    assert link_between(profile(pcie_lanes=None, nvlink_gb_per_s=None, compute_capability="8.6"), 2) is None
 
 
 @given(st.floats(0.0, 0.5), st.floats(0.0, 0.5), modes, st.sets(st.sampled_from((2, 3, 4, 8)), min_size=2))

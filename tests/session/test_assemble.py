@@ -1,15 +1,12 @@
 """From trial records to a whole run: pure, so the same records give the same run."""
 
 import pytest
-from any_records import trial_records
 from build_records import (
     GIB,
     MIB,
     baseline_record,
     config,
-    configs,
     confirm_records,
-    cpu,
     device,
     discovery,
     failure,
@@ -25,7 +22,7 @@ from hypothesis import strategies as st
 from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.tiers import pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import Severity
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
@@ -94,14 +91,6 @@ def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
     assert run_noise(Trials((baseline_record(), *baselines([500.0])))) is None
 
 
-def test_each_recommended_tier_has_its_multi_gpu_rows():
-    whole = walked()
-    assert [(row.tier, row.gpus) for row in whole.scaling] == [
-        (tier, gpus) for tier in Tier for gpus in (1, 2, 4, 8)
-    ]
-    assert [row.total_batch for row in whole.scaling[:4]] == [512, 1024, 2048, 4096]
-
-
 def test_a_config_that_failed_again_gives_way_to_the_next():
     unfit = confirm_records([None], faster, first_number=90)
     whole = walked(*unfit)
@@ -151,12 +140,6 @@ def test_without_a_measured_trial_every_tier_says_so():
     assert "baseline-failed" in {note.code for note in whole.findings}
 
 
-def test_without_any_trial_there_is_still_a_run():
-    whole = assembled()
-    assert whole.trials == ()
-    assert len(whole.missing_tiers) == 3
-
-
 def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     whole = assembled(
         baseline_record(rate=None, overrides={"failure": failure(OutcomeKind.HOST_OOM, message="too much")}),
@@ -166,26 +149,6 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     assert all(recommendation.speedup is None for recommendation in whole.recommendations)
     (note,) = [note for note in whole.findings if note.code == "baseline-failed"]
     assert note.message == "the baseline did not run here (host_oom): too much"
-
-
-def test_the_first_complete_discovery_counts():
-    partial, whole = discovery("Adam", complete=False), discovery("SGD")
-    trials = Trials(
-        (
-            baseline_record(rate=None, overrides={"discovery": partial}),
-            trial_record(1, overrides={"discovery": whole}),
-            trial_record(2, overrides={"discovery": discovery("Lion")}),
-        )
-    )
-    assert trials.discovery == whole
-    assert Trials(trials.records[:1]).discovery == partial
-    assert Trials(()).discovery is None
-
-
-def test_another_device_than_asked_for_is_noted():
-    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").findings
-    (note,) = [note for note in notes if note.code == "other-device"]
-    assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
 
 
 def test_a_device_held_to_the_memory_of_the_one_asked_for_is_noted():
@@ -225,19 +188,6 @@ def test_a_script_that_scales_its_learning_rate_gets_no_rule_on_top():
     assert not assembled(baseline, at(1, 256, 0.1)).script_scales_lr
 
 
-def test_an_epoch_without_a_length_is_noted():
-    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).findings
-    (told,) = [note for note in notes if note.code == "epoch-unknown"]
-    assert told.severity is Severity.INFO
-    assert "--samples" in (told.remedy or "")
-    assert "epoch-unknown" not in {note.code for note in walked().findings}
-
-
-def test_assembling_again_changes_nothing():
-    whole = walked()
-    assert assemble(whole, whole.trials) == whole
-
-
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)
@@ -255,22 +205,6 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
         assert len(recommendation.confirm_trials) == len(rates)
 
 
-@given(st.lists(trial_records(), max_size=3))
-def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
-    trials = Trials(tuple(records))
-    assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)
-    assert set(map(id, trials.baseline_confirm)) <= set(map(id, trials.confirming))
-
-
-@given(configs())
-def test_candidates_leave_out_confirmations(knobs: TrainConfig):
-    searching = trial_record(1, 900.0, knobs)
-    again = confirm_records([880.0], knobs, first_number=60)
-    assert Trials((searching, *again)).candidates == (searching,)
-    assert Trials(again).candidates == ()
-    assert Trials((searching, *again)).confirm_of(knobs) == again
-
-
 def test_picks_are_within_the_limits_of_a_small_host():
     small = host(cpus=2, cpus_total=2, ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
     trials = Trials((baseline_record(of=own), trial_record(1, 900.0, config(num_workers=1))))
@@ -280,27 +214,6 @@ def test_picks_are_within_the_limits_of_a_small_host():
         Tier.BALANCED: 1,
         Tier.AGGRESSIVE: 1,
     }
-
-
-def test_what_holds_the_baseline_back_is_told_but_no_advice_to_try_what_was_tried():
-    slow = baseline_record(boundary_s=500.0, persistent_workers=False)
-    codes = [one.code for one in assembled(slow).findings]
-    assert "costly-epochs" in codes
-    assert "compute-bound" not in codes
-
-
-def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
-    shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
-    whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))
-    assert [finding.code for finding in whole.findings] == ["shared-gpu", "epoch-unknown"]
-
-
-@pytest.mark.parametrize(("rates", "is_unsteady"), [([154.0, 39.7], True), ([110.0, 100.0], False)])
-def test_a_config_that_contradicts_itself_is_told(rates: list[float], is_unsteady: bool):
-    found = {one.code: one for one in assembled(*confirm_records(rates, fast)).findings}
-    assert ("unsteady-machine" in found) is is_unsteady
-    if is_unsteady:
-        assert found["unsteady-machine"].evidence == "39.7 to 154 samples/s in 2 fresh processes"
 
 
 def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():

@@ -161,13 +161,6 @@ def test_gpus_without_the_scripts_precision_are_an_error(tmp_path: Path):
     assert load_fits_run(tmp_path).status is RunStatus.FAILED
 
 
-def test_a_script_that_fails_is_told_of_with_its_trial_on_disk(tmp_path: Path):
-    failed = trial_record(0, None, overrides={"failure": failure(message="no such file")})
-    with pytest.raises(TargetError, match="no such file"):
-        walk_in(tmp_path, instead=failed)
-    assert load_fits_run(tmp_path).trials == (failed,)
-
-
 @pytest.mark.parametrize(
     ("kind", "remedy", "told"),
     [
@@ -184,12 +177,6 @@ def test_want_of_time_names_the_limit_and_the_flag_that_lengthens_it(
     with pytest.raises(TargetError) as error:
         walk_in(tmp_path, instead=ended, options=options)
     assert str(error.value).endswith(remedy + told)
-
-
-def test_an_interrupted_walk_says_so_on_disk(tmp_path: Path):
-    with pytest.raises(KeyboardInterrupt):
-        walk_in(tmp_path, instead=KeyboardInterrupt())
-    assert load_fits_run(tmp_path).status is RunStatus.INTERRUPTED
 
 
 def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
@@ -220,16 +207,6 @@ def test_a_script_that_needs_its_figures_is_run_with_them(tmp_path: Path):
     assert run.status is RunStatus.FINISHED
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_learnt"),
-    [(OutcomeKind.SCRIPT_ERROR, False), (OutcomeKind.TIMEOUT, True), (OutcomeKind.HOST_OOM, True)],
-)
-def test_what_figures_would_not_mend_is_told_at_once(tmp_path: Path, kind: OutcomeKind, is_learnt: bool):
-    with pytest.raises(TargetError, match="the loss stands still"):
-        walk_in(tmp_path, first=ended_dry(kind, is_learnt))
-    assert len(load_fits_run(tmp_path).trials) == 1
-
-
 def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         walk_in(tmp_path, interrupts=True)
@@ -237,9 +214,3 @@ def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
     assert saved.status is RunStatus.INTERRUPTED
     assert saved.prediction is not None
     assert {one.profile_id for one in saved.prediction.fits} == {"k80", "t4", "a10g"}
-
-
-def test_ctrl_c_before_anything_was_traced_predicts_nothing(tmp_path: Path):
-    with pytest.raises(KeyboardInterrupt):
-        walk_in(tmp_path, interrupts=True, traces=())
-    assert load_fits_run(tmp_path).prediction is None

@@ -10,7 +10,6 @@ import pytest
 from build_records import baseline_record, run, trial_record
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
-from tunekit.records.codec import to_json
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 
 OWNER = """
@@ -38,12 +37,6 @@ def start_owner(folder: Path) -> subprocess.Popen[str]:
     return owner
 
 
-def test_a_folder_is_made_with_its_parents(folder: Path):
-    with RunFolder(folder) as owned:
-        assert owned.trials_folder.is_dir()
-        assert owned.load_trials() == ()
-
-
 def test_another_search_in_this_process_is_refused(folder: Path):
     with RunFolder(folder), pytest.raises(RunFolderLockedError), RunFolder(folder):
         pass
@@ -62,34 +55,12 @@ def test_another_process_is_refused_and_told_whose_it_is(folder: Path):
         pass
 
 
-def test_a_refused_search_leaves_the_owner_in_place(folder: Path):
-    with start_owner(folder) as owner:
-        for _ in range(3):
-            with pytest.raises(RunFolderLockedError, match=str(owner.pid)):
-                RunFolder(folder).__enter__()
-        owner.communicate("")
-
-
 def test_kill_9_of_the_owner_frees_the_folder(folder: Path):
     with start_owner(folder) as owner:
         owner.send_signal(signal.SIGKILL)
         owner.communicate()
     with RunFolder(folder) as owned, pytest.raises(RunFolderLockedError):
         RunFolder(owned.path).__enter__()
-
-
-def test_an_error_inside_frees_the_folder(folder: Path):
-    with pytest.raises(ZeroDivisionError), RunFolder(folder):
-        raise ZeroDivisionError
-    with RunFolder(folder):
-        pass
-
-
-@pytest.mark.parametrize("below", ["", "deeper", "deeper/still"])
-def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path, below: str):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match=r"can't be written .*; choose another with --out"):
-        RunFolder(tmp_path / "file" / below).__enter__()
 
 
 def test_trials_are_kept_in_order_whatever_their_order_of_writing(folder: Path):
@@ -112,16 +83,7 @@ def test_a_trial_that_was_cut_off_is_cleared_away(folder: Path):
         assert not cut.exists()
 
 
-def test_what_is_not_a_trial_is_left_alone(folder: Path):
-    with RunFolder(folder) as owned:
-        (owned.trials_folder / "notes").mkdir()
-        (owned.trials_folder / "7.txt").write_text("mine")
-        assert owned.load_trials() == ()
-        assert (owned.trials_folder / "notes").is_dir()
-        assert (owned.trials_folder / "7.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("text", ["", "{", "{}", '{"schema_version": 1, "number": 1}'])
+@pytest.mark.parametrize("text", ["{", '{"schema_version": 1, "number": 1}'])
 def test_a_damaged_trial_is_named_with_its_path(folder: Path, text: str):
     with RunFolder(folder) as owned:
         owned.save_trial(trial_record(1))
@@ -168,26 +130,6 @@ def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
     assert str(caught.value) == f"{file} is no run; give the folder: {folder}"
 
 
-def test_a_file_of_no_run_at_all_asks_for_a_folder(tmp_path: Path):
-    file = tmp_path / "train.yaml"
-    file.write_text("lr: 0.1\n")
-    with pytest.raises(RunFolderError, match=r"train\.yaml is no run; give the folder that a search wrote$"):
-        load_run(file)
-
-
-def test_a_run_under_another_name_is_loaded(tmp_path: Path):
-    (tmp_path / "kept.json").write_text(to_json(run()))
-    assert load_run(tmp_path / "kept.json") == run()
-
-
-def test_nobody_is_told_to_delete_a_run(folder: Path):
-    folder.mkdir(parents=True)
-    (folder / RUN_FILE).write_text("{")
-    with pytest.raises(DamagedRecordError, match=r"restore it from a backup; its trials are in") as caught:
-        load_run(folder)
-    assert "delete it" not in str(caught.value)
-
-
 def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with RunFolder(folder) as owned:
         owned.save(run())
@@ -197,10 +139,3 @@ def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with pytest.raises(DamagedRecordError, match=r"run\.json is not a Run: options\.budget_s") as caught:
         load_run(folder)
     assert f"its trials are in {folder}/trials" in str(caught.value)
-
-
-def test_a_run_of_a_newer_tunekit_asks_for_an_upgrade_alone(folder: Path):
-    folder.mkdir(parents=True)
-    (folder / RUN_FILE).write_text(to_json(run()).replace('"schema_version": 1', '"schema_version": 2', 1))
-    with pytest.raises(NewerRecordError, match=r"upgrade tunekit$"):
-        load_run(folder)

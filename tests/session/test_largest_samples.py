@@ -87,8 +87,8 @@ def too_much(above: int) -> Callable[[TrainConfig, TrialSpec], Failure | None]:
 
 
 def walked(folder: Path, above: int, **more: Any) -> tuple[Run, ScriptedExecutor]:
-    options = {"failing": too_much(above), "looked": Details(largest=VARIED)} | more
-    return search_in(folder / "run", executor_options=options)
+    scripted = {"failing": too_much(above), "looked": Details(largest=VARIED)} | more
+    return search_in(folder / "run", options(max_trials=8), executor_options=scripted)
 
 
 def test_what_ran_out_on_the_largest_gives_way_to_what_did_not(tmp_path: Path):

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import MIB, baseline_record, config, failure, options, profile, root, target
+from build_records import MIB, baseline_record, config, failure, options, profile, target
 from build_records import run as emulated_run
-from scripted_search import ProgressCallback, RecordingListener, ScriptedExecutor, learnt, start_search
+from scripted_search import ProgressCallback, ScriptedExecutor, learnt, start_search
 from traced_steps import PARAMETERS_BYTES, SAMPLE_BYTES, outside, seen, steps, write_steps
 
 from tunekit.predict.fits import Fits
@@ -22,12 +22,11 @@ from tunekit.records.prediction import (
     PredictedFit,
     PredictionPath,
 )
-from tunekit.records.run import FixedKnob, KnobSpace, Run
+from tunekit.records.run import KnobSpace, Run
 from tunekit.records.target import Binding, BindingKind
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine, starting_config
-from tunekit.session.search import Search
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.tune.feasibility import chances_to_fit
 
@@ -89,7 +88,7 @@ def searched_in(
             rate=lambda knobs: knobs.batch_size / (knobs.batch_size + 2048),
             **({} if here is CPU else on_gpu),
         )
-        overrides.setdefault("asked", options(budget_s=400.0))
+        overrides.setdefault("asked", options(budget_s=400.0, max_trials=6))
         machine = Machine(here or profile(), native_bf16=True, outside=outside if predicts else None)
         return start_search(owned, executor, machine=machine, **overrides).run()
 
@@ -105,20 +104,6 @@ def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):
     assert own.factor == pytest.approx(1.05, rel=0.02)
 
 
-def test_a_training_that_has_cudnn_try_its_kernels_out_is_promised_less(tmp_path: Path):
-    tries, plain = (
-        searched_in(
-            tmp_path / str(benchmarks),
-            learns=lambda spec, told=benchmarks: learnt(config(batch_size=32)).model_copy(
-                update={"benchmarks_cudnn": told}
-            ),
-        ).prediction
-        for benchmarks in (True, False)
-    )
-    assert tries is not None and plain is not None
-    assert tries.fits[0].largest.low < plain.fits[0].largest.low
-
-
 def test_what_was_predicted_tells_large_batches_apart_before_any_was_tried(tmp_path: Path):
     (first, *_) = searched_in(tmp_path).trials
     asked = Columns.of([config(batch_size=size) for size in (128, 160, 208, 320)])
@@ -127,12 +112,6 @@ def test_what_was_predicted_tells_large_batches_apart_before_any_was_tried(tmp_p
     assert with_it[0] > 0.9, "17.5 of 22 GiB"
     assert with_it[2:].max() < 0.1, "28 GiB and more"
     assert without[2] > 0.3, "one peak alone does not say what of it grows with the batch"
-
-
-def test_no_trial_runs_out_of_memory_that_the_steps_could_have_told_of(tmp_path: Path):
-    run = searched_in(tmp_path)
-    assert run.recommendations
-    assert all(record.failure is None for record in run.trials)
 
 
 def test_for_a_gpu_that_is_not_here_there_is_a_config_to_begin_with(tmp_path: Path):
@@ -181,26 +160,11 @@ def test_no_batch_is_begun_with_that_an_epoch_has_no_samples_for_but_the_scripts
     assert begun_with(fit, own=2048, sizes=(2048,)) is None, "it does not fit"
 
 
-@pytest.mark.parametrize("wish", ["fp32", "bf16"])
-def test_a_precision_that_the_user_fixed_stays(tmp_path: Path, wish: str):
-    asked = options(budget_s=400.0, fixed=(FixedKnob(knob="precision", value=wish),))
-    run = searched_in(tmp_path, here=CPU, measured_on="cpu", asked=asked)
-    assert run.prediction is not None and run.prediction.config is not None
-    assert run.prediction.config.precision == wish
-
-
 def test_a_search_on_a_cpu_alone_traces_nothing(tmp_path: Path):
     run = searched_in(tmp_path, here=CPU, measured_on="cpu", profile=CPU)
     assert run.prediction is None
     assert run.why_not_predicted is None
     assert not any((tmp_path / "run" / "trials" / "0000").glob("trace-*"))
-
-
-def test_a_precision_that_the_agent_can_not_set_is_not_begun_with(tmp_path: Path):
-    uncovered = learnt(config(batch_size=32), roots=(root(),), roots_cover_step=False, device_type="cpu")
-    run = searched_in(tmp_path, here=CPU, measured_on="cpu", learns=lambda spec: uncovered)
-    assert run.prediction is not None and run.prediction.config is not None
-    assert run.prediction.config.precision is Precision.FP32
 
 
 def test_steps_that_can_not_be_read_are_told_and_the_search_goes_on(tmp_path: Path):
@@ -209,25 +173,6 @@ def test_steps_that_can_not_be_read_are_told_and_the_search_goes_on(tmp_path: Pa
     assert run.why_not_predicted is not None
     assert "not readable as JSON" in run.why_not_predicted
     assert run.recommendations
-
-
-def test_a_resumed_search_has_the_same_prediction(tmp_path: Path):
-    whole = searched_in(tmp_path)
-    with RunFolder(tmp_path / "run") as owned:
-        executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
-        machine = Machine(profile(), native_bf16=True, outside=outside)
-        again = Search(whole, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
-    assert again.prediction == whole.prediction
-
-
-def test_a_prediction_that_run_json_has_lost_is_made_anew(tmp_path: Path):
-    whole = searched_in(tmp_path)
-    with RunFolder(tmp_path / "run") as owned:
-        executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
-        bare = whole.model_copy(update={"prediction": None, "trials": ()})
-        machine = Machine(profile(), native_bf16=True, outside=outside)
-        again = Search(bare, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
-    assert again.prediction == whole.prediction
 
 
 def test_steps_that_differ_under_bf16_leave_the_scripts_own(tmp_path: Path):
@@ -264,20 +209,3 @@ def test_a_script_that_makes_its_batches_itself_is_traced_once_more_and_that_is_
     assert other.config is not None
     assert other.config.batch_size == 16
     assert not other.role.is_candidate
-
-
-def test_without_a_binding_it_says_what_to_bind(tmp_path: Path):
-    run = own_batches(tmp_path)
-    assert all(record.role is not TrialRole.TRACE for record in run.trials)
-    assert run.why_not_predicted is not None
-    assert "makes its batches itself" in run.why_not_predicted
-    assert "--bind batch_size=HOW" in run.why_not_predicted
-
-
-def test_where_the_only_measured_kind_runs_out_later_nothing_is_told_of_memory(tmp_path: Path):
-    (first, *_) = searched_in(tmp_path).trials
-    again = first.model_copy(
-        update={"measurement": None, "failure": failure(OutcomeKind.DEVICE_OOM), "number": 9}
-    )
-    assert first.predicted_peaks
-    assert chances_to_fit([first, again], Columns.of([config(batch_size=16)])).tolist() == [1.0]

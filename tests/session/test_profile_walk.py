@@ -8,14 +8,14 @@ from build_loops import CPU, parts
 from build_records import config, failure
 from read_report import Read
 from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
-from scripted_search import SMALL_HOST, RecordingListener, learnt
+from scripted_search import RecordingListener, learnt
 
 from tunekit.diagnose.loop import LoopFacts
-from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
+from tunekit.errors import TargetError, UsageError
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Detail
-from tunekit.records.run import FixedKnob, LoopProfile, ProfileOptions, RunStatus
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.run import FixedKnob, ProfileOptions, RunStatus
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.loop_profile import profile_report
 from tunekit.session.folder import RunFolder, load_profile_run
 from tunekit.session.profile import ProfileWalk
@@ -67,11 +67,6 @@ def test_findings_follow_the_verdict_that_the_rates_range_leaves(half: float, is
     assert Read(profile_report(whole)).answers[0].startswith(verdict)
 
 
-def test_kernels_are_traced_only_when_they_are_asked_for(tmp_path: Path):
-    _, executor = walk_in(tmp_path, ProfileOptions(kernels=True))
-    assert Detail.KERNELS in executor.specs[0].details
-
-
 def test_rounds_add_fresh_processes_to_the_look(tmp_path: Path):
     whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3))
     assert started(executor) == [(None, None), (1, None), (2, None)]
@@ -93,29 +88,6 @@ def test_fixed_knobs_are_looked_into_after_the_loop_is_learnt(tmp_path: Path):
 def test_a_fixed_value_that_can_not_be_set_is_refused_with_the_reason(tmp_path: Path):
     with pytest.raises(UsageError, match="no effect on cpu"):
         walk_in(tmp_path, ProfileOptions(fixed=fix(pin_memory=True)), executor_options=ON_CPU)
-    assert load_profile_run(tmp_path).status is RunStatus.FAILED
-
-
-def test_a_config_that_would_not_fit_is_refused_with_the_figure(tmp_path: Path):
-    asked = ProfileOptions(fixed=fix(batch_size=65536, num_workers=8, prefetch_factor=8))
-    with pytest.raises(TargetError, match=r"not started: base 1.0 GiB \+ buffer 3.9 GiB"):
-        walk_in(tmp_path, asked, host=SMALL_HOST)
-    whole = load_profile_run(tmp_path)
-    assert whole.trials[1].failure is not None
-    assert whole.trials[1].failure.kind is OutcomeKind.REFUSED
-
-
-def test_a_config_to_compare_with_that_would_not_fit_keeps_its_reason(tmp_path: Path):
-    other = against(lambda own: own.model_copy(update={"batch_size": 65536, "num_workers": 64}))
-    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=2), other, host=SMALL_HOST)
-    assert "exceed 85% of the RAM limit" in str(whole.contenders[1].why_missing)
-    assert all(spec.config is None for spec in executor.specs), "it was never started"
-
-
-def test_a_script_that_never_trains_is_the_same_error_as_in_a_search(tmp_path: Path):
-    broken = failure(OutcomeKind.NO_TRAINING_LOOP, message="no optimizer stepped")
-    with pytest.raises(NoTrainingLoopError, match="no optimizer stepped"):
-        walk_in(tmp_path, executor_options={"failing": lambda knobs, spec: broken})
     assert load_profile_run(tmp_path).status is RunStatus.FAILED
 
 
@@ -163,24 +135,6 @@ def test_factors_are_paired_by_round(tmp_path: Path):
     assert factor.value == pytest.approx((7 / 3) ** 0.5, rel=0.02)
 
 
-def test_one_round_takes_its_range_from_the_look(tmp_path: Path):
-    whole, _ = walk_in(tmp_path, ProfileOptions(rounds=1), workers(6))
-    factor = whole.contenders[1].factor
-    assert whole.noise_floor is not None
-    assert whole.noise_floor.processes == 2
-    assert factor is not None
-    assert factor.low < factor.value < factor.high
-
-
-def test_a_config_that_fails_once_is_not_run_again(tmp_path: Path):
-    breaks = {"failing": lambda knobs, spec: failure() if knobs.num_workers == 6 else None}
-    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3), workers(6), executor_options=breaks)
-    assert [spec.config for spec in executor.specs].count(None) == 4
-    assert len(executor.specs) == 5
-    assert whole.contenders[1].rate_samples_per_s is None
-    assert whole.contenders[1].why_missing == "device_oom: CUDA out of memory"
-
-
 def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
     heard = RecordingListener()
     whole, executor = walk_in(tmp_path, ProfileOptions(against="mine.yaml"), workers(2), heard)
@@ -190,27 +144,6 @@ def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
     assert len(executor.specs) == 1
     answers = Read(profile_report(whole)).answers
     assert answers[1] == "mine.yaml changes nothing here."
-
-
-def test_a_knob_out_of_reach_is_named(tmp_path: Path):
-    other = against(lambda own: own.model_copy(update={"accumulate_grad_batches": 4}))
-    with pytest.raises(UsageError, match=r"accumulate_grad_batches 4 can't be set .*only the script"):
-        walk_in(tmp_path, ProfileOptions(), other)
-
-
-def test_a_knob_without_effect_stays_as_the_script_has_it(tmp_path: Path):
-    other = against(lambda own: own.model_copy(update={"pin_memory": True, "num_workers": 6}))
-    heard = RecordingListener()
-    whole, _ = walk_in(tmp_path, ProfileOptions(), other, heard, executor_options=ON_CPU)
-    assert whole.contenders[1].config == config(num_workers=6)
-    assert "pin_memory of mine.yaml stays False: no effect on cpu" in said(heard)
-
-
-def test_a_comparison_with_fixed_knobs_is_with_these(tmp_path: Path):
-    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=2, fixed=fix(num_workers=4)), workers(6))
-    assert started(executor) == [(None, None), (0, 4), (1, 4), (1, 6), (2, 4), (2, 6)]
-    assert whole.contenders[0].config.num_workers == 4
-    assert whole.contenders[1].factor is not None
 
 
 # --- ablation and budget -------------------------------------------------------------------
@@ -239,19 +172,6 @@ def test_an_ablation_tries_each_alone_then_adds_them_in_turn(tmp_path: Path):
     assert whole.ablation.steps[0].added is None
     assert whole.ablation.steps[-1].added is not None
     assert whole.ablation.steps[-1].added.factor == whole.ablation.together
-
-
-def test_factors_that_overlap_do_not_simply_multiply(tmp_path: Path):
-    whole, _ = walk_in(tmp_path, ABLATE)
-    assert whole.ablation is not None
-    assert whole.ablation.together is not None
-    alone = {step.name: step.alone.factor.value for step in whole.ablation.steps if step.alone.factor}
-    product = 1.0
-    for value in alone.values():
-        product *= value
-    assert whole.ablation.product_of_alone == pytest.approx(product)
-    assert alone["tf32"] == pytest.approx(1.2, rel=0.05)
-    assert whole.ablation.together.value == pytest.approx((5 / 3) ** 0.5 * 1.5 * 1.1, rel=0.05)
 
 
 def test_what_fails_by_itself_is_not_added_to(tmp_path: Path):
@@ -333,13 +253,3 @@ def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
     assert suggested != whole.rank_host.cpus // 2
     assert whole.ablation is not None
     assert whole.ablation.steps[0].changes[0] == FixedKnob(knob="num_workers", value=suggested)
-
-
-def test_a_full_disk_does_not_speak_of_resuming(tmp_path: Path):
-    bare: LoopProfile = loop_profile()
-    with RunFolder(tmp_path, can_resume=False) as owned:
-        executor = LookingExecutor(owned.trials_folder)
-        walk = ProfileWalk(bare, owned, executor, bare.profile, RecordingListener(), clock=executor.clock)
-        (tmp_path / "profile.json").mkdir()
-        with pytest.raises(Exception, match="free some space, then start again"):
-            walk.run()

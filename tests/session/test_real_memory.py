@@ -30,7 +30,7 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(tmp_path: 
     fixed = [("num_workers", 0), ("compile", False), ("precision", "fp32")]
     asked = options(
         budget_s=300.0,
-        max_trials=3,
+        max_trials=2,
         confirm_rounds=1,
         window_s=0.3,
         fixed=tuple(FixedKnob(knob=knob, value=value) for knob, value in fixed),

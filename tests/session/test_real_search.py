@@ -20,7 +20,7 @@ from real_trials import ZOO, is_alive, leaked_shared_memory, processes_with
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord, TrialRole
 
 pytestmark = pytest.mark.real
 
@@ -211,23 +211,6 @@ def test_a_lost_connection_ends_the_trial_of_every_verb(
     assert not list(tmp_path.glob("tunekit-*"))
     for name in {"profile": ["profile.json"], "fits": ["fits.json"]}.get(words[0], []):
         assert json.loads((tmp_path / "run" / name).read_text())["status"] == "interrupted"
-
-
-def test_a_killed_keeper_is_told_and_the_search_goes_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    process = search("--trials", "2", "--fix", "num_workers=0", "--out", str(folder), *QUICK)
-    in_second_trial = folder / "trials" / "0001" / "output.log"
-    assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 120)
-    keepers = [pid for pid in processes_with(str(in_second_trial)) if pid != process.pid]
-    keeper = next(pid for pid in keepers if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    os.kill(keeper, signal.SIGKILL)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
-    record = read_json(folder / "trials" / "0001" / "trial.json", TrialRecord)
-    assert record.failure is not None
-    assert record.failure.kind is OutcomeKind.KILLED
-    assert "tunekit's keeper process was killed (signal 9)" in record.failure.message
-    assert not processes_with(str(folder / "trials"))
 
 
 def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tunekit.records.run import Run, RunStatus
 pytestmark = pytest.mark.real
 
 PYTHON = sys.executable
-SLOW = ("lightning", "accelerate", "scaler", "iterable-sharded", "other-environment", "gpt", "torchrun")
+SLOW = ("hf-trainer", "lightning", "accelerate", "iterable-sharded", "other-environment", "gpt", "torchrun")
 """Projects whose loops the tests of trials already reach."""
 QUICK = ("--trials", "2", "--confirm", "1", "--window", "0.3", "--budget", "10m")
 OLD_FILES = {
@@ -78,7 +78,7 @@ PROJECTS = [
     Project(
         "scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]
     ),
-    Project("iterable-sharded", (PYTHON, "iterable_sharded.py", "--output", "out"), LOADER),
+    Project("iterable-sharded", (PYTHON, "iterable.py", "--shards", "--output", "out"), LOADER),
     Project("other-environment", ("OTHER_PYTHON", "lstm_padded.py", "--output", "out"), LOADER),
 ]
 
@@ -126,7 +126,8 @@ def test_a_project_is_tuned_unmodified_and_unharmed(
     project: Project, tmp_path: Path, other_python: str
 ) -> None:
     script = next(word for word in project.command if word.endswith(".py"))
-    (tmp_path / script).write_bytes((ZOO / script).read_bytes())
+    for name in (script, "plain_loop.py"):
+        (tmp_path / name).write_bytes((ZOO / name).read_bytes())
     for name, content in OLD_FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)

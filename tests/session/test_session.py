@@ -60,19 +60,10 @@ def test_a_gpu_that_was_asked_for_stays_asked_for() -> None:
     assert (after.measured_on, after.profile.id, after.is_emulated) == ("a10g", "a10g", False)
 
 
-@pytest.mark.parametrize("record", [trained(uuid="0", name="Tesla T4"), trained(name="Some GPU")])
-def test_the_first_gpu_and_one_that_nobody_knows_change_nothing(record: TrialRecord) -> None:
-    assert on_device_of(before(), record, PROFILES["t4"]) == (before(), PROFILES["t4"])
-
-
 def test_a_trial_that_trained_on_the_cpu_is_of_the_cpu_beside_whatever_gpu() -> None:
     on_cpu = trained(type="cpu", name="x86_64", memory_bytes=None)
     after, here = on_device_of(before(), on_cpu, PROFILES["t4"])
     assert (after.measured_on, after.profile.id, here.id) == ("cpu", "t4", "cpu")
-
-
-def test_a_trial_that_measured_nothing_tells_nothing() -> None:
-    assert on_device_of(before(), trial_record(0, None), PROFILES["t4"]) == (before(), PROFILES["t4"])
 
 
 # --- waiting for quiet -----------------------------------------------------------------------
@@ -100,10 +91,6 @@ def test_on_a_quiet_machine_it_looks_and_goes_on():
     assert waited(60.0, 0.02) == (1.0, [])
 
 
-def test_what_ends_by_itself_at_once_is_not_worth_a_word():
-    assert waited(60.0, 0.9, 0.02) == (2.0, [])
-
-
 def test_it_waits_until_the_others_are_done_and_says_so():
     seconds, said = waited(60.0, *[0.73] * 9, 0.03)
     assert seconds == 10.0
@@ -117,14 +104,6 @@ def test_it_goes_on_when_what_it_may_wait_is_used_up():
     seconds, said = waited(30.0, 0.5)
     assert seconds == 30.0
     assert said[-1] == "machine is still busy (50%) after 30.0 s: going on"
-
-
-def test_what_may_be_waited_is_for_all_trials_together():
-    clock, said = ScriptedClock(), list[str]()
-    gate = QuietWait(30.0, ScriptedLoad(clock, 0.5), clock)
-    assert gate.wait(said.append) == 30.0
-    assert gate.wait(said.append) == 0.0
-    assert len(said) == 2
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5])

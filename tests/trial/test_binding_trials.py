@@ -8,10 +8,10 @@ from scripted_search import learnt
 
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import KnobsAsked, TrainConfig
-from tunekit.records.target import Discovery, Target
+from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.trial.binding_syntax import binding_text, parse_binding
-from tunekit.trial.binding_trials import BindingTrial, can_be_tried, other_value, try_bindings
+from tunekit.trial.binding_trials import BindingTrial, try_bindings
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.trial.knob_verification import unapplied_knob
 
@@ -89,10 +89,6 @@ def test_a_binding_that_the_loop_does_not_follow_gives_way_to_the_next():
     assert [binding_text(one) for one in ran[2][0].bindings] == ["lr=--lr {}"]
 
 
-def test_what_works_is_not_followed_by_further_candidates():
-    assert len(tried("batch_size=--bs {}", "batch_size=-b {}")[1]) == 1
-
-
 def test_the_scripts_own_last_line_says_why_it_failed():
     def refusing(bound: Target, spec: TrialSpec) -> TrialRecord:
         lines = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --bs 64")
@@ -101,29 +97,6 @@ def test_the_scripts_own_last_line_says_why_it_failed():
 
     (one,), _ = tried("batch_size=--bs {}", outcome=refusing)
     assert one.did == "it ended with exit status 2 | train.py: error: unrecognized arguments: --bs 64"
-
-
-@pytest.mark.parametrize(
-    ("text", "known", "baseline"),
-    [
-        ("lr=--lr {}", learnt(optimizer=None), config()),
-        ("batch_size=--bs {128:big}", learnt(), config()),
-        ("prefetch_factor=--prefetch {}", learnt(), config(num_workers=0)),
-    ],
-)
-def test_without_another_value_nothing_is_tried(text: str, known: Discovery, baseline: TrainConfig):
-    assert other_value(parse_binding(text), KnownTarget(known, baseline)) is None
-
-
-def test_only_what_the_script_sets_is_tried():
-    texts = (
-        "batch_size=--bs {}",
-        "batch_size=env:BS",
-        "batch_size=a.yaml:bs",
-        "batch_size=inject",
-        "lr=fixed",
-    )
-    assert [can_be_tried(parse_binding(text)) for text in texts] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize(

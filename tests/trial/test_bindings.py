@@ -76,31 +76,6 @@ def test_the_baselines_own_config_changes_nothing(knobs: TrainConfig):
     assert (bound.command, bound.changed) == (COMMAND, {})
 
 
-def test_no_workers_is_a_value_and_not_the_lack_of_one():
-    asked = bind(target_of(), config(num_workers=0), config(num_workers=2)).injected
-    assert asked.num_workers == 0
-    assert asked.prefetch_factor is None
-    assert asked.persistent_workers is False
-
-
-def test_switches_can_be_switched_off():
-    asked = bind(target_of("pin_memory=inject"), config(pin_memory=False), config(pin_memory=True)).injected
-    assert asked.pin_memory is False
-
-
-def test_precision_goes_by_its_name():
-    asked = bind(target_of(), config(precision=Precision.BF16), config()).injected
-    assert asked.model_dump(mode="json")["precision"] == "bf16"
-
-
-def test_without_a_baseline_everything_is_set():
-    bound = bind(target_of("batch_size=--bs {}"), config(), None)
-    assert bound.command == (*COMMAND, "--bs", "128")
-    assert bound.injected.num_workers == 2
-    assert bound.injected.batch_size is None
-    assert "accumulate_grad_batches" not in bound.changed
-
-
 def test_accumulation_and_learning_rate_need_a_binding():
     with pytest.raises(UsageError, match=r"accumulate_grad_batches=4 can't be set.*--bind accumulate.*=HOW"):
         bind(target_of(), config(accumulate_grad_batches=4), config())
@@ -111,18 +86,6 @@ def test_accumulation_and_learning_rate_need_a_binding():
     assert bound.command == (*COMMAND, "--acc", "4")
     assert bound.environment == {"LR": "5e-05"}
     assert bound.changed == {"accumulate_grad_batches": 4, "lr": 5e-05}
-
-
-def test_a_learning_rate_that_is_there_already_changes_nothing():
-    target = target_of("lr=--lr {}", command=("python", "train.py", "--lr", "1e-1"))
-    assert bind(target, None, None, lr=0.1).changed == {}
-    assert bind(target, None, None, lr=0.2).command == ("python", "train.py", "--lr", "0.2")
-
-
-def test_a_fixed_knob_stays_as_it_is():
-    target = target_of("batch_size=fixed", "accumulate_grad_batches=fixed", "lr=fixed")
-    bound = bind(target, config(batch_size=64, accumulate_grad_batches=2), config(), lr=0.5)
-    assert bound == bind(target, None, None)
 
 
 # --- words on the command line -------------------------------------------------------------
@@ -174,24 +137,11 @@ def test_a_switch_is_put_and_taken_away(binding: str, words: str, on: str, off: 
         assert bound.injected.compile is None
 
 
-def test_no_prefetch_takes_the_flag_away():
-    words = "--prefetch 2 x --prefetch=4"
-    assert command_of("prefetch_factor=--prefetch {}", words, num_workers=0) == "x"
-    spelled = "prefetch_factor=--prefetch {null:none,2:two}"
-    assert command_of(spelled, "--prefetch two", num_workers=0) == "--prefetch none"
-
-
 def test_a_spelling_is_written_and_what_it_lacks_is_refused():
     binding = "precision=--precision {fp32:32-true,bf16:bf16-mixed}"
     assert command_of(binding, "--precision 32-true", precision="bf16") == "--precision bf16-mixed"
     with pytest.raises(UsageError, match=r"precision=tf32 has no spelling.*knows fp32, bf16; add tf32:TEXT"):
         command_of(binding, "", precision="tf32")
-
-
-def test_the_interpreters_own_options_are_not_the_scripts():
-    command = ("python", "-W", "1", "train.py", "-W", "2")
-    bound = bind(target_of("num_workers=-W {}", command=command), config(num_workers=4), config())
-    assert bound.command == ("python", "-W", "1", "train.py", "-W", "4")
 
 
 plain_words = st.sampled_from(["--epochs", "3", "x", "--bsz", "lr=1", "--", "--compile"])
@@ -236,12 +186,6 @@ def test_variables_are_set_for_what_differs():
     assert bind(target, config(), config(compile=True)).environment == {"C": "0"}
 
 
-def test_a_variable_is_left_when_there_is_no_value():
-    bound = bind(target_of("prefetch_factor=env:PREFETCH"), config(num_workers=0), config())
-    assert bound.environment == {}
-    assert bound.injected.prefetch_factor is None
-
-
 # --- files ---------------------------------------------------------------------------------
 
 
@@ -268,27 +212,6 @@ def test_keys_of_one_file_go_into_one_text_and_the_file_stays(project: Path):
     assert full.read_text() == FULL_YAML
     assert bound.command == COMMAND
     assert bound.injected.model_dump(exclude_none=True) == {"persistent_workers": False}
-
-
-def test_toml_keeps_what_it_has_when_there_is_no_value(project: Path):
-    target = target_of("prefetch_factor=a.toml:prefetch", folder=project)
-    bound = bind(target, config(num_workers=0), config())
-    assert bound.file_texts == {str(project / "a.toml"): "prefetch = 2 # deep\n"}
-
-
-@given(batch=st.integers(1, 4096), workers=st.integers(1, 64))
-def test_what_was_bound_to_a_file_is_what_it_then_says(
-    tmp_path_factory: pytest.TempPathFactory, batch: int, workers: int
-):
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "full.yaml").write_text(FULL_YAML)
-    texts = ("batch_size=full.yaml:data.batch_size", "num_workers=full.yaml:data.workers")
-    target = target_of(*texts, folder=folder)
-    bound = bind(target, config(batch_size=batch, num_workers=workers), None)
-    assert (folder / "full.yaml").read_text() == FULL_YAML
-    for path, text in bound.file_texts.items():
-        Path(path).write_text(text)
-    assert present_values(target) == {"batch_size": batch, "num_workers": workers}
 
 
 # --- what is there now ---------------------------------------------------------------------
@@ -399,12 +322,6 @@ def test_bindings_that_no_trial_could_use_are_refused_early(
 ):
     with pytest.raises(error, match=told):
         check_bindings(target_of(*bindings, folder=project))
-
-
-def test_bindings_that_can_be_used_pass(project: Path):
-    usable = target_of("lr=ds.json:optim.lr", "compile=fixed", "pin_memory=inject", folder=project)
-    check_bindings(usable)
-    assert present_values(usable).keys() == {"lr"}
 
 
 def test_samples_that_are_said_may_not_differ_from_what_is_bound():

@@ -69,10 +69,3 @@ def test_of_much_the_newest_is_taken(trials: Path, tmp_path: Path, monkeypatch: 
         written(tmp_path / "mine" / name, "12345", age_s)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "mine"), "HOME": str(tmp_path)}
     assert set(texts(compile_cache(trials, environment))) == {"inductor/newest", "inductor/recent"}
-
-
-def test_a_user_without_a_cache_begins_with_an_empty_one(trials: Path, tmp_path: Path) -> None:
-    environment = {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    written(trials / ".compile-cache/inductor/half", "of a search that was killed meanwhile")
-    assert texts(compile_cache(trials, environment)) == {}
-    assert [path.name for path in trials.iterdir()] == ["compile-cache"]

@@ -200,12 +200,6 @@ def test_a_place_that_cannot_be_rewritten_is_refused(folder: Path, key: str):
         with_values(folder / "a.yaml", {key: 1})
 
 
-def test_several_keys_go_into_one_text(folder: Path):
-    after = with_values(folder / "a.yaml", {"lr": 0.5, "defaults.batch_size": 8, "data.batch_size": 9})
-    read = yaml.safe_load(after)
-    assert (read["lr"], read["defaults"]["batch_size"], read["data"]["batch_size"]) == (0.5, 8, 9)
-
-
 @pytest.mark.parametrize(
     ("name", "key", "value", "written"),
     [
@@ -239,13 +233,6 @@ def test_toml_keeps_comments_and_has_no_null(folder: Path):
         ("n = 2", "n = 3"),
     ]
     assert with_values(folder / "a.toml", {"data.batch_size": None}) == TOML_TEXT
-
-
-@pytest.mark.parametrize("indent", [None, 2, 4, "\t"])
-def test_json_keeps_its_indentation(tmp_path: Path, indent: Any):
-    before = json.dumps({"a": [1, 2], "b": {"c": "é"}}, indent=indent, ensure_ascii=False) + "\n"
-    (tmp_path / "b.json").write_text(before)
-    assert with_values(tmp_path / "b.json", {"b.c": "e"}) == before.replace("é", "e")
 
 
 # --- for any file --------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The event files of a trial, read while a process that nobody controls writes them."""
 
 import json
-import os
 import struct
 from pathlib import Path
 
@@ -51,12 +50,6 @@ def pids(found) -> list[int]:
     return [event.pid for event in found if isinstance(event, StartEvent)]
 
 
-def test_an_empty_folder_has_no_events(tmp_path: Path):
-    reader = EventReader(tmp_path)
-    assert reader.read_new() == []
-    assert reader.rejected_lines == 0
-
-
 def test_each_event_is_told_once(tmp_path: Path):
     log = tmp_path / "events-12.jsonl"
     reader = EventReader(tmp_path)
@@ -66,18 +59,6 @@ def test_each_event_is_told_once(tmp_path: Path):
     append(log, progress(1) + progress(2))
     assert [event.batches for event in reader.read_new() if isinstance(event, ProgressEvent)] == [1, 2]
     assert reader.read_new() == []
-
-
-def test_half_a_line_waits_for_its_other_half(tmp_path: Path):
-    log = tmp_path / "events-12.jsonl"
-    reader = EventReader(tmp_path)
-    whole = start(12)
-    for at in range(len(whole) - 1):
-        append(log, whole[at : at + 1])
-        assert reader.read_new() == []
-    append(log, whole[-1:])
-    assert pids(reader.read_new()) == [12]
-    assert reader.rejected_lines == 0
 
 
 def test_several_processes_tell_side_by_side(tmp_path: Path):
@@ -92,28 +73,12 @@ def test_several_processes_tell_side_by_side(tmp_path: Path):
     assert pids(reader.read_new()) == [1, 3, 4]
 
 
-def test_other_files_are_left_alone(tmp_path: Path):
-    for name in ("output.log", "events.jsonl", "events-1.json", "trial.json"):
-        append(tmp_path / name, start(1))
-    reader = EventReader(tmp_path)
-    assert reader.read_new() == []
-    assert reader.rejected_lines == 0
-
-
 def test_garbage_is_counted_and_what_follows_is_read(tmp_path: Path):
     log = tmp_path / "events-1.jsonl"
     append(log, start(1) + b"\xff\x00\xfe\n" + b'{"event": "boom"}\n' + b"\n" + b"[[[\n" + start(2))
     reader = EventReader(tmp_path)
     assert pids(reader.read_new()) == [1, 2]
     assert reader.rejected_lines == 3  # an empty line says nothing wrong
-
-
-def test_a_line_too_long_is_dropped_and_what_follows_is_read(tmp_path: Path):
-    log = tmp_path / "events-1.jsonl"
-    append(log, b"x" * (MAX_LINE_BYTES + 1) + b"\n" + start(2))
-    reader = EventReader(tmp_path)
-    assert pids(reader.read_new()) == [2]
-    assert reader.rejected_lines == 1
 
 
 def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path):
@@ -129,28 +94,12 @@ def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path):
     assert reader.rejected_lines == 1
 
 
-def test_the_end_of_a_line_too_long_is_no_line_of_its_own(tmp_path: Path):
-    log = tmp_path / "events-1.jsonl"
-    reader = EventReader(tmp_path)
-    append(log, b"x" * (MAX_LINE_BYTES + 1))
-    reader.read_new()
-    append(log, start(66) + start(2))
-    assert pids(reader.read_new()) == [2]
-
-
 def test_a_file_beyond_its_size_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(events, "MAX_FILE_BYTES", len(start(1)) + 3)
     append(tmp_path / "events-1.jsonl", start(1) + start(2) + start(3))
     reader = EventReader(tmp_path)
     assert pids(reader.read_new()) == [1]
     assert reader.read_new() == []
-
-
-def test_files_beyond_their_number_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(events, "MAX_FILES", 2)
-    for pid in (1, 2, 3):
-        append(tmp_path / f"events-{pid}.jsonl", start(pid))
-    assert pids(EventReader(tmp_path).read_new()) == [1, 2]
 
 
 def test_a_file_that_is_removed_or_cut_ends_quietly(tmp_path: Path):
@@ -162,14 +111,6 @@ def test_a_file_that_is_removed_or_cut_ends_quietly(tmp_path: Path):
     assert reader.read_new() == []
     log.unlink()
     assert reader.read_new() == []
-
-
-def test_what_is_no_file_under_an_events_name_is_passed_over(tmp_path: Path):
-    (tmp_path / "events-1.jsonl").mkdir()
-    os.mkfifo(tmp_path / "events-2.jsonl")
-    (tmp_path / "events-3.jsonl").symlink_to(tmp_path / "nowhere")
-    append(tmp_path / "events-4.jsonl", start(4))
-    assert pids(EventReader(tmp_path).read_new()) == [4]
 
 
 @given(st.lists(st.integers(1, 60), max_size=30))
@@ -200,13 +141,6 @@ def test_the_pulse_is_that_of_the_process_that_trained_most(tmp_path: Path):
     assert read_pulse(tmp_path) == Pulse(fetching=True, batches=21, steps=20)
 
 
-def test_a_pulse_that_is_none_is_passed_over(tmp_path: Path):
-    write_pulse(tmp_path, 1, 1, 21)
-    write_pulse(tmp_path, 2, 0, 1 << 63, 5)
-    (tmp_path / "pulse-3").mkdir()
-    assert read_pulse(tmp_path) is None
-
-
 PLACE = "measure/record.py:9 (model_bytes)"
 
 
@@ -221,20 +155,6 @@ def test_the_fault_that_ended_the_agent_is_its_first():
     assert evidence.agent_error is not None
     assert evidence.agent_error.message == "ValueError: one"
     assert evidence.faults == []
-
-
-def test_a_figure_that_is_missing_is_a_fault_of_the_trial_once():
-    evidence = Evidence()
-    for _ in range(2):
-        evidence.take(agent_error("ValueError: \x1b[31mone", is_over=False), 1.0)
-    assert evidence.agent_error is None
-    assert evidence.faults == ["the agent failed in measure/record.py:9 (model_bytes): ValueError: one"]
-
-
-def test_a_fault_whose_place_is_unknown_says_so():
-    evidence = Evidence()
-    evidence.take(agent_error("RecursionError", is_over=False, place=""), 1.0)
-    assert evidence.faults == ["the agent failed in a place that is not known: RecursionError"]
 
 
 def told_by_ranks(
@@ -281,20 +201,6 @@ def test_ranks_are_timed_all_or_none(of_rank_1: list[tuple[int, float, int, floa
     assert told_by_ranks((0, 11.0, 50, 0.0), (0, 19.0, 210, 0.0), *of_rank_1).ranks_seen() == ()
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.floats(0.1, 1e12), st.integers(0, 1 << 53), st.floats(0, 1e12)),
-        max_size=30,
-    ),
-    st.tuples(st.floats(0, 1e12), st.floats(0, 1e12)),
-)
-def test_whatever_ranks_tell_is_a_rate_or_none(
-    turns: list[tuple[int, float, int, float]], window: tuple[float, float]
-):
-    seen = told_by_ranks(*turns, window=window).ranks_seen()
-    assert [one.rank for one in seen] == sorted({rank for rank, *_ in turns} if seen else ())
-
-
 def exit_with(name: str, steps: int = 0) -> ExitEvent:
     error = ErrorSeen(types=(name, "builtins.Exception"), message="m", traceback=())
     return ExitEvent(event="exit", time_s=1.0, steps=steps, batches=0, error=error)
@@ -309,12 +215,6 @@ def test_a_launchers_error_does_not_stand_for_that_of_its_ranks(is_launcher_firs
         evidence.take(event, 1.0)
     assert evidence.exit is not None and evidence.exit.error is not None
     assert evidence.exit.error.types[0] == "builtins.KeyError"
-
-
-def test_a_launchers_error_alone_is_none_of_the_script():
-    evidence = Evidence()
-    evidence.take(exit_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError"), 1.0)
-    assert evidence.exit is not None and evidence.exit.error is None
 
 
 @pytest.mark.parametrize(

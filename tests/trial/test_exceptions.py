@@ -4,7 +4,7 @@ import pytest
 
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.outcome import is_of_pinning, memory_that_ended
+from tunekit.trial.outcome import memory_that_ended
 
 RUNTIME = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
 CALL = "    loss = model(batch).sum()"
@@ -71,20 +71,6 @@ def test_what_a_broken_library_says_too_counts_on_a_full_device(
 
 
 @pytest.mark.parametrize(
-    "seen",
-    [
-        error("CUDA error: out of memory", line="    batch = batch.pin_memory()"),
-        error("CUDA error: out of memory", line="    held = torch.empty(9, pin_memory=True)"),
-        error("Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"),
-    ],
-    ids=["call", "new", "thread"],
-)
-def test_memory_that_could_not_be_pinned_is_the_hosts(seen: ErrorSeen) -> None:
-    assert memory_that_ended(seen) is OutcomeKind.HOST_OOM
-    assert is_of_pinning(seen)
-
-
-@pytest.mark.parametrize(
     "message",
     [
         "CUDA error: an illegal memory access was encountered",
@@ -97,10 +83,3 @@ def test_memory_that_could_not_be_pinned_is_the_hosts(seen: ErrorSeen) -> None:
 )
 def test_no_other_failure_is_taken_for_it_even_on_a_full_device(message: str) -> None:
     assert memory_that_ended(error(message, free_share=0.0)) is None
-
-
-def test_a_message_of_another_type_says_nothing() -> None:
-    seen = error("CUDA error: out of memory").model_copy(
-        update={"types": ("train.Odd", "builtins.Exception")}
-    )
-    assert memory_that_ended(seen) is None

@@ -58,9 +58,11 @@ def needs_overlay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("bash", "-c", "PYTHONPATH=src {python} train.py"), id="replaced"),
+        pytest.param(
+            ("bash", "-c", "PYTHONPATH=src {python} train.py"), id="replaced", marks=pytest.mark.slow
+        ),
         pytest.param(("env", "-i", "{python}", "train.py"), id="empty"),
-        pytest.param(("bash", "-c", "exec {python} -I train.py"), id="isolated"),
+        pytest.param(("bash", "-c", "exec {python} -I train.py"), id="isolated", marks=pytest.mark.slow),
     ],
 )
 def test_a_replaced_environment_keeps_neither_the_agent_out_nor_the_files_from_the_net(

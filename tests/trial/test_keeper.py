@@ -41,13 +41,6 @@ def log(tmp_path: Path) -> Iterator[tuple[OutputLog, Write, Path]]:
     os.close(reader)
 
 
-def test_output_that_fits_is_kept_as_it_is(log: tuple[OutputLog, Write, Path]) -> None:
-    _, write, path = log
-    write(b"0123456789")
-    write(b"\xff\x00" * 20)
-    assert path.read_bytes() == b"0123456789" + b"\xff\x00" * 20
-
-
 def test_the_beginning_and_the_end_of_much_output_are_kept(log: tuple[OutputLog, Write, Path]) -> None:
     _, write, path = log
     for number in range(1000):
@@ -56,21 +49,6 @@ def test_the_beginning_and_the_end_of_much_output_are_kept(log: tuple[OutputLog,
     text = path.read_bytes()
     assert text.startswith(b"000000000\n\n[tunekit left out ")
     assert text.endswith(b"000000998\n000000999\n")
-
-
-def test_what_was_left_out_is_counted(log: tuple[OutputLog, Write, Path]) -> None:
-    _, write, path = log
-    for _ in range(100):
-        write(b"x" * 10)
-    head, _, rest = path.read_bytes().partition(b"\n[tunekit left out ")
-    count, _, tail = rest.partition(b" bytes here]\n")
-    assert len(head) + int(count) + len(tail) == 1000
-
-
-def test_an_empty_pipe_is_not_waited_for(log: tuple[OutputLog, Write, Path]) -> None:
-    kept, _, _ = log
-    assert not kept.take()
-    assert not kept.closed
 
 
 def test_a_full_disk_does_not_stop_the_draining(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tunekit.records.config import KNOBS, NUMERIC_KNOBS, TABLE, Knob
-from tunekit.trial.knob_names import BINDABLE, knob_hint
+from tunekit.trial.knob_names import knob_hint
 
 
 @pytest.mark.parametrize(
@@ -34,15 +33,3 @@ def test_what_people_call_a_knob_leads_to_it(name: str, knob: str):
 )
 def test_a_word_for_a_precision_leads_to_the_precisions(name: str):
     assert knob_hint(name) == "did you mean precision, one of fp32, tf32, bf16, fp16?"
-
-
-@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
-def test_every_name_that_scripts_have_for_a_knob_leads_to_it(knob: Knob):
-    for name in knob.option_names:
-        assert knob_hint(name).startswith(f"did you mean {knob.name}")
-
-
-def test_a_hint_names_only_what_would_do():
-    assert knob_hint("learning_rate", BINDABLE) == "did you mean lr?"
-    assert knob_hint("learning_rate") == f"use one of {', '.join(KNOBS)}"
-    assert knob_hint("bf16", NUMERIC_KNOBS) == f"use one of {', '.join(NUMERIC_KNOBS)}"

@@ -13,7 +13,6 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.knob_verification import (
     batch_contradicted,
-    inputs_text,
     unapplied_knob,
     unjoined,
 )
@@ -93,12 +92,6 @@ def test_an_input_that_scales_exactly_always_reached(
     assert missed(found({TENSOR: tuple(before)}), found({TENSOR: tuple(now)}), own, wanted) is None
 
 
-@given(st.integers(2, 512), st.integers(2, 512), st.integers(1, 512))
-def test_an_input_that_stays_never_reached(own: int, wanted: int, length: int) -> None:
-    same = found({TENSOR: (length, own)})
-    assert (missed(same, same, own, wanted) is None) == (own == wanted)
-
-
 @pytest.mark.parametrize(
     ("sizes", "batch_size", "contradicted"),
     [
@@ -116,12 +109,6 @@ def test_inputs_contradict_a_batch_size_that_no_dimension_can_hold(
     sizes: Sizes, batch_size: int, contradicted: bool
 ) -> None:
     assert batch_contradicted(found(sizes), batch_size) is contradicted
-
-
-def test_inputs_are_told_once_each_and_a_list_by_what_it_holds() -> None:
-    sizes = {TENSOR: (35, 20), "[1]": (2,), "[1][0]": (1, 20, 32), "[1][1]": (1, 20, 32)}
-    assert inputs_text(found(sizes)) == "35 x 20 and 1 x 20 x 32"
-    assert inputs_text(found({})) == "n/a"
 
 
 @pytest.mark.parametrize(

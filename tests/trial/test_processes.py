@@ -48,19 +48,6 @@ def test_what_a_process_executes_anew_is_another_one(tmp_path: Path) -> None:
     assert looking.find({IMAGE}) is not None
 
 
-@pytest.mark.parametrize("maps", ["", "7f00-7f01 r-xp 0 00:00 1 /env/lib/torch/lib/libtorch_cpu.so\n"])
-def test_processes_without_torchs_python_are_left_alone(tmp_path: Path, maps: str) -> None:
-    process(tmp_path, 7, IMAGE, maps)
-    looking = AgentlessTorch(lambda: [7], tmp_path)
-    assert [looking.find(set()) for _ in range(3)] == [None] * 3
-
-
-def test_what_the_kernel_does_not_tell_accuses_nobody(tmp_path: Path) -> None:
-    process(tmp_path, 7, 0, TORCH)
-    looking = AgentlessTorch(lambda: [7, 4711], tmp_path)
-    assert [looking.find(set()) for _ in range(3)] == [None] * 3
-
-
 @pytest.fixture
 def with_torch() -> Iterator[int]:
     """A real Python that has loaded torch, and no agent."""

@@ -34,13 +34,3 @@ def test_a_slow_config_is_given_up_and_a_fast_one_is_measured(tmp_path: Path) ->
     assert slow.steady_batches >= 12
     assert (slow.boundaries_seen, slow.boundary_s) == (0, None)
     assert second.measurement.details is None
-
-
-def test_a_slow_loop_without_a_loader_is_given_up(tmp_path: Path) -> None:
-    target = zoo_target("no_loader.py").model_copy(update={"samples_per_step": 12})
-    executor = ProcessExecutor(target, tmp_path, LIMITS, window_s=1.0)
-    spec = TrialSpec(0, TrialRole.BASELINE, None, rate_to_beat=1e9)
-    record = executor.run(spec, None, lambda progress: None)
-    assert record.is_abandoned
-    assert record.measurement is not None
-    assert not record.measurement.loop.has_loader

@@ -4,85 +4,72 @@ import os
 from pathlib import Path
 
 import pytest
-from zoo_trials import SharedTrials, loop_of
+from real_trials import Plan, Ran, looking_at, loop_of
 
 from tunekit.records.attribution import LoaderWork
-from tunekit.records.measurement import LoopMeasurement
 
 pytestmark = pytest.mark.real
 
+
+def uneven(*words: str, **more: bool) -> Plan:
+    return Plan(("python", "uneven_workers.py", *words), **more)
+
+
 SHORT = ("--epoch", "40", "--workers", "2", "--validate")
-RUNS = {
-    "forked": SHORT,
-    "stream": (*SHORT, "--stream"),
-    "spawned": ("--workers", "2", "--context", "spawn", "--persistent"),
-    "none": ("--workers", "0", "--validate", "--busy"),
-}
+FORKED, BUSY = uneven(*SHORT), uneven("--workers", "0", "--validate", "--busy")
+SPAWNED = uneven("--workers", "2", "--context", "spawn", "--persistent", is_slow=True)
+STREAM = uneven(*SHORT, "--stream", is_slow=True)
 
 
-@pytest.fixture(scope="module")
-def trials_of(tmp_path_factory: pytest.TempPathFactory) -> SharedTrials:
-    return SharedTrials(tmp_path_factory.mktemp("attribution"))
-
-
-def loop(trials_of: SharedTrials, run: str) -> LoopMeasurement:
-    return loop_of(trials_of(("python", "uneven_workers.py", *RUNS[run])).baseline)
-
-
-def work(trials_of: SharedTrials, run: str) -> LoaderWork:
-    seen = loop(trials_of, run).loader_work
+def work(ran: Ran) -> LoaderWork:
+    seen = loop_of(ran.baseline).loader_work
     assert seen is not None
     return seen
 
 
-@pytest.mark.parametrize("run", ["forked", "stream", pytest.param("spawned", marks=pytest.mark.slow)])
-def test_a_slow_worker_shows_beside_a_quick_one(run: str, trials_of: SharedTrials) -> None:
-    slow, quick = work(trials_of, run).workers
-    assert slow.batches > 0
-    assert quick.batches > 0
+@looking_at(FORKED, STREAM, SPAWNED)
+def test_a_slow_worker_shows_beside_a_quick_one(ran: Ran) -> None:
+    slow, quick = work(ran).workers
+    assert slow.batches > 0 < quick.batches
     assert slow.time_s / slow.batches > 1.5 * quick.time_s / quick.batches
     assert slow.first_batch_s > 0
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_batches_are_those_of_the_window_and_of_no_other_loader(run: str, trials_of: SharedTrials) -> None:
-    seen = work(trials_of, run)
+@looking_at(FORKED, BUSY, STREAM, SPAWNED)
+def test_batches_are_those_of_the_window_and_of_no_other_loader(ran: Ran) -> None:
+    seen, steady = work(ran), loop_of(ran.baseline).steady_batches
     # Workers are ahead of the loop; a loader within the data set would make it three times as many.
-    assert 0.6 * loop(trials_of, run).steady_batches <= seen.batches
-    assert seen.batches <= 1.6 * loop(trials_of, run).steady_batches + 8
+    assert 0.6 * steady <= seen.batches <= 1.6 * steady + 8
     assert seen.median_batch_s <= seen.p99_batch_s <= seen.slowest_batch_s
 
 
-def test_computing_shows_as_cpu_time_and_waiting_does_not(trials_of: SharedTrials) -> None:
-    busy, asleep = work(trials_of, "none"), work(trials_of, "forked")
+@looking_at(FORKED, BUSY)
+def test_computing_shows_as_cpu_time_and_waiting_does_not(ran: Ran) -> None:
+    seen = work(ran)
     # Of its 5 ms; how long that takes on a machine with other work is another matter.
-    assert asleep.cpu_s / asleep.batches < 0.004 < busy.cpu_s / busy.batches
-    assert busy.cpu_share is not None
-    assert asleep.cpu_share is not None
-    assert asleep.cpu_share < 0.3
-    assert busy.cpu_share == busy.cpu_s / busy.time_s < 1.1
+    is_busy = ran.plan.words == BUSY.words
+    assert (seen.cpu_s / seen.batches > 0.004) is is_busy
+    assert seen.cpu_share == pytest.approx(seen.cpu_s / seen.time_s)
+    assert seen.cpu_share < (1.1 if is_busy else 0.3)
 
 
-def test_the_batch_and_the_model_are_told(trials_of: SharedTrials) -> None:
-    seen = loop(trials_of, "forked")
-    assert seen.batch is not None
+@looking_at(FORKED)
+def test_the_batch_the_model_and_the_threads_are_told(ran: Ran) -> None:
+    seen = loop_of(ran.baseline)
+    assert seen.batch is not None and seen.model is not None and seen.threads is not None
     assert [(leaf.path, leaf.dtype, leaf.shape) for leaf in seen.batch.leaves] == [
         ("[0]", "float32", (1, 32)),
         ("[1]", "int64", (1,)),
     ]
     assert seen.batch_bytes == seen.batch.total_bytes == 136
     assert seen.batch.shared_bytes == 2 * 4096
-    assert seen.model is not None
     assert seen.model.parameters_bytes == seen.model.gradients_bytes == 66 * 4
     assert seen.model.optimizer_bytes == 2 * 66 * 4 + 2 * 4
+    threads = os.environ["OMP_NUM_THREADS"]
+    assert (seen.threads.intra_op, seen.threads.variables) == (1, {"OMP_NUM_THREADS": threads})
 
 
-def test_the_threads_that_compute_are_told(trials_of: SharedTrials) -> None:
-    seen = loop(trials_of, "forked").threads
-    assert seen is not None
-    assert (seen.intra_op, seen.variables) == (1, {"OMP_NUM_THREADS": os.environ["OMP_NUM_THREADS"]})
-
-
-def test_no_file_of_a_spawned_worker_stays(trials_of: SharedTrials, tmp_path_factory) -> None:
-    loop(trials_of, "spawned")
-    assert not list(Path(tmp_path_factory.getbasetemp()).rglob("loader-work-*"))
+@looking_at(SPAWNED)
+def test_no_file_of_a_spawned_worker_stays(ran: Ran) -> None:
+    assert loop_of(ran.baseline).loader_work is not None
+    assert not list(Path(ran.trials).parent.rglob("loader-work-*"))

@@ -1,16 +1,12 @@
-"""A battery of targets that misbehave: each trial ends as its own named outcome and leaves nothing behind."""
+"""Scripts that misbehave: each trial has its own outcome or is measured all the same, and leaves nothing."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
+import os
+import signal
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from real_trials import ZOO, RealTrials, leaked_shared_memory, processes_with, zoo_target
+from real_trials import Plan, Ran, is_alive, leaked_shared_memory, looking_at, processes_with
 
-from tunekit.records.codec import read_json
-from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader
 from tunekit.trial.keeper import LOG_HEAD_BYTES, LOG_TAIL_BYTES
@@ -18,140 +14,167 @@ from tunekit.trial.watch import Limits
 
 pytestmark = pytest.mark.real
 
-USUAL = Limits(trial_s=30, no_progress_s=15, ram_bytes=2 << 30)
-IMPATIENT = Limits(trial_s=40, no_progress_s=6, ram_bytes=2 << 30)
-BRIEF = Limits(trial_s=10, no_progress_s=30, ram_bytes=2 << 30, start_s=60)
-NARROW = Limits(trial_s=30, no_progress_s=15, ram_bytes=700 << 20)
-
-FAILURES = [
-    ("crash-at-import", OutcomeKind.SCRIPT_ERROR, "after 0 steps: ImportError: no module named", USUAL),
-    (
-        "rejected-argument",
-        OutcomeKind.SCRIPT_ERROR,
-        "exit status 2 after 0 steps; its last line: train",
-        USUAL,
-    ),
-    ("exit-message", OutcomeKind.SCRIPT_ERROR, "exit status 1 after 20 steps; its last line: the lic", USUAL),
-    ("keyboard-interrupt", OutcomeKind.SCRIPT_ERROR, "after 20 steps: KeyboardInterrupt", USUAL),
-    ("recursion", OutcomeKind.SCRIPT_ERROR, "after 20 steps: RecursionError", USUAL),
-    ("odd-error", OutcomeKind.SCRIPT_ERROR, "after 20 steps: ValueError: bad name", USUAL),
-    ("no-torch", OutcomeKind.NO_TRAINING_LOOP, "without asking a loader for a batch", USUAL),
-    ("sleeps-before-any-batch", OutcomeKind.NO_TRAINING_LOOP, "no batch was asked for", IMPATIENT),
-    ("never-steps", OutcomeKind.NO_TRAINING_LOOP, "without one optimizer step", BRIEF),
-    ("too-short", OutcomeKind.TOO_SHORT, "ended after 20 optimizer steps", USUAL),
-    ("os-exit", OutcomeKind.TOO_SHORT, "gone after 20 optimizer steps", USUAL),
-    ("exec", OutcomeKind.TOO_SHORT, "gone after 20 optimizer steps", USUAL),
-    ("exec-and-stay", OutcomeKind.HANG, "after 20 batches and 20 steps; its output is in", IMPATIENT),
-    ("hangs", OutcomeKind.HANG, "after 20 batches and 20 steps; its output is in", IMPATIENT),
-    ("hanging-worker", OutcomeKind.HANG, "the loop waited for a batch from its loader", IMPATIENT),
-    ("raising-worker", OutcomeKind.WORKER_CRASH, " steps: ValueError: image 400 is broken", USUAL),
-    ("key-error-worker", OutcomeKind.WORKER_CRASH, " steps: KeyError: 'label'", USUAL),
-    ("long-error-worker", OutcomeKind.WORKER_CRASH, " steps: ValueError: broken: row row", USUAL),
-    ("killed-worker", OutcomeKind.WORKER_CRASH, " steps", USUAL),
-    ("exiting-worker", OutcomeKind.WORKER_CRASH, "exit", USUAL),
-    ("memory-error-worker", OutcomeKind.HOST_OOM, " steps: MemoryError", USUAL),
-    ("hog-worker", OutcomeKind.HOST_OOM, "more than the limit of 700 MiB", NARROW),
-    ("hog", OutcomeKind.HOST_OOM, "more than the limit of 700 MiB", NARROW),
-    ("device-oom", OutcomeKind.DEVICE_OOM, "OutOfMemoryError: CUDA out of memory", USUAL),
-    ("shm-exhausted", OutcomeKind.SHM_EXHAUSTED, "No space left on device", USUAL),
-    ("nan-loss", OutcomeKind.NONFINITE_LOSS, "the loss was nan", USUAL),
-    ("segfault", OutcomeKind.KILLED, "ended by SIGSEGV after 20 steps", USUAL),
-    ("killed", OutcomeKind.KILLED, "ended by SIGKILL after 20 steps", USUAL),
-]
-"""How a script misbehaves, the outcome, what the message says, the limits."""
-
-HARMLESS = [
-    "swallowed-exit",
-    "ignored-sigterm",
-    "forked-child",
-    "daemon",
-    "deletes-own-folder",
-    "closes-descriptors",
-    "raising-thread",
-    "noise",
-]
-"""What a script may do and is measured all the same."""
+USUAL = Limits(trial_s=60, no_progress_s=30, ram_bytes=2 << 30)
+IMPATIENT = Limits(trial_s=60, no_progress_s=3, ram_bytes=2 << 30)
+BRIEF = Limits(trial_s=3, no_progress_s=30, ram_bytes=2 << 30, start_s=60)
+NARROW = Limits(trial_s=60, no_progress_s=30, ram_bytes=700 << 20)
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the trial a temporary folder of its own; afterwards look for what outlived it."""
-    before = set(Path("/dev/shm").iterdir())
-    with TemporaryDirectory(dir="/tmp") as temporary:  # short: sockets have short paths
-        monkeypatch.setenv("TMPDIR", temporary)
-        monkeypatch.setattr("tempfile.tempdir", None)
-        yield
-        left = {path.name for path in Path(temporary).iterdir()}
-        assert not any(name.startswith(("pymp-", "tunekit-", "own-")) for name in left)
-    assert processes_with(str(tmp_path)) == []
-    assert leaked_shared_memory(before) == []
-
-
-def trials_of(kind: str, folder: Path, limits: Limits = USUAL) -> RealTrials:
-    """Return the trials of a script that misbehaves, with a worker if it is the worker that does."""
+def misbehaving(
+    kind: str, outcome: OutcomeKind | None = None, said: str = "", limits: Limits = USUAL
+) -> Plan:
+    """A script that misbehaves, with a worker if it is the worker that does."""
     workers = "1" if kind.endswith("-worker") else "0"
-    target = zoo_target("misbehaves.py", "--kind", kind, "--workers", workers)
-    return RealTrials(target, folder, limits, window_s=0.3)
+    words = ("python", "misbehaves.py", "--kind", kind, "--workers", workers)
+    return Plan(words, outcome=outcome, said=said, limits=limits)
 
 
-@pytest.mark.parametrize(("kind", "outcome", "told", "limits"), FAILURES, ids=[row[0] for row in FAILURES])
-def test_a_target_that_misbehaves_has_its_own_outcome(
-    kind: str, outcome: OutcomeKind, told: str, limits: Limits, tmp_path: Path
+HOG = misbehaving("hog", OutcomeKind.HOST_OOM, "700 MiB", NARROW)
+CRASH = misbehaving("crash-at-import", OutcomeKind.SCRIPT_ERROR, "flash_attn_9")
+TOO_SHORT = misbehaving("too-short", OutcomeKind.TOO_SHORT, "after 20")
+FAILURES = [
+    CRASH,
+    misbehaving("rejected-argument", OutcomeKind.SCRIPT_ERROR, "exit status 2"),
+    misbehaving("no-torch", OutcomeKind.NO_TRAINING_LOOP),
+    misbehaving("sleeps-before-any-batch", OutcomeKind.NO_TRAINING_LOOP, limits=IMPATIENT),
+    misbehaving("never-steps", OutcomeKind.NO_TRAINING_LOOP, limits=BRIEF),
+    TOO_SHORT,
+    misbehaving("os-exit", OutcomeKind.TOO_SHORT, "gone after 20"),
+    misbehaving("hangs", OutcomeKind.HANG, "20 batches", IMPATIENT),
+    misbehaving("hanging-worker", OutcomeKind.HANG, "from its loader", IMPATIENT),
+    misbehaving("raising-worker", OutcomeKind.WORKER_CRASH, "image 400"),
+    misbehaving("killed-worker", OutcomeKind.WORKER_CRASH, "steps"),
+    HOG,
+    misbehaving("device-oom", OutcomeKind.DEVICE_OOM, "OutOfMemoryError"),
+    misbehaving("shm-exhausted", OutcomeKind.SHM_EXHAUSTED, "torch_123"),
+    misbehaving("nan-loss", OutcomeKind.NONFINITE_LOSS, "nan"),
+    misbehaving("segfault", OutcomeKind.KILLED, "SIGSEGV after 20"),
+]
+GARBAGE, GIGABYTE = misbehaving("garbage-events"), misbehaving("gigabyte")
+HARMLESS = [GARBAGE, GIGABYTE, *map(misbehaving, ("swallowed-exit", "ignored-sigterm", "daemon"))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_memory_before() -> set[Path]:
+    """What is in /dev/shm before the first trial."""
+    return set(Path("/dev/shm").iterdir())
+
+
+@looking_at(*FAILURES, *HARMLESS)
+def test_a_target_that_misbehaves_has_its_own_outcome_and_leaves_nothing(
+    ran: Ran, shared_memory_before: set[Path]
 ) -> None:
-    failure = trials_of(kind, tmp_path, limits).run_baseline().failure
+    failure, expected = ran.baseline.failure, ran.plan.outcome
+    assert (failure and failure.kind) == expected, failure
+    if failure is not None:
+        assert ran.plan.said in failure.message
+        assert failure.remedy
+        assert expected is not OutcomeKind.HANG or str(ran.trials / "0000" / "output.log") in failure.message
+        assert all(text.isprintable() for text in (failure.message, failure.remedy, *failure.last_lines))
+    assert not any(name.startswith(("pymp-", "tunekit-")) for name in ran.left)
+    assert processes_with(str(ran.trials)) == []
+    assert leaked_shared_memory(shared_memory_before) == []
+
+
+@looking_at(HOG)
+def test_a_tree_that_outgrows_its_limit_shows_how_it_grew(ran: Ran) -> None:
+    failure = ran.baseline.failure
     assert failure is not None
-    assert (failure.kind, told in failure.message) == (outcome, True), failure
-    assert failure.remedy
-    assert outcome is not OutcomeKind.HANG or str(tmp_path / "0000" / "output.log") in failure.message
-    assert all(text.isprintable() for text in (failure.message, failure.remedy, *failure.last_lines))
+    sizes, times = zip(*((point.pss_bytes, point.at_s) for point in failure.growth), strict=True)
+    assert 3 <= len(sizes) <= 32
+    assert max(sizes) == sizes[-1] > NARROW.ram_bytes > sizes[0]
+    assert f"{sizes[-1] >> 20} MiB" in failure.message
+    assert times == tuple(sorted(times))
+    assert times[-1] <= ran.baseline.duration_s
 
 
-@pytest.mark.parametrize("kind", HARMLESS)
-def test_what_does_not_stop_the_training_does_not_stop_the_trial(kind: str, tmp_path: Path) -> None:
-    record = trials_of(kind, tmp_path).run_baseline()
-    assert record.failure is None
+@looking_at(CRASH)
+def test_the_scripts_own_last_lines_are_kept(ran: Ran) -> None:
+    failure = ran.baseline.failure
+    assert failure is not None
+    assert failure.last_lines[-1] == "ImportError: no module named flash_attn_9"
+    assert failure.returncode == 1
 
 
-def test_a_gigabyte_of_output_costs_neither_the_trial_nor_the_disk(tmp_path: Path) -> None:
-    record = trials_of("gigabyte", tmp_path).run_baseline()
-    assert record.failure is None
-    log = tmp_path / "0000" / "output.log"
+@looking_at(GIGABYTE)
+def test_a_gigabyte_of_output_costs_neither_the_trial_nor_the_disk(ran: Ran) -> None:
+    log = ran.trials / "0000" / "output.log"
     assert log.stat().st_size < LOG_HEAD_BYTES + 2 * LOG_TAIL_BYTES + (2 << 20)
     text = log.read_bytes()
     assert text.startswith(b"step 1 zzz")
     assert text.count(b"[tunekit left out ") == 1
 
 
-def test_garbage_among_the_events_is_passed_over(tmp_path: Path) -> None:
-    record = trials_of("garbage-events", tmp_path).run_baseline()
-    assert record.failure is None
-    reader = EventReader(tmp_path / "0000")
+@looking_at(GARBAGE)
+def test_garbage_among_the_events_is_passed_over(ran: Ran) -> None:
+    reader = EventReader(ran.trials / "0000")
     assert {event.event for event in reader.read_new()} >= {"start", "learnt", "done"}
     assert reader.rejected_lines >= 4
 
 
-@pytest.mark.slow
-def test_a_search_whose_every_trial_with_workers_fails_goes_on_to_its_end(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    search = [sys.executable, "-m", "tunekit", "search", "--out", str(folder)]
-    search += ["--budget", "5m", "--window", "0.3", "--confirm", "1", "--trials", "4"]
-    for fixed in (
-        "compile=false",
-        "precision=fp32",
-        "channels_last=false",
-        "pin_memory=false",
-        "batch_size=16",
-    ):
-        search += ["--fix", fixed]
-    script = [sys.executable, "misbehaves.py", "--kind", "raising-worker", "--when-workers", "1"]
-    ended = subprocess.run([*search, "--", *script], cwd=ZOO, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    run = read_json(folder / "run.json", Run)
-    assert run.status is RunStatus.FINISHED
-    with_workers = [trial for trial in run.trials if trial.config and trial.config.num_workers]
-    assert with_workers
-    assert all(t.failure and t.failure.kind is OutcomeKind.WORKER_CRASH for t in with_workers)
-    assert all(t.failure is None for t in run.trials if t not in with_workers)
-    report = [sys.executable, "-m", "tunekit", "report", str(folder)]
-    drawn = subprocess.run(report, capture_output=True, text=True, check=True).stdout
-    assert f"{len(with_workers)} trials of {len(run.trials)} ended as worker_crash" in " ".join(drawn.split())
+@looking_at(Plan(("python", "sequential.py", "--daemon", "--workers", "2")))
+def test_daemons_workers_and_children_end_with_the_trial(ran: Ran) -> None:
+    assert ran.baseline.failure is None
+    lines = ran.printed().splitlines()
+    pids = [int(line.split()[1]) for line in lines if line.startswith(("daemon", "child"))]
+    assert len(pids) == 2
+    assert not any(map(is_alive, pids))
+    assert processes_with(str(ran.trials)) == []
+
+
+@looking_at(Plan(("python", "ends_by_itself.py"), window_s=30.0))
+def test_a_script_that_ends_by_itself_is_measured_by_what_it_did(ran: Ran) -> None:
+    assert ran.baseline.measurement is not None
+    assert ran.baseline.measurement.loop.stop_reason == "loop_ended"
+    assert ran.printed() == "trained\n"
+
+
+@looking_at(Plan(("python", "ends_by_itself.py", "--exit", "3"), window_s=30.0))
+def test_a_script_that_ends_badly_is_an_error_however_much_it_trained(ran: Ran) -> None:
+    failure = ran.baseline.failure
+    assert failure is not None
+    assert (failure.kind, failure.returncode) == (OutcomeKind.SCRIPT_ERROR, 3)
+
+
+OWN = {"notes.txt": b"my notes\n", "log.txt": b"day 1\n", "model.pt": b"forty hours of training"}
+
+
+def put_own_files(folder: Path) -> None:
+    for name, content in OWN.items():
+        (folder / name).write_bytes(content)
+
+
+@looking_at(Plan(("python", "overwrites.py", "--folder", "{output}"), prepare=put_own_files))
+def test_what_the_user_had_is_untouched(ran: Ran) -> None:
+    assert ran.baseline.failure is None  # the script read back what it wrote
+    assert {path.name: path.read_bytes() for path in ran.output.iterdir()} == OWN
+    diverted = {Path(written.path).name for written in ran.baseline.written if written.action == "diverted"}
+    assert diverted == set(OWN)
+
+
+def put_own_sitecustomize(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("print('my own', __name__, flush=True)\n")
+    os.environ["PYTHONPATH"] = str(folder)
+
+
+@looking_at(Plan(TOO_SHORT.words, environment={"PYTHONPATH": ""}, prepare=put_own_sitecustomize))
+def test_the_users_own_sitecustomize_still_runs(ran: Ran) -> None:
+    assert ran.baseline.failure is not None
+    assert ran.baseline.failure.kind is OutcomeKind.TOO_SHORT
+    assert "my own sitecustomize" in ran.printed()
+
+
+@looking_at(Plan(("grep", "SigIgn", "/proc/self/status")))
+def test_the_target_inherits_no_ignored_signal(ran: Ran) -> None:
+    ignored = int(ran.printed().split()[1], 16)
+    assert ignored & sum(1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) == 0
+
+
+SEGMENT = "touch /dev/shm/torch_$$_1_1 && ls /dev/shm/torch_$$_1_1 && sleep 60"
+
+
+@looking_at(Plan(("sh", "-c", SEGMENT), limits=Limits(trial_s=1.0, no_progress_s=30.0, ram_bytes=1 << 30)))
+def test_shared_memory_that_a_killed_process_had_not_yet_unlinked_is_removed(ran: Ran) -> None:
+    made = Path(ran.printed().strip())
+    assert made.name.startswith("torch_")
+    assert not made.exists()

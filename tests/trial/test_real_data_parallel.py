@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_trials import RealTrials, zoo_target
-from zoo_trials import command_target, loop_of
+from real_trials import Plan, Ran, RealTrials, looking_at, loop_of, zoo_target
 
 from tunekit.errors import TargetError
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
@@ -30,59 +29,57 @@ GRADIENT_BYTES = {
 }
 
 
-def trials_of(words: tuple[str, ...], folder: Path) -> RealTrials:
-    return RealTrials(command_target(words, folder / "output"), folder / "trials", window_s=WINDOW_S)
+def on(words: tuple[str, ...], processes: int = 2, no_sync: bool = False, **more: Any) -> Plan:
+    return Plan(words, asked={"processes": processes, "no_sync": no_sync}, window_s=WINDOW_S, **more)
 
 
-def name_of(words: Any) -> str | None:
-    return str(words[1]) if isinstance(words, tuple) else None
-
-
-def data_parallel(words: tuple[str, ...], folder: Path, no_sync: bool) -> DataParallelSeen:
-    """Return what trained two processes of a script together, of which each must have reported its rate."""
-    record = trials_of(words, folder).run_baseline(processes=2, no_sync=no_sync)
-    loop = loop_of(record)
-    assert (record.processes, record.no_sync, loop.world_size) == (2, no_sync, 2)
-    assert [one.rank for one in loop.ranks] == [0, 1]
+def trained(ran: Ran) -> DataParallelSeen:
+    """Return what trained the processes together, of which each must have reported its rate."""
+    loop, processes = loop_of(ran.baseline), ran.plan.asked["processes"]
+    assert (ran.baseline.processes, loop.world_size) == (processes, processes)
+    assert [one.rank for one in loop.ranks] == (list(range(processes)) if processes > 1 else [])
     assert loop.threads is not None and loop.threads.variables["OMP_NUM_THREADS"] == "1"
     assert loop.data_parallel is not None
     return loop.data_parallel
 
 
-@pytest.mark.parametrize("words", [GLOO, HF, LIGHTNING, ACCELERATE, SPAWN], ids=name_of)
-def test_two_processes_of_each_launcher_train_without_summing_gradients(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
-    assert data_parallel(words, tmp_path, no_sync=True) == DataParallelSeen(
+@looking_at(*(on(words, no_sync=True) for words in GRADIENT_BYTES))
+def test_two_processes_of_each_launcher_train_without_summing_gradients(ran: Ran) -> None:
+    assert ran.baseline.no_sync
+    assert trained(ran) == DataParallelSeen(
         kind=DataParallelKind.DDP,
         backend="gloo",
-        gradient_bytes=GRADIENT_BYTES[words],
+        gradient_bytes=GRADIENT_BYTES[ran.plan.words],
         syncs_gradients=False,
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [GLOO, HF, LIGHTNING, ACCELERATE], ids=name_of)
-def test_what_was_learned_of_processes_sets_their_batch(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Frameworks build another loader for several processes."""
-    trials = trials_of(words, tmp_path)
-    loop = loop_of(trials.run_baseline(processes=2))
-    assert loop.data_parallel is not None and loop.data_parallel.syncs_gradients
-    batch_size = loop.batch_size
-    assert batch_size is not None
-    halved = loop_of(trials.run(processes=2, batch_size=batch_size // 2))
-    assert (halved.world_size, halved.batch_size) == (2, batch_size // 2)
-    assert batch_size / 4 < halved.steady_samples / halved.steady_batches <= batch_size / 2
+ALONE = on(GLOO, 1, tuned={"processes": 2, "batch_size": 8}, is_slow=True)
 
 
-@pytest.mark.slow
-def test_a_model_whose_parameters_are_sharded_is_reported_with_all_its_gradients(tmp_path: Path) -> None:
-    seen = data_parallel(("python", "fsdp_gloo.py"), tmp_path, no_sync=False)
-    assert (seen.kind, seen.syncs_gradients, seen.gradient_bytes) == (
-        DataParallelKind.FSDP2,
-        None,
-        4 * 332808,
-    )
+@looking_at(ALONE)
+def test_one_process_is_started_and_reported_like_several(ran: Ran) -> None:
+    seen = trained(ran)
+    assert (seen.kind, seen.gradient_bytes) == (DataParallelKind.DDP, 4 * 332808)
+
+
+@looking_at(
+    ALONE,
+    on(HF, tuned={"processes": 2, "batch_size": 4}),  # frameworks build another loader for several processes
+    on(LIGHTNING, tuned={"processes": 2, "batch_size": 8}, is_slow=True),
+)
+def test_the_batch_of_processes_is_set_as_the_baseline_showed(ran: Ran) -> None:
+    halved, size = loop_of(ran.tuned), ran.plan.tuned["batch_size"]
+    assert loop_of(ran.baseline).batch_size == 2 * size
+    assert (halved.world_size, halved.batch_size) == (2, size)
+    assert size / 2 < halved.steady_samples / halved.steady_batches <= size
+
+
+@looking_at(on(("python", "fsdp_gloo.py"), is_slow=True))
+def test_a_model_whose_parameters_are_sharded_is_reported_with_all_its_gradients(ran: Ran) -> None:
+    seen = trained(ran)
+    expected = (DataParallelKind.FSDP2, None, 4 * 332808)
+    assert (seen.kind, seen.syncs_gradients, seen.gradient_bytes) == expected
 
 
 def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their_number(
@@ -93,8 +90,15 @@ def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their
         trials.run_baseline(processes=2)
 
 
-def test_why_a_rank_failed_is_told_and_not_that_its_launcher_noticed(tmp_path: Path) -> None:
-    failure = trials_of(("python", "ddp_gloo.py"), tmp_path).run_baseline(processes=2).failure
+@looking_at(
+    on(
+        ("python", "plain_with_validation.py"),
+        outcome=OutcomeKind.KNOB_NOT_APPLIED,
+        said="no process group",  # each trains on its own
+    ),
+    on(("python", "ddp_gloo.py"), outcome=OutcomeKind.SCRIPT_ERROR, said="--output"),  # not of its launcher
+)
+def test_ranks_that_do_not_train_together_are_no_measurement(ran: Ran) -> None:
+    failure = ran.baseline.failure
     assert failure is not None
-    assert failure.kind is OutcomeKind.SCRIPT_ERROR
-    assert "the following arguments are required: --output" in failure.message
+    assert (failure.kind, ran.plan.said in failure.message) == (ran.plan.outcome, True)

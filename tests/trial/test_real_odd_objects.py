@@ -1,74 +1,57 @@
 """Trials of scripts whose objects are out of the ordinary: measured as any other, or told for what failed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from real_trials import RealTrials, zoo_target
+from real_trials import Plan, Ran, looking_at, loop_of
 
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.binding_syntax import parse_binding
 
 pytestmark = pytest.mark.real
 
-
-def trials_of(kind: str, folder: Path) -> RealTrials:
-    trials = RealTrials(zoo_target("odd_objects.py", "--kind", kind), folder)
-    trials.run_baseline()
-    return trials
+TUNED = {"channels_last": True, "precision": "bf16"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameters"),
-    [
-        ("lazy", 5370),
-        pytest.param("lazy-early", 5370, marks=pytest.mark.slow),
-        pytest.param("lazy-unused", 5370, marks=pytest.mark.slow),
-        ("odd", 5462),
-    ],
-)
-def test_odd_modules_are_known_and_take_every_knob_of_a_model(
-    kind: str, parameters: int, tmp_path: Path
-) -> None:
-    trials = trials_of(kind, tmp_path)
-    baseline = trials.baseline
-    assert baseline is not None
-    assert (baseline.failure, baseline.faults) == (None, ())
-    assert baseline.discovery is not None
-    (root,) = baseline.discovery.roots
+def odd(kind: str, **more: Any) -> Plan:
+    return Plan(("python", "odd_objects.py", "--kind", kind), **more)
+
+
+@looking_at(odd("lazy", tuned=TUNED), odd("lazy-early", tuned=TUNED, is_slow=True), odd("odd", tuned=TUNED))
+def test_odd_modules_are_known_and_take_every_knob_of_a_model(ran: Ran) -> None:
+    assert (ran.baseline.failure, ran.baseline.faults) == (None, ())
+    assert ran.baseline.discovery is not None
+    (root,) = ran.baseline.discovery.roots
+    parameters = 5462 if ran.plan.words[-1] == "odd" else 5370
     assert (root.parameters, root.has_4d_weights, root.channels_last) == (parameters, True, False)
-    tuned = trials.run(channels_last=True, precision="bf16")
-    assert (tuned.failure, tuned.faults) == (None, ())
-    assert tuned.measurement is not None and baseline.measurement is not None
-    losses, before = tuned.measurement.loop.losses[:8], baseline.measurement.loop.losses[:8]
+    assert ran.tuned is not None and ran.tuned.faults == ()
+    losses, before = loop_of(ran.tuned).losses[:8], loop_of(ran.baseline).losses[:8]
     assert losses == pytest.approx(before, abs=0.1)
     assert losses != before
 
 
-def test_a_fault_of_the_agents_ends_the_trial_as_one_and_its_traceback_is_kept(tmp_path: Path) -> None:
-    record = trials_of("refuses-parameters", tmp_path).baseline
-    assert record is not None and record.failure is not None
-    assert record.failure.kind is OutcomeKind.AGENT_ERROR
-    message, _, path = record.failure.message.partition("; its traceback is in ")
-    assert message.startswith("tunekit's agent failed after 0 steps, in model/roots.py:")
-    assert message.endswith("RuntimeError: this is no business of yours")
-    assert Path(path).parent == tmp_path / "0000"
-    assert "in named_parameters" in Path(path).read_text()
-    assert record.failure.remedy is not None
-    assert "report it" in record.failure.remedy
+@looking_at(odd("refuses-parameters"))
+def test_a_fault_of_the_agents_ends_the_trial_as_one_and_its_traceback_is_kept(ran: Ran) -> None:
+    failure = ran.baseline.failure
+    assert failure is not None
+    assert failure.kind is OutcomeKind.AGENT_ERROR
+    assert "model/roots.py" in failure.message
+    path = Path(failure.message.rpartition(" ")[2])
+    assert path.parent == ran.trials / "0000"
+    assert "in named_parameters" in path.read_text()
 
 
-def test_a_knob_that_a_model_refuses_ends_the_trial_as_not_applied(tmp_path: Path) -> None:
-    record = trials_of("refuses-layout", tmp_path).run(channels_last=True)
-    assert record.failure is not None
-    assert record.failure.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert record.failure.message.startswith("channels_last could not be set: TypeError: this weight stays")
-    assert record.failure.remedy is not None
-    assert parse_binding(record.failure.remedy.partition("--bind ")[2]).knob == "channels_last"
+@looking_at(odd("refuses-layout", tuned={"channels_last": True}))
+def test_a_knob_that_a_model_refuses_ends_the_trial_as_not_applied(ran: Ran) -> None:
+    assert ran.tuned is not None and ran.tuned.failure is not None
+    assert ran.tuned.failure.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert "TypeError" in ran.tuned.failure.message
+    assert parse_binding((ran.tuned.failure.remedy or "").partition("--bind ")[2]).knob == "channels_last"
 
 
-def test_a_model_whose_memory_can_not_be_read_is_measured_without_it(tmp_path: Path) -> None:
-    record = trials_of("refuses-state", tmp_path).baseline
-    assert record is not None and record.measurement is not None
-    assert record.measurement.loop.model is None
-    (fault,) = record.faults
-    assert fault.startswith("the agent failed in measure/record.py:")
+@looking_at(odd("refuses-state"))
+def test_a_model_whose_memory_can_not_be_read_is_measured_without_it(ran: Ran) -> None:
+    assert loop_of(ran.baseline).model is None
+    (fault,) = ran.baseline.faults
+    assert "measure/record.py" in fault

@@ -59,14 +59,6 @@ def test_a_config_that_is_the_baselines_changes_nothing(found: Any, searched: Ta
     assert added == set()
 
 
-def test_a_knob_that_is_the_baselines_is_neither_bound_nor_injected(searched: Target, tmp_path: Path) -> None:
-    wanted = config(batch_size=2 * OWN.batch_size, pin_memory=not OWN.pin_memory)
-    training, request = prepared(wanted, searched, tmp_path / "applied")
-    assert training.bound.changed == {"batch_size": wanted.batch_size, "pin_memory": wanted.pin_memory}
-    assert training.command == (*COMMAND, "--bs", str(wanted.batch_size))
-    assert request["knobs"] == {"pin_memory": wanted.pin_memory}
-
-
 def test_what_the_command_says_otherwise_by_now_is_put_back(searched: Target, tmp_path: Path) -> None:
     other = searched.model_copy(update={"command": (*COMMAND, "--bs", "7")})
     training, _ = prepared(OWN, other, tmp_path / "applied")
@@ -121,15 +113,6 @@ def test_a_bound_file_is_the_one_that_this_command_reads(
     (binding,) = bindings_here(searched, here)
     assert binding.path is not None
     assert (Path(here.working_dir) / binding.path).resolve() == folder / "configs/full.yaml"
-
-
-def test_a_file_of_the_same_name_where_the_command_starts_is_not_the_one_that_it_names(
-    tmp_path: Path,
-) -> None:
-    searched = bound(project(tmp_path / "searched", "configs/full.yaml"))
-    here = project(tmp_path / "other", str(tmp_path / "searched/configs/full.yaml"))
-    (binding,) = bindings_here(searched, here)
-    assert binding.path == str(tmp_path / "searched/configs/full.yaml")
 
 
 def test_a_command_that_reads_another_file_is_refused(tmp_path: Path) -> None:

@@ -130,23 +130,6 @@ def test_memory_is_what_the_tree_took_before_it_was_looked_at_closer(tmp_path: P
     assert watched.evidence.memory.peak_pss_bytes == 3000
 
 
-def test_memory_limits_hold_while_it_is_looked_at_closer(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.take(done())
-    watched.tree.readings = 500
-    watched.tree.last_pss_bytes = 500_000
-    assert watched.is_over_limit(1.0)
-    assert watched.evidence.limit is OutcomeKind.HOST_OOM
-
-
-def test_a_short_trial_that_was_never_sampled_is_sampled_when_it_is_done(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.tree.readings = 0
-    watched.take(done())
-    assert watched.evidence.memory is not None
-    assert watched.evidence.memory.samples == 1
-
-
 @pytest.mark.parametrize(("next_within_s", "limit_s"), [(20.0, 120.0), (200.0, 400.0)])
 def test_looking_closer_is_ended_by_its_own_deadline_which_each_telling_restarts(
     tmp_path: Path, next_within_s: float, limit_s: float
@@ -162,19 +145,6 @@ def test_looking_closer_is_ended_by_its_own_deadline_which_each_telling_restarts
     # With that window the agent's own deadline is as long as the limit was, and the limit twice as long.
     window = limit_s / 4
     assert watched.evidence.limit_remedy == f"that limit follows --window: give --window {window:g}"
-
-
-def test_a_trial_that_was_measured_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:
-    progress = ProgressEvent(
-        event="progress", time_s=1.0, phase="floors", batches=9, steps=9, graphs=0, wait_s=0.0
-    )
-    watched = Watched(tmp_path, trial_s=30.0)
-    watched.take(progress, done())
-    assert watched.is_over_limit(31.0)
-    assert watched.evidence.limit_message == "still looking closer after 30 s (floors)"
-    unmeasured = Watched(tmp_path, trial_s=30.0)
-    assert unmeasured.is_over_limit(31.0)
-    assert unmeasured.evidence.limit_message.startswith("not measured after 30 s")
 
 
 def options_of(pid: int, value: int) -> OptionsEvent:
@@ -195,19 +165,6 @@ def test_options_are_those_of_the_process_that_trains_or_of_the_last_that_parsed
     known = watched.evidence.discovery
     assert known is not None
     assert [option.value for option in known.options] == [value]
-
-
-def test_a_trial_without_a_parser_has_no_options(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    assert watched.evidence.discovery is None
-    watched.take(learnt_by(1))
-    assert watched.evidence.discovery == discovery()
-
-
-def test_options_of_very_many_processes_are_bounded(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.take(*(options_of(pid, 8) for pid in range(1000)))
-    assert len(watched.evidence.options) == 64
 
 
 def test_an_update_by_hand_ends_the_trial_at_once(tmp_path: Path) -> None:
@@ -246,13 +203,6 @@ def test_a_python_beside_that_program_may_yet_train_by_itself(tmp_path: Path) ->
     assert not watched.is_over_limit(1.0)
     assert not watched.is_over_limit(6.0)
     assert watched.is_over_limit(30.0)
-
-
-@pytest.mark.usefixtures("docker")
-def test_a_loop_that_began_is_here(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    assert not watched.is_over_limit(1.0)
-    assert not watched.is_over_limit(30.0)
 
 
 def progress_event(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
@@ -295,12 +245,6 @@ def test_work_is_progress(work: dict[str, float], loop: tuple[ProgressEvent, ...
     watched.take(*loop)
     assert watched.ended_at(900.0, **work) is None
     assert watched.ended_at(1500.0) == pytest.approx(990.0, abs=3.0)
-
-
-def test_a_launcher_that_looks_after_its_ranks_is_no_work(tmp_path: Path) -> None:
-    watched = begun(tmp_path)
-    assert watched.ended_at(500.0, cores=0.005) == pytest.approx(90.0, abs=3.0)
-    assert watched.evidence.limit is OutcomeKind.NO_TRAINING_LOOP
 
 
 def test_what_a_process_did_before_its_parent_collected_it_counts_once(tmp_path: Path) -> None:

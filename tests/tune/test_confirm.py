@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import baseline_record, config, confirm_records, interval, options, trial_record
+from build_records import config, interval, options
 from scripted_search import RecordingListener, ScriptedExecutor, search_in, start_search
 
 from tunekit.recommend.noise import noise_floor, speedup, verdict
@@ -135,23 +135,6 @@ def test_a_second_stage_that_was_cut_off_is_finished_and_not_begun_anew(tmp_path
     assert resumed.recommendations == whole.recommendations
 
 
-def test_rounds_that_are_asked_for_later_get_the_time_they_need(tmp_path: Path):
-    few, _ = search_in(tmp_path / "run", options(max_trials=4, confirm_rounds=2, budget_s=150.0))
-    more = few.options.changed(confirm_rounds=6)
-    asked = more.changed(budget_s=budget_for_more(few, more))
-    assert asked.budget_s is not None
-    assert asked.budget_s > 150.0
-    with RunFolder(tmp_path / "run") as folder:
-        resumed = start_search(folder, ScriptedExecutor(folder.trials_folder), asked).run()
-    assert len(answer_rounds(resumed)) >= 6 > len(answer_rounds(few))
-
-
-def answer_rounds(whole: Run) -> tuple[int, ...]:
-    best = answer_of(whole.recommendations)
-    assert best is not None
-    return best.confirm_trials
-
-
 # --- more rounds where the answer is the user's own config ---------------------------------------
 
 
@@ -207,30 +190,9 @@ def test_more_rounds_of_a_search_that_found_nothing_faster_are_for_what_came_nea
     assert asked_again(tmp_path / "run", 5, scripted)[1].specs == []
 
 
-def test_a_search_that_found_nothing_faster_is_resumed_without_a_trial(tmp_path: Path):
-    scripted = others_at(92.0, 120.0)
-    search_in(tmp_path / "run", options(max_trials=6, confirm_rounds=3), executor_options=scripted)
-    assert asked_again(tmp_path / "run", 3, scripted)[1].specs == []
-
-
 def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_path: Path):
     scripted = others_at(60.0, 60.0)
     search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
     after, executor = asked_again(tmp_path / "run", 8, scripted)
     assert executor.specs == []
     assert "no config was fast enough" in why_no_more_rounds(after.trials, 8)
-
-
-def test_finalists_that_failed_when_they_were_run_again_are_told_from_none():
-    failed = confirm_records([None, None], PICK, first_number=7)
-    own = [one.changed(is_baseline_config=True) for one in confirm_records([100.0], config(), first_number=5)]
-    why = why_no_more_rounds((baseline_record(), trial_record(1, 110.0, PICK), *own, *failed), 8)
-    assert "every config to be confirmed failed in its rounds, first in trial 7 (device_oom)" in why
-    assert "no config was fast enough" not in why
-
-
-def test_rounds_that_are_there_already_are_not_run_again_and_why_is_known(tmp_path: Path):
-    whole, _ = search_in(tmp_path / "run", ASKED)
-    wanted = rounds_done(whole.trials, confirmed_before(whole.trials)[0])
-    assert f"--confirm {wanted + 3} adds 3" in why_no_more_rounds(whole.trials, wanted)
-    assert "give a longer --budget" in why_no_more_rounds(whole.trials, wanted + 1)

@@ -1,6 +1,5 @@
 """The search explains itself: scripted loops whose parts are known are told apart by the trials alone."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,24 @@ from build_records import (
     cpu,
     device,
     host,
+    options,
     recommendation,
     run,
     trial_record,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import ScriptedExecutor, search_in, start_search
+from scripted_search import search_in
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
-from tunekit.records.run import Run, RunStatus
+from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
-from tunekit.session.folder import RunFolder, load_run
-from tunekit.tune.explain import LEAST_TRIALS, MOST_CHECKED, explain
+from tunekit.session.folder import load_run
+from tunekit.tune.explain import LEAST_TRIALS, explain
 
 CORES = 4
 CONFIGS = (
@@ -139,11 +139,6 @@ def test_without_workers_the_baseline_takes_turns():
     assert baseline.measured_samples_per_s == pytest.approx(1 / 0.008)
 
 
-def test_halves_that_match_bind_alike():
-    _, two_workers = explained(Loop(fetch_s=0.004, train_s=0.002).trials())
-    assert two_workers.limit is Limit.BOTH
-
-
 def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measured():
     """Twice as slow a sample in the larger batch: the ceilings follow what the equations left over."""
     records = [
@@ -153,16 +148,6 @@ def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measure
     _, larger = explained(records, CONFIGS[3])
     assert larger.training_samples_per_s == pytest.approx(60.0, rel=0.1)
     assert larger.limit is Limit.TRAINING
-
-
-def test_the_figures_are_of_all_ranks():
-    one, of_one = explained(Loop(fetch_s=0.008, train_s=0.001).trials())
-    two, of_two = explained(Loop(fetch_s=0.008, train_s=0.001).trials(world_size=2))
-    for name in ("loader_samples_per_s", "training_samples_per_s", "cores_samples_per_s"):
-        assert getattr(of_two, name) == pytest.approx(2 * getattr(of_one, name))
-    assert two.limits[0].measured_samples_per_s == pytest.approx(2 * one.limits[0].measured_samples_per_s)
-    assert of_two.rate_samples_per_s.value == pytest.approx(2 * of_one.rate_samples_per_s.value)
-    assert two.missed_relative == pytest.approx(one.missed_relative)
 
 
 def test_a_loader_that_nothing_was_seen_of_is_unknown():
@@ -183,12 +168,6 @@ def test_too_few_measured_trials_say_nothing():
     assert explain(records[:LEAST_TRIALS], host(), []) is not None
 
 
-def test_a_baseline_that_can_not_run_is_left_out():
-    records = [baseline_record(rate=None), *Loop(0.004, 0.001).trials()[1:]]
-    summary, _ = explained(records)
-    assert [one.tier for one in summary.limits] == [Tier.BALANCED]
-
-
 def test_the_baseline_is_held_against_its_confirming_processes():
     loop = Loop(0.004, 0.001)
     again = [
@@ -198,20 +177,6 @@ def test_the_baseline_is_held_against_its_confirming_processes():
     summary, _ = explained([*loop.trials(), *again])
     assert summary.limits[0].measured_samples_per_s == pytest.approx((130.0 * 150.0) ** 0.5)
     assert summary.checked_configs == len(CONFIGS)
-
-
-def test_one_config_measured_again_and_again_checks_no_model():
-    loop = Loop(0.004, 0.001)
-    again = confirm_records([140.0, 150.0], CONFIGS[1], **loop.measured(CONFIGS[1]))
-    summary, _ = explained([*loop.trials(CONFIGS[1:2]), *again])
-    assert summary.missed_relative is None
-    assert summary.checked_configs is None
-
-
-def test_only_so_many_configs_are_checked():
-    configs = [config(batch_size=8 + number) for number in range(MOST_CHECKED + 5)]
-    summary, _ = explained(Loop(0.004, 0.001).trials(configs))
-    assert summary.checked_configs == MOST_CHECKED
 
 
 def test_a_run_is_explained_when_it_ends_and_not_before():
@@ -236,31 +201,14 @@ def searching(loop: Loop) -> dict[str, Any]:
 
 def test_a_search_writes_why_into_its_run(tmp_path: Path):
     loop = Loop(fetch_s=0.001, train_s=0.008)
-    whole, _ = search_in(tmp_path / "run", executor_options=searching(loop), host=host(cpus=CORES))
+    asked = options(max_trials=6)
+    whole, _ = search_in(tmp_path / "run", asked, executor_options=searching(loop), host=host(cpus=CORES))
     assert whole.model is not None
     assert load_run(tmp_path / "run").model == whole.model
     assert [one.tier for one in whole.model.limits] == [None, *(one.tier for one in whole.recommendations)]
     for limits, tier in zip(whole.model.limits[1:], whole.recommendations, strict=True):
         assert limits.measured_samples_per_s == tier.rate_samples_per_s.value
         assert limits.limit is Limit.TRAINING
-
-
-def test_a_search_that_is_interrupted_says_why_too(tmp_path: Path):
-    with RunFolder(tmp_path / "run") as owned:
-        options = searching(Loop(fetch_s=0.008, train_s=0.001)) | {"interrupt_at": 6}
-        search = start_search(owned, ScriptedExecutor(owned.trials_folder, **options))
-        with pytest.raises(KeyboardInterrupt):
-            search.run()
-    saved = load_run(tmp_path / "run")
-    assert saved.status is RunStatus.INTERRUPTED
-    assert saved.model is not None
-    assert saved.model.limits
-
-
-def test_a_run_written_before_there_was_a_model_is_read():
-    payload = json.loads(to_json(run()))
-    del payload["model"]
-    assert from_json(json.dumps(payload), Run).model is None
 
 
 @given(st.lists(trial_records(), min_size=3, max_size=5))

@@ -1,12 +1,11 @@
 """Memory, what failed and the sizes that a trial looks at besides keep configs from being tried."""
 
-from build_records import GIB, MIB, baseline_record, config, cpu, failure, host, options, trial_record
+from build_records import GIB, MIB, baseline_record, config, failure, host, options, trial_record
 from scripted_search import search_context
 
 from tunekit.predict.throughput.observation import Columns
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details
-from tunekit.records.run import FixedKnob
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.tune.feasibility import chances_to_fit, chances_to_run, compute_sweep_sizes, fits_host
 from tunekit.tune.space import build_space
@@ -31,10 +30,6 @@ def test_what_ran_out_is_not_tried_as_large_again_whatever_else_it_changes():
     assert chance(seen, config(batch_size=768, channels_last=True)) == 0.0
     assert chance(seen, config(batch_size=512, precision="bf16")) > 0.0
     assert chance(seen, config(batch_size=384)) > 0.0
-
-
-def test_on_a_cpu_there_is_no_device_memory_to_exceed():
-    assert chance([baseline_record(device=cpu())], config(batch_size=1 << 20)) == 1.0
 
 
 def test_peaks_at_the_sizes_that_a_trial_looked_at_are_known():
@@ -84,10 +79,6 @@ def chance_to_run(records: list[TrialRecord], of: TrainConfig) -> float:
 COMPILED = config(compile=True)
 
 
-def test_without_failures_everything_is_taken_to_run():
-    assert chance_to_run([], COMPILED) == 1.0
-
-
 def test_a_mode_that_failed_is_hardly_tried_a_second_time_and_not_a_third():
     assert 0.05 < chance_to_run([failed(COMPILED)], config(compile=True, batch_size=64)) < 0.3
     assert chance_to_run([failed(COMPILED), failed(COMPILED)], config(compile=True, batch_size=64)) < 0.01
@@ -110,10 +101,6 @@ def test_of_two_new_traits_the_one_that_runs_elsewhere_is_cleared():
 def test_a_script_that_knows_one_batch_size_only_is_found_out():
     assert chance_to_run([failed(config(batch_size=256))], config(batch_size=64)) < 0.3
     assert chance_to_run([failed(config(batch_size=256))], config(num_workers=4)) == 1.0
-
-
-def test_out_of_memory_says_nothing_of_modes():
-    assert chance_to_run([failed(COMPILED, OutcomeKind.DEVICE_OOM)], COMPILED) == 1.0
 
 
 # --- the first trial of each mode looks at other batch sizes that fit ----------------------
@@ -143,15 +130,6 @@ def test_only_the_first_trial_of_a_mode_looks():
     assert compute_sweep_sizes(half, [SMALL, looked], SPACE, host()), "one that was not asked told nothing"
     failed = [SMALL, trial_record(1, None, config(precision="bf16", batch_size=2048))]
     assert compute_sweep_sizes(half, failed, SPACE, host())
-
-
-def test_a_compiled_trial_does_not_look():
-    assert compute_sweep_sizes(config(compile=True), [SMALL], SPACE, host()) == ()
-
-
-def test_nobody_looks_where_the_batch_size_is_not_searched():
-    fixed = build_space(search_context(), options(fixed=(FixedKnob(knob="batch_size", value=128),)))
-    assert compute_sweep_sizes(config(), [SMALL], fixed, host()) == ()
 
 
 def test_a_size_that_ran_out_of_memory_is_not_looked_at():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from build_records import failure, options
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scripted_search import ScriptedExecutor, confirming, search_in, searched, start_search
 from search_worlds import SearchWorld, search_worlds
@@ -255,7 +255,6 @@ def half_as_fast(record: TrialRecord) -> TrialRecord:
 
 
 @given(search_worlds())
-@settings(max_examples=16)
 def test_any_search_emits_the_fastest_of_what_it_ran_confirmed_and_within_every_limit(
     tmp_path_factory: Folders, world: SearchWorld
 ):
@@ -274,8 +273,8 @@ def test_any_search_emits_the_fastest_of_what_it_ran_confirmed_and_within_every_
     assert rates(slower) == pytest.approx([rate / 2 for rate in rates(whole)])
 
 
+@pytest.mark.slow
 @given(search_worlds(), st.integers(0, 100), st.sampled_from([1.1, 1.3, 3.0]))
-@settings(max_examples=6)
 def test_a_config_that_becomes_the_fastest_never_leaves_a_search_with_a_slower_one(
     tmp_path_factory: Folders, world: SearchWorld, which: int, factor: float
 ):
@@ -305,9 +304,9 @@ def test_a_config_that_becomes_the_fastest_never_leaves_a_search_with_a_slower_o
             assert favoured.truth(found.config) >= kept * rate * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @given(search_worlds(), st.floats(0, 1))
 @example(SearchWorld(asked=options(max_trials=16), noise=0.01), 0.4)
-@settings(max_examples=5)
 def test_a_resumed_search_goes_on_as_if_never_interrupted(
     tmp_path_factory: Folders, world: SearchWorld, share: float
 ):
@@ -341,7 +340,6 @@ def test_a_resumed_search_goes_on_as_if_never_interrupted(
 )
 @example(SearchWorld(), frozenset(range(1, 1000)), OutcomeKind.DEVICE_OOM, OutcomeKind.SCRIPT_ERROR)
 @example(SearchWorld(), frozenset(range(1, 1000)), None, OutcomeKind.NO_TRAINING_LOOP)
-@settings(max_examples=24)
 def test_whichever_trials_fail_a_search_ends_with_an_answer_or_says_what_failed(
     tmp_path_factory: Folders,
     world: SearchWorld,

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from build_records import config, configs, host, options, profile, root, target
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import any_search_context, learnt, loader, search_context
+from scripted_search import any_search_context, loader, search_context
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import Boundary
-from tunekit.records.config import NUMERIC_KNOBS, Precision, TrainConfig
+from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
 from tunekit.records.target import ScriptOption
 from tunekit.trial.binding_syntax import parse_binding
@@ -58,7 +58,6 @@ def space_or_none(context: SearchContext) -> tuple[KnobSpace, ...] | None:
 
 
 @given(any_search_context(), st.data())
-@settings(max_examples=60)
 def test_every_choice_of_values_is_a_legal_config_of_the_space(context: SearchContext, data: st.DataObject):
     space = space_or_none(context)
     if space is None:
@@ -70,7 +69,6 @@ def test_every_choice_of_values_is_a_legal_config_of_the_space(context: SearchCo
 
 
 @given(any_search_context(), configs(max_batch=100_000))
-@settings(max_examples=60)
 def test_the_nearest_config_is_in_the_space_and_stays_there(context: SearchContext, knobs: TrainConfig):
     space = space_or_none(context)
     if space is None:
@@ -81,7 +79,6 @@ def test_the_nearest_config_is_in_the_space_and_stays_there(context: SearchConte
 
 
 @given(any_search_context())
-@settings(max_examples=60)
 def test_what_the_user_has_is_in_the_space(context: SearchContext):
     space = space_or_none(context)
     if space is None:
@@ -95,7 +92,6 @@ def test_what_the_user_has_is_in_the_space(context: SearchContext):
 
 
 @given(any_search_context())
-@settings(max_examples=60)
 def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
     space = space_or_none(context)
     if space is None:
@@ -111,7 +107,6 @@ def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
     st.sampled_from(KNOBS),
     st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
 )
-@settings(max_examples=100)
 def test_any_fixed_value_is_taken_or_refused_by_name(context: SearchContext, knob: str, value: Any):
     try:
         space = space_of(context, fix={knob: value})
@@ -143,12 +138,6 @@ def test_batches_leave_some_steps_to_an_epoch():
     assert max(entry_of("batch_size", short).values) == 256
     tiny = search_context(loaders=(loader(dataset_samples=100),))
     assert max(entry_of("batch_size", tiny).values) == 128
-
-
-def test_a_data_set_too_small_to_vary_says_so():
-    one = config(batch_size=1)
-    tiny = search_context(one, loaders=(loader(one, dataset_samples=1),))
-    assert why("batch_size", tiny) == "the data set is too small"
 
 
 @pytest.mark.parametrize(("cpus", "most"), [(1, 2), (4, 4), (8, 8), (30, 30), (64, 64)])
@@ -216,32 +205,6 @@ def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, context: Se
 BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ((), "--bind batch_size=HOW"),
-        ((BATCH,), "--bind 'batch_size=--bs {}'"),
-    ],
-)
-def test_a_hint_names_the_scripts_own_option(options: tuple[ScriptOption, ...], hint: str):
-    context = search_context(loaders=(), options=options)
-    assert why("batch_size", context) == f"the script trains without a DataLoader; bind it: {hint}"
-
-
-@pytest.mark.parametrize("known", [learnt(roots=()), learnt(roots_cover_step=False)])
-def test_roots_that_do_not_cover_the_step_leave_the_model_alone(known):
-    context = search_context(discovery=known)
-    for knob in ("compile", "precision", "channels_last"):
-        assert why(knob, context) == "no outermost module owns all the parameters that are stepped"
-    assert len(entry_of("batch_size", context).values) > 1
-
-
-def test_an_iterable_data_set_still_has_a_batch_size():
-    context = search_context(loaders=(loader(iterable=True),))
-    assert len(entry_of("batch_size", context).values) > 1
-    assert len(entry_of("pin_memory", context).values) == 2
-
-
 def test_without_a_loader_the_model_is_still_searched():
     context = search_context(without_workers, loaders=())
     space = space_of(context)
@@ -260,33 +223,13 @@ def test_bf16_is_searched_only_where_it_is_native(
     assert (Precision.BF16 in entry_of("precision", context).values) is bool(native)
 
 
-@pytest.mark.parametrize("device_type", ["cuda", "cpu"])
-@pytest.mark.parametrize("native", [("fp32", "fp16"), ("fp32", "tf32")])
-def test_tf32_is_searched_only_on_a_gpu_that_has_it(device_type: str, native: tuple[str, ...]):
-    context = search_context(device_type=device_type, profile=profile(native_precisions=native))
-    expected = device_type == "cuda" and "tf32" in native
-    assert (Precision.TF32 in entry_of("precision", context).values) is expected
-
-
-def test_fp16_is_never_injected():
-    context = search_context(profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")))
-    assert Precision.FP16 not in entry_of("precision", context).values
-
-
 @pytest.mark.parametrize(
     ("knob", "value"),
     [
         ("batch_size", 100),
-        ("batch_size", 128),
         ("num_workers", 0),
-        ("num_workers", 100),
         ("prefetch_factor", 3),
-        ("pin_memory", True),
-        ("persistent_workers", False),
-        ("compile", False),
         ("precision", "bf16"),
-        ("channels_last", True),
-        ("accumulate_grad_batches", 1),
     ],
 )
 def test_a_fixed_knob_has_that_value_everywhere(knob: str, value: Any):
@@ -316,10 +259,6 @@ def test_workers_persist_where_starting_them_anew_costs_something():
         )
 
 
-def test_before_any_boundary_was_seen_starting_workers_is_believed_to_cost_something():
-    assert persistence(boundary=None).values == (True,)
-
-
 @pytest.mark.parametrize("own", [False, True])
 def test_where_starting_workers_cost_nothing_the_scripts_own_choice_stays(own: bool):
     entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.0))
@@ -340,17 +279,12 @@ def test_no_workers_leave_prefetch_and_persistence_without_effect():
         ("batch_size", 0),
         ("batch_size", None),
         ("batch_size", True),
-        ("batch_size", "many"),
         ("num_workers", -1),
-        ("num_workers", False),
         ("prefetch_factor", 0),
         ("prefetch_factor", None),
-        ("prefetch_factor", True),
-        ("pin_memory", 3),
         ("pin_memory", None),
         ("compile", "reduce-overhead"),
         ("precision", "fp16"),
-        ("precision", "fp8"),
         ("precision", 16),
         ("accumulate_grad_batches", 2),
     ],
@@ -372,7 +306,6 @@ def test_a_knob_out_of_reach_can_not_be_fixed_to_another_value():
     [
         ("batch_size", (100, 300), (100, 128, 192, 256, 300)),
         ("num_workers", (2, 4), (2, 3, 4)),
-        ("num_workers", (0, 1), (0, 1)),
         ("num_workers", (10, 20), (10, 20)),
         ("prefetch_factor", (1, 4), (1, 2, 4)),
     ],
@@ -382,13 +315,6 @@ def test_a_range_bounds_the_values_and_adds_its_ends(
 ):
     entry = entry_of(knob, search_context(), ranges={knob: bounds})
     assert (entry.values, entry.why_fixed) == (values, None)
-
-
-def test_a_range_of_one_value_fixes_the_knob():
-    entry = entry_of("batch_size", search_context(), ranges={"batch_size": (64, 64)})
-    assert (entry.values, entry.why_fixed) == ((64,), "--range allows only 64")
-    space = {e.knob: e.values for e in space_of(search_context(), ranges={"num_workers": (0, 0)})}
-    assert space["prefetch_factor"] == (None,)
 
 
 @pytest.mark.parametrize(
@@ -454,27 +380,6 @@ def test_what_may_be_searched_is_known_in_part_before_the_script_runs():
     assert "global batch is 512" in known["accumulate_grad_batches"]
 
 
-@pytest.mark.parametrize(
-    ("max_batch", "told"),
-    [
-        (None, "0.25x to 16x the script's own"),
-        (64, "0.25x to 16x the script's own, at most 64 (--max-batch)"),
-    ],
-)
-def test_of_a_batch_size_that_only_the_loop_shows_the_limits_are_known(max_batch: int | None, told: str):
-    known = foreseen_space(options(max_batch=max_batch), target(), host(), ("fp32",))
-    assert known["batch_size"] == told
-
-
-def test_a_range_on_what_is_not_searched_says_why_not():
-    with pytest.raises(UsageError, match=r"the knob is not searched here \(the script trains without"):
-        space_of(search_context(loaders=()), ranges={"num_workers": (1, 4)})
-
-
-def test_numeric_knobs_are_knobs():
-    assert set(NUMERIC_KNOBS) < set(KNOBS)
-
-
 def test_nothing_to_search_is_an_error_that_lists_every_reason():
     nothing = search_context(without_workers, loaders=(), roots=())
     with pytest.raises(EmptySpaceError, match="nothing is left to search") as caught:
@@ -482,13 +387,6 @@ def test_nothing_to_search_is_an_error_that_lists_every_reason():
     for knob in KNOBS:
         assert f"{knob}: " in str(caught.value)
     assert "None" not in str(caught.value)
-
-
-def test_the_nearest_batch_does_not_exceed_what_was_asked():
-    space = space_of(search_context())
-    assert nearest(space, config(batch_size=300)).batch_size == 256
-    assert nearest(space, config(batch_size=1)).batch_size == 32
-    assert nearest(space, config(batch_size=1 << 40)).batch_size == 2048
 
 
 def bound(*texts: str, **overrides: Any) -> SearchContext:
@@ -513,14 +411,6 @@ def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, context: SearchCont
     assert entry_of(knob, context).is_searched
 
 
-def test_a_knob_bound_as_fixed_is_left_alone():
-    assert why("batch_size", bound("batch_size=fixed")) == "bound as fixed"
-
-
-def test_a_binding_does_not_make_an_inert_knob_matter():
-    assert why("pin_memory", bound("pin_memory=--pin", device_type="cpu")) == "no effect on cpu"
-
-
 def test_only_values_that_the_binding_can_spell_are_tried():
     context = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
     assert entry_of("precision", context).values == (Precision.FP32, Precision.BF16)
@@ -539,13 +429,6 @@ def test_where_bf16_is_not_native_fp16_is_searched_if_the_script_can_train_in_it
         with_settings(context.baseline, (FixedKnob(knob="precision", value="fp16"),), context)
 
 
-def test_fp16_is_not_injected_where_bf16_is_native():
-    context = search_context(
-        profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")), bf16_native=True
-    )
-    assert Precision.FP16 not in entry_of("precision", context).values
-
-
 ACCUMULATING = "accumulate_grad_batches=--accumulate {}"
 
 
@@ -554,7 +437,6 @@ def at_global_batch(size: int, context: SearchContext) -> tuple[KnobSpace, ...]:
 
 
 @given(st.sampled_from([8, 12, 16, 48, 64, 96, 128, 360]), st.data())
-@settings(max_examples=40)
 def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: int, data: st.DataObject):
     context = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
     space = at_global_batch(size, context)
@@ -567,16 +449,6 @@ def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: i
         * nearest(space, config(batch_size=40)).accumulate_grad_batches
         == size // 2
     )
-
-
-def test_accumulation_that_follows_says_so():
-    space = {
-        entry.knob: entry
-        for entry in at_global_batch(64, bound(ACCUMULATING, baseline=config(batch_size=16)))
-    }
-    assert not space["accumulate_grad_batches"].is_searched
-    assert "the global batch is 64" in (space["accumulate_grad_batches"].why_fixed or "")
-    assert space["batch_size"].values == (4, 8, 16, 32, 64)
 
 
 def test_without_a_binding_the_batch_can_not_move_and_says_why():

@@ -6,9 +6,8 @@ from typing import Any
 
 import optuna
 import pytest
-from build_records import GIB, config, cpu, failure, host, options, trial_record
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from build_records import GIB, config, failure, host, options, trial_record
+from hypothesis import given
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -17,10 +16,10 @@ from scripted_search import any_search_context, search_context, search_in, searc
 from tunekit.errors import EmptySpaceError
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import FixedKnob, KnobSpace
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import build_space, contains
-from tunekit.tune.study import STUDY_NAME, Study, ThroughputSampler, constraints
+from tunekit.tune.study import STUDY_NAME, Study, constraints
 
 SMALL_FIXES = {
     "batch_size": 128,
@@ -59,7 +58,6 @@ def walk(study: Study, count: int, first: int = 0, failing: int = 0) -> list[Tri
 
 
 @given(any_search_context())
-@settings(max_examples=15)
 def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
     try:
         space = build_space(context, options())
@@ -78,23 +76,12 @@ def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
         study.tell([record_of(number, knobs, fails=number % 3 == 0)])
 
 
-def test_the_same_records_give_the_same_proposals(space: tuple[KnobSpace, ...]):
-    walks = [[r.config for r in walk(Study(space, host()), 12, failing=4)] for _ in range(2)]
-    assert walks[0] == walks[1]
-
-
-@pytest.mark.parametrize("at", [1, 4, 6, 9])
+@pytest.mark.parametrize("at", [4])
 def test_a_rebuilt_study_goes_on_as_if_never_interrupted(space: tuple[KnobSpace, ...], at: int):
-    whole = walk(Study(space, host()), 12, failing=5)
+    whole = walk(Study(space, host()), 8, failing=5)
     rebuilt = Study(space, host())
     rebuilt.tell(whole[:at])
-    assert [r.config for r in walk(rebuilt, 12 - at, at, failing=5)] == [r.config for r in whole[at:]]
-
-
-def test_asking_twice_does_not_change_the_answer(space: tuple[KnobSpace, ...]):
-    study = Study(space, host())
-    walk(study, 6)
-    assert study.propose() == study.propose()
+    assert [r.config for r in walk(rebuilt, 8 - at, at, failing=5)] == [r.config for r in whole[at:]]
 
 
 def test_what_other_hosts_measure_is_left_to_them(space: tuple[KnobSpace, ...]):
@@ -123,27 +110,6 @@ def test_a_small_space_is_exhausted_without_repeats():
     assert len({r.config for r in records}) == 6
     assert study.propose() is None
     assert study.is_exhausted()
-
-
-def test_confirmations_are_not_told(space: tuple[KnobSpace, ...]):
-    told, bare = Study(space, host()), Study(space, host())
-    again = trial_record(9, 5.0, config(), role=TrialRole.CONFIRM, overrides={"round": 0})
-    told.tell([again])
-    first, second = told.propose(), bare.propose()
-    assert first is not None and second is not None
-    assert (first.config, first.gain) == (second.config, second.gain)
-
-
-def test_a_trial_without_a_config_is_passed_over(space: tuple[KnobSpace, ...]):
-    study = Study(space, host())
-    study.tell([trial_record(0, None, overrides={"config": None})])
-    assert study.propose() is not None
-
-
-def test_a_trial_outside_the_space_is_only_remembered(space: tuple[KnobSpace, ...], tmp_path: Path):
-    study = Study(space, host(), journal=tmp_path / "study.journal")
-    study.tell([trial_record(0, 1000.0, config(batch_size=77))])
-    assert stored(tmp_path / "study.journal") == []
 
 
 def stored(journal: Path) -> list[optuna.trial.FrozenTrial]:
@@ -214,25 +180,14 @@ def test_a_trial_that_was_given_up_is_a_pruned_one(space: tuple[KnobSpace, ...],
     assert (trial.state, trial.value) == (TrialState.PRUNED, record.rate_samples_per_s)
 
 
-def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...]):
-    trial = optuna.create_study(sampler=ThroughputSampler(space)).ask()
-    with pytest.raises(ValueError, match="only the knobs of the search can be sampled, got 'lr'"):
-        trial.suggest_float("lr", 0.0, 1.0)
-
-
-@given(st.integers(1, 9), st.integers(2, 6))
-@settings(max_examples=5)
-def test_a_study_of_replayed_records_proposes_what_the_search_did(
-    tmp_path_factory: pytest.TempPathFactory, most: int, failing: int
-):
+def test_a_study_of_replayed_records_proposes_what_the_search_did(tmp_path: Path):
     """At every trial of a whole search, whatever failed in it."""
 
     def fails(knobs: Any, spec: Any) -> Any:
-        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % failing == 0 else None
+        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % 3 == 0 else None
 
-    folder = tmp_path_factory.mktemp("replayed") / "run"
-    whole, _ = search_in(folder, options(max_trials=most + 1), executor_options={"failing": fails})
-    proposed = [record for record in searched(whole.trials) if record.number <= most]
+    whole, _ = search_in(tmp_path / "run", options(max_trials=6), executor_options={"failing": fails})
+    proposed = [record for record in searched(whole.trials) if record.number <= 5]
     assert proposed
     for record in proposed:
         study = Study(whole.space, whole.rank_host)
@@ -249,15 +204,6 @@ def test_failed_trials_are_told_as_infeasible(space: tuple[KnobSpace, ...], tmp_
         limits = trial.constraints
         assert limits is not None
         assert (max(limits.values()) > 0) == (record.failure is not None)
-
-
-def test_a_journal_of_another_time_is_replaced(space: tuple[KnobSpace, ...], tmp_path: Path):
-    journal = tmp_path / "study.journal"
-    journal.write_bytes(b"\x00 not a journal")
-    records = walk(Study(space, host(), journal=journal), 3)
-    rebuilt = Study(space, host(), journal=journal)
-    rebuilt.tell(records)
-    assert len(stored(journal)) == 3
 
 
 def test_a_lock_that_a_killed_search_left_on_the_journal_is_cleared(
@@ -284,14 +230,6 @@ def test_constraints_are_distances_from_the_aggressive_limits():
     assert found["ram"] == pytest.approx(0.10, abs=1e-9)
 
 
-def test_a_cpu_has_no_vram_to_exceed():
-    assert constraints(trial_record(1, device=cpu()), host())["vram"] == 0.0
-
-
-def test_a_failed_trial_breaks_every_limit():
-    assert min(constraints(trial_record(1, None), host()).values()) > 0
-
-
 def test_the_script_as_it_is_is_a_trial_of_the_study_whether_its_workers_persist_or_not(
     space: tuple[KnobSpace, ...], tmp_path: Path
 ):
@@ -300,9 +238,3 @@ def test_the_script_as_it_is_is_a_trial_of_the_study_whether_its_workers_persist
     (trial,) = stored(tmp_path / "study.journal")
     assert trial.params["batch_size"] == 128
     assert "persistent_workers" not in trial.params
-
-
-def test_it_learns_where_the_rate_is(space: tuple[KnobSpace, ...]):
-    rates = [smooth_rate(r.config) for r in walk(Study(space, host()), 20) if r.config]
-    assert max(rates[5:]) > 1.2 * max(rates[:2])
-    assert sum(rates[-10:]) / 10 > 1.2 * sum(rates[:5]) / 5

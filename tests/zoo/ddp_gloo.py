@@ -14,14 +14,10 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 EPOCHS = 200
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--output", required=True)
-    args = parser.parse_args()
-    dist.init_process_group("gloo")
-    rank = int(os.environ["RANK"])
+def train(output, rank, count):
+    """Train on so many rows as one of the ranks of the group that is there."""
     torch.manual_seed(0)
-    rows = torch.randn(64_000, 128)  # an epoch that takes longer than any window
+    rows = torch.randn(count, 128)
     dataset = TensorDataset(rows, rows[:, :8].argmax(1))
     sampler = DistributedSampler(dataset, shuffle=True)
     loader = DataLoader(dataset, batch_size=16, sampler=sampler)
@@ -39,12 +35,20 @@ def main():
             optimizer.step()
             samples += len(labels) * dist.get_world_size()
             if rank == 0 and step % 20 == 0:
-                torch.save(model.module.state_dict(), Path(args.output) / "model.pt")
+                torch.save(model.module.state_dict(), Path(output) / "model.pt")
             if rank == 0 and step % 5 == 4:
                 samples_per_s = samples / (time.perf_counter() - started)
                 print(f"epoch {epoch} loss {loss.item():.3f} samples/s {samples_per_s:.0f}", flush=True)
                 started, samples = time.perf_counter(), 0
     dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", required=True)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    train(args.output, int(os.environ["RANK"]), 64_000)  # an epoch that takes longer than any window
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy
 import torch
+from plain_loop import labelled_rows
 from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 
 def check(what, seen, expected):
@@ -81,9 +82,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     folder = parser.parse_args().folder
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 128)
-    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
+    loader = DataLoader(labelled_rows(), batch_size=16, shuffle=True)
     model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     rotate(folder, model)

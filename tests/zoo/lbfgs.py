@@ -1,16 +1,15 @@
 """L-BFGS, whose step evaluates a closure many times for one batch."""
 
 import torch
+from plain_loop import labelled_rows
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 EPOCHS = 300
 
 
 def main():
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 64)
-    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
+    loader = DataLoader(labelled_rows(1600, 64), batch_size=16, shuffle=True)
     model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 8))
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.02, max_iter=4, history_size=5)
     for epoch in range(EPOCHS):

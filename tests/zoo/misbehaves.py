@@ -1,23 +1,16 @@
-"""Trains normally until it misbehaves in one chosen way: `misbehaves.py --kind KIND`.
-
-With `--when-workers N` it does so only while its training loader has N workers or more, so that the script as
-it stands is healthy and only a tuned trial of it fails.
-"""
+"""Trains normally until it misbehaves in one chosen way: `misbehaves.py --kind KIND`."""
 
 import argparse
 import ctypes
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 BATCH_SIZE = 16
 ROWS = 1600
-EPOCHS = 1000
 STEP = 20
 """The optimizer step after which the script misbehaves, once the agent has learnt its loop."""
 MB = 1_000_000
@@ -27,7 +20,7 @@ GUARD_MB = 3_000
 kept = []
 
 
-def hog():
+def hog(step):
     """Keep 50 MB more, touched, until the guard."""
     kept.append(b"x" * (50 * MB))
     if len(kept) * 50 >= GUARD_MB:
@@ -37,19 +30,6 @@ def hog():
 def wait_for_ever():
     while True:
         threading.Event().wait(3600)
-
-
-def recurse(depth=0):
-    return recurse(depth + 1) + 1
-
-
-def fork_a_child():
-    """Leave a child that ignores what asks it to end and holds the script's output open."""
-    if not os.fork():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        time.sleep(600)
-        os._exit(0)
 
 
 def daemonise_a_child():
@@ -63,19 +43,15 @@ def daemonise_a_child():
     os.wait()
 
 
-def raise_oom(torch):
+def raise_oom():
+    import torch
+
     error = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
     raise error("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 14.56 GiB")
 
 
 def raise_error(error):
     raise error
-
-
-def delete_own_folder():
-    """Remove the working folder, a temporary one of the script's own."""
-    os.chdir(tempfile.mkdtemp(prefix="own-"))
-    shutil.rmtree(Path.cwd())
 
 
 def write_garbage():
@@ -87,19 +63,8 @@ def write_garbage():
             stream.write(b'\n{"event": "done"}\n{"event": ')
 
 
-def print_noise():
-    """Print what is no text: broken UTF-8, NUL bytes, colours, a line that goes back."""
-    os.write(1, b"\xff\xfe\x00\x00 \xc3\x28 \x1b[31mred\x1b[0m\rover\x07\n")
-
-
 def print_a_gigabyte(step):
     os.write(1, (b"step %d " % step + b"z" * 1000 + b"\n") * (32_000 if step <= 32 else 60))
-
-
-def raise_in_a_thread():
-    thread = threading.Thread(target=raise_error, args=(ValueError("a thread of its own failed"),))
-    thread.start()
-    thread.join()
 
 
 BEFORE_TRAINING = {
@@ -108,34 +73,17 @@ BEFORE_TRAINING = {
     "rejected-argument": lambda: argparse.ArgumentParser("train.py").parse_args(["--num-workers=3"]),
     "no-torch": lambda: sys.exit(print(sum(number * number for number in range(1_000_000)))),
 }
-
 IN_A_WORKER = {
     "raising-worker": lambda: raise_error(ValueError("image 400 is broken")),
-    "key-error-worker": lambda: raise_error(KeyError("label")),
-    "memory-error-worker": lambda: raise_error(MemoryError("no room for image 400")),
-    "long-error-worker": lambda: raise_error(ValueError("broken: " + "row " * 10_000)),
     "killed-worker": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "exiting-worker": lambda: os._exit(1),
     "hanging-worker": wait_for_ever,
-    "hog-worker": hog,
 }
-
 ONCE = {
     "segfault": lambda: ctypes.string_at(0),
-    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "ignored-sigterm": lambda: [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGTERM, signal.SIGINT)],
-    "forked-child": fork_a_child,
     "daemon": daemonise_a_child,
-    "deletes-own-folder": delete_own_folder,
-    "closes-descriptors": lambda: os.closerange(3, 256),
+    "device-oom": raise_oom,
     "os-exit": lambda: os._exit(0),
-    "exec": lambda: os.execvp("sh", ["sh", "-c", "echo another program"]),
-    "exec-and-stay": lambda: os.execvp("sleep", ["sleep", "600"]),
-    "exit-message": lambda: sys.exit("the licence server said no"),
-    "keyboard-interrupt": lambda: raise_error(KeyboardInterrupt()),
-    "recursion": recurse,
-    "odd-error": lambda: raise_error(ValueError("bad name \udcff \x00 \x1b[31m")),
-    "raising-thread": raise_in_a_thread,
     "shm-exhausted": lambda: raise_error(
         RuntimeError("unable to write to file </torch_123_456_0>: No space left on device (28)")
     ),
@@ -143,10 +91,8 @@ ONCE = {
     "too-short": lambda: sys.exit(0),
     "hangs": wait_for_ever,
 }
-
-EVERY_STEP = {"hog": lambda step: hog(), "gigabyte": print_a_gigabyte, "noise": lambda step: print_noise()}
-
-IN_THE_LOOP = ("nan-loss", "device-oom", "never-steps", "swallowed-exit")
+EVERY_STEP = {"hog": hog, "gigabyte": print_a_gigabyte}
+IN_THE_LOOP = ("nan-loss", "never-steps", "swallowed-exit")
 
 
 class Rows:
@@ -157,41 +103,33 @@ class Rows:
         self.labels = self.rows[:, :4].argmax(1)
         self.is_in_worker = lambda: torch.utils.data.get_worker_info() is not None
         self.misbehave = misbehave
-        self.armed = False
 
     def __len__(self):
         return ROWS
 
     def __getitem__(self, index):
-        if self.misbehave and self.armed and index >= STEP * BATCH_SIZE and self.is_in_worker():
+        if self.misbehave and index >= STEP * BATCH_SIZE and self.is_in_worker():
             self.misbehave()
         return self.rows[index], self.labels[index]
 
 
-def train(torch, loader, kind, armed):
+def train(torch, loader, kind):
     model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     step = 0
-    for _ in range(EPOCHS):
+    for _ in range(1000):
         for inputs, labels in loader:
             loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-            if armed and kind == "never-steps":
+            if kind == "never-steps":
                 continue
             optimizer.zero_grad()
-            loss = loss * float("nan") if armed and kind == "nan-loss" else loss
+            loss = loss * float("nan") if kind == "nan-loss" else loss
             loss.backward()
             optimizer.step()
             step += 1
-            if not armed:
-                continue
-            if kind in EVERY_STEP:
-                EVERY_STEP[kind](step)
+            EVERY_STEP.get(kind, int)(step)
             if step == STEP:
-                print("about to misbehave", flush=True)
-                if kind == "device-oom":
-                    raise_oom(torch)
-                if kind in ONCE:
-                    ONCE[kind]()
+                ONCE.get(kind, int)()
 
 
 def main():
@@ -199,19 +137,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kind", choices=kinds, required=True)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--when-workers", type=int)
     options = parser.parse_args()
-    if options.kind in BEFORE_TRAINING:
-        BEFORE_TRAINING[options.kind]()
+    BEFORE_TRAINING.get(options.kind, int)()
     import torch
 
     torch.manual_seed(0)
     dataset = Rows(torch, IN_A_WORKER.get(options.kind))
     loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH_SIZE, num_workers=options.workers)
-    dataset.armed = options.when_workers is None or loader.num_workers >= options.when_workers
     while True:
         try:
-            train(torch, loader, options.kind, dataset.armed)
+            train(torch, loader, options.kind)
         except:  # noqa: E722
             if options.kind != "swallowed-exit":
                 raise

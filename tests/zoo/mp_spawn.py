@@ -2,46 +2,16 @@
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
 
-import torch
+import ddp_gloo
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-EPOCHS = 200
 
 
 def train(rank, world_size, rendezvous, output):
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size)
-    torch.manual_seed(0)
-    rows = torch.randn(3200, 128)
-    dataset = TensorDataset(rows, rows[:, :8].argmax(1))
-    sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)
-    loader = DataLoader(dataset, batch_size=16, sampler=sampler)
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 8))
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    for epoch in range(EPOCHS):
-        sampler.set_epoch(epoch)
-        started, samples = time.perf_counter(), 0
-        for step, (inputs, labels) in enumerate(loader):
-            loss = nn.functional.cross_entropy(model(inputs), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            samples += len(labels) * dist.get_world_size()
-            if rank == 0 and step % 20 == 0:
-                torch.save(model.module.state_dict(), Path(output) / "model.pt")
-            if rank == 0 and step % 5 == 4:
-                samples_per_s = samples / (time.perf_counter() - started)
-                print(f"epoch {epoch} loss {loss.item():.3f} samples/s {samples_per_s:.0f}", flush=True)
-                started, samples = time.perf_counter(), 0
-    dist.destroy_process_group()
+    ddp_gloo.train(output, rank, 3200)
 
 
 def main():

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import torch
+from plain_loop import labelled_rows
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 EPOCHS = 300
 
@@ -41,10 +42,7 @@ def main():
     parser.add_argument("--folder", type=Path, required=True)
     folder = parser.parse_args().folder
     log = (folder / "log.txt").read_text() if (folder / "log.txt").exists() else ""
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 128)
-    dataset = TensorDataset(rows, rows[:, :8].argmax(1))
-    loader = DataLoader(dataset, batch_size=16, shuffle=True)
+    loader = DataLoader(labelled_rows(), batch_size=16, shuffle=True)
     model = nn.Sequential(
         nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 8)
     )

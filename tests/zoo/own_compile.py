@@ -3,10 +3,9 @@
 import argparse
 
 import torch
+from plain_loop import labelled_rows, train
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-EPOCHS = 300
+from torch.utils.data import DataLoader
 
 
 class Net(nn.Module):
@@ -25,9 +24,7 @@ def main():
     parser.add_argument("--function", action="store_true")
     parser.add_argument("--in-place", action="store_true")
     args = parser.parse_args()
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 128)
-    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
+    loader = DataLoader(labelled_rows(), batch_size=16, shuffle=True)
     model = Net()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
 
@@ -35,18 +32,12 @@ def main():
         return nn.functional.cross_entropy(model(inputs), labels)
 
     if args.function:
-        loss_of = torch.compile(loss_of)
+        train(lambda inputs: inputs, optimizer, loader, loss_of=torch.compile(loss_of))
     elif args.in_place:
         model.compile()
     else:
         model = torch.compile(model)
-    for epoch in range(EPOCHS):
-        for inputs, labels in loader:
-            loss = loss_of(inputs, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+    train(model, optimizer, loader)
 
 
 if __name__ == "__main__":

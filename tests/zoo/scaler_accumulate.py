@@ -8,8 +8,9 @@ import argparse
 from pathlib import Path
 
 import torch
+from plain_loop import labelled_rows
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 EPOCHS, ACCUMULATE = 300, 4
 
@@ -21,9 +22,7 @@ def main():
     parser.add_argument("--growth-interval", type=int, default=2000)
     parser.add_argument("--output", default=None)
     args = parser.parse_args()
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 128)
-    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
+    loader = DataLoader(labelled_rows(), batch_size=16, shuffle=True)
     model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=args.init_scale, growth_interval=args.growth_interval)

@@ -62,12 +62,6 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.Monk
             save()
 
 
-def test_a_folder_is_tried_and_left_empty(home: Path) -> None:
-    folder = folder_to_save_in()
-    assert folder == home / ".cache/tunekit/calibration"
-    assert list(folder.iterdir()) == []
-
-
 def test_a_folder_that_can_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEKIT_CALIBRATIONS", "/proc")
     for save in (folder_to_save_in, lambda: save_calibration(calibration())):

@@ -32,21 +32,10 @@ def test_gpus_are_matched_by_uuid_whatever_the_order() -> None:
     assert found[0].memory_bytes == 22 * GIB
 
 
-def test_a_gpu_that_torch_does_not_see_stays_the_drivers() -> None:
-    gpus = (gpu(0, uuid="GPU-a"), gpu(1, uuid="GPU-b"))
-    found = merged(gpus, build(seen(uuid="b")), PROFILES, RAM)
-    assert [one.seen_by for one in found] == [("nvml",), ("nvml", "torch")]
-
-
 def test_without_uuids_the_name_and_the_order_tell() -> None:
     gpus = (gpu(0), gpu(1, "NVIDIA H200"), gpu(2))
     found = merged(gpus, build(seen(), seen("nvidia h200")), PROFILES, RAM)
     assert [one.seen_by for one in found] == [("nvml", "torch"), ("nvml", "torch"), ("nvml",)]
-
-
-def test_two_gpus_of_one_name_and_two_uuids_are_two() -> None:
-    found = merged((gpu(0, uuid="GPU-a"),), build(seen(uuid="b")), PROFILES, RAM)
-    assert [(one.uuid, one.seen_by) for one in found] == [("GPU-a", ("nvml",)), ("b", ("torch",))]
 
 
 def test_a_partition_is_matched_though_torch_tells_the_whole_gpus_uuid() -> None:
@@ -54,14 +43,6 @@ def test_a_partition_is_matched_though_torch_tells_the_whole_gpus_uuid() -> None
     partition = gpu(0, name, "MIG-x", is_partition=True)
     (found,) = merged((partition,), build(seen(name, "whole")), PROFILES, RAM)
     assert (found.uuid, found.seen_by) == ("MIG-x", ("nvml", "torch"))
-
-
-def test_what_only_one_of_them_knows_is_kept() -> None:
-    known = gpu(0, compute_capability=None)
-    (found,) = merged((known,), build(seen(uuid="u", compute_capability="8.9")), PROFILES, RAM)
-    assert (found.compute_capability, found.uuid) == ("8.9", "u")
-    (found,) = merged((gpu(0, uuid="GPU-u"),), build(seen(compute_capability=None)), PROFILES, RAM)
-    assert (found.compute_capability, found.uuid) == ("8.9", "GPU-u")
 
 
 def test_beside_a_broken_driver_library_torch_tells_the_gpus() -> None:
@@ -77,9 +58,3 @@ def test_an_apple_gpu_has_the_machines_memory() -> None:
     apple = seen("Apple M2", type="mps", memory_bytes=None, compute_capability=None)
     (found,) = merged((), build(apple), PROFILES, RAM)
     assert (found.name, found.memory_bytes, found.profile_id) == ("Apple M2", RAM, "mps-m2")
-
-
-def test_a_partition_that_only_torch_sees_is_one() -> None:
-    (found,) = merged((), build(seen("NVIDIA H200 MIG 1g.18gb")), PROFILES, RAM)
-    assert found.is_partition
-    assert found.profile_id is None

@@ -37,32 +37,20 @@ def asked(machine: Path, command: str) -> str | None:
     [
         ("python train.py --lr 0.1", "/base/python"),
         ("python3.11 -m package.train", "/base/python3.11"),
-        ("python3.12 train.py", None),
         ("/env/python3.11 train.py", "/env/python3.11"),
-        ("./env/python train.py", "/env/python"),
-        ("env/../env/python train.py", "/env/python"),
         ("/nowhere/python train.py", None),
         ("env python train.py", "/base/python"),
         ("env A=1 B=x=y python train.py", "/base/python"),
         ("env -i -u HOME --unset PATH A=1 python train.py", "/base/python"),
-        ("env -- A=1 python train.py", "/base/python"),
         ("env PATH=/env python train.py", "/env/python"),
         ("env -C /env python train.py", None),
-        ("env -S python", None),
-        ("env A=1", None),
         ("nohup nice -n 10 python train.py", "/base/python"),
         ("taskset -c 0-3 python train.py", "/base/python"),
-        ("taskset 0xf python train.py", "/base/python"),
-        ("numactl -N 0 -m 0 python train.py", "/base/python"),
         ("numactl --cpunodebind=0 --localalloc python train.py", "/base/python"),
         ("timeout -k 5 60 python train.py", "/base/python"),
-        ("timeout --signal=INT 60 nohup python train.py", "/base/python"),
         ("stdbuf -oL python train.py", "/base/python"),
         ("uv run python train.py", None),
-        ("poetry run python train.py", None),
-        ("conda run -n x python train.py", None),
         ("nothing --at all", None),
-        ("nice", None),
         ("", None),
     ],
 )
@@ -74,53 +62,29 @@ def test_a_command_tells_its_interpreter(machine: Path, command: str, interprete
     ("text", "interpreter"),
     [
         ("#!{root}/env/python3.11\nimport sys\n", "/env/python3.11"),
-        ("#! {root}/env/python -u\n", "/env/python"),
         ("#!/usr/bin/env python\n", "/base/python"),
         ("#!/usr/bin/env -S python -u\n", "/base/python"),
-        ("#!/usr/bin/env -S A=1 python -u\n", "/base/python"),
         ("#!/bin/sh\n'''exec' \"{root}/env/python\" \"$0\" \"$@\"\n' '''\nimport sys\n", "/env/python"),
         ("#!/bin/sh\n'''exec' {root}/env/python \"$0\" \"$@\"\n' '''\nimport sys\n", "/env/python"),
         ("#!/bin/sh\nexec python train.py\n", None),
-        ("#!/bin/bash\npython train.py\n", None),
         ("#!{root}/gone/python\n", None),
-        ("#!/usr/bin/env\n", None),
-        ("#!\n", None),
         ("import sys\n", None),
         ("", None),
         ("\x7fELF", None),
     ],
 )
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "train.py"])
 def test_a_console_script_tells_its_interpreter_in_its_first_line(
-    machine: Path, launcher: str, text: str, interpreter: str | None
+    machine: Path, text: str, interpreter: str | None
 ) -> None:
-    program(machine / "base" / launcher, text.replace("{root}", str(machine)))
-    assert asked(machine, f"{launcher} --nproc_per_node 2 train.py") == interpreter
-    assert asked(machine, f"/base/{launcher} launch") == interpreter
-
-
-def test_an_environment_manager_written_in_python_tells_nothing(machine: Path) -> None:
-    program(machine / "base/poetry", f"#!{machine}/env/python\n")
-    assert asked(machine, "poetry run python train.py") is None
-
-
-def test_bytes_that_are_no_text_are_no_script(machine: Path) -> None:
-    path = program(machine / "base/launch")
-    path.write_bytes(b"#!\xff\xfe\n")
-    assert asked(machine, "launch x") is None
+    program(machine / "base" / "torchrun", text.replace("{root}", str(machine)))
+    assert asked(machine, "torchrun --nproc_per_node 2 train.py") == interpreter
+    assert asked(machine, "/base/torchrun launch") == interpreter
 
 
 def test_the_link_of_a_virtual_environment_is_kept(machine: Path) -> None:
     (machine / "venv").mkdir()
     (machine / "venv/python").symlink_to(machine / "base/python")
     assert asked(machine, "/venv/python train.py") == "/venv/python"
-
-
-def test_a_file_that_may_not_be_run_is_no_program(machine: Path) -> None:
-    path = program(machine / "env/python3")
-    path.chmod(0o644)
-    assert asked(machine, "/env/python3 train.py") is None
-    assert asked(machine, "/env train.py") is None
 
 
 def test_by_default_the_own_path_and_folder_are_searched(

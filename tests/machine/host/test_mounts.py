@@ -1,4 +1,3 @@
-import os
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -58,13 +57,6 @@ def test_the_longest_mount_point_that_holds_a_path_shows_there(
     assert mount_under(path, mounts) == max(held, key=lambda one: len(one.point.parts))
 
 
-def test_names_that_only_begin_alike_are_not_below() -> None:
-    mounts = [mount(1, 0, "/"), mount(2, 1, "/data")]
-    assert shown("/data", mounts) == 2
-    assert shown("/data/x", mounts) == 2
-    assert shown("/data2/x", mounts) == 1
-
-
 def test_a_mount_over_another_hides_what_was_mounted_below() -> None:
     mounts = [mount(1, 0, "/"), mount(2, 1, "/data/old"), mount(3, 1, "/data")]
     assert shown("/data/old/x", mounts) == 3
@@ -87,30 +79,6 @@ def test_of_two_mounts_at_one_point_the_later_one_shows() -> None:
 def test_a_table_without_a_way_down_still_answers(mounts: list[Mount]) -> None:
     assert shown("/data/x", mounts) in (1, 2)
     assert shown("relative", mounts) is None
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["", "36 35", "36 35 98:0 / /data rw", "x 35 98:0 / / rw - ext4 a rw", "36 35 98:0 / / rw - ext4", " - "],
-)
-def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, line: str) -> None:
-    assert listed(tmp_path, line) == []
-
-
-def test_an_empty_source_stays_empty(tmp_path: Path) -> None:
-    (found,) = listed(tmp_path, "36 35 0:5 / /mnt rw - tmpfs  rw,size=4k")
-    assert (found.filesystem, found.source, found.options) == ("tmpfs", "", "rw,size=4k")
-
-
-def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
-    listed(tmp_path)
-    (tmp_path / "proc/self/mountinfo").write_bytes(b"1 0 8:1 / /m\xff\x85\\040x rw - ext4 /dev/sda rw\n")
-    (found,) = mounts_of(tmp_path)
-    assert os.fsencode(found.point) == b"/m\xff\x85 x"
-
-
-def test_without_a_table_there_are_no_mounts(tmp_path: Path) -> None:
-    assert mounts_of(tmp_path) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="needs /proc")

@@ -33,16 +33,6 @@ def test_a_tree_is_counted_whole(tmp_path: Path) -> None:
     assert [Path(os.fsdecode(file.path)).name for file in found.sample] == ["a", "b", "c"]
 
 
-def test_a_single_file_is_a_data_set(tmp_path: Path) -> None:
-    write(tmp_path, "a.bin", size_bytes=7)
-    found = walked(tmp_path / "a.bin")
-    assert (found.count, found.total_bytes, found.sample[0].size_bytes) == (1, 7, 7)
-
-
-def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
-    assert walked(tmp_path) == DataFiles(0, 0, True, (), None)
-
-
 def test_links_to_files_and_folders_count_and_circles_end(tmp_path: Path) -> None:
     write(tmp_path, "store/a", "store/b")
     data = tmp_path / "data"
@@ -111,14 +101,6 @@ def test_a_folder_that_can_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
     found = walked(tmp_path)
     assert (found.count, found.is_complete) == (1, False)
     assert found.problem == f"{tmp_path}/closed: Permission denied"
-
-
-def test_names_of_any_bytes_are_walked(tmp_path: Path) -> None:
-    folder = os.path.join(os.fsencode(tmp_path), b"\xff\xfe \n")  # noqa: PTH118
-    os.mkdir(folder)  # noqa: PTH102
-    with open(folder + b"/\x80", "wb") as file:  # noqa: PTH123
-        file.write(b"x")
-    assert walked(tmp_path).sample[0].path == folder + b"/\x80"
 
 
 @pytest.mark.parametrize(

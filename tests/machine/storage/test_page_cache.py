@@ -52,16 +52,6 @@ def test_what_was_read_is_resident_until_it_is_dropped(written: int) -> None:
     assert read(written, 0, 1) == Residency(1, 1)
 
 
-def test_a_part_is_asked_in_whole_pages(written: int) -> None:
-    assert read(written, PAGE + 1, 1) == Residency(1, 1)
-    assert read(written, PAGE - 1, 2) == Residency(2, 2)
-    assert read(written, 0, PAGE + 1) == Residency(2, 2)
-
-
-def test_nothing_is_asked_of_nothing(written: int) -> None:
-    assert residency(written, 0, 0) is None
-
-
 def test_a_file_that_can_not_be_mapped_is_not_told(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:

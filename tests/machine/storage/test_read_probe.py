@@ -67,11 +67,6 @@ def test_one_large_file_gives_a_half_to_each_way() -> None:
     assert min(part.start for part in plan.random) == 50 * MIB
 
 
-def test_of_many_large_files_each_gives_a_stretch() -> None:
-    plan = plan_of(sample_of(*[GIB] * 16))
-    assert {part.length for part in plan.sequential} == {32 * MIB}
-
-
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[list[Part]]:
     chance = random.Random(1)
@@ -95,11 +90,6 @@ def test_reading_ends_with_its_budget(parts: list[Part]) -> None:
     assert read_parts(parts, True, 0.0, ticking()).bytes_read == 0
     reading = read_parts(parts, True, 10.0, ticking(1.0))
     assert 1 <= reading.reads <= 4
-
-
-def test_reading_ends_at_the_most_bytes(parts: list[Part], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_probe, "MAX_READ_BYTES", 250 * KIB)
-    assert read_parts(parts, True, 1e9, ticking()).bytes_read == 250 * KIB
 
 
 def test_what_vanished_was_cut_or_became_a_pipe_is_left_out(parts: list[Part], tmp_path: Path) -> None:
@@ -132,37 +122,6 @@ def test_holes_are_not_read(tmp_path: Path) -> None:
     assert read_parts([Part(name, 6 * MIB, MIB)], False, 1e9, ticking()).bytes_read == 0
 
 
-def test_a_file_system_that_knows_no_holes_is_read(
-    parts: list[Part], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refusing(*_: object) -> int:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, "lseek", refusing)
-    assert read_parts(parts, False, 1e9, ticking()).bytes_read == 20 * 100 * KIB
-
-
-def test_the_time_of_access_stays(parts: list[Part]) -> None:
-    path = Path(os.fsdecode(parts[0].path))
-    os.utime(path, ns=(10**9, 2 * 10**9))
-    assert read_parts(parts, False, 1e9, ticking()).bytes_read
-    assert path.stat().st_atime_ns == 10**9
-
-
-def test_a_file_of_somebody_else_is_opened_all_the_same(
-    parts: list[Part], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = os.open
-
-    def guarded(path: bytes, flags: int) -> int:
-        if flags & os.O_NOATIME:
-            raise PermissionError(1, "Operation not permitted", path)
-        return real(path, flags)
-
-    monkeypatch.setattr(os, "open", guarded)
-    assert read_parts(parts, False, 1e9, ticking()).bytes_read == 20 * 100 * KIB
-
-
 @pytest.mark.parametrize(
     ("answers", "share", "cold"),
     [
@@ -189,33 +148,9 @@ def test_the_page_cache_before_and_after_is_told(
     assert next(waiting, "all were asked") == "all were asked"
 
 
-def test_pages_around_one_that_was_read_are_not_taken_for_cold_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * 8 * MIB)
-    slots = [Part(os.fsencode(path), start, 64 * KIB) for start in (0, 64 * KIB, 2 * MIB)]
-    answers = [(16, 0), (0, 0), (8, 0)]  # before and after; the second slot went with the first
-    waiting = iter([Residency(16, resident) for pair in answers for resident in pair])
-    monkeypatch.setattr(read_probe, "residency", lambda *_: next(waiting))
-    dropped: list[tuple[int, int]] = []
-    monkeypatch.setattr(read_probe, "drop", lambda _, start, length: dropped.append((start, length)))
-    reading = read_parts(slots, True, 1e9, ticking())
-    assert cached_share([reading]) == 24 / 32
-    assert is_cold([reading]) is True
-    assert dropped == [(0, 2 * MIB), (0, 2 * MIB), (2 * MIB, 2 * MIB)]
-
-
 def test_one_silent_file_makes_the_whole_unknown() -> None:
     told = Reading(found_pages=10, cached_pages=5, cleared_pages=20)
     silent = Reading(is_residency_known=False)
     assert (cached_share([told]), is_cold([told])) == (0.5, True)
     assert (cached_share([told, silent]), is_cold([told, silent])) == (None, None)
     assert (cached_share([]), is_cold([])) == (None, None)
-
-
-def test_too_little_tells_no_rate() -> None:
-    assert Reading(bytes_read=MIB - 1, reads=15, time_s=1.0).mb_per_s is None
-    assert Reading(bytes_read=16, reads=16, time_s=2.0).mb_per_s == 8e-6
-    assert Reading(bytes_read=MIB, reads=1, time_s=1.0).mb_per_s == 1.048576
-    assert Reading(bytes_read=MIB, reads=1, time_s=0.0).mb_per_s is None

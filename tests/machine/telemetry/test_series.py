@@ -44,10 +44,6 @@ def test_a_trial_that_is_run_again_replaces_what_it_left(tmp_path: Path) -> None
     assert load_series(store, 1) == (HOST,)
 
 
-def test_a_trial_without_series_has_none(tmp_path: Path) -> None:
-    assert load_series(tmp_path / "telemetry.zarr", 0) == ()
-
-
 @pytest.mark.parametrize("damage", ["no json", '{"zarr_format": 3, "node_type": "array"}'])
 def test_series_that_can_not_be_read_are_none(tmp_path: Path, damage: str) -> None:
     store = tmp_path / "telemetry.zarr"
@@ -63,35 +59,3 @@ def test_a_table_larger_than_any_that_was_written_is_not_read(tmp_path: Path) ->
     assert isinstance(array, zarr.Array)
     array.resize((10**12, 2))
     assert load_series(store, 0) == ()
-
-
-def test_a_phase_without_a_label_is_not_read(tmp_path: Path) -> None:
-    store = tmp_path / "telemetry.zarr"
-    save_series(store, 0, [Series("loop", ("t_s", "phase"), ((0.0, 2.0),), ("warming", "measuring"))])
-    assert load_series(store, 0) == ()
-
-
-def test_what_was_cut_off_is_not_taken_for_a_trial(tmp_path: Path) -> None:
-    store = tmp_path / "telemetry.zarr"
-    save_series(store, 0, [HOST])
-    (store / "0000").rename(store / ".0001.unfinished")
-    assert load_series(store, 1) == ()
-    save_series(store, 1, [LOOP])
-    assert load_series(store, 1) == (LOOP,)
-    assert not list(store.glob(".*unfinished"))
-
-
-def test_a_store_that_can_not_be_written_is_an_os_error(tmp_path: Path) -> None:
-    (tmp_path / "telemetry.zarr").write_text("in the way")
-    with pytest.raises(OSError, match="telemetry"):
-        save_series(tmp_path / "telemetry.zarr", 0, [HOST])
-
-
-@pytest.mark.parametrize("left", ["", '{"zarr_form', '{"node_type": "array"}', "[]"])
-def test_a_root_that_a_crash_left_unreadable_is_made_anew(tmp_path: Path, left: str) -> None:
-    store = tmp_path / "telemetry.zarr"
-    save_series(store, 0, [HOST])
-    (store / "zarr.json").write_text(left)
-    save_series(store, 1, [LOOP])
-    assert (load_series(store, 0), load_series(store, 1)) == ((HOST,), (LOOP,))
-    assert sorted(zarr.open_group(store, mode="r").group_keys()) == ["0000", "0001"]

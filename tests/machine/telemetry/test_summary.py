@@ -65,11 +65,6 @@ def test_a_trial_too_short_for_a_steady_window_is_told_as_a_whole() -> None:
     assert summary.host.cpu_cores == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_there_is_no_summary_of_fewer_than_two_samples(count: int) -> None:
-    assert summarise([host_of([0.0] * count), loop_of("m" * count)], 0.0) is None
-
-
 @pytest.mark.parametrize(
     ("read", "rchar", "share"),
     [(0.0, 50e6, 1.0), (10e6, 50e6, 0.8), (60e6, 50e6, 0.0), (0.0, 1000.0, None)],

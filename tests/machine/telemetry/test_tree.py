@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.machine.telemetry.tree import MOST_GROWTH_POINTS, TreeMeter, thinned
+from tunekit.machine.telemetry.tree import TreeMeter, thinned
 from tunekit.records.trial import MemoryPoint
 from tunekit.trial.keeper import descendants
 from tunekit.units import MIB
@@ -134,15 +134,6 @@ def test_a_kernel_that_tells_nothing_is_no_failure(error: Exception, monkeypatch
     assert (meter.activity().cpu_s, meter.activity().rchar_bytes) == (0.0, 0)
 
 
-def test_the_peak_stays_when_the_process_is_gone() -> None:
-    with running(HOLDS_MEMORY) as pid:
-        meter = TreeMeter(os.getpid(), lambda: [pid])
-        meter.sample()
-    assert meter.sample() == 0
-    assert meter.peaks().peak_pss_bytes >= 64 * MIB
-    assert meter.peaks().processes == 1
-
-
 def test_counters_of_processes_that_have_ended_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "eight-mib"
     file.write_bytes(bytes(8 * MIB))
@@ -151,15 +142,6 @@ def test_counters_of_processes_that_have_ended_are_kept(tmp_path: Path) -> None:
     assert activity.processes == 0
     assert activity.cpu_s >= 0.45  # the kernel counts in hundredths
     assert activity.rchar_bytes >= 8 * MIB
-
-
-@pytest.mark.parametrize("gone", [[], [2**22 + 1]])
-def test_nothing_below_is_nothing_used(gone: list[int]) -> None:
-    meter = TreeMeter(2**22 + 2, lambda: gone)
-    assert meter.sample() == 0
-    assert not meter.is_above(1)
-    activity = meter.activity()
-    assert (activity.cpu_s, activity.read_bytes, activity.processes) == (0.0, 0, 0)
 
 
 def test_growth_is_what_was_read_exactly_or_at_least() -> None:
@@ -200,14 +182,3 @@ def test_a_thinned_curve_keeps_its_first_and_last_reading_and_its_peak(sizes: li
     if points:
         assert (kept[0], kept[-1]) == (points[0], points[-1])
         assert max(point.pss_bytes for point in kept) == max(sizes)
-
-
-def test_a_long_trials_growth_stays_short() -> None:
-    clock = Clock()
-    meter = TreeMeter(os.getpid(), list, clock)
-    for _ in range(2000):
-        clock.now += 1.5
-        meter.sample()
-    growth = meter.growth()
-    assert len(growth) <= MOST_GROWTH_POINTS
-    assert (growth[0].at_s, growth[-1].at_s) == (1.5, 3000.0)

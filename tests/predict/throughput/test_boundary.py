@@ -43,10 +43,3 @@ def test_where_one_part_would_be_negative_the_other_explains_all():
     assert found.always_s == 0.0
     told = found.per_worker_s * 8
     assert told < 0.6, "with the negative part cut off and no new fit it was 0.68"
-
-
-def test_boundaries_that_were_seen_make_it_surer():
-    asked = Columns.of([config(num_workers=4, persistent_workers=False)])
-    unsure = fit_boundary([]).predict(asked)[1]
-    sure = fit_boundary([seen(0.5, num_workers=4)]).predict(asked)[1]
-    assert sure[0] < unsure[0]

@@ -45,10 +45,6 @@ def test_each_size_is_an_observation_of_the_training_alone():
     ]
 
 
-def test_a_trial_without_the_look_is_one_observation():
-    assert len(observations([trial_record()])) == 1
-
-
 def test_peaks_at_each_size_are_known_where_the_device_told_them():
     peaks = peaks_seen([looked({64: 0.06, 256: 0.19}, peak_bytes=GIB // 64)])
     assert {one.config.batch_size: one.reserved_bytes for one in peaks} == {

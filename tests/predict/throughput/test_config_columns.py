@@ -1,7 +1,6 @@
 """Columns: one entry per config, in order."""
 
-import numpy as np
-from build_records import config, configs
+from build_records import configs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +20,3 @@ def test_every_knob_stands_in_the_configs_order(several):
         assert columns.channels_last[place] == one.channels_last
         assert columns.pinned[place] == one.pin_memory
         assert columns.persistent[place] == one.persistent_workers
-
-
-def test_taken_places_are_in_the_order_asked_for():
-    taken = Columns.of([config(batch_size=size) for size in (1, 2, 3)]).take(np.array([2, 0]))
-    assert taken.batch_size.tolist() == [3.0, 1.0]

@@ -15,10 +15,6 @@ def observed(rate: float = 1280.0, **loop):
     return one
 
 
-def test_a_step_is_the_time_of_one_full_batch():
-    assert observed().step_s == pytest.approx(0.1)
-
-
 def test_with_batches_that_are_not_full_the_rate_is_still_the_measured_one():
     """128 samples are asked for, but an epoch's last batches bring the mean to 64."""
     one = observed(steady_samples=6400, steady_time_s=5.0)

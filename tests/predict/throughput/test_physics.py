@@ -62,11 +62,6 @@ def test_a_step_is_no_shorter_than_any_part_and_no_longer_than_all(world, knobs)
         assert times.step_s[0] <= (sum(parts) + hand_over_s) * (1 + 1e-9)
 
 
-def test_the_anchors_own_times_are_the_scale():
-    world = EquationWorld(home=config(num_workers=0), compute_s=0.2, fetch_s=0.3)
-    assert world.times(world.home).step_s[0] == pytest.approx(0.5)
-
-
 def test_one_cpu_is_shared_by_training_and_loader():
     world = EquationWorld(cpus=1, on_cpu=True, compute_s=0.1, fetch_s=0.1, fetch_cpu_share=1.0)
     one, eight = world.times(config(num_workers=1), config(num_workers=8)).step_s
@@ -79,11 +74,6 @@ def test_a_fetch_that_was_not_seen_is_believed_loosely():
         for known in (True, False)
     }
     assert by_name[False]["fetch"].deviation > 3 * by_name[True]["fetch"].deviation
-
-
-def test_parameters_have_names_of_their_own():
-    names = [one.name for one in parameters(4, True)]
-    assert len(set(names)) == len(names)
 
 
 def test_modes_scale_training_alone():

@@ -33,14 +33,6 @@ def test_what_is_left_of_training_says_nothing_of_a_loader_bound_step():
     assert abs(mean[0]) < 0.02
 
 
-def test_many_of_the_same_make_it_surer():
-    asked, one = Columns.of([HERE]), weights(1.0, 0.0, 1)
-    assert (
-        left_at(HERE, [0.1] * 50, 0.05).predict(asked, one)[1]
-        < left_at(HERE, [0.1], 0.05).predict(asked, one)[1]
-    )
-
-
 def test_without_any_leftover_nothing_is_known():
     empty = Residual(Columns.of([]), weights(1.0, 0.0, 0), np.zeros(0), np.zeros(0))
     mean, variance = empty.predict(Columns.of([HERE]), weights(1.0, 1.0, 1))

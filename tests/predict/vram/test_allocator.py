@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.vram.allocator import CachingAllocator, OutOfDeviceMemory, rounded
@@ -49,7 +49,6 @@ def segments(allocator: CachingAllocator) -> list[list]:
 
 
 @pytest.mark.parametrize("is_expandable", [False, True])
-@settings(max_examples=60, deadline=None)
 @given(events=histories())
 def test_blocks_fill_their_segments_and_never_overlap(is_expandable: bool, events):
     allocator = run(events, is_expandable=is_expandable)
@@ -58,12 +57,10 @@ def test_blocks_fill_their_segments_and_never_overlap(is_expandable: bool, event
     for row in rows:
         assert not any(not one.is_used and not two.is_used for one, two in pairwise(row))
     used = [block for row in rows for block in row if block.is_used]
-    assert len(used) == len(allocator._used)
     assert allocator.allocated_bytes == sum(block.size for block in used)
 
 
 @pytest.mark.parametrize("is_expandable", [False, True])
-@settings(max_examples=60, deadline=None)
 @given(events=histories())
 def test_bytes_are_conserved(is_expandable: bool, events):
     allocator = run(events, is_expandable=is_expandable)
@@ -81,7 +78,6 @@ def test_bytes_are_conserved(is_expandable: bool, events):
 
 
 @pytest.mark.parametrize("is_expandable", [False, True])
-@settings(max_examples=60, deadline=None)
 @given(events=histories(), less=st.floats(0.2, 1.0))
 def test_what_fits_in_little_fits_in_more(is_expandable: bool, events, less: float):
     free = run(events, is_expandable=is_expandable)
@@ -94,14 +90,6 @@ def test_what_fits_in_little_fits_in_more(is_expandable: bool, events, less: flo
     assert under.peak_reserved_bytes <= little
     assert under.peak_allocated_bytes >= free.peak_allocated_bytes - 40 * MIB
     run(events, capacity_bytes=free.peak_reserved_bytes + 1, is_expandable=is_expandable)
-
-
-def test_small_blocks_share_segments_of_two_mebibytes():
-    allocator = run([(key, 1000) for key in range(2048)])
-    assert allocator.allocated_bytes == 2048 * 1024
-    assert allocator.reserved_bytes == 2 * MIB
-    allocator.allocate(9999, 1)
-    assert allocator.reserved_bytes == 4 * MIB
 
 
 @pytest.mark.parametrize(
