@@ -46,7 +46,7 @@ loader   8 workers x prefetch 2, batches of 147.0 MiB: buffer 2.3 GiB
 """
 
 ILL_AT_80 = r"""
-Training will fail here, or miss the GPU: 2 errors, 5 warnings, 2 notes.
+Training will fail here, or miss the GPU: 2 errors, 5 warnings, 1 note.
 
 GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe
          x8 of 16, driver 580.65.06, 88 C, 345 of 1980 MHz, 75 of 700 W, no
@@ -105,15 +105,8 @@ warning slow-storage: the storage under /data/shards is slow
 
 note fewer-cpus-than-seen: 6 of 64 CPUs are usable; scripts that set their
 workers by os.cpu_count() start too many
-  seen: affinity allows 32, the cgroup's quota is 6
   do: count len(os.sched_getaffinity(0)) and the quota instead, or set the
   workers in the config
-
-note cgroup-below-host-ram: the container may use less memory than `free` and
-/proc/meminfo show
-  seen: the cgroup grants 192.0 GiB of 512.0 GiB; beyond it the kernel kills a
-  process
-  do: plan with the limit: tunekit does
 
 not shown: numa
 """

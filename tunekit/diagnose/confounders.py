@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
-from tunekit.diagnose.software import threads_text
 from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
@@ -14,14 +13,7 @@ from tunekit.units import bytes_text, count_text, duration_text, percent_text
 
 _ROUNDS = 3
 """Fresh processes of each config that usually show a difference on a quiet machine."""
-_NEARLY = 0.02
-"""RAM limits that differ by no more count as equal: kernels keep a little for themselves."""
-_NOISY = 0.05
-_TIMES = 2.0
-"""Noise floors are very different where the larger is above the one and this many times the other."""
 
-_ONE_MACHINE = "search both on one machine to compare rates; on unlike machines speed-ups are compared"
-_ONE_SOFTWARE = "search both in one environment to compare rates; else speed-ups are compared"
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
 
@@ -130,39 +122,29 @@ def _not_comparable(pair: RunPair) -> Hits:
         )
 
 
-def _device_memory_text(side: Side) -> str | None:
-    size_bytes = side.loop.device.memory_bytes
-    return None if size_bytes is None else bytes_text(size_bytes)
+@check("other-machine", WARNING, "the machines or their software differ, so rates differ for that reason too")
+def _other_machine(pair: RunPair) -> Hits:
+    if pair.machine_differences:
+        values = ((name, MACHINE[name]) for name in pair.machine_differences)
+        yield Hit(
+            "; ".join(f"{name}: {pair.each(of(pair.reference), of(pair.other))}" for name, of in values),
+            "search both on one machine, in one environment, to compare rates, not just speedups",
+        )
 
 
-def _python_version(side: Side) -> str | None:
-    if side.run.host.torch:
-        return side.run.host.torch.python_version
-    return side.run.discovery.python_version if side.run.discovery else None
-
-
-_differs("other-device", WARNING, "measured on different devices", _ONE_MACHINE, MACHINE["device"])
 _differs(
     "other-device-memory",
     WARNING,
     "the devices offer different memory",
     "give both the same --gpu, on one kind of device: memory decides which batches fit",
-    _device_memory_text,
+    lambda side: bytes_text(side.loop.device.memory_bytes) if side.loop.device.memory_bytes else None,
 )
-_differs("other-cpu", WARNING, "the CPUs are different models", _ONE_MACHINE, MACHINE["CPU model"])
 _differs(
-    "other-cpu-count",
+    "other-threads",
     WARNING,
-    "the numbers of usable CPUs differ",
-    "give both as many CPUs: they limit the loader's workers",
-    MACHINE["CPU count"],
-)
-_differs("other-driver", WARNING, "the GPU drivers differ", _ONE_SOFTWARE, MACHINE["GPU driver"])
-_differs("other-torch", WARNING, "the torch versions differ", _ONE_SOFTWARE, MACHINE["torch"])
-_differs("other-cuda", WARNING, "the CUDA or ROCm versions differ", _ONE_SOFTWARE, MACHINE["CUDA"])
-_differs("other-cudnn", WARNING, "the cuDNN versions differ", _ONE_SOFTWARE, MACHINE["cuDNN"])
-_differs(
-    "other-python", INFO, "the Python versions differ", "search both in one environment", _python_version
+    "torch computes with different numbers of CPU threads",
+    "search both with one OMP_NUM_THREADS, unless that is what you compare",
+    lambda side: str(side.loop.threads.intra_op) if side.loop.threads else None,
 )
 _differs(
     "other-emulation",
@@ -200,13 +182,6 @@ _differs(
     lambda side: side.chosen.tier.value if side.chosen else "baseline",
 )
 _differs(
-    "other-objective",
-    INFO,
-    "the objectives differ; samples/s are compared here",
-    "search both with one --objective",
-    lambda side: side.run.options.objective.value,
-)
-_differs(
     "other-window",
     INFO,
     "the steady windows differ in length",
@@ -222,16 +197,6 @@ _differs(
 )
 
 
-@check("other-threads", WARNING, "torch computes with different numbers of CPU threads")
-def _other_threads(pair: RunPair) -> Hits:
-    before, after = pair.reference.loop.threads, pair.other.loop.threads
-    if before is not None and after is not None and before.intra_op != after.intra_op:
-        yield Hit(
-            pair.each(threads_text(before), threads_text(after)),
-            "search both with one OMP_NUM_THREADS, unless that is what you compare",
-        )
-
-
 @check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")
 def _other_epoch(pair: RunPair) -> Hits:
     before, after = pair.reference.loop.epoch_samples_total, pair.other.loop.epoch_samples_total
@@ -244,30 +209,6 @@ def _other_epoch(pair: RunPair) -> Hits:
         yield Hit(
             pair.each(f"{before:,} samples", f"{after:,}"),
             "search with as many samples per epoch: the epoch boundary costs more in a short one",
-        )
-
-
-@check("other-ram-limit", WARNING, "the RAM limits differ")
-def _other_ram_limit(pair: RunPair) -> Hits:
-    before, after = pair.reference.run.host.ram_limit_bytes, pair.other.run.host.ram_limit_bytes
-    if abs(after - before) > _NEARLY * max(before, after):
-        yield Hit(
-            pair.each(bytes_text(before), bytes_text(after)),
-            "give both as much RAM: it limits the loader's buffer and the page cache",
-        )
-
-
-@check("other-noise", WARNING, "one run is much noisier than the other")
-def _other_noise(pair: RunPair) -> Hits:
-    before, after = pair.reference.run.noise_floor, pair.other.run.noise_floor
-    if before is None or after is None:
-        return
-    less, more = sorted((before.relative, after.relative))
-    if more > _NOISY and more > _TIMES * less:
-        floors = pair.each(f"{before.relative:.1%}", f"{after.relative:.1%}")
-        yield Hit(
-            f"noise floor {floors}",
-            "search the noisy one again on a quiet machine; less than the larger floor counts as noise",
         )
 
 

@@ -2,8 +2,6 @@
 
 from tunekit.diagnose.machine import Gpu, Machine
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.machine.device import has_less_memory
-from tunekit.machine.gpu.visible import is_order_known
 from tunekit.units import bytes_text, count_text
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
@@ -15,7 +13,6 @@ _NARROW_LANES = 4
 _TAKEN_SHARE = 0.05
 """Of the memory; the driver's own share of an idle GPU is below it."""
 _LOW_POWER_SHARE = 0.85
-_FEW_CPUS_PER_GPU = 4
 
 
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
@@ -33,53 +30,21 @@ def _no_gpu(machine: Machine) -> Hits:
 def _mixed_gpus(machine: Machine) -> Hits:
     names = sorted({gpu.name for gpu in machine.host.accelerators})
     if len(names) > 1:
-        yield Hit(", ".join(names), "choose one model with CUDA_VISIBLE_DEVICES")
-
-
-@check(
-    "device-order",
-    WARNING,
-    "CUDA orders GPUs of several models by speed: its indexes may differ from nvidia-smi's",
-)
-def _device_order(machine: Machine) -> Hits:
-    models, environment = machine.host.gpu_models, machine.environment
-    if not machine.host.accelerators or is_order_known(models, environment):
-        return
-    chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    yield Hit(
-        f"{', '.join(models)}; CUDA_DEVICE_ORDER is {environment.get('CUDA_DEVICE_ORDER') or 'not set'}"
-        + ("" if chosen is None else f", CUDA_VISIBLE_DEVICES={chosen}"),
-        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
-    )
-
-
-@check("few-cpus-per-gpu", INFO, "few CPUs feed each GPU: decoding and augmenting may hold it back")
-def _few_cpus_per_gpu(machine: Machine) -> Hits:
-    cpus, gpus = machine.host.cpus, len(machine.host.accelerators)
-    if cpus < _FEW_CPUS_PER_GPU * gpus:
         yield Hit(
-            f"{count_text(cpus, 'CPU')} for {count_text(gpus, 'GPU')}",
-            "`tunekit search` shows whether the loader is the limit; decode on the GPU or rent more vCPUs",
-            cpus / gpus,
+            ", ".join(names),
+            "choose one model with CUDA_VISIBLE_DEVICES, numbered as in nvidia-smi with "
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID",
         )
 
 
 @check(
     "bf16-emulated",
-    (WARNING, INFO),
+    WARNING,
     "this GPU emulates bf16: it gains nothing over fp32, though torch calls it supported",
 )
 def _bf16_emulated(machine: Machine) -> Hits:
     gpu, profile = next(iter(machine.host.accelerators), None), machine.profile
-    if gpu is None:
-        if machine.host.cpu_bf16_native is False:
-            yield Hit(
-                "/proc/cpuinfo lists neither avx512_bf16 nor amx_bf16 nor bf16",
-                "measure before you train in it: `tunekit search` does",
-                message="this CPU has no bf16 arithmetic: bf16 may save memory but is unlikely to be faster",
-                severity=INFO,
-            )
-    elif profile is not None and not profile.is_cpu:
+    if gpu is not None and profile is not None and not profile.is_cpu:
         native = profile.native_precisions
         if "fp16" in native and "bf16" not in native:
             yield Hit(
@@ -89,29 +54,10 @@ def _bf16_emulated(machine: Machine) -> Hits:
             )
 
 
-@check("compile-unsupported", INFO, "torch.compile does not run on this GPU")
-def _compile_unsupported(machine: Machine) -> Hits:
-    gpu, profile = next(iter(machine.host.accelerators), None), machine.profile
-    if gpu is None or profile is None or profile.is_cpu or profile.compile_supported is not False:
-        return
-    why = profile.compile_note or f"compute capability {gpu.compute_capability or 'n/a'}"
-    yield Hit(why, "leave compile off")
-
-
-@check("mig-partition", INFO, "{} is a MIG partition: a slice of a GPU, which no profile describes")
-def _mig_partition(one: Gpu) -> Hits:
-    gpu = one.gpu
-    if gpu.is_partition:
-        yield Hit(
-            f"{gpu.name}, {bytes_text(gpu.memory_bytes)}",
-            "predictions are n/a for it; measure on it",
-        )
-
-
 @check("unknown-gpu", WARNING, "no profile knows {}: rates, prices and predictions are n/a")
 def _unknown_gpu(one: Gpu) -> Hits:
     gpu = one.gpu
-    if gpu.profile_id is None and not gpu.is_partition:
+    if gpu.profile_id is None:
         yield Hit(
             f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
             "copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
@@ -138,18 +84,6 @@ def _pcie_narrow(one: Gpu) -> Hits:
         link.lanes,
         message=f"{one.name} is linked by {lanes}: batches take longer to reach it",
         severity=INFO if is_rented else WARNING,
-    )
-
-
-@check("less-gpu-memory", WARNING, "{} reports less memory than its model has")
-def _less_gpu_memory(one: Gpu) -> Hits:
-    gpu, profile = one.gpu, one.profile
-    if profile is None or gpu.is_partition or not has_less_memory(gpu, profile):
-        return
-    yield Hit(
-        f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(profile.memory_bytes)}",
-        "it may be a virtual GPU's share; tunekit plans with what is here",
-        gpu.memory_bytes,
     )
 
 

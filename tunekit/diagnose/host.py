@@ -19,8 +19,6 @@ _SMALL_SHM_BYTES = 512 * MIB
 """One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
 _FULL_SHM_SHARE = 0.5
 _LOW_RAM_SHARE = 0.2
-_ALL_RAM_SHARE = 0.98
-"""A cgroup that grants this much of the machine's memory limits nothing that matters."""
 _BUSY_SHARE = 0.5
 _BUSY_LOAD = 1.5
 """One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
@@ -143,13 +141,8 @@ def _fewer_cpus_than_seen(machine: Machine) -> Hits:
     host = machine.host
     if host.cpus >= host.cpus_total:
         return
-    reasons = []
-    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
-        reasons.append(f"affinity allows {host.cpus_affinity}")
-    if host.cpu_quota is not None and host.cpu_quota < host.cpus_total:
-        reasons.append(f"the cgroup's quota is {host.cpu_quota:g}")
     yield Hit(
-        ", ".join(reasons) or None,
+        None,
         "count len(os.sched_getaffinity(0)) and the quota instead, or set the workers in the config",
         host.cpus,
         message=(
@@ -157,18 +150,6 @@ def _fewer_cpus_than_seen(machine: Machine) -> Hits:
             "by os.cpu_count() start too many"
         ),
     )
-
-
-@check("cgroup-below-host-ram", INFO, "the container may use less memory than `free` and /proc/meminfo show")
-def _cgroup_below_host_ram(machine: Machine) -> Hits:
-    limit_bytes, total_bytes = machine.host.ram_limit_bytes, machine.host.ram_total_bytes
-    if limit_bytes < _ALL_RAM_SHARE * total_bytes:
-        yield Hit(
-            f"the cgroup grants {bytes_text(limit_bytes)} of {bytes_text(total_bytes)}; "
-            "beyond it the kernel kills a process",
-            "plan with the limit: tunekit does",
-            limit_bytes,
-        )
 
 
 @check(
@@ -183,21 +164,6 @@ def _low_free_ram(machine: Machine) -> Hits:
             f"{bytes_text(free_bytes)} of {bytes_text(limit_bytes)} are available",
             "stop what else runs here: `ps aux --sort -rss | head`",
             free_bytes,
-        )
-
-
-@check(
-    "ram-below-gpu-memory",
-    INFO,
-    "the machine has less memory than its GPUs: checkpoints may not fit while they are written",
-)
-def _ram_below_gpu_memory(machine: Machine) -> Hits:
-    sizes = [gpu.memory_bytes for gpu in machine.nvidia_gpus if gpu.memory_bytes]
-    if machine.host.ram_limit_bytes < sum(sizes):
-        yield Hit(
-            f"{bytes_text(machine.host.ram_limit_bytes)} RAM, {bytes_text(sum(sizes))} on "
-            f"{count_text(len(sizes), 'GPU')}",
-            "save sharded or per rank, and load with mmap=True",
         )
 
 
@@ -243,41 +209,20 @@ def _few_open_files(machine: Machine) -> Hits:
         yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
 
 
-@check("cpu-powersave", INFO, "the CPUs may run below their clock")
-def _cpu_powersave(machine: Machine) -> Hits:
-    if machine.host.cpu_governor == "powersave":
-        yield Hit(
-            "the scaling governor is powersave",
-            "cpupower frequency-set -g performance, if the machine is yours",
-        )
-
-
-def _why_no_overlay(machine: Machine) -> str:
-    reasons = machine.host.sandbox.reasons if machine.host.sandbox else {}
-    return "; ".join(f"{kind}: {reason}" for kind, reason in reasons.items())
-
-
-@check(
-    "sandbox-landlock",
-    INFO,
-    "trials can't write outside their folders: programs other than Python get an error",
-)
-def _sandbox_landlock(machine: Machine) -> Hits:
-    if machine.host.sandbox is not None and machine.host.sandbox.kind == "landlock":
-        yield Hit(
-            f"Landlock holds here, an overlay does not ({_why_no_overlay(machine)})",
-            "allow user namespaces or CAP_SYS_ADMIN to let every program of a trial write to a layer",
-        )
-
-
 @check(
     "no-sandbox",
-    WARNING,
+    (WARNING, INFO),
     "only the agent's file guard protects your files: programs other than Python get past it",
 )
 def _no_sandbox(machine: Machine) -> Hits:
-    if machine.host.sandbox is not None and machine.host.sandbox.kind == "none":
+    sandbox = machine.host.sandbox
+    if sandbox is not None and sandbox.kind != "overlay":
+        is_landlock = sandbox.kind == "landlock"
         yield Hit(
-            f"neither an overlay nor Landlock holds here ({_why_no_overlay(machine)})",
-            "allow user namespaces, or Landlock (Linux 5.13) in the container's seccomp profile",
+            "; ".join(f"{kind}: {reason}" for kind, reason in sandbox.reasons.items()),
+            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13)",
+            message="programs other than Python that a trial starts can't write outside its folder"
+            if is_landlock
+            else None,
+            severity=INFO if is_landlock else WARNING,
         )

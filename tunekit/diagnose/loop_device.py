@@ -16,10 +16,6 @@ from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
 from tunekit.units import bytes_text, count_text, rate_text
 
-_DRAM_PERCENT = 60.0
-"""Of the peak; what copies alone reach is 80 to 90%."""
-_LITTLE_TENSOR_PERCENT = 25.0
-_LITTLE_SM_PERCENT = 50.0
 _ROOM_SHARE = 0.45
 """Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
 _FAR_GAIN = 10.0
@@ -167,28 +163,6 @@ def _no_loader(facts: LoopFacts) -> Hits:
     )
 
 
-@check("memory-bound", INFO, "the GPU is limited by its memory bandwidth, not by its compute")
-def _memory_bound(facts: LoopFacts) -> Hits:
-    for gpu in facts.gpus if facts.bound is not Bound.DATA else ():
-        dram, sm, tensor = gpu.dram_activity_percent, gpu.sm_activity_percent, gpu.tensor_activity_percent
-        if dram is None or dram < _DRAM_PERCENT:
-            continue
-        if tensor is not None and tensor < _LITTLE_TENSOR_PERCENT:
-            beside = f"tensor cores {tensor:.0f}%"
-        elif tensor is None and sm is not None and sm < _LITTLE_SM_PERCENT:
-            beside = f"SMs {sm:.0f}%"
-        else:
-            continue
-        ways = [word for word in (_compiled(facts), _lower_precision(facts), _channels_last(facts)) if word]
-        yield Hit(
-            f"GPU {gpu.index}: memory {dram:.0f}% active, {beside} (NVML GPM)",
-            "fused kernels and lower precision move fewer bytes: "
-            + (", ".join(ways) or "fused optimizer and attention kernels"),
-            dram,
-        )
-        return
-
-
 # --- the GPU waits for its host -------------------------------------------------------------
 
 
@@ -323,16 +297,6 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
             f"{POWER_CAP}; {_moved_text(one)} (NVML)",
             "measure longer, such as --window 120, until clock and temperature are steady",
             one.fall_of_clock,
-        )
-
-
-@check("gpu-power-capped", INFO, "{}'s clock was held down by its power limit, as is usual under full load")
-def _gpu_power_capped(one: TrialGpu) -> Hits:
-    if POWER_CAP in one.gpu.throttle_reasons and not _is_getting_warm(one):
-        at_rest = [text] if (text := _moved_text(one)) else []
-        yield Hit(
-            f"{'; '.join([POWER_CAP, *one.clock_and_heat, *at_rest])} (NVML)",
-            "lower precision does more at the same power; `nvidia-smi -q -d POWER` has its limit",
         )
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tunekit.diagnose.gpus import POWER_CAP
 from tunekit.diagnose.loop import LoopFacts, loop_findings
-from tunekit.diagnose.loop_device import FALL_OF_CLOCK
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
@@ -201,31 +199,6 @@ def _largest_samples(facts: RunFacts) -> Hits:
 
 
 # --- the trials together --------------------------------------------------------------------
-
-
-@check(
-    "gpu-unsoaked", WARNING, "the GPU was still getting warm at its power limit: a long run will be slower"
-)
-def _gpu_unsoaked(facts: RunFacts) -> Hits:
-    """Find a GPU whose clock fell from the baseline's first trial to its last, not within one window."""
-    clocks: dict[int, list[float]] = {}
-    for record in facts.run.trials:
-        seen = record.telemetry
-        if not record.is_baseline_config or seen is None or not seen.is_of_steady_window:
-            continue
-        for gpu in seen.gpus:
-            if gpu.is_used and gpu.sm_clock_mhz is not None and POWER_CAP in gpu.throttle_reasons:
-                clocks.setdefault(gpu.index, []).append(gpu.sm_clock_mhz)
-    for index, each in sorted(clocks.items()):
-        if each[-1] <= (1 - FALL_OF_CLOCK) * each[0]:
-            yield Hit(
-                f"{POWER_CAP}; the baseline ran at {each[0]:.0f} MHz first and at {each[-1]:.0f} MHz last "
-                "(NVML)",
-                "trust the confirmed speed-ups, whose trials took turns, and of the rates the last ones",
-                1 - each[-1] / each[0],
-                message=f"GPU {index} got warm at its power limit during the search: a long run will be "
-                "slower",
-            )
 
 
 @check("writes-diverted", INFO, "writes to the script's files went to the trials' folders")

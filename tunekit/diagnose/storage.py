@@ -44,16 +44,6 @@ def _network_storage(data: DataSet) -> Hits:
         )
 
 
-@check("spinning-disk", WARNING, "{} is on a spinning disk: shuffled reads of small files are seeks")
-def _spinning_disk(data: DataSet) -> Hits:
-    storage = data.storage
-    if storage.kind is StorageKind.HDD:
-        yield Hit(
-            _where(storage) + (f", disk {storage.device}" if storage.device else ""),
-            "copy it to an SSD, or pack it into large shards that are read in sequence",
-        )
-
-
 def _slow_rate(data: DataSet) -> float | None:
     """Return the lower of the rates in MB/s if it makes training wait, else None."""
     storage = data.storage
@@ -125,23 +115,15 @@ def _many_small_files(data: DataSet) -> Hits:
     )
 
 
-@check(
-    "storage-measured-warm", INFO, "{} stayed in the page cache while it was read: the rate is the memory's"
-)
-def _storage_measured_warm(data: DataSet) -> Hits:
-    storage = data.storage
-    if storage.measured_cold is False:
-        yield Hit(
-            storage.rates_text,
-            "measure on a data set that was not read lately, or after a reboot",
-        )
-
-
 @check("storage-not-measured", INFO, "how fast {} can be read was not measured")
 def _storage_not_measured(data: DataSet) -> Hits:
     storage = data.storage
-    is_on_disk = storage.kind is not StorageKind.MEMORY
-    if is_on_disk and storage.measured_cold is not False and storage.problem is not None:
+    if storage.measured_cold is False:
+        yield Hit(
+            f"{storage.rates_text}, from the page cache",
+            "measure on a data set that was not read lately, or after a reboot",
+        )
+    elif storage.kind is not StorageKind.MEMORY and storage.problem is not None:
         is_partial = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
         how = "only partly" if is_partial else "not"
         yield Hit(
