@@ -246,7 +246,7 @@ def test_rounds_that_would_tell_are_named():
 
 def test_a_busy_machine_is_to_be_quiet_first():
     finding = undecided(searched(), searched(rates=(850.0, 1100.0, 930.0), own_rates=(400.0, 500.0, 420.0)))
-    assert "busy in B (noise floor 22.2%)" in (finding.remedy or "")
+    assert "noise floor was 22.2%" in (finding.remedy or "")
     assert "--confirm" not in (finding.remedy or "")
 
 
@@ -261,7 +261,7 @@ def test_where_no_rounds_would_tell_a_quieter_machine_is_asked_for(
     rates: tuple[float, ...], own_rates: tuple[float, ...]
 ):
     finding = undecided(searched(own_rates=own_rates), searched(rates=rates, own_rates=own_rates))
-    assert (finding.remedy or "").endswith("search both on a quieter machine")
+    assert "on a quieter machine" in (finding.remedy or "")
 
 
 def test_an_open_difference_that_is_no_regression_is_a_note():

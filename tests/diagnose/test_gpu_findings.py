@@ -128,11 +128,3 @@ def test_each_gpu_is_held_against_its_own_kind():
     assert codes(checkup(accelerators=(t4(),), torch=torch_of(bf16_native=False))) == [
         "power-limited",
     ]
-
-
-@pytest.mark.parametrize(
-    ("lanes", "by"), [((8, 16), "fewer PCIe lanes than it could be"), ((4, 4), "few PCIe lanes")]
-)
-def test_a_link_below_its_best_is_told_from_one_that_can_do_no_more(lanes: tuple[int, int], by: str):
-    message = only_finding(of_one(pcie=link(*lanes))).message
-    assert message == f"GPU 0 is linked by {by}: batches take longer to reach it"

@@ -18,7 +18,6 @@ from tunekit.machine.profiles import (
     match_device,
     profile_folders,
     profile_from_device,
-    read_profile,
 )
 from tunekit.records.profile import Profile
 from tunekit.units import GIB
@@ -166,35 +165,26 @@ def test_other_files_in_a_folder_are_not_read(user_folder: Path) -> None:
         ({"compute_capability": 7.5}, "compute_capability: .*, got 7.5; put it in quotes"),
         ({"bandwith": 300}, "bandwith is no field of a profile"),
         ({"id": "No Good"}, "id: "),
-        ({"instances": [{"provider": "aws"}]}, "instances.0.name is missing; every profile says it"),
-        ({"instances": [{"provider": "aws", "name": "x", "gpus": 1}]}, "0.vcpus is missing; write null"),
+        ({"instances": [{"provider": "aws"}]}, "instances.0.name is missing; write it"),
+        (
+            {"instances": [{"provider": "aws", "name": "x", "gpus": 1}]},
+            "0.vcpus is missing; write it, or null",
+        ),
         (
             {"fp32_tflops": 29800},
             r"29800 can't be meant in TFLOPS.*0\.05 to 1,000; write TFLOPS, such as 29\.8",
         ),
         ({"bandwidth_gb_per_s": 0.936}, r"0\.936 can't be meant in GB/s.*such as 936 for 0\.936 TB/s"),
         ({"memory_bytes": 24}, "memory_bytes: 24 can't be meant in bytes.*such as 24146608128 for 23028 MiB"),
-        (
-            {"memory_bytes": "10 GiB"},
-            "must be a whole number of bytes, such as 24146608128 for 23028 MiB, got '10 GiB'",
-        ),
-        ({"bf16_tflops": "65 T"}, "bf16_tflops: must be a number of TFLOPS"),
-        ({"native_precisions": ["fp32", "int8"]}, "1: 'int8' is none of fp32, tf32, bf16, fp16, fp8"),
-        (
-            {"instances": [offer("2026-13-01")]},
-            "0.as_of: '2026-13-01' is no date; write it as \"2026-03-10\"",
-        ),
-        ({"instances": [offer("2025-02-30")]}, "0.as_of: '2025-02-30' is no date"),
-        ({"instances": [offer("2999-01")]}, "0.as_of: 2999-01 lies in the future; write the day"),
-        ({"instances": [offer("2026", spot_as_of="2999")]}, "0.spot.as_of: 2999 lies in the future"),
-        ({"instances": [subscribed("2999")]}, "0.subscriptions.0.as_of: 2999 lies in the future"),
-        ({"instances": [packed("2999")]}, "0.unit_packs.0.as_of: 2999 lies in the future"),
-        ({"instances": [subscribed("soon")]}, "0.subscriptions.0.as_of: 'soon' is no date"),
+        ({"memory_bytes": "10 GiB"}, "memory_bytes: .* got '10 GiB'"),
+        ({"native_precisions": ["fp32", "int8"]}, "native_precisions.1: .*fp32.*'int8'"),
+        ({"instances": [offer("2026-13-01")]}, "0.as_of: .*'2026-13-01'"),
+        ({"instances": [offer("2025-02-30")]}, "'2025-02-30' is no date"),
+        ({"instances": [offer("2026", spot_as_of="2025-02-30")]}, "'2025-02-30' is no date"),
+        ({"instances": [subscribed("2025-02-30")]}, "'2025-02-30' is no date"),
+        ({"instances": [packed("2025-02-30")]}, "'2025-02-30' is no date"),
         ({"instances": [offer("2025") | {"hours_per_week": 200}]}, "0.hours_per_week: .*168, got 200"),
-        ({"torch_memory_bytes": MISSING}, "torch_memory_bytes is missing; write null if it is unknown"),
-        ({"id": MISSING}, "id is missing; give it one, such as my-gpu"),
-        ({"device_names": MISSING}, "device_names is missing; list what the driver calls the device"),
-        ({"facts": MISSING}, "facts is missing; say where the figures come from"),
+        ({"torch_memory_bytes": MISSING}, "torch_memory_bytes is missing; write it, or null"),
     ],
 )
 def test_a_bad_field_is_named_with_its_file(
@@ -235,10 +225,6 @@ def test_a_bad_file_can_be_moved_away(write_profile: WriteProfile) -> None:
         load_profiles()
     path.unlink()
     assert load_profiles()["t4"].memory_bytes == 15360 * 2**20
-
-
-def test_a_clock_that_is_behind_does_not_spoil_the_shipped_profiles() -> None:
-    assert read_profile(FOLDER / "t4.yaml", today=date(2000, 1, 1)).instances
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,10 @@ n/a
   do: copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill
   in what you know
 
-warning pcie-narrow: GPU 0 is linked by fewer PCIe lanes than it could be:
-batches take longer to reach it
-  seen: x8 now; the slot and the GPU could do x16
-  do: reseat the card or use another slot; on a rented machine take another
+warning pcie-narrow: few PCIe lanes link GPU 0: batches take longer to reach it
+  seen: x8 now; it could do x16
+  do: reseat the card or use another slot; a rented machine's type may be wired
+  so: `tunekit profile` shows whether copies slow training down
 
 warning gpu-hot: GPU 0 is hot before training has started
   seen: 88 C

@@ -274,14 +274,9 @@ def _slower_together(loop: LoopMeasurement) -> str:
     if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
         who = "workers" if loop.num_workers else "the training process"
         return f"CPU cores are short: {who} waited for one for {queue_share:.0%} of the time to make a batch"
-    if loop.num_workers:
-        return (
-            "loader and training slow each other down, likely because workers, intra-op threads and other "
-            "programs share the CPU cores"
-        )
     return (
-        "each is slower after the other than by itself, likely because caches and threads are cold by then, "
-        "or another program ran"
+        "loader and training slow each other down, likely because workers, intra-op threads and other "
+        "programs share the CPU cores"
     )
 
 

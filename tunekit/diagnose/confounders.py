@@ -52,21 +52,14 @@ def _undecided(pair: RunPair) -> Hits:
 def _what_would_tell(pair: RunPair) -> str:
     """Return what decides between a difference and none."""
     noise, factor = pair.noise, pair.deciding
-    floor = "0%" if noise is None else f"{noise.relative:.1%}"
-    if noise is not None and noise.relative >= BUSY_FLOOR:
-        noisy = next(side.name for side in (pair.reference, pair.other) if side.run.noise_floor == noise)
-        return (
-            f"machine was busy in {noisy} (noise floor {floor}): search again while it is quiet, or with "
-            "--wait-quiet 10m"
-        )
     assert factor is not None
     # Slower is judged as faster is, the other way round.
     folded = factor if factor.value >= 1 else factor.under(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
-    if needed is None:
-        return f"the difference is within the noise floor of {floor}: search both on a quieter machine"
-    if needed > MOST_WORTHWHILE_ROUNDS:
-        return f"more than {MOST_WORTHWHILE_ROUNDS} rounds would be needed: search both on a quieter machine"
+    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
+    if needed is None or needed > MOST_WORTHWHILE_ROUNDS or is_busy:
+        floor = "" if noise is None else f" (the noise floor was {noise.relative:.1%})"
+        return f"search both again on a quieter machine{floor}, or with --wait-quiet 10m"
     return f"about {needed} rounds would tell: search both again with --confirm {needed}"
 
 

@@ -73,17 +73,12 @@ def _pcie_narrow(one: Gpu) -> Hits:
     is_below = link.max_lanes is not None and link.lanes < link.max_lanes
     if not is_below and link.lanes > _NARROW_LANES:
         return
-    is_rented = is_virtual is True and link.lanes > _NARROW_LANES
-    who = "the GPU" if is_virtual else "the slot and the GPU"
-    lanes = "fewer PCIe lanes than it could be" if is_below else "few PCIe lanes"
     yield Hit(
-        f"x{link.lanes} now" + (f"; {who} could do x{link.max_lanes}" if is_below else ""),
-        "all machines of its type may be wired so; `tunekit profile` shows whether copies hold it up"
-        if is_rented
-        else "reseat the card or use another slot; on a rented machine take another",
+        f"x{link.lanes} now" + (f"; it could do x{link.max_lanes}" if is_below else ""),
+        "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` shows "
+        "whether copies slow training down",
         link.lanes,
-        message=f"{one.name} is linked by {lanes}: batches take longer to reach it",
-        severity=INFO if is_rented else WARNING,
+        severity=INFO if is_virtual is True and link.lanes > _NARROW_LANES else WARNING,
     )
 
 

@@ -30,7 +30,6 @@ from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.profile import Profile
-from tunekit.records.run import FixedKnob
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import BoundValue
@@ -60,10 +59,6 @@ class LoopFacts:
     """Of the device that the trial ran on; None if no profile has its name."""
     rate: Interval | None = None
     """Of its config, in samples/s, by all its processes; None where only this trial counts."""
-    gpu: str = "auto"
-    """What the user gave with --gpu."""
-    fixed: tuple[FixedKnob, ...] = ()
-    """What the user gave with --fix."""
 
     @property
     def measurement(self) -> Measurement:

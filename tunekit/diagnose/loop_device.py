@@ -29,17 +29,7 @@ FALL_OF_CLOCK = 0.02
 """Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
 _RISE_C = 3.0
 """Between the same: a sensor's step is 1 C."""
-_WHY_IDLE = {
-    Bound.DATA: ("it waits for data", "see data-bound"),
-    Bound.HOST: ("it waits for the host", "see host-bound"),
-    Bound.COPIES: ("it waits for copies", "see copy-bound"),
-    Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
-    Bound.UNEXPLAINED: ("loader and training are slower together than alone", "see closure-broken"),
-    Bound.UNSETTLED: (
-        "the rate is too uncertain to say why",
-        "measure again on a quiet machine, longer: --window 30",
-    ),
-}
+_WAITS_FOR = {Bound.DATA: "data", Bound.HOST: "the host", Bound.COPIES: "copies"}
 
 
 # --- what makes training faster -------------------------------------------------------------
@@ -241,19 +231,17 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
     if gpu is None or busy_percent >= _BUSY_PERCENT:
         return
-    why, remedy = _WHY_IDLE.get(
-        facts.bound,
-        ("the parts of the step do not show why", "`tunekit profile --trace-kernels` looks closer"),
-    )
+    waits_for = _WAITS_FOR.get(facts.bound)
     sm = gpu.sm_activity_percent
     beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
     gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
         f"busy for {busy_percent:.0f}% of the time (NVML){beside}",
-        remedy,
+        "see the findings beside this one" if waits_for else "`tunekit profile --trace-kernels` looks closer",
         busy_percent,
         gain_of(facts.measurement) if gain_of else None,
-        f"GPU {gpu.index} is idle for much of the time: {why}",
+        f"GPU {gpu.index} is idle for much of the time"
+        + (f": it waits for {waits_for}" if waits_for else ""),
     )
 
 

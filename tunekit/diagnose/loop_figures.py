@@ -1,6 +1,6 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import Closure, Making, closure_text, isolated_rates
+from tunekit.diagnose.attribution import closure_text, isolated_rates
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.units import MIB, bytes_text
@@ -73,22 +73,10 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
-        _closure_remedy(facts, seen),
+        "use fewer workers or intra-op threads, stop other programs (`top` shows them), then measure again, "
+        "longer: --window 30",
         message="the loop is far slower than loader and training alone: neither explains it"
         if seen.is_unexplained
         else None,
         severity=WARNING if seen.is_unexplained else INFO,
     )
-
-
-def _closure_remedy(facts: LoopFacts, seen: Closure) -> str:
-    if seen.is_unexplained:
-        fewer = "fewer workers and fewer" if facts.loop.num_workers else "fewer"
-        return (
-            f"use {fewer} intra-op threads (torch.set_num_threads), stop other programs (`top` shows them), "
-            "then measure again with --window 30"
-        )
-    is_faster = seen.step_s < max(seen.compute_s, seen.loader_s)
-    if is_faster or not facts.loop.num_workers or facts.making is Making.WAITING_FOR_CPU:
-        return "measure again on a quiet machine, longer: --window 30"
-    return "fewer workers, or fewer threads in each, leave the training its CPUs"

@@ -1,6 +1,6 @@
 """A whole search: how far its figures can be trusted, and what its trials showed on the way."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
@@ -50,9 +50,7 @@ def run_findings(
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
-        facts = LoopFacts(
-            run.baseline, run.target, run.discovery, run.rank_host, profile, gpu=run.options.gpu
-        )
+        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile)
         # Notes advise what a search has just tried, but for this one.
         of_loop = [
             one
@@ -158,44 +156,27 @@ def _loss_diverges(one: GuardedMode) -> Hits:
 # --- the data set's largest samples ---------------------------------------------------------
 
 
-def _largest_samples_hit(
-    failed: Sequence[TrialRecord], remedy: str, message: str | None = None
-) -> Iterator[Hit]:
-    seen = failed[0].failure.largest if failed and failed[0].failure else None
-    if seen is not None:
-        yield Hit(batches_text(seen), remedy, seen.times_usual, message=message)
-
-
-@check(
-    "largest-samples-own",
-    WARNING,
-    "your own config ran out of memory on a batch of the data set's largest samples",
-)
-def _largest_samples_own(facts: RunFacts) -> Hits:
-    failed = [record for record in failed_on_largest_samples(facts.confirming) if record.is_baseline_config]
-    yield from _largest_samples_hit(
-        failed,
-        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough",
-    )
-
-
 @check(
     "largest-samples",
     WARNING,
-    "what was chosen first ran out of memory on a batch of the data set's largest samples",
+    "a config ran out of memory on a batch of the data set's largest samples",
 )
 def _largest_samples(facts: RunFacts) -> Hits:
-    failed = [
-        record for record in failed_on_largest_samples(facts.confirming) if not record.is_baseline_config
-    ]
-    sizes = sorted({record.config.batch_size for record in failed if record.config})
-    batches = ", ".join(f"{size:,}" for size in sizes)
-    yield from _largest_samples_hit(
-        failed,
-        "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more",
-        f"what was chosen first (batch {batches}) ran out of memory on a batch of the data set's largest "
-        "samples",
-    )
+    all_failed = failed_on_largest_samples(facts.confirming)
+    for is_own in (True, False):
+        failed = [one for one in all_failed if one.is_baseline_config is is_own]
+        seen = failed[0].failure.largest if failed and failed[0].failure else None
+        if seen is None:
+            continue
+        sizes = sorted({one.config.batch_size for one in failed if one.config})
+        whose = "your own config" if is_own else "what was chosen first"
+        yield Hit(
+            batches_text(seen),
+            "cap or bucket sizes (where batches are padded, one such sample is enough), or use a smaller batch",
+            seen.times_usual,
+            message=f"{whose} (batch {', '.join(f'{size:,}' for size in sizes)}) ran out of memory on a "
+            "batch of the data set's largest samples",
+        )
 
 
 # --- the trials together --------------------------------------------------------------------
