@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from build_comparisons import searched, side, slower
 from build_loops import threads
-from build_records import GIB, device, host, options, profile, target
+from build_records import GIB, device, host, profile, target
 
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.diagnose.run_pair import RunPair, Side
@@ -134,7 +134,6 @@ BESIDE = {"rates": (981.0, 979.0, 980.0)}
             {**BASE, "target": target(script_sha256="b" * 64)},
             "SHA-256 aaaaaaaaaaaa... in A, SHA-256 bbbbbbbbbbbb... in B",
         ),
-        ("other-window", "info", {**BASE, "options": options(window_s=2.0)}, "5.0 s in A, 2.0 s in B"),
         ("other-tunekit", "info", {**BASE, "tunekit_version": "1.1.0"}, "1.0.0 in A, 1.1.0 in B"),
         ("unfinished", "warning", {**BASE, "status": RunStatus.INTERRUPTED}, "B is interrupted"),
     ],

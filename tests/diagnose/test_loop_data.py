@@ -92,14 +92,6 @@ ROWS = [
     ),
     ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
     ("unpickling", record(**UNPACKS), {}),
-    *(
-        (
-            "batch-time-tail",
-            computing(loader_work=work(0.1, **tail)),
-            bound_to("prefetch_factor=c.yaml:data.prefetch"),
-        )
-        for tail in ({"p99_batch_s": 0.41}, {"p99_batch_s": 0.3, "slowest_batch_s": 1.1})
-    ),
     (
         "costly-epochs",
         record(boundary_s=STEADY_S / 3, persistent_workers=False),
@@ -116,7 +108,6 @@ def test_what_keeps_training_waiting_is_told():
     assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_data")
 
 
-TAIL = {"loader_work": work(0.1, p99_batch_s=9.0)}
 BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
 
 
@@ -145,11 +136,6 @@ BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
             ("unpickling", waiting(workers=workers, parts=parts(wait=wait, fetch_cpu=fetch_cpu)))
             for workers, wait, fetch_cpu in [(0, 0.4, 0.4), (2, 0.4, 0.1), (2, 0.04, 0.04), (2, 0.0, 0.0)]
         ),
-        ("batch-time-tail", computing(loader_work=work(0.1))),
-        ("batch-time-tail", computing(parts=parts(wait=0.01), **TAIL)),
-        ("batch-time-tail", computing(loader_work=work(0.1, p99_batch_s=9.0, workers=1, batches=19))),
-        ("batch-time-tail", computing(num_workers=0, **TAIL)),
-        ("batch-time-tail", computing(loader_work=None)),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": 0.03 * STEADY_S}))),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": None}))),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": -5.0}))),

@@ -48,7 +48,6 @@ _OF_DATA = {
     "loader-contended",
     "loader-storage",
     "loader-waits",
-    "batch-time-tail",
     "unpickling",
 }
 _OF_COMPUTE = {"compute-bound", "fp16-unscaled", "gpu-throttled-in-trial"}

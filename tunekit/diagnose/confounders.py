@@ -9,7 +9,7 @@ from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_t
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
-from tunekit.units import bytes_text, count_text, duration_text, percent_text
+from tunekit.units import bytes_text, count_text, percent_text
 
 _ROUNDS = 3
 """Fresh processes of each config that usually show a difference on a quiet machine."""
@@ -173,13 +173,6 @@ _differs(
     "the tiers differ, so headroom differs too",
     "choose one for all with --tier",
     lambda side: side.chosen.tier.value if side.chosen else "baseline",
-)
-_differs(
-    "other-window",
-    INFO,
-    "the steady windows differ in length",
-    "search both with one --window: a short one can miss rare stalls",
-    lambda side: duration_text(side.run.options.window_s),
 )
 _differs(
     "other-tunekit",

@@ -75,8 +75,8 @@ def _pcie_narrow(one: Gpu) -> Hits:
         return
     yield Hit(
         f"x{link.lanes} now" + (f"; it could do x{link.max_lanes}" if is_below else ""),
-        "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` shows "
-        "whether copies slow training down",
+        "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` "
+        "shows whether copies slow training down",
         link.lanes,
         severity=INFO if is_virtual is True and link.lanes > _NARROW_LANES else WARNING,
     )

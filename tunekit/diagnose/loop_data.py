@@ -12,9 +12,8 @@ from tunekit.diagnose.attribution import (
 )
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
-from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.diagnose.registry import WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
-from tunekit.records.config import USUAL_PREFETCH
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
@@ -27,12 +26,6 @@ _FELT_SHARE = 0.05
 """Of the step, below which mending would not show beyond the noise."""
 _FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
-_LEAST_BATCHES = 20
-"""Fewer say nothing of the slowest hundredth."""
-_TAIL_P99 = 4.0
-_TAIL_SLOWEST = 10.0
-_EXPOSED_SHARE = 0.02
-"""Stalls below it are hidden well enough by what is prefetched."""
 _COSTLY_SHARE = 0.03
 """Of the epoch; less is within the noise of a good machine."""
 _ONE_BOUNDARY = 0.5
@@ -264,33 +257,6 @@ def _unpickling(facts: LoopFacts) -> Hits:
         advice,
         min(share, 1.0),
         smaller(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
-    )
-
-
-@check(
-    "batch-time-tail",
-    (WARNING, INFO),
-    "a few batches take far longer than the rest, and those behind them wait: batches come in order",
-)
-def _batch_time_tail(facts: LoopFacts) -> Hits:
-    work, loop = facts.work, facts.loop
-    if work is None or not loop.num_workers or work.batches < _LEAST_BATCHES:
-        return
-    p99 = ratio(work.p99_batch_s, work.median_batch_s)
-    slowest = ratio(work.slowest_batch_s, work.median_batch_s)
-    if p99 is None or slowest is None or (p99 < _TAIL_P99 and slowest < _TAIL_SLOWEST):
-        return
-    if facts.attribution.stall_share < _EXPOSED_SHARE:
-        return
-    longer = facts.set_knob("prefetch_factor", 2 * (loop.prefetch_factor or USUAL_PREFETCH))
-    yield Hit(
-        f"median {duration_text(work.median_batch_s)}, p99 {duration_text(work.p99_batch_s)}, slowest "
-        f"{duration_text(work.slowest_batch_s)} of {work.batches:,} (clocks of the workers); "
-        f"{facts.attribution.stall_share:.0%} of step time is data wait ({facts.attribution.source})",
-        f"a longer queue hides them while RAM allows: {longer}; or find the samples that take so long",
-        max(p99, slowest),
-        data_gain(facts.measurement),
-        severity=WARNING if facts.waits_for_data else INFO,
     )
 
 

@@ -124,33 +124,28 @@ def _loss_unknown(one: GuardedMode) -> Hits:
         )
 
 
-def _keep_out(one: GuardedMode) -> str:
-    return f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
-
-
-@check("loss-nonfinite", WARNING, "in another precision the loss becomes NaN or infinite")
-def _loss_nonfinite(one: GuardedMode) -> Hits:
+@check(
+    "loss-diverges",
+    WARNING,
+    "in another precision the loss ends higher than the baseline's, or is not finite",
+)
+def _loss_diverges(one: GuardedMode) -> Hits:
     verdict = one.verdict
+    remedy = f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
     if verdict.outcome is LossOutcome.NONFINITE:
         yield Hit(
             f"trial {one.trial}: {verdict.why or f'within {verdict.steps} losses'} (measured)",
-            _keep_out(one),
+            remedy,
             message=f"with {one.name} the loss becomes NaN or infinite, and the baseline's does not",
         )
-
-
-@check("loss-diverges", WARNING, "in another precision the loss ends higher than the baseline's")
-def _loss_diverges(one: GuardedMode) -> Hits:
-    verdict = one.verdict
-    if verdict.outcome is not LossOutcome.DIVERGENT:
-        return
-    spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
-    yield Hit(
-        f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
-        f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
-        _keep_out(one),
-        message=f"with {one.name} the loss ends higher than the baseline's",
-    )
+    elif verdict.outcome is LossOutcome.DIVERGENT:
+        spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
+        yield Hit(
+            f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
+            f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
+            remedy,
+            message=f"with {one.name} the loss ends higher than the baseline's",
+        )
 
 
 # --- the data set's largest samples ---------------------------------------------------------
@@ -172,7 +167,7 @@ def _largest_samples(facts: RunFacts) -> Hits:
         whose = "your own config" if is_own else "what was chosen first"
         yield Hit(
             batches_text(seen),
-            "cap or bucket sizes (where batches are padded, one such sample is enough), or use a smaller batch",
+            "cap or bucket sizes (where batches are padded, one is enough), or lower the batch size",
             seen.times_usual,
             message=f"{whose} (batch {', '.join(f'{size:,}' for size in sizes)}) ran out of memory on a "
             "batch of the data set's largest samples",

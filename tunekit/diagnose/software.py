@@ -279,15 +279,9 @@ def _no_compiler(machine: Machine) -> Hits:
     profile = machine.profile
     if machine.checkup.compiler is not None or (profile is not None and profile.compile_supported is False):
         return
-    if machine.host.compiles_with_triton:
-        yield Hit(
-            "PATH holds neither gcc nor clang nor cc, or not what $CC names",
-            "install one (apt install gcc), or let $CC name yours",
-            message="torch.compile needs a C compiler on this GPU, and there is none",
-        )
-    else:
-        yield Hit(
-            "PATH does not hold g++, or not what $CXX names",
-            "install one (apt install g++), or let $CXX name yours",
-            message="torch.compile needs a C++ compiler on the CPU, and there is none",
-        )
+    uses_triton = machine.host.compiles_with_triton
+    programs, variable, package = ("gcc, clang or cc", "CC", "gcc") if uses_triton else ("g++", "CXX", "g++")
+    yield Hit(
+        f"PATH does not hold {programs}, or not what ${variable} names",
+        f"install one (apt install {package}), or let ${variable} name yours",
+    )
