@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable
 
+from tunekit.diagnose.policy import ROUNDS
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
 from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
@@ -10,9 +11,6 @@ from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
 from tunekit.units import bytes_text, count_text, percent_text
-
-_ROUNDS = 3
-"""Fresh processes of each config that usually show a difference on a quiet machine."""
 
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
@@ -24,7 +22,7 @@ _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same trai
 )
 def _too_few_processes(pair: RunPair) -> Hits:
     if pair.compared_by is not None and pair.deciding is None and not pair.is_same_run:
-        rounds = max(_ROUNDS, min(pair.deciding_counts) + 2)
+        rounds = max(ROUNDS, min(pair.deciding_counts) + 2)
         yield Hit(pair.each(*pair.deciding_counts), f"search both again with --confirm {rounds}")
 
 

@@ -1,6 +1,7 @@
 """GPUs before training: who else is on them, what holds their clocks down, how they are linked."""
 
 from tunekit.diagnose.machine import Gpu, Machine
+from tunekit.diagnose.policy import HOT_C, LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.units import bytes_text, count_text
 
@@ -8,11 +9,6 @@ SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "s
 """Reasons that an idle GPU does not have."""
 POWER_CAP = "sw_power_cap"
 """The reason of a GPU that computes at its power limit."""
-_HOT_C = 85.0
-_NARROW_LANES = 4
-_TAKEN_SHARE = 0.05
-"""Of the memory; the driver's own share of an idle GPU is below it."""
-_LOW_POWER_SHARE = 0.85
 
 
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
@@ -71,21 +67,21 @@ def _pcie_narrow(one: Gpu) -> Hits:
     if link is None or link.lanes is None:
         return
     is_below = link.max_lanes is not None and link.lanes < link.max_lanes
-    if not is_below and link.lanes > _NARROW_LANES:
+    if not is_below and link.lanes > NARROW_LANES:
         return
     yield Hit(
         f"x{link.lanes} now" + (f"; it could do x{link.max_lanes}" if is_below else ""),
         "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` "
         "shows whether copies slow training down",
         link.lanes,
-        severity=INFO if is_virtual is True and link.lanes > _NARROW_LANES else WARNING,
+        severity=INFO if is_virtual is True and link.lanes > NARROW_LANES else WARNING,
     )
 
 
 @check("shared-gpu", WARNING, "{} is in use: less memory and compute are left, and figures will be too low")
 def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
-    if not others and (used_bytes or 0) <= _TAKEN_SHARE * (gpu.memory_bytes or 0):
+    if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
         return
     named = ", ".join(f"{other.name or 'process'} {other.pid}" for other in others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -116,7 +112,7 @@ def _figure(value: float | None, unit: str) -> str:
 @check("gpu-hot", WARNING, "{} is hot before training has started")
 def _gpu_hot(one: Gpu) -> Hits:
     heat_c = one.state.temperature_c
-    if heat_c is not None and heat_c >= _HOT_C:
+    if heat_c is not None and heat_c >= HOT_C:
         yield Hit(
             f"{heat_c:.0f} C",
             "let it cool, and check what else runs on it",
@@ -129,7 +125,7 @@ def _power_limited(one: Gpu) -> Hits:
     index, limit_w, profile = one.gpu.index, one.state.power_limit_w, one.profile
     if profile is None or profile.tdp_w is None or limit_w is None:
         return
-    if limit_w < _LOW_POWER_SHARE * profile.tdp_w:
+    if limit_w < LOW_POWER_SHARE * profile.tdp_w:
         yield Hit(
             f"limit {limit_w:.0f} W, profile {profile.id} has {profile.tdp_w:.0f} W",
             f"nvidia-smi -i {index} -pl {profile.tdp_w:.0f}, if the machine is yours",

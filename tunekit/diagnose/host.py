@@ -1,6 +1,17 @@
 """CPUs, memory, /dev/shm and the sandbox: what the machine grants against what training asks for."""
 
 from tunekit.diagnose.machine import Machine
+from tunekit.diagnose.policy import (
+    BUSY_LOAD,
+    BUSY_SHARE,
+    DOCKER_SHM_BYTES,
+    FULL_SHM_SHARE,
+    LOW_RAM_SHARE,
+    MANY_WORKERS,
+    SMALL_SHM_BYTES,
+    USUAL_OPEN_FILES,
+    USUAL_SHM_GIB,
+)
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
 from tunekit.predict.ram import (
     SAFE_BUFFER_SHARE,
@@ -11,21 +22,7 @@ from tunekit.predict.ram import (
     queue_bytes,
     shm_text,
 )
-from tunekit.units import GIB, MIB, bytes_text, count_text
-
-_DOCKER_SHM_BYTES = 64 * MIB
-"""Docker's default for /dev/shm."""
-_SMALL_SHM_BYTES = 512 * MIB
-"""One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
-_FULL_SHM_SHARE = 0.5
-_LOW_RAM_SHARE = 0.2
-_BUSY_SHARE = 0.5
-_BUSY_LOAD = 1.5
-"""One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
-_USUAL_OPEN_FILES = 1024
-_MANY_WORKERS = 8
-_USUAL_SHM_GIB = 8
-"""What a container is usually given when Docker's default is too small."""
+from tunekit.units import GIB, bytes_text, count_text
 
 
 def _may_use_workers(machine: Machine) -> bool:
@@ -62,8 +59,8 @@ def _small_shm(machine: Machine) -> Hits:
                 _bigger_shm(queued_bytes + (host.shm_used_bytes or 0)),
                 queued_bytes,
             )
-    elif host.shm_bytes < _SMALL_SHM_BYTES:
-        usual = ", Docker's default" if host.shm_bytes == _DOCKER_SHM_BYTES else ""
+    elif host.shm_bytes < SMALL_SHM_BYTES:
+        usual = ", Docker's default" if host.shm_bytes == DOCKER_SHM_BYTES else ""
         yield Hit(
             f"/dev/shm has {bytes_text(host.shm_bytes)}{usual}",
             _bigger_shm(0),
@@ -74,7 +71,7 @@ def _small_shm(machine: Machine) -> Hits:
 
 
 def _bigger_shm(needed_bytes: int) -> str:
-    gib = max(_USUAL_SHM_GIB, -(-needed_bytes // GIB))
+    gib = max(USUAL_SHM_GIB, -(-needed_bytes // GIB))
     return (
         f"start the container with --ipc=host or --shm-size={gib}g (Kubernetes: an emptyDir of medium Memory "
         "at /dev/shm), or load with fewer workers or a smaller prefetch"
@@ -107,7 +104,7 @@ def _large_buffer(machine: Machine) -> Hits:
 @check("shm-in-use", WARNING, "much of /dev/shm is taken before training has started")
 def _shm_in_use(machine: Machine) -> Hits:
     size_bytes, used_bytes = machine.host.shm_bytes, machine.host.shm_used_bytes
-    if size_bytes and used_bytes is not None and used_bytes > _FULL_SHM_SHARE * size_bytes:
+    if size_bytes and used_bytes is not None and used_bytes > FULL_SHM_SHARE * size_bytes:
         yield Hit(
             f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used",
             "look at `ls -l /dev/shm`: killed trainings leave torch_* files; remove those of the dead",
@@ -159,7 +156,7 @@ def _fewer_cpus_than_seen(machine: Machine) -> Hits:
 )
 def _low_free_ram(machine: Machine) -> Hits:
     free_bytes, limit_bytes = machine.host.ram_available_bytes, machine.host.ram_limit_bytes
-    if free_bytes is not None and free_bytes < _LOW_RAM_SHARE * limit_bytes:
+    if free_bytes is not None and free_bytes < LOW_RAM_SHARE * limit_bytes:
         yield Hit(
             f"{bytes_text(free_bytes)} of {bytes_text(limit_bytes)} are available",
             "stop what else runs here: `ps aux --sort -rss | head`",
@@ -174,9 +171,9 @@ def _low_free_ram(machine: Machine) -> Hits:
 )
 def _busy_cpus(machine: Machine) -> Hits:
     load, cpus = machine.host.load_average, machine.host.cpus_total
-    if load is None or load <= _BUSY_SHARE * cpus:
+    if load is None or load <= BUSY_SHARE * cpus:
         return
-    is_busy = load > _BUSY_LOAD
+    is_busy = load > BUSY_LOAD
     yield Hit(
         f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
         "measure when it is quiet: `top` shows what runs",
@@ -204,7 +201,7 @@ def _numa(machine: Machine) -> Hits:
 def _few_open_files(machine: Machine) -> Hits:
     limit, loader = machine.host.open_files_limit, machine.loader
     workers = loader.total_workers if loader else machine.host.cpus
-    if limit is not None and limit <= _USUAL_OPEN_FILES and workers >= _MANY_WORKERS:
+    if limit is not None and limit <= USUAL_OPEN_FILES and workers >= MANY_WORKERS:
         who = f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"
         yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
 

@@ -2,36 +2,26 @@
 
 import math
 
-from tunekit.diagnose.attribution import (
-    MOST_CPUS_SHARE,
-    Bound,
-    Making,
-    queued_share,
-    ratio,
-    storage_bytes_per_s,
-)
+from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio, storage_bytes_per_s
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
+from tunekit.diagnose.policy import (
+    COSTLY_SHARE,
+    FELT_SHARE,
+    MOST_CPUS_SHARE,
+    ONE_BOUNDARY,
+    QUEUED_SHARE,
+    STARVED_SHARE,
+    SURE,
+    UNPICKLES_SHARE,
+)
 from tunekit.diagnose.registry import WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
-_QUEUED_SHARE = 0.05
-"""Of making a batch, or of a step: a shorter wait for a CPU is not worth a word."""
-_STARVED_SHARE = 0.10
-"""Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
-_UNPICKLES_SHARE = 0.5
-_FELT_SHARE = 0.05
-"""Of the step, below which mending would not show beyond the noise."""
 _FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
-_COSTLY_SHARE = 0.03
-"""Of the epoch; less is within the noise of a good machine."""
-_ONE_BOUNDARY = 0.5
-"""Of what a boundary took that was timed alone: the next may take half of it."""
-_SURE = 0.90
-"""Of a range of both ends: 95% of what boundaries cost lies above its lower end."""
 
 
 @check("data-bound", WARNING, "training waits for its data")
@@ -128,7 +118,7 @@ def _making_text(facts: LoopFacts) -> str | None:
         return None
     who = "a worker" if facts.loop.num_workers else "the training process"
     queue_share = queued_share(work) or 0.0
-    queued = f", {queue_share:.0%} waiting for one" if queue_share >= _QUEUED_SHARE else ""
+    queued = f", {queue_share:.0%} waiting for one" if queue_share >= QUEUED_SHARE else ""
     return (
         f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
         f"(clocks of the loader's processes over {work.batches:,} batches)"
@@ -203,7 +193,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
     loop, waited_s = facts.loop, facts.loop.parts.run_queue_s
     share = ratio(waited_s, loop.steady_time_s) if waited_s is not None else None
     is_felt = not facts.is_cuda or facts.bound is Bound.HOST
-    if share is None or share < _STARVED_SHARE or not is_felt or waited_s is None:
+    if share is None or share < STARVED_SHARE or not is_felt or waited_s is None:
         return
     if facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU:
         return
@@ -235,9 +225,9 @@ def _unpickling(facts: LoopFacts) -> Hits:
     loop = facts.loop
     share = ratio(loop.parts.fetch_cpu_s, loop.parts.data_wait_s)
     of_step = ratio(loop.parts.fetch_cpu_s, loop.steady_time_s)
-    if not loop.num_workers or share is None or share < _UNPICKLES_SHARE:
+    if not loop.num_workers or share is None or share < UNPICKLES_SHARE:
         return
-    if of_step is None or of_step < _FELT_SHARE:
+    if of_step is None or of_step < FELT_SHARE:
         return
     fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
     piped_bytes = loop.batch.piped_bytes if loop.batch else None
@@ -268,7 +258,7 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
     share, least_share = ratio(boundary_s, epoch_s), ratio(_least_boundary_s(loop), epoch_s)
     if share is None or least_share is None:
         return
-    if least_share <= _COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
+    if least_share <= COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
         return
     restarts = loop.num_workers > 0 and not loop.persistent_workers
     if restarts:
@@ -294,5 +284,5 @@ def _least_boundary_s(loop: LoopMeasurement) -> float:
     """Return what a boundary surely costs, by how much those differ that were timed; never above the mean."""
     mean_s, deviation_s, count = loop.boundary_s or 0.0, loop.boundary_deviation_s, loop.boundaries_seen
     if deviation_s is None or count < 2:
-        return _ONE_BOUNDARY * mean_s
-    return mean_s - t_quantile(count - 1, _SURE) * deviation_s / math.sqrt(count)
+        return ONE_BOUNDARY * mean_s
+    return mean_s - t_quantile(count - 1, SURE) * deviation_s / math.sqrt(count)

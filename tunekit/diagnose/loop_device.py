@@ -11,24 +11,20 @@ from tunekit.diagnose.attribution import (
 from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
 from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
 from tunekit.diagnose.loop import LoopFacts, TrialGpu
+from tunekit.diagnose.policy import (
+    BUSY_PERCENT,
+    FALL_OF_CLOCK,
+    FAR_GAIN,
+    RARE_PER_BATCH,
+    RISE_C,
+    ROOM_SHARE,
+    SHOWN_SYNCS,
+)
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
 from tunekit.units import bytes_text, count_text, rate_text
 
-_ROOM_SHARE = 0.45
-"""Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
-_FAR_GAIN = 10.0
-"""A bound that nobody comes near says nothing."""
-_RARE_PER_BATCH = 0.1
-"""A wait in every tenth batch or less often lets the host get ahead in between."""
-_SHOWN_SYNCS = 3
-_BUSY_PERCENT = 80.0
-"""NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
-FALL_OF_CLOCK = 0.02
-"""Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
-_RISE_C = 3.0
-"""Between the same: a sensor's step is 1 C."""
 _WAITS_FOR = {Bound.DATA: "data", Bound.HOST: "the host", Bound.COPIES: "copies"}
 
 
@@ -78,7 +74,7 @@ def _larger_batch(facts: LoopFacts) -> str | None:
     total, reserved = loop.device.memory_bytes, loop.peak_reserved_bytes
     if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
         return None
-    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= _ROOM_SHARE * total else None
+    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= ROOM_SHARE * total else None
 
 
 # --- training takes the time ----------------------------------------------------------------
@@ -96,7 +92,7 @@ def _compute_bound(facts: LoopFacts) -> Hits:
     if isolated is not None and isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         most = training_gain(facts.measurement)
-        is_near = most is not None and most < _FAR_GAIN
+        is_near = most is not None and most < FAR_GAIN
         gains = f", faster training gains at most {rate_text(most)}x" if is_near else ""
         figures.append(f"the loader alone makes {rate_text(alone)} samples/s{gains}")
     left = _unused(facts)
@@ -205,12 +201,12 @@ def _copy_bound(facts: LoopFacts) -> Hits:
     "the script synchronizes with the GPU within steps, so the host can't run ahead",
 )
 def _sync_points(facts: LoopFacts) -> Hits:
-    seen = [point for point in facts.details.syncs or () if point.per_batch > _RARE_PER_BATCH]
+    seen = [point for point in facts.details.syncs or () if point.per_batch > RARE_PER_BATCH]
     if not seen or not facts.is_cuda:
         return
     seen.sort(key=lambda point: -point.per_batch)
-    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:_SHOWN_SYNCS]]
-    more = [f"and {len(seen) - _SHOWN_SYNCS} more"] if len(seen) > _SHOWN_SYNCS else []
+    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:SHOWN_SYNCS]]
+    more = [f"and {len(seen) - SHOWN_SYNCS} more"] if len(seen) > SHOWN_SYNCS else []
     is_bound = facts.bound is Bound.HOST
     yield Hit(
         "; ".join(places + more),
@@ -229,7 +225,7 @@ def _sync_points(facts: LoopFacts) -> Hits:
 def _gpu_underused(facts: LoopFacts) -> Hits:
     seen = [(gpu.utilization_percent, gpu) for gpu in facts.gpus if gpu.utilization_percent is not None]
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
-    if gpu is None or busy_percent >= _BUSY_PERCENT:
+    if gpu is None or busy_percent >= BUSY_PERCENT:
         return
     waits_for = _WAITS_FOR.get(facts.bound)
     sm = gpu.sm_activity_percent
@@ -265,7 +261,7 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
 def _is_getting_warm(one: TrialGpu) -> bool:
     """Return whether the clock was still falling: at its limit a GPU draws more the warmer it is."""
     fall, rise_c = one.fall_of_clock, one.rise_c
-    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= _RISE_C)
+    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= RISE_C)
 
 
 def _moved_text(one: TrialGpu) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
+from tunekit.diagnose.policy import UNSTEADY_RATIO
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
@@ -15,9 +16,6 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.units import bytes_text, rate_text
-
-_UNSTEADY_RATIO = 1.5
-"""Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
 
 _TORCHS_OWN = "/torchinductor_"
 """Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
@@ -206,7 +204,7 @@ def _unsteady_machine(facts: RunFacts) -> Hits:
         if record.config is not None and record.rate_samples_per_s is not None:
             rates.setdefault(record.config, []).append(record.rate_samples_per_s)
     widest = max((seen for seen in rates.values() if min(seen) > 0), key=_spread, default=[1.0])
-    if _spread(widest) >= _UNSTEADY_RATIO:
+    if _spread(widest) >= UNSTEADY_RATIO:
         yield Hit(
             f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} fresh "
             "processes",

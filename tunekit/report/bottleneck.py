@@ -1,7 +1,6 @@
 """The bottleneck in words: of a profiled loop, and of a run's configs beside what its model says. Pure."""
 
 from tunekit.diagnose.attribution import (
-    DRAINED_SHARE,
     Bound,
     attribution,
     closure,
@@ -10,6 +9,7 @@ from tunekit.diagnose.attribution import (
     idle_for_host,
 )
 from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of, lowest_samples_per_s
+from tunekit.diagnose.policy import DRAINED_SHARE
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation
 from tunekit.records.run import Run
