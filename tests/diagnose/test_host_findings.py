@@ -26,7 +26,6 @@ BUFFER = 16 * 147 * MIB
 """Of `loader_plan()` in memory: 8 workers x prefetch 2 batches."""
 
 ONE_THREAD = {"environment": {"OMP_NUM_THREADS": "1"}}
-NO_TORCH = {"torch": None}
 
 
 def cpus(count: int, **more: Any) -> dict[str, Any]:
@@ -49,9 +48,6 @@ ROWS = [
     {"shm_bytes": 64 * GIB, "shm_used_bytes": 32 * GIB + 1},
     {"loader": loader_plan(33), "environment": {"OMP_NUM_THREADS": "0"}},
     {"loader": loader_plan(11, processes=3), "environment": {"OMP_NUM_THREADS": "0"}},
-    {"cpus": 6, "cpus_affinity": 16, "cpu_quota": 6.0, **NO_TORCH},
-    {"cpus": 12, "cpu_quota": 12.5, **NO_TORCH},
-    {"cpus": 31, "cpus_affinity": None, **NO_TORCH},
     ram(500 * GIB, ram_available_bytes=100 * GIB - 1),
     {"load_average": 16.04},
     {"numa_nodes": 2, "accelerators": (gpu(0, numa_node=1), gpu(1, numa_node=None), gpu(2, numa_node=0))},

@@ -46,7 +46,7 @@ loader   8 workers x prefetch 2, batches of 147.0 MiB: buffer 2.3 GiB
 """
 
 ILL_AT_80 = r"""
-Training will fail here, or miss the GPU: 2 errors, 5 warnings, 1 note.
+Training will fail here, or miss the GPU: 2 errors, 5 warnings.
 
 GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe
          x8 of 16, driver 580.65.06, 88 C, 345 of 1980 MHz, 75 of 700 W, no
@@ -102,11 +102,6 @@ warning slow-storage: the storage under /data/shards is slow
   all 130.4 GiB once at the lower rate takes at least 12h 26m
   do: move the data to faster storage, read ahead with more workers, or keep it
   smaller on disk
-
-note fewer-cpus-than-seen: 6 of 64 CPUs are usable; scripts that set their
-workers by os.cpu_count() start too many
-  do: count len(os.sched_getaffinity(0)) and the quota instead, or set the
-  workers in the config
 
 not shown: numa
 """

@@ -133,22 +133,6 @@ def _more_workers_than_cpus(machine: Machine) -> Hits:
     )
 
 
-@check("fewer-cpus-than-seen", INFO, "fewer CPUs may be used than os.cpu_count() says")
-def _fewer_cpus_than_seen(machine: Machine) -> Hits:
-    host = machine.host
-    if host.cpus >= host.cpus_total:
-        return
-    yield Hit(
-        None,
-        "count len(os.sched_getaffinity(0)) and the quota instead, or set the workers in the config",
-        host.cpus,
-        message=(
-            f"{host.cpus} of {host.cpus_total} CPUs are usable; scripts that set their workers "
-            "by os.cpu_count() start too many"
-        ),
-    )
-
-
 @check(
     "low-free-ram",
     WARNING,

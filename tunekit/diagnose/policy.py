@@ -15,7 +15,7 @@ CLEAR_IDLE_SHARE = 0.10
 LAUNCHING_SHARE = 0.5
 """Host share above which a loop counts as launch-bound; a host that mostly waits is not the bottleneck."""
 COPIES_SHARE = 0.25
-"""Of the step in which nothing but copies runs: beyond it, and beyond the stall, copies are the bottleneck."""
+"""Of the step in which only copies run: beyond it, and beyond the stall, copies are the bottleneck."""
 BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
 UNSETTLED_FROM = 2.0

@@ -1,6 +1,6 @@
 """What the data set lies on, held against what training reads."""
 
-from tunekit.diagnose.machine import DataSet, Machine
+from tunekit.diagnose.machine import DataSet
 from tunekit.diagnose.policy import (
     CACHEABLE_SHARE,
     MANY_FILES,
@@ -17,17 +17,6 @@ from tunekit.units import bytes_text, count_text, duration_text
 def _where(storage: Storage) -> str:
     where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'}"
     return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
-
-
-@check("no-storage", INFO, "the data set is on a virtual file system of the kernel, not on storage")
-def _no_storage(machine: Machine) -> Hits:
-    for storage in machine.checkup.storage:
-        if storage.kind is StorageKind.NONE:
-            yield Hit(
-                _where(storage),
-                "name the folder that training reads with --data",
-                message=f"{storage.path} is on a virtual file system of the kernel, not on storage",
-            )
 
 
 @check(
