@@ -17,14 +17,12 @@ from build_loops import (
     threads,
     work,
 )
-from build_records import MIB, device, host, target
+from build_records import MIB, host, target
 from finding_texts import texts_of
 
 from tunekit.records.attribution import LoaderWork
-from tunekit.records.run import FixedKnob
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
-from tunekit.trial.typed_commands import command_text
 
 CAUSES = ("loader-cpu", "loader-contended", "loader-storage", "loader-waits")
 STEADY_S = 50_000 / 1280
@@ -42,11 +40,6 @@ def computing(**overrides: Any) -> TrialRecord:
     return record(**({"device": CPU, "parts": parts(wait=0.05)} | overrides))
 
 
-def slow_first(**overrides: Any) -> TrialRecord:
-    work_of = {"loader_work": work(0.05, first_s=2.05), "persistent_workers": False, "boundary_s": 2.5}
-    return record(**(work_of | overrides))
-
-
 def bound_to(text: str) -> dict[str, Any]:
     return {"target": target(bindings=(parse_binding(text),))}
 
@@ -56,18 +49,6 @@ def taking(cores: float, reads_bytes_per_s: float = 0.0) -> dict[str, Any]:
     return {"telemetry": telemetry({"cpu_cores": cores, "read_bytes_per_s": reads_bytes_per_s})}
 
 
-def crowded(times: float = 10.0, worker_cpus: float = 1.0, **overrides: Any) -> TrialRecord:
-    """Compute of 95 ms in the loop, so many times as long as alone, beside two workers; for two CPUs."""
-    usual = {
-        "details": floors(0.095 / times, 0.04),
-        "threads": threads(2),
-        "parts": parts(wait=0.05, run_queue=0.5),
-        "loader_work": work(0.1, cpu=worker_cpus),
-    }
-    return computing(**(usual | overrides))
-
-
-TWO_CPUS = {"host": host(cpus=2)}
 UNPACKS = {"parts": parts(wait=0.4, fetch_cpu=0.3), "device_parts": device_parts(stall=0.2)}
 
 
@@ -110,27 +91,8 @@ ROWS = [
         computing(parts=parts(wait=0.05, run_queue=0.3), threads=threads(4), **taking(2.0)),
         {},
     ),
-    ("cpu-oversubscribed", crowded(**taking(1.9)), TWO_CPUS),
-    (
-        "cpu-oversubscribed",
-        crowded(threads=threads(8, OMP_NUM_THREADS="8", MKL_NUM_THREADS="8"), worker_cpus=3.0),
-        {"host": host(cpus=8), "target": target(builtin="images")},
-    ),
-    ("cpu-oversubscribed", crowded(threads=threads(2, OMP_NUM_THREADS="1")), TWO_CPUS),
-    ("first-batch-slow", slow_first(), {}),
-    ("first-batch-slow", slow_first(boundary_s=0.5), {}),
     ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
     ("unpickling", record(**UNPACKS), {}),
-    ("worker-imbalance", waiting(loader_work=work(0.1, workers=4, slow=3.0)), {}),
-    ("worker-imbalance", computing(loader_work=work(0.1, workers=4, slow=2.0)), {}),
-    *(
-        (
-            "batch-time-tail",
-            computing(loader_work=work(0.1, **tail)),
-            bound_to("prefetch_factor=c.yaml:data.prefetch"),
-        )
-        for tail in ({"p99_batch_s": 0.41}, {"p99_batch_s": 0.3, "slowest_batch_s": 1.1})
-    ),
     (
         "costly-epochs",
         record(boundary_s=STEADY_S / 3, persistent_workers=False),
@@ -140,7 +102,6 @@ ROWS = [
         ("costly-epochs", record(boundary_s=STEADY_S, knobs={"num_workers": workers}), {})
         for workers in (0, 2)
     ),
-    ("short-epochs", record(knobs={"num_workers": 8}, epoch_batches=10, persistent_workers=False), {}),
 ]
 
 
@@ -148,13 +109,6 @@ def test_what_keeps_training_waiting_is_told(golden: Callable[[str, str], None])
     golden("loop_data.txt", texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]))
 
 
-def few_batches() -> LoaderWork:
-    whole = work(0.1, workers=3, slow=5.0)
-    few = whole.workers[-1].model_copy(update={"batches": 4})
-    return whole.model_copy(update={"workers": (*whole.workers[:-1], few)})
-
-
-TAIL = {"loader_work": work(0.1, p99_batch_s=9.0)}
 BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
 
 
@@ -179,43 +133,18 @@ BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
                 telemetry=telemetry({"cpu_cores": 1.7}),
             ),
         ),
-        ("first-batch-slow", slow_first(persistent_workers=True)),
-        ("first-batch-slow", slow_first(loader_work=None)),
-        ("first-batch-slow", slow_first(loader_work=work(0.05, first_s=0.2))),
-        ("first-batch-slow", slow_first(loader_work=work(0.001, first_s=0.1))),
-        ("first-batch-slow", slow_first(loader_work=work(1.0, first_s=3.0))),
         *(
             ("unpickling", waiting(workers=workers, parts=parts(wait=wait, fetch_cpu=fetch_cpu)))
             for workers, wait, fetch_cpu in [(0, 0.4, 0.4), (2, 0.4, 0.1), (2, 0.04, 0.04), (2, 0.0, 0.0)]
         ),
-        *(
-            ("worker-imbalance", waiting(loader_work=seen))
-            for seen in (None, work(0.1, workers=4, slow=1.4), work(0.1, workers=1), few_batches())
-        ),
-        ("batch-time-tail", computing(loader_work=work(0.1))),
-        ("batch-time-tail", computing(parts=parts(wait=0.01), **TAIL)),
-        ("batch-time-tail", computing(loader_work=work(0.1, p99_batch_s=9.0, workers=1, batches=19))),
-        ("batch-time-tail", computing(num_workers=0, **TAIL)),
-        ("batch-time-tail", computing(loader_work=None)),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": 0.03 * STEADY_S}))),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": None}))),
         ("costly-epochs", record(**(BOUNDARY | {"boundary_s": -5.0}))),
         ("costly-epochs", record(**BOUNDARY, epoch_samples=None)),
-        ("short-epochs", record(epoch_batches=None, epoch_samples=None)),
-        *(
-            ("short-epochs", record(knobs={"num_workers": n, "prefetch_factor": of}, epoch_batches=batches))
-            for batches, n, of in [(16, 4, 4), (6, 2, 1), (1, 0, None)]
-        ),
     ],
 )
 def test_what_training_does_not_feel_is_no_finding(absent: str, of: TrialRecord):
     assert absent not in codes(of)
-
-
-@pytest.mark.parametrize(("batches", "workers", "prefetch"), [(15, 4, 4), (5, 2, 1)])
-def test_an_epoch_just_shorter_than_its_queue_is_told(batches: int, workers: int, prefetch: int):
-    of = record(knobs={"num_workers": workers, "prefetch_factor": prefetch}, epoch_batches=batches)
-    assert "short-epochs" in codes(of)
 
 
 @pytest.mark.parametrize(
@@ -273,56 +202,6 @@ def test_a_starved_training_thread_is_told_once_and_only_where_it_is_felt():
     assert "cpu-contended" not in codes(computing(parts=parts(run_queue=0.09)))
     hidden = record(parts=parts(run_queue=0.4), device_parts=device_parts(stall=0.01))
     assert "cpu-contended" not in codes(hidden)
-
-
-@pytest.mark.parametrize(
-    ("of", "is_told"),
-    [
-        (crowded(), True),
-        # Two threads and two workers that divide two CPUs take twice as long; not half more than that.
-        (crowded(times=3.01), True),
-        (crowded(times=2.9), False),
-        # Workers that hardly compute leave the threads their CPUs: others have them.
-        (crowded(worker_cpus=0.5), True),
-        (crowded(worker_cpus=0.49), False),
-        (crowded(parts=parts(wait=0.05, run_queue=0.11)), True),
-        (crowded(parts=parts(wait=0.05, run_queue=0.09)), False),
-        # What nobody looked at accuses nobody.
-        (crowded(threads=None), False),
-        (crowded(parts=parts(wait=0.05)), False),
-        (crowded(loader_work=None), False),
-        (crowded(details=floors(None, 0.04)), False),
-        (crowded(threads=threads(1)), False),
-        (crowded(knobs={"num_workers": 0}), False),
-        (crowded(device=device()), False),
-    ],
-)
-def test_compute_that_its_own_workers_hold_up_is_told_where_all_of_it_was_seen(
-    of: TrialRecord, is_told: bool
-):
-    assert ("cpu-oversubscribed" in codes(of, **TWO_CPUS)) is is_told
-
-
-@pytest.mark.parametrize(
-    ("cores", "told"),
-    [
-        (None, {"cpu-oversubscribed"}),
-        (1.6, {"cpu-oversubscribed"}),
-        (1.4, {"cpu-oversubscribed", "cpu-contended"}),
-    ],
-)
-def test_other_programs_are_named_beside_them_where_they_have_cpus_too(cores: float | None, told: set[str]):
-    of = crowded(telemetry=telemetry({"cpu_cores": cores}))
-    assert set(codes(of, **TWO_CPUS)) & {"cpu-oversubscribed", "cpu-contended"} == told
-
-
-def test_fewer_threads_are_measured_with_all_that_the_user_gave():
-    bound = target(bindings=(parse_binding("num_workers=--workers {}"),), samples_per_step=32)
-    fixed = (FixedKnob(knob="num_workers", value=2),)
-    remedy = found("cpu-oversubscribed", crowded(), target=bound, gpu="cpu", fixed=fixed, **TWO_CPUS).remedy
-    typed = command_text("profile", bound, "cpu", fixed=fixed)
-    assert remedy == f"try fewer: `OMP_NUM_THREADS=1 {typed}`, and train with that if it is faster"
-    assert "--bind" in typed
 
 
 def test_freed_cpus_save_no_more_than_the_stall():

@@ -48,13 +48,11 @@ _OF_DATA = {
     "loader-contended",
     "loader-storage",
     "loader-waits",
-    "worker-imbalance",
-    "batch-time-tail",
     "unpickling",
 }
-_OF_COMPUTE = {"compute-bound", "memory-bound", "fp16-unscaled", "gpu-throttled-in-trial"}
+_OF_COMPUTE = {"compute-bound", "fp16-unscaled", "gpu-throttled-in-trial"}
 _OF_HOST = {"host-bound", "sync-points"}
-_OF_EPOCHS = {"costly-epochs", "first-batch-slow"}
+_OF_EPOCHS = {"costly-epochs"}
 
 
 def share_of(code: str, facts: LoopFacts, value: float | None) -> float:
@@ -178,9 +176,8 @@ def test_what_gains_most_comes_first_then_what_is_worse():
         boundary_s=10.0,
         persistent_workers=False,
         rate_trend_relative=0.1,
-        epoch_batches=4,
     )
-    assert codes(of) == ["costly-epochs", "data-bound", "loader-cpu", "rate-drifts", "short-epochs"]
+    assert codes(of) == ["costly-epochs", "data-bound", "loader-cpu", "rate-drifts"]
 
 
 def test_a_failed_trial_has_no_findings():

@@ -63,14 +63,14 @@ def test_a_machine_in_good_order_has_no_findings(healthy: Checkup):
     assert machine_findings(healthy, H200) == ()
 
 
-def test_a_gpu_machine_as_it_is_rented_has_but_two_notes():
+def test_a_gpu_machine_as_it_is_rented_has_but_one_note():
     rented = checkup(environment={}, unset=("PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"))
     rented = rented.model_copy(
         update={
             "host": rented.host.model_copy(update={"torch": torch_of(float32_matmul_precision="highest")})
         }
     )
-    assert codes(rented) == ["tf32-off", "expandable-segments-off"]
+    assert codes(rented) == ["tf32-off"]
     assert worst(machine_findings(rented, H200)) is Severity.INFO
 
 

@@ -73,7 +73,7 @@ def test_a_code_says_in_one_line_what_it_means(code: str):
 
 
 def test_findings_of_every_kind_are_registered():
-    of_each = {"small-shm", "data-bound", "baseline-failed", "stale-price", "other-torch", "undecided"}
+    of_each = {"small-shm", "data-bound", "baseline-failed", "stale-price", "other-machine", "undecided"}
     assert of_each <= set(CODES)
 
 

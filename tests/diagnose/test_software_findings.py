@@ -60,16 +60,9 @@ ROWS = [
     checkup(accelerators=(gpu(**VOLTA, profile_id="v100-sxm-16"),)),
     only_torch_sees(),
     checkup(torch=torch_of(threads=33)),
-    *(omp(text, loader=loader) for text in ("64", "64,2", "33") for loader in (None, loader_plan(1))),
+    *(omp(text) for text in ("64", "33")),
     omp("64", torch=torch_of(threads=64)),
     checkup(torch=torch_of(float32_matmul_precision="highest")),
-    omp("11", loader=loader_plan(3)),
-    checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(2, processes=2)),
-    *(
-        omp(text, loader=loader)
-        for text in ("abc", "4;2", "-1", "4.0", "9" * 400, "4,", "$N")
-        for loader in (None, loader_plan(8))
-    ),
     *(
         under(**{name: text})
         for name, text in [
@@ -96,14 +89,6 @@ ROWS = [
             ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
         ]
     ),
-    *(
-        checkup(environment={"PYTORCH_CUDA_ALLOC_CONF": "", **variables})
-        for variables in (
-            {},
-            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False"},
-            {"PYTORCH_ALLOC_CONF": "expandable_segments:False, backend:native"},
-        )
-    ),
     under(NVIDIA_TF32_OVERRIDE="0"),
     checkup(compiler=None),
 ]
@@ -120,13 +105,9 @@ def test_what_is_wrong_with_the_software_is_told(golden: Callable[[str, str], No
         checkup(torch=torch_of(threads=32)),
         checkup(torch=torch_of(float32_matmul_precision="medium")),
         checkup(torch=torch_of(float32_matmul_precision=None)),
-        omp("4", loader=loader_plan(8)),
+        *(omp(text) for text in ("4", "abc", "9" * 400)),
         omp("32", loader=loader_plan(1)),
         omp("", loader=loader_plan(1)),
-        omp("4,2", loader=loader_plan(8)),
-        omp(" 4 , 2 ", loader=loader_plan(8)),
-        checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(1)),
-        checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(0)),
         under(CUDA_LAUNCH_BLOCKING="0"),
         under(TORCH_DISTRIBUTED_DEBUG="OFF"),
         under(TORCH_DISTRIBUTED_DEBUG="INFO"),
@@ -138,10 +119,6 @@ def test_what_is_wrong_with_the_software_is_told(golden: Callable[[str, str], No
         under(CUDA_VISIBLE_DEVICES="0"),
         under(NVIDIA_TF32_OVERRIDE="1"),
         under(NVIDIA_TF32_OVERRIDE=""),
-        *(
-            under(**{"PYTORCH_CUDA_ALLOC_CONF": "", name: "backend:native,expandable_segments:true"})
-            for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-        ),
         *(
             checkup(accelerators=(gpu(profile_id="h200", compute_capability=of),))
             for of in ("7.5", None, "unheard of")
@@ -163,8 +140,8 @@ def test_what_can_do_no_harm_is_no_finding(seen: Checkup):
         ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest")), T4),
         ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest")), None),
         ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest", devices=())), H200),
-        ("tf32-forbidden", under(NVIDIA_TF32_OVERRIDE="0"), T4),
-        ("tf32-forbidden", under(NVIDIA_TF32_OVERRIDE="0"), None),
+        ("slow-environment", under(NVIDIA_TF32_OVERRIDE="0"), T4),
+        ("slow-environment", under(NVIDIA_TF32_OVERRIDE="0"), None),
         # GPUs of others have no driver of NVIDIA's.
         (
             "no-gpu-telemetry",
@@ -174,18 +151,6 @@ def test_what_can_do_no_harm_is_no_finding(seen: Checkup):
         (
             "no-gpu-telemetry",
             only_torch_sees(hip_version="6.4", cuda_version=None, architectures=("gfx942",)),
-            H200,
-        ),
-        (
-            "omp-threads",
-            checkup(
-                unset=("OMP_NUM_THREADS",),
-                loader=loader_plan(2),
-                cpus=1,
-                cpus_total=1,
-                cpus_affinity=1,
-                torch=torch_of(threads=1),
-            ),
             H200,
         ),
     ],
@@ -246,4 +211,4 @@ def test_without_triton_torch_compiles_with_cpp(seen: Checkup):
 
 def test_a_gpu_without_torch_compile_needs_no_compiler():
     old = profile(compile_supported=False, memory_bytes=None, tdp_w=None)
-    assert codes(checkup(compiler=None), old) == ["compile-unsupported"]
+    assert codes(checkup(compiler=None), old) == []

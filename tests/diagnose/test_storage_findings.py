@@ -27,9 +27,6 @@ def on(host: dict[str, Any] | None = None, **storage: Any):
 ROWS = [
     on(kind=NETWORK, filesystem="nfs4", device=None),
     on(kind=NETWORK, filesystem=None, mount_point=None, device=None),
-    on(kind=HDD, device="sdb"),
-    on(kind=HDD, filesystem=None, mount_point=None, device=None),
-    on(path="/sys", kind=StorageKind.NONE, filesystem="sysfs", mount_point="/sys", files=0, total_bytes=0),
     on(random_mb_per_s=99.6, total_bytes=99_600_000_000),
     on(sequential_mb_per_s=50, files=1, total_bytes=MIB, is_walk_complete=False),
     on(sequential_mb_per_s=20, random_mb_per_s=0.4, measured_cold=False),

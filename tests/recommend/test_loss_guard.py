@@ -82,7 +82,7 @@ def test_a_loss_that_is_none_bars_by_its_figures_and_by_its_failure():
     failed = guard_failed(BF16, OutcomeKind.NONFINITE_LOSS, "the loss was nan after 90 steps")
     assert outcomes(nan) == outcomes(failed) == {"bf16": LossOutcome.NONFINITE}
     (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
-    assert finding.code == "loss-nonfinite"
+    assert finding.code == "loss-diverges"
     assert finding.evidence == "trial 7: the loss was nan after 90 steps (measured)"
     assert "--fix precision=fp32" in (finding.remedy or "")
 

@@ -23,7 +23,6 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.tiers import pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity
-from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
@@ -227,30 +226,3 @@ def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():
     known = {"discovery": discovery(bf16_native=False, scales_gradients=True)}
     found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
     assert "fp16-unscaled" not in {finding.code for finding in found}
-
-
-def clocked(number: int, clock_mhz: float, *reasons: str) -> TrialRecord:
-    """A trial of the baseline's config, whose GPU ran at a clock."""
-    gpu = GpuTelemetry(index=0, is_used=True, sm_clock_mhz=clock_mhz, throttle_reasons=reasons)
-    seen = Telemetry(
-        window_s=5.0, samples=5, is_of_steady_window=True, cost_cpu_s=0.0, host=HostTelemetry(), gpus=(gpu,)
-    )
-    return trial_record(number, of=own).model_copy(update={"is_baseline_config": True, "telemetry": seen})
-
-
-@pytest.mark.parametrize(
-    ("clocks", "reasons", "falls"),
-    [
-        ((1700.0, 1690.0, 1560.0), ("sw_power_cap",), True),
-        ((1700.0, 1500.0, 1690.0), ("sw_power_cap",), False),
-        ((1700.0, 1690.0, 1560.0), ("gpu_idle",), False),
-    ],
-)
-def test_a_clock_that_fell_at_the_power_limit_from_the_first_trial_to_the_last_is_a_warning(
-    clocks: tuple[float, ...], reasons: tuple[str, ...], falls: bool
-):
-    records = [clocked(number, mhz, *reasons) for number, mhz in enumerate(clocks)]
-    found = [one for one in assembled(*records).findings if one.code == "gpu-unsoaked"]
-    assert [one.severity for one in found] == ([Severity.WARNING] if falls else [])
-    for one in found:
-        assert one.evidence is not None and "1700 MHz first and at 1560 MHz last" in one.evidence

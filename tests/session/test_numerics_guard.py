@@ -102,7 +102,7 @@ def test_a_guard_that_ends_without_a_finite_loss_bars_its_mode(folder: Path):
     whole, _ = search_in(
         folder, options(max_trials=9), executor_options={"losses": all_agree, "failing": fails}
     )
-    assert "loss-nonfinite" in codes(whole)
+    assert "loss-diverges" in codes(whole)
     assert found(whole, Tier.BALANCED).precision is not Precision.BF16
 
 

@@ -7,6 +7,7 @@ attribution   where a step's time goes and what holds it back; gains: what mendi
 run           a whole search
 scaling       a training on several processes
 plan          machines to rent
+policy        thresholds of the checks
 compare       runs side by side, in pairs (run_pair); confounders: what distorts the comparison of two
 
 To add a finding, write one decorated function in the file of its subject, and its row in that file's test.

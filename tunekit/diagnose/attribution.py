@@ -5,65 +5,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tunekit.diagnose.policy import (
+    ALL_CPUS_SHARE,
+    BALANCED,
+    CLEAR_IDLE_SHARE,
+    CLEAR_STALL_SHARE,
+    COMPUTES_SHARE,
+    COPIES_SHARE,
+    DRAINED_SHARE,
+    EPOCHS_SHARE,
+    FROM_STORAGE_BYTES_PER_S,
+    LAUNCHING_SHARE,
+    LEAST_SLACK,
+    MOST_CPUS_SHARE,
+    MOSTLY,
+    SCARCE_CPUS_SHARE,
+    SMALL_STALL,
+    UNSETTLED_FROM,
+    WAITS_SHARE,
+)
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates, KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.units import MIB, rate_text
+from tunekit.units import rate_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
-
-CLEAR_STALL_SHARE = 0.10
-"""A stall below it is within what fresh processes of one config differ by on a shared machine."""
-
-_SMALL_STALL = 0.25
-"""Share of the rest of the step: a shorter stall slows the loop down, but is not its bottleneck."""
-
-DRAINED_SHARE = 0.5
-"""The device runs dry in most batches."""
-
-_CLEAR_IDLE_SHARE = 0.10
-"""A device that idles less, data stall aside, is held back by its work, however often it runs dry."""
-
-_LAUNCHING_SHARE = 0.5
-"""Of the host's time, from a batch to the end of its steps: a host that mostly waits keeps nobody waiting."""
-
-_COPIES_SHARE = 0.25
-"""Of the step in which nothing but copies runs: beyond it, and beyond the stall, they are to mend first."""
-
-_BALANCED = 0.10
-"""Halves that differ less are taken for equal: making one of them free brings no more than the other."""
-
-_UNSETTLED_FROM = 2.0
-"""Where a rate's high end is so many times its low end, what holds the loop back can't be said."""
-
-_EPOCHS_SHARE = 0.25
-"""Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
-
-ALL_CPUS_SHARE = 0.9
-"""CPUs that work this much have nothing to give."""
-
-MOST_CPUS_SHARE = 0.75
-"""Of the CPUs: a trial that uses as much and waits for more waits for its own processes, mostly."""
-
-_COMPUTES_SHARE = 0.7
-"""Of making a batch on a CPU: the rest is too little for what it waits for to matter."""
-
-_WAITS_SHARE = 0.4
-"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
-
-_MOSTLY = 0.5
-"""Of the time off the CPU: what takes as much of it is what making a batch waits for."""
-
-_FROM_STORAGE_BYTES_PER_S = 1 * MIB
-"""Less is logs and modules, not a data set."""
-
-_SCARCE_CPUS_SHARE = 0.10
-"""Of making a batch: a loader that waits so long for a CPU explains why it is slower beside others."""
-
-_LEAST_SLACK = 0.05
-"""Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 
 
 class Part(StrEnum):
@@ -256,7 +224,7 @@ def closure(measurement: Measurement) -> Closure | None:
     if isolated is None or isolated.compute_step_s is None or isolated.loader_step_s is None:
         return None
     loop = measurement.loop
-    slack = max(_LEAST_SLACK, loop.rate_interval_relative or 0.0)
+    slack = max(LEAST_SLACK, loop.rate_interval_relative or 0.0)
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
     meaning = None
     if step_s > (compute_s + loader_s) * (1 + slack):
@@ -271,17 +239,12 @@ def closure(measurement: Measurement) -> Closure | None:
 
 def _slower_together(loop: LoopMeasurement) -> str:
     queue_share = queued_share(loop.loader_work) if loop.loader_work is not None else None
-    if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
+    if queue_share is not None and queue_share >= SCARCE_CPUS_SHARE:
         who = "workers" if loop.num_workers else "the training process"
         return f"CPU cores are short: {who} waited for one for {queue_share:.0%} of the time to make a batch"
-    if loop.num_workers:
-        return (
-            "loader and training slow each other down, likely because workers, intra-op threads and other "
-            "programs share the CPU cores"
-        )
     return (
-        "each is slower after the other than by itself, likely because caches and threads are cold by then, "
-        "or another program ran"
+        "loader and training slow each other down, likely because workers, intra-op threads and other "
+        "programs share the CPU cores"
     )
 
 
@@ -317,21 +280,21 @@ def bound(
 
 def leaves_bound_open(rate: Interval) -> bool:
     """Return whether a rate is too uncertain for a verdict on what holds its loop back."""
-    return rate.high >= _UNSETTLED_FROM * rate.low
+    return rate.high >= UNSETTLED_FROM * rate.low
 
 
 def _bound_by_parts(measurement: Measurement, telemetry: Telemetry | None) -> Bound:
     stall_share, copies_share = attribution(measurement).stall_share, copies_alone_share(measurement)
     idle_share = idle_for_host(measurement, telemetry)
     host_share = idle_share or 0.0
-    if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share, host_share):
+    if boundary_share(measurement.loop) > max(EPOCHS_SHARE, stall_share, host_share):
         return Bound.EPOCHS
     seen = closure(measurement)
     if seen is not None and seen.is_unexplained:
         return Bound.UNEXPLAINED
-    if host_share > max(_CLEAR_IDLE_SHARE, stall_share, copies_share):
+    if host_share > max(CLEAR_IDLE_SHARE, stall_share, copies_share):
         return Bound.HOST
-    if copies_share > max(_COPIES_SHARE, stall_share):
+    if copies_share > max(COPIES_SHARE, stall_share):
         return Bound.COPIES
     if stall_share > CLEAR_STALL_SHARE:
         return _bound_of_stalled(measurement, stall_share)
@@ -355,7 +318,7 @@ def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
 
 def is_small_stall(stall_share: float) -> bool:
     """Return whether a stall, as a share of the step, is small beside the rest of it."""
-    return stall_share < _SMALL_STALL * (1 - stall_share)
+    return stall_share < SMALL_STALL * (1 - stall_share)
 
 
 def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | None) -> Making | None:
@@ -368,24 +331,24 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
             processes. None if unknown.
     """
     cpu_share, queue_share = ratio(work.cpu_s, work.time_s), queued_share(work)
-    if cpu_share is None or cpu_share >= _COMPUTES_SHARE:
+    if cpu_share is None or cpu_share >= COMPUTES_SHARE:
         return None if cpu_share is None else Making.COMPUTING
     off_cpu_share = 1 - cpu_share
     if queue_share is None and (taken_share or 0.0) >= ALL_CPUS_SHARE:
         return Making.COMPUTING
-    if queue_share is not None and queue_share >= _MOSTLY * off_cpu_share:
+    if queue_share is not None and queue_share >= MOSTLY * off_cpu_share:
         return Making.COMPUTING if (taken_share or 0.0) >= MOST_CPUS_SHARE else Making.WAITING_FOR_CPU
-    if cpu_share >= _WAITS_SHARE:
+    if cpu_share >= WAITS_SHARE:
         return None
     blocked_share = ratio(work.block_io_s or 0.0, work.time_s) or 0.0
-    reads = blocked_share >= _MOSTLY * off_cpu_share or storage_bytes_per_s(telemetry) is not None
+    reads = blocked_share >= MOSTLY * off_cpu_share or storage_bytes_per_s(telemetry) is not None
     return Making.WAITING_FOR_STORAGE if reads else Making.WAITING
 
 
 def storage_bytes_per_s(telemetry: Telemetry | None) -> float | None:
     """Return how fast the trial read from storage; None where that is unknown, or too little to matter."""
     seen = telemetry.host.read_bytes_per_s if telemetry is not None else None
-    return seen if seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S else None
+    return seen if seen is not None and seen >= FROM_STORAGE_BYTES_PER_S else None
 
 
 def queued_share(work: LoaderWork) -> float | None:
@@ -440,7 +403,7 @@ def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) 
 def _launches_all_the_time(loop: LoopMeasurement) -> bool:
     """Return whether the device ran dry in most batches while the host was at work, not waiting for it."""
     launching = ratio(loop.parts.compute_s + loop.parts.optimizer_s, loop.steady_time_s) or 0.0
-    return drained_share(loop) >= DRAINED_SHARE and launching >= _LAUNCHING_SHARE
+    return drained_share(loop) >= DRAINED_SHARE and launching >= LAUNCHING_SHARE
 
 
 def nvml_busy_share(telemetry: Telemetry | None) -> float | None:
@@ -465,7 +428,7 @@ def _bound_by_isolated_rates(measurement: Measurement) -> Bound | None:
     if seen is None:
         return None
     longer_s = max(seen.compute_s, seen.loader_s)
-    is_hidden = longer_s >= (1 - _BALANCED) * seen.step_s
-    if is_hidden and min(seen.compute_s, seen.loader_s) >= (1 - _BALANCED) * longer_s:
+    is_hidden = longer_s >= (1 - BALANCED) * seen.step_s
+    if is_hidden and min(seen.compute_s, seen.loader_s) >= (1 - BALANCED) * longer_s:
         return Bound.BALANCED
     return Bound.DATA if seen.loader_s > seen.compute_s else Bound.COMPUTE

@@ -3,25 +3,15 @@
 import shlex
 from collections.abc import Callable
 
+from tunekit.diagnose.policy import ROUNDS
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
-from tunekit.diagnose.software import threads_text
 from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
-from tunekit.units import bytes_text, count_text, duration_text, percent_text
+from tunekit.units import bytes_text, count_text, percent_text
 
-_ROUNDS = 3
-"""Fresh processes of each config that usually show a difference on a quiet machine."""
-_NEARLY = 0.02
-"""RAM limits that differ by no more count as equal: kernels keep a little for themselves."""
-_NOISY = 0.05
-_TIMES = 2.0
-"""Noise floors are very different where the larger is above the one and this many times the other."""
-
-_ONE_MACHINE = "search both on one machine to compare rates; on unlike machines speed-ups are compared"
-_ONE_SOFTWARE = "search both in one environment to compare rates; else speed-ups are compared"
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
 
@@ -32,7 +22,7 @@ _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same trai
 )
 def _too_few_processes(pair: RunPair) -> Hits:
     if pair.compared_by is not None and pair.deciding is None and not pair.is_same_run:
-        rounds = max(_ROUNDS, min(pair.deciding_counts) + 2)
+        rounds = max(ROUNDS, min(pair.deciding_counts) + 2)
         yield Hit(pair.each(*pair.deciding_counts), f"search both again with --confirm {rounds}")
 
 
@@ -60,21 +50,14 @@ def _undecided(pair: RunPair) -> Hits:
 def _what_would_tell(pair: RunPair) -> str:
     """Return what decides between a difference and none."""
     noise, factor = pair.noise, pair.deciding
-    floor = "0%" if noise is None else f"{noise.relative:.1%}"
-    if noise is not None and noise.relative >= BUSY_FLOOR:
-        noisy = next(side.name for side in (pair.reference, pair.other) if side.run.noise_floor == noise)
-        return (
-            f"machine was busy in {noisy} (noise floor {floor}): search again while it is quiet, or with "
-            "--wait-quiet 10m"
-        )
     assert factor is not None
     # Slower is judged as faster is, the other way round.
     folded = factor if factor.value >= 1 else factor.under(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
-    if needed is None:
-        return f"the difference is within the noise floor of {floor}: search both on a quieter machine"
-    if needed > MOST_WORTHWHILE_ROUNDS:
-        return f"more than {MOST_WORTHWHILE_ROUNDS} rounds would be needed: search both on a quieter machine"
+    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
+    if needed is None or needed > MOST_WORTHWHILE_ROUNDS or is_busy:
+        floor = "" if noise is None else f" (the noise floor was {noise.relative:.1%})"
+        return f"search both again on a quieter machine{floor}, or with --wait-quiet 10m"
     return f"about {needed} rounds would tell: search both again with --confirm {needed}"
 
 
@@ -130,39 +113,29 @@ def _not_comparable(pair: RunPair) -> Hits:
         )
 
 
-def _device_memory_text(side: Side) -> str | None:
-    size_bytes = side.loop.device.memory_bytes
-    return None if size_bytes is None else bytes_text(size_bytes)
+@check("other-machine", WARNING, "the machines or their software differ, so rates differ for that reason too")
+def _other_machine(pair: RunPair) -> Hits:
+    if pair.machine_differences:
+        values = ((name, MACHINE[name]) for name in pair.machine_differences)
+        yield Hit(
+            "; ".join(f"{name}: {pair.each(of(pair.reference), of(pair.other))}" for name, of in values),
+            "search both on one machine, in one environment, to compare rates, not just speedups",
+        )
 
 
-def _python_version(side: Side) -> str | None:
-    if side.run.host.torch:
-        return side.run.host.torch.python_version
-    return side.run.discovery.python_version if side.run.discovery else None
-
-
-_differs("other-device", WARNING, "measured on different devices", _ONE_MACHINE, MACHINE["device"])
 _differs(
     "other-device-memory",
     WARNING,
     "the devices offer different memory",
     "give both the same --gpu, on one kind of device: memory decides which batches fit",
-    _device_memory_text,
+    lambda side: bytes_text(side.loop.device.memory_bytes) if side.loop.device.memory_bytes else None,
 )
-_differs("other-cpu", WARNING, "the CPUs are different models", _ONE_MACHINE, MACHINE["CPU model"])
 _differs(
-    "other-cpu-count",
+    "other-threads",
     WARNING,
-    "the numbers of usable CPUs differ",
-    "give both as many CPUs: they limit the loader's workers",
-    MACHINE["CPU count"],
-)
-_differs("other-driver", WARNING, "the GPU drivers differ", _ONE_SOFTWARE, MACHINE["GPU driver"])
-_differs("other-torch", WARNING, "the torch versions differ", _ONE_SOFTWARE, MACHINE["torch"])
-_differs("other-cuda", WARNING, "the CUDA or ROCm versions differ", _ONE_SOFTWARE, MACHINE["CUDA"])
-_differs("other-cudnn", WARNING, "the cuDNN versions differ", _ONE_SOFTWARE, MACHINE["cuDNN"])
-_differs(
-    "other-python", INFO, "the Python versions differ", "search both in one environment", _python_version
+    "torch computes with different numbers of CPU threads",
+    "search both with one OMP_NUM_THREADS, unless that is what you compare",
+    lambda side: str(side.loop.threads.intra_op) if side.loop.threads else None,
 )
 _differs(
     "other-emulation",
@@ -200,36 +173,12 @@ _differs(
     lambda side: side.chosen.tier.value if side.chosen else "baseline",
 )
 _differs(
-    "other-objective",
-    INFO,
-    "the objectives differ; samples/s are compared here",
-    "search both with one --objective",
-    lambda side: side.run.options.objective.value,
-)
-_differs(
-    "other-window",
-    INFO,
-    "the steady windows differ in length",
-    "search both with one --window: a short one can miss rare stalls",
-    lambda side: duration_text(side.run.options.window_s),
-)
-_differs(
     "other-tunekit",
     INFO,
     "the tunekit versions differ",
     "see the changelog for changes in how rates are measured; search again with one version if in doubt",
     lambda side: side.run.tunekit_version,
 )
-
-
-@check("other-threads", WARNING, "torch computes with different numbers of CPU threads")
-def _other_threads(pair: RunPair) -> Hits:
-    before, after = pair.reference.loop.threads, pair.other.loop.threads
-    if before is not None and after is not None and before.intra_op != after.intra_op:
-        yield Hit(
-            pair.each(threads_text(before), threads_text(after)),
-            "search both with one OMP_NUM_THREADS, unless that is what you compare",
-        )
 
 
 @check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")
@@ -244,30 +193,6 @@ def _other_epoch(pair: RunPair) -> Hits:
         yield Hit(
             pair.each(f"{before:,} samples", f"{after:,}"),
             "search with as many samples per epoch: the epoch boundary costs more in a short one",
-        )
-
-
-@check("other-ram-limit", WARNING, "the RAM limits differ")
-def _other_ram_limit(pair: RunPair) -> Hits:
-    before, after = pair.reference.run.host.ram_limit_bytes, pair.other.run.host.ram_limit_bytes
-    if abs(after - before) > _NEARLY * max(before, after):
-        yield Hit(
-            pair.each(bytes_text(before), bytes_text(after)),
-            "give both as much RAM: it limits the loader's buffer and the page cache",
-        )
-
-
-@check("other-noise", WARNING, "one run is much noisier than the other")
-def _other_noise(pair: RunPair) -> Hits:
-    before, after = pair.reference.run.noise_floor, pair.other.run.noise_floor
-    if before is None or after is None:
-        return
-    less, more = sorted((before.relative, after.relative))
-    if more > _NOISY and more > _TIMES * less:
-        floors = pair.each(f"{before.relative:.1%}", f"{after.relative:.1%}")
-        yield Hit(
-            f"noise floor {floors}",
-            "search the noisy one again on a quiet machine; less than the larger floor counts as noise",
         )
 
 

@@ -1,21 +1,14 @@
 """GPUs before training: who else is on them, what holds their clocks down, how they are linked."""
 
 from tunekit.diagnose.machine import Gpu, Machine
+from tunekit.diagnose.policy import HOT_C, LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.machine.device import has_less_memory
-from tunekit.machine.gpu.visible import is_order_known
 from tunekit.units import bytes_text, count_text
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
 POWER_CAP = "sw_power_cap"
 """The reason of a GPU that computes at its power limit."""
-_HOT_C = 85.0
-_NARROW_LANES = 4
-_TAKEN_SHARE = 0.05
-"""Of the memory; the driver's own share of an idle GPU is below it."""
-_LOW_POWER_SHARE = 0.85
-_FEW_CPUS_PER_GPU = 4
 
 
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
@@ -33,53 +26,21 @@ def _no_gpu(machine: Machine) -> Hits:
 def _mixed_gpus(machine: Machine) -> Hits:
     names = sorted({gpu.name for gpu in machine.host.accelerators})
     if len(names) > 1:
-        yield Hit(", ".join(names), "choose one model with CUDA_VISIBLE_DEVICES")
-
-
-@check(
-    "device-order",
-    WARNING,
-    "CUDA orders GPUs of several models by speed: its indexes may differ from nvidia-smi's",
-)
-def _device_order(machine: Machine) -> Hits:
-    models, environment = machine.host.gpu_models, machine.environment
-    if not machine.host.accelerators or is_order_known(models, environment):
-        return
-    chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    yield Hit(
-        f"{', '.join(models)}; CUDA_DEVICE_ORDER is {environment.get('CUDA_DEVICE_ORDER') or 'not set'}"
-        + ("" if chosen is None else f", CUDA_VISIBLE_DEVICES={chosen}"),
-        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
-    )
-
-
-@check("few-cpus-per-gpu", INFO, "few CPUs feed each GPU: decoding and augmenting may hold it back")
-def _few_cpus_per_gpu(machine: Machine) -> Hits:
-    cpus, gpus = machine.host.cpus, len(machine.host.accelerators)
-    if cpus < _FEW_CPUS_PER_GPU * gpus:
         yield Hit(
-            f"{count_text(cpus, 'CPU')} for {count_text(gpus, 'GPU')}",
-            "`tunekit search` shows whether the loader is the limit; decode on the GPU or rent more vCPUs",
-            cpus / gpus,
+            ", ".join(names),
+            "choose one model with CUDA_VISIBLE_DEVICES, numbered as in nvidia-smi with "
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID",
         )
 
 
 @check(
     "bf16-emulated",
-    (WARNING, INFO),
+    WARNING,
     "this GPU emulates bf16: it gains nothing over fp32, though torch calls it supported",
 )
 def _bf16_emulated(machine: Machine) -> Hits:
     gpu, profile = next(iter(machine.host.accelerators), None), machine.profile
-    if gpu is None:
-        if machine.host.cpu_bf16_native is False:
-            yield Hit(
-                "/proc/cpuinfo lists neither avx512_bf16 nor amx_bf16 nor bf16",
-                "measure before you train in it: `tunekit search` does",
-                message="this CPU has no bf16 arithmetic: bf16 may save memory but is unlikely to be faster",
-                severity=INFO,
-            )
-    elif profile is not None and not profile.is_cpu:
+    if gpu is not None and profile is not None and not profile.is_cpu:
         native = profile.native_precisions
         if "fp16" in native and "bf16" not in native:
             yield Hit(
@@ -89,29 +50,10 @@ def _bf16_emulated(machine: Machine) -> Hits:
             )
 
 
-@check("compile-unsupported", INFO, "torch.compile does not run on this GPU")
-def _compile_unsupported(machine: Machine) -> Hits:
-    gpu, profile = next(iter(machine.host.accelerators), None), machine.profile
-    if gpu is None or profile is None or profile.is_cpu or profile.compile_supported is not False:
-        return
-    why = profile.compile_note or f"compute capability {gpu.compute_capability or 'n/a'}"
-    yield Hit(why, "leave compile off")
-
-
-@check("mig-partition", INFO, "{} is a MIG partition: a slice of a GPU, which no profile describes")
-def _mig_partition(one: Gpu) -> Hits:
-    gpu = one.gpu
-    if gpu.is_partition:
-        yield Hit(
-            f"{gpu.name}, {bytes_text(gpu.memory_bytes)}",
-            "predictions are n/a for it; measure on it",
-        )
-
-
 @check("unknown-gpu", WARNING, "no profile knows {}: rates, prices and predictions are n/a")
 def _unknown_gpu(one: Gpu) -> Hits:
     gpu = one.gpu
-    if gpu.profile_id is None and not gpu.is_partition:
+    if gpu.profile_id is None:
         yield Hit(
             f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
             "copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
@@ -125,38 +67,21 @@ def _pcie_narrow(one: Gpu) -> Hits:
     if link is None or link.lanes is None:
         return
     is_below = link.max_lanes is not None and link.lanes < link.max_lanes
-    if not is_below and link.lanes > _NARROW_LANES:
+    if not is_below and link.lanes > NARROW_LANES:
         return
-    is_rented = is_virtual is True and link.lanes > _NARROW_LANES
-    who = "the GPU" if is_virtual else "the slot and the GPU"
-    lanes = "fewer PCIe lanes than it could be" if is_below else "few PCIe lanes"
     yield Hit(
-        f"x{link.lanes} now" + (f"; {who} could do x{link.max_lanes}" if is_below else ""),
-        "all machines of its type may be wired so; `tunekit profile` shows whether copies hold it up"
-        if is_rented
-        else "reseat the card or use another slot; on a rented machine take another",
+        f"x{link.lanes} now" + (f"; it could do x{link.max_lanes}" if is_below else ""),
+        "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` "
+        "shows whether copies slow training down",
         link.lanes,
-        message=f"{one.name} is linked by {lanes}: batches take longer to reach it",
-        severity=INFO if is_rented else WARNING,
-    )
-
-
-@check("less-gpu-memory", WARNING, "{} reports less memory than its model has")
-def _less_gpu_memory(one: Gpu) -> Hits:
-    gpu, profile = one.gpu, one.profile
-    if profile is None or gpu.is_partition or not has_less_memory(gpu, profile):
-        return
-    yield Hit(
-        f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(profile.memory_bytes)}",
-        "it may be a virtual GPU's share; tunekit plans with what is here",
-        gpu.memory_bytes,
+        severity=INFO if is_virtual is True and link.lanes > NARROW_LANES else WARNING,
     )
 
 
 @check("shared-gpu", WARNING, "{} is in use: less memory and compute are left, and figures will be too low")
 def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
-    if not others and (used_bytes or 0) <= _TAKEN_SHARE * (gpu.memory_bytes or 0):
+    if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
         return
     named = ", ".join(f"{other.name or 'process'} {other.pid}" for other in others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -187,7 +112,7 @@ def _figure(value: float | None, unit: str) -> str:
 @check("gpu-hot", WARNING, "{} is hot before training has started")
 def _gpu_hot(one: Gpu) -> Hits:
     heat_c = one.state.temperature_c
-    if heat_c is not None and heat_c >= _HOT_C:
+    if heat_c is not None and heat_c >= HOT_C:
         yield Hit(
             f"{heat_c:.0f} C",
             "let it cool, and check what else runs on it",
@@ -200,7 +125,7 @@ def _power_limited(one: Gpu) -> Hits:
     index, limit_w, profile = one.gpu.index, one.state.power_limit_w, one.profile
     if profile is None or profile.tdp_w is None or limit_w is None:
         return
-    if limit_w < _LOW_POWER_SHARE * profile.tdp_w:
+    if limit_w < LOW_POWER_SHARE * profile.tdp_w:
         yield Hit(
             f"limit {limit_w:.0f} W, profile {profile.id} has {profile.tdp_w:.0f} W",
             f"nvidia-smi -i {index} -pl {profile.tdp_w:.0f}, if the machine is yours",

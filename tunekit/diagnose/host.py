@@ -1,6 +1,17 @@
 """CPUs, memory, /dev/shm and the sandbox: what the machine grants against what training asks for."""
 
 from tunekit.diagnose.machine import Machine
+from tunekit.diagnose.policy import (
+    BUSY_LOAD,
+    BUSY_SHARE,
+    DOCKER_SHM_BYTES,
+    FULL_SHM_SHARE,
+    LOW_RAM_SHARE,
+    MANY_WORKERS,
+    SMALL_SHM_BYTES,
+    USUAL_OPEN_FILES,
+    USUAL_SHM_GIB,
+)
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
 from tunekit.predict.ram import (
     SAFE_BUFFER_SHARE,
@@ -11,23 +22,7 @@ from tunekit.predict.ram import (
     queue_bytes,
     shm_text,
 )
-from tunekit.units import GIB, MIB, bytes_text, count_text
-
-_DOCKER_SHM_BYTES = 64 * MIB
-"""Docker's default for /dev/shm."""
-_SMALL_SHM_BYTES = 512 * MIB
-"""One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
-_FULL_SHM_SHARE = 0.5
-_LOW_RAM_SHARE = 0.2
-_ALL_RAM_SHARE = 0.98
-"""A cgroup that grants this much of the machine's memory limits nothing that matters."""
-_BUSY_SHARE = 0.5
-_BUSY_LOAD = 1.5
-"""One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
-_USUAL_OPEN_FILES = 1024
-_MANY_WORKERS = 8
-_USUAL_SHM_GIB = 8
-"""What a container is usually given when Docker's default is too small."""
+from tunekit.units import GIB, bytes_text, count_text
 
 
 def _may_use_workers(machine: Machine) -> bool:
@@ -64,8 +59,8 @@ def _small_shm(machine: Machine) -> Hits:
                 _bigger_shm(queued_bytes + (host.shm_used_bytes or 0)),
                 queued_bytes,
             )
-    elif host.shm_bytes < _SMALL_SHM_BYTES:
-        usual = ", Docker's default" if host.shm_bytes == _DOCKER_SHM_BYTES else ""
+    elif host.shm_bytes < SMALL_SHM_BYTES:
+        usual = ", Docker's default" if host.shm_bytes == DOCKER_SHM_BYTES else ""
         yield Hit(
             f"/dev/shm has {bytes_text(host.shm_bytes)}{usual}",
             _bigger_shm(0),
@@ -76,7 +71,7 @@ def _small_shm(machine: Machine) -> Hits:
 
 
 def _bigger_shm(needed_bytes: int) -> str:
-    gib = max(_USUAL_SHM_GIB, -(-needed_bytes // GIB))
+    gib = max(USUAL_SHM_GIB, -(-needed_bytes // GIB))
     return (
         f"start the container with --ipc=host or --shm-size={gib}g (Kubernetes: an emptyDir of medium Memory "
         "at /dev/shm), or load with fewer workers or a smaller prefetch"
@@ -109,7 +104,7 @@ def _large_buffer(machine: Machine) -> Hits:
 @check("shm-in-use", WARNING, "much of /dev/shm is taken before training has started")
 def _shm_in_use(machine: Machine) -> Hits:
     size_bytes, used_bytes = machine.host.shm_bytes, machine.host.shm_used_bytes
-    if size_bytes and used_bytes is not None and used_bytes > _FULL_SHM_SHARE * size_bytes:
+    if size_bytes and used_bytes is not None and used_bytes > FULL_SHM_SHARE * size_bytes:
         yield Hit(
             f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used",
             "look at `ls -l /dev/shm`: killed trainings leave torch_* files; remove those of the dead",
@@ -138,39 +133,6 @@ def _more_workers_than_cpus(machine: Machine) -> Hits:
     )
 
 
-@check("fewer-cpus-than-seen", INFO, "fewer CPUs may be used than os.cpu_count() says")
-def _fewer_cpus_than_seen(machine: Machine) -> Hits:
-    host = machine.host
-    if host.cpus >= host.cpus_total:
-        return
-    reasons = []
-    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
-        reasons.append(f"affinity allows {host.cpus_affinity}")
-    if host.cpu_quota is not None and host.cpu_quota < host.cpus_total:
-        reasons.append(f"the cgroup's quota is {host.cpu_quota:g}")
-    yield Hit(
-        ", ".join(reasons) or None,
-        "count len(os.sched_getaffinity(0)) and the quota instead, or set the workers in the config",
-        host.cpus,
-        message=(
-            f"{host.cpus} of {host.cpus_total} CPUs are usable; scripts that set their workers "
-            "by os.cpu_count() start too many"
-        ),
-    )
-
-
-@check("cgroup-below-host-ram", INFO, "the container may use less memory than `free` and /proc/meminfo show")
-def _cgroup_below_host_ram(machine: Machine) -> Hits:
-    limit_bytes, total_bytes = machine.host.ram_limit_bytes, machine.host.ram_total_bytes
-    if limit_bytes < _ALL_RAM_SHARE * total_bytes:
-        yield Hit(
-            f"the cgroup grants {bytes_text(limit_bytes)} of {bytes_text(total_bytes)}; "
-            "beyond it the kernel kills a process",
-            "plan with the limit: tunekit does",
-            limit_bytes,
-        )
-
-
 @check(
     "low-free-ram",
     WARNING,
@@ -178,26 +140,11 @@ def _cgroup_below_host_ram(machine: Machine) -> Hits:
 )
 def _low_free_ram(machine: Machine) -> Hits:
     free_bytes, limit_bytes = machine.host.ram_available_bytes, machine.host.ram_limit_bytes
-    if free_bytes is not None and free_bytes < _LOW_RAM_SHARE * limit_bytes:
+    if free_bytes is not None and free_bytes < LOW_RAM_SHARE * limit_bytes:
         yield Hit(
             f"{bytes_text(free_bytes)} of {bytes_text(limit_bytes)} are available",
             "stop what else runs here: `ps aux --sort -rss | head`",
             free_bytes,
-        )
-
-
-@check(
-    "ram-below-gpu-memory",
-    INFO,
-    "the machine has less memory than its GPUs: checkpoints may not fit while they are written",
-)
-def _ram_below_gpu_memory(machine: Machine) -> Hits:
-    sizes = [gpu.memory_bytes for gpu in machine.nvidia_gpus if gpu.memory_bytes]
-    if machine.host.ram_limit_bytes < sum(sizes):
-        yield Hit(
-            f"{bytes_text(machine.host.ram_limit_bytes)} RAM, {bytes_text(sum(sizes))} on "
-            f"{count_text(len(sizes), 'GPU')}",
-            "save sharded or per rank, and load with mmap=True",
         )
 
 
@@ -208,9 +155,9 @@ def _ram_below_gpu_memory(machine: Machine) -> Hits:
 )
 def _busy_cpus(machine: Machine) -> Hits:
     load, cpus = machine.host.load_average, machine.host.cpus_total
-    if load is None or load <= _BUSY_SHARE * cpus:
+    if load is None or load <= BUSY_SHARE * cpus:
         return
-    is_busy = load > _BUSY_LOAD
+    is_busy = load > BUSY_LOAD
     yield Hit(
         f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
         "measure when it is quiet: `top` shows what runs",
@@ -238,46 +185,25 @@ def _numa(machine: Machine) -> Hits:
 def _few_open_files(machine: Machine) -> Hits:
     limit, loader = machine.host.open_files_limit, machine.loader
     workers = loader.total_workers if loader else machine.host.cpus
-    if limit is not None and limit <= _USUAL_OPEN_FILES and workers >= _MANY_WORKERS:
+    if limit is not None and limit <= USUAL_OPEN_FILES and workers >= MANY_WORKERS:
         who = f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"
         yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
 
 
-@check("cpu-powersave", INFO, "the CPUs may run below their clock")
-def _cpu_powersave(machine: Machine) -> Hits:
-    if machine.host.cpu_governor == "powersave":
-        yield Hit(
-            "the scaling governor is powersave",
-            "cpupower frequency-set -g performance, if the machine is yours",
-        )
-
-
-def _why_no_overlay(machine: Machine) -> str:
-    reasons = machine.host.sandbox.reasons if machine.host.sandbox else {}
-    return "; ".join(f"{kind}: {reason}" for kind, reason in reasons.items())
-
-
-@check(
-    "sandbox-landlock",
-    INFO,
-    "trials can't write outside their folders: programs other than Python get an error",
-)
-def _sandbox_landlock(machine: Machine) -> Hits:
-    if machine.host.sandbox is not None and machine.host.sandbox.kind == "landlock":
-        yield Hit(
-            f"Landlock holds here, an overlay does not ({_why_no_overlay(machine)})",
-            "allow user namespaces or CAP_SYS_ADMIN to let every program of a trial write to a layer",
-        )
-
-
 @check(
     "no-sandbox",
-    WARNING,
+    (WARNING, INFO),
     "only the agent's file guard protects your files: programs other than Python get past it",
 )
 def _no_sandbox(machine: Machine) -> Hits:
-    if machine.host.sandbox is not None and machine.host.sandbox.kind == "none":
+    sandbox = machine.host.sandbox
+    if sandbox is not None and sandbox.kind != "overlay":
+        is_landlock = sandbox.kind == "landlock"
         yield Hit(
-            f"neither an overlay nor Landlock holds here ({_why_no_overlay(machine)})",
-            "allow user namespaces, or Landlock (Linux 5.13) in the container's seccomp profile",
+            "; ".join(f"{kind}: {reason}" for kind, reason in sandbox.reasons.items()),
+            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13)",
+            message="programs other than Python that a trial starts can't write outside its folder"
+            if is_landlock
+            else None,
+            severity=INFO if is_landlock else WARNING,
         )

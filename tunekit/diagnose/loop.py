@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import ClassVar
 
 from tunekit.diagnose.attribution import (
-    ALL_CPUS_SHARE,
-    CLEAR_STALL_SHARE,
     Attribution,
     Bound,
     Closure,
@@ -21,6 +19,7 @@ from tunekit.diagnose.attribution import (
     ratio,
 )
 from tunekit.diagnose.knob_words import set_knob
+from tunekit.diagnose.policy import ALL_CPUS_SHARE, CLEAR_STALL_SHARE, FIRST_WORKERS, MOST_WAITING_WORKERS
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.config import TrainConfig
@@ -30,16 +29,9 @@ from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.profile import Profile
-from tunekit.records.run import FixedKnob
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import BoundValue
-
-_FIRST_WORKERS = 4
-"""Where nobody timed a batch: it hides loading that takes up to four times as long as the step."""
-
-_MOST_WAITING_WORKERS = 16
-"""Each still takes memory and a process."""
 
 _IDLE_WAITS = (Making.WAITING_FOR_STORAGE, Making.WAITING)
 
@@ -60,10 +52,6 @@ class LoopFacts:
     """Of the device that the trial ran on; None if no profile has its name."""
     rate: Interval | None = None
     """Of its config, in samples/s, by all its processes; None where only this trial counts."""
-    gpu: str = "auto"
-    """What the user gave with --gpu."""
-    fixed: tuple[FixedKnob, ...] = ()
-    """What the user gave with --fix."""
 
     @property
     def measurement(self) -> Measurement:
@@ -182,7 +170,7 @@ class LoopFacts:
     def more_workers(self) -> int | None:
         """A number of workers that could keep up with the training; None where the CPUs carry no more."""
         present = self.loop.num_workers
-        wanted = present + 1 if present else _FIRST_WORKERS
+        wanted = present + 1 if present else FIRST_WORKERS
         isolated = isolated_rates(self.measurement)
         step_s = self.loop.step_time_s * (1 - self.attribution.stall_share)
         if isolated is not None and isolated.compute_step_s is not None:
@@ -191,7 +179,7 @@ class LoopFacts:
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
         # Beside the training process; more where they mostly wait.
-        most = _MOST_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
+        most = MOST_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
     @property

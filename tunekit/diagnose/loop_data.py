@@ -1,62 +1,27 @@
 """Training that waits for its data or for a CPU: how long, why, and what the start of each epoch costs."""
 
 import math
-from statistics import median
-from typing import NamedTuple
 
-from tunekit.diagnose.attribution import (
-    MOST_CPUS_SHARE,
-    Bound,
-    Making,
-    queued_share,
-    ratio,
-    storage_bytes_per_s,
-)
+from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio, storage_bytes_per_s
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
-from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.diagnose.policy import (
+    COSTLY_SHARE,
+    FELT_SHARE,
+    MOST_CPUS_SHARE,
+    ONE_BOUNDARY,
+    QUEUED_SHARE,
+    STARVED_SHARE,
+    SURE,
+    UNPICKLES_SHARE,
+)
+from tunekit.diagnose.registry import WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
-from tunekit.records.config import USUAL_PREFETCH
-from tunekit.records.measurement import LoopMeasurement, Threads
-from tunekit.trial.typed_commands import command_text
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
-_QUEUED_SHARE = 0.05
-"""Of making a batch, or of a step: a shorter wait for a CPU is not worth a word."""
-_STARVED_SHARE = 0.10
-"""Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
-_CROWDED = 1.25
-"""Of the CPUs: intra-op threads and computing workers that want this much more than there are get in each
-other's way."""
-_BEYOND_TIMES = 1.5
-"""Of what dividing the CPUs among threads and workers explains: compute that takes so many times as long
-waits for threads of its own that have no CPU."""
-_SLOW_FIRST = 5.0
-_SLOW_FIRST_S = 0.2
-"""A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
-_UNPICKLES_SHARE = 0.5
-_FELT_SHARE = 0.05
-"""Of the step, below which mending would not show beyond the noise."""
 _FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
-_COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _FASTER_DATA = "keep the data on a local disk and in few large files"
-_IMBALANCE = 1.5
-"""Workers of one data set that is shuffled differ by a few percent."""
-_LEAST_BATCHES_EACH = 5
-_LEAST_BATCHES = 20
-"""Fewer say nothing of the slowest hundredth."""
-_TAIL_P99 = 4.0
-_TAIL_SLOWEST = 10.0
-_EXPOSED_SHARE = 0.02
-"""Stalls below it are hidden well enough by what is prefetched."""
-_COSTLY_SHARE = 0.03
-"""Of the epoch; less is within the noise of a good machine."""
-_ONE_BOUNDARY = 0.5
-"""Of what a boundary took that was timed alone: the next may take half of it."""
-_SURE = 0.90
-"""Of a range of both ends: 95% of what boundaries cost lies above its lower end."""
-_FEW_PER_WORKER = 3
-"""Batches that each worker should make in an epoch, or starting it takes longer than using it."""
 
 
 @check("data-bound", WARNING, "training waits for its data")
@@ -92,7 +57,7 @@ def _data_wait_hits(facts: LoopFacts) -> Hits:
         _more_or_cheaper(facts),
         stall.share,
         _gain(facts),
-        None if loop.num_workers else "data is loaded in the training process, so training stops meanwhile",
+        None if loop.num_workers else "loading in the training process blocks training",
     )
 
 
@@ -153,7 +118,7 @@ def _making_text(facts: LoopFacts) -> str | None:
         return None
     who = "a worker" if facts.loop.num_workers else "the training process"
     queue_share = queued_share(work) or 0.0
-    queued = f", {queue_share:.0%} waiting for one" if queue_share >= _QUEUED_SHARE else ""
+    queued = f", {queue_share:.0%} waiting for one" if queue_share >= QUEUED_SHARE else ""
     return (
         f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
         f"(clocks of the loader's processes over {work.batches:,} batches)"
@@ -222,93 +187,17 @@ def _wait_at_once(facts: LoopFacts) -> str:
     return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
 
 
-@check(
-    "cpu-oversubscribed",
-    WARNING,
-    "compute takes far longer in the loop than alone: intra-op threads and workers share too few CPUs",
-)
-def _cpu_oversubscribed(facts: LoopFacts) -> Hits:
-    """Find parallel operations that wait for the thread that has no CPU, as workers have it."""
-    seen = _oversubscribed(facts)
-    if seen is None:
-        return
-    threads, workers = seen.threads.intra_op, count_text(facts.loop.num_workers, "worker")
-    yield Hit(
-        f"{rate_text(1000 * seen.in_loop_s)} ms per batch in the loop (host clock), "
-        f"{rate_text(1000 * seen.alone_s)} ms alone; for {seen.queued_share:.0%} of step time its thread is "
-        f"runnable without a CPU (/proc/PID/schedstat); the workers compute on {seen.worker_cpus:.1f} CPUs"
-        f"{_cores_text(facts)}",
-        _fewer_threads(facts, seen.threads),
-        seen.times,
-        message=f"compute takes {seen.times:.1f}x as long in the loop as alone: {threads} intra-op threads "
-        f"and {workers} share {count_text(facts.host.cpus, 'CPU')}",
-    )
-
-
-class _Oversubscribed(NamedTuple):
-    """Compute within the loop beside compute alone, where the trial's own processes want too many CPUs."""
-
-    threads: Threads
-    in_loop_s: float
-    alone_s: float
-    times: float
-    queued_share: float
-    worker_cpus: float
-
-
-def _oversubscribed(facts: LoopFacts) -> _Oversubscribed | None:
-    """Return what shows that threads and workers hold each other up; None where it can't be told.
-
-    Threads and workers that merely divide the CPUs slow compute down by how many more they are. Other
-    programs alone do not count: workers that hardly compute leave the threads their CPUs.
-    """
-    loop, work, threads, alone = facts.loop, facts.work, facts.loop.threads, facts.details.floors
-    alone_s, queued_s = alone.compute_step_s if alone else None, loop.parts.run_queue_s
-    if loop.device.type != "cpu" or not loop.num_workers or threads is None or threads.intra_op < 2:
-        return None
-    if work is None or alone_s is None or queued_s is None:
-        return None
-    in_loop_s = (loop.parts.compute_s + loop.parts.optimizer_s) / loop.steady_batches
-    times, queued_share = ratio(in_loop_s, alone_s), ratio(queued_s, loop.steady_time_s)
-    worker_cpus = ratio(work.cpu_s, loop.steady_time_s)
-    if times is None or queued_share is None or worker_cpus is None:
-        return None
-    divided = (threads.intra_op + loop.num_workers) / facts.host.cpus
-    is_crowded = threads.intra_op + worker_cpus >= _CROWDED * facts.host.cpus
-    if not is_crowded or times < _BEYOND_TIMES * max(1.0, divided) or queued_share < _STARVED_SHARE:
-        return None
-    return _Oversubscribed(threads, in_loop_s, alone_s, times, queued_share, worker_cpus)
-
-
-def _fewer_threads(facts: LoopFacts, threads: Threads) -> str:
-    """Return how to measure with as many intra-op threads as the workers leave CPUs: where they are set."""
-    fewer = min(max(1, facts.host.cpus - facts.loop.num_workers), threads.intra_op - 1)
-    names = [name for name in _COUNT_VARIABLES if name in threads.variables]
-    if names and all(_is_less(threads.variables[name], threads.intra_op) for name in names):
-        return f"try torch.set_num_threads({fewer}) in the script, which sets {threads.intra_op}"
-    settings = " ".join(f"{name}={fewer}" for name in names or _COUNT_VARIABLES[:1])
-    command = command_text("profile", facts.target, facts.gpu, fixed=facts.fixed)
-    return f"try fewer: `{settings} {command}`, and train with that if it is faster"
-
-
-def _is_less(text: str, count: int) -> bool:
-    """Return whether a variable asks for fewer threads than there are: libraries start fewer, never more."""
-    return text.strip().isdecimal() and int(text) < count
-
-
 @check("cpu-contended", WARNING, "the training process waits for a CPU: other processes hold the CPUs")
 def _cpu_contended(facts: LoopFacts) -> Hits:
     """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
     loop, waited_s = facts.loop, facts.loop.parts.run_queue_s
     share = ratio(waited_s, loop.steady_time_s) if waited_s is not None else None
     is_felt = not facts.is_cuda or facts.bound is Bound.HOST
-    if share is None or share < _STARVED_SHARE or not is_felt or waited_s is None:
+    if share is None or share < STARVED_SHARE or not is_felt or waited_s is None:
         return
     if facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU:
         return
     own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
-    if _oversubscribed(facts) is not None and (own or facts.taken_share is None):
-        return
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
         f"{_cores_text(facts)}",
@@ -330,34 +219,15 @@ def _cpu_remedy(loop: LoopMeasurement, own: bool) -> str:
     )
 
 
-@check("first-batch-slow", WARNING, "each worker's first batch is slow, and each epoch starts new workers")
-def _first_batch_slow(facts: LoopFacts) -> Hits:
-    loop, work, batch_s = facts.loop, facts.work, facts.batch_s
-    if work is None or batch_s is None or not loop.num_workers or loop.persistent_workers:
-        return
-    first_s = ratio(sum(worker.first_batch_s for worker in work.workers), len(work.workers))
-    if first_s is None or first_s < _SLOW_FIRST * batch_s or first_s - batch_s < _SLOW_FIRST_S:
-        return
-    boundary_s = max(0.0, loop.boundary_s or 0.0)
-    yield Hit(
-        f"{duration_text(first_s)} for the first, {duration_text(batch_s)} for the others (mean of "
-        f"{count_text(len(work.workers), 'worker')}, their own clocks)",
-        f"{facts.set_knob('persistent_workers', True)} keeps what they opened and imported; or open "
-        "less in the data set's first item",
-        first_s,
-        boundary_gain(loop, min(first_s - batch_s, boundary_s)),
-    )
-
-
 @check("unpickling", WARNING, "the training process is busy unpickling the batches of its workers")
 def _unpickling(facts: LoopFacts) -> Hits:
     """Find a training process that is at work while it waits for its workers."""
     loop = facts.loop
     share = ratio(loop.parts.fetch_cpu_s, loop.parts.data_wait_s)
     of_step = ratio(loop.parts.fetch_cpu_s, loop.steady_time_s)
-    if not loop.num_workers or share is None or share < _UNPICKLES_SHARE:
+    if not loop.num_workers or share is None or share < UNPICKLES_SHARE:
         return
-    if of_step is None or of_step < _FELT_SHARE:
+    if of_step is None or of_step < FELT_SHARE:
         return
     fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
     piped_bytes = loop.batch.piped_bytes if loop.batch else None
@@ -380,58 +250,6 @@ def _unpickling(facts: LoopFacts) -> Hits:
     )
 
 
-@check(
-    "worker-imbalance",
-    (WARNING, INFO),
-    "one worker is much slower than the others, and batches come in order",
-)
-def _worker_imbalance(facts: LoopFacts) -> Hits:
-    workers = facts.work.workers if facts.work else ()
-    means = [one.time_s / one.batches for one in workers if one.batches >= _LEAST_BATCHES_EACH]
-    if not facts.loop.num_workers or len(means) < 2:
-        return
-    slowest_s, usual_s = max(means), median(means)
-    times = ratio(slowest_s, usual_s)
-    if times is None or times < _IMBALANCE:
-        return
-    evened = ratio(slowest_s, sum(means) / len(means))
-    yield Hit(
-        f"{duration_text(slowest_s)} per batch against {duration_text(usual_s)} of the median of "
-        f"{count_text(len(means), 'worker')} (their own clocks)",
-        "give the workers shards of equal cost, or shuffle what each of them reads",
-        times,
-        smaller(evened, data_gain(facts.measurement)) if facts.waits_for_data else None,
-        severity=WARNING if facts.waits_for_data else INFO,
-    )
-
-
-@check(
-    "batch-time-tail",
-    (WARNING, INFO),
-    "a few batches take far longer than the rest, and those behind them wait: batches come in order",
-)
-def _batch_time_tail(facts: LoopFacts) -> Hits:
-    work, loop = facts.work, facts.loop
-    if work is None or not loop.num_workers or work.batches < _LEAST_BATCHES:
-        return
-    p99 = ratio(work.p99_batch_s, work.median_batch_s)
-    slowest = ratio(work.slowest_batch_s, work.median_batch_s)
-    if p99 is None or slowest is None or (p99 < _TAIL_P99 and slowest < _TAIL_SLOWEST):
-        return
-    if facts.attribution.stall_share < _EXPOSED_SHARE:
-        return
-    longer = facts.set_knob("prefetch_factor", 2 * (loop.prefetch_factor or USUAL_PREFETCH))
-    yield Hit(
-        f"median {duration_text(work.median_batch_s)}, p99 {duration_text(work.p99_batch_s)}, slowest "
-        f"{duration_text(work.slowest_batch_s)} of {work.batches:,} (clocks of the workers); "
-        f"{facts.attribution.stall_share:.0%} of step time is data wait ({facts.attribution.source})",
-        f"a longer queue hides them while RAM allows: {longer}; or find the samples that take so long",
-        max(p99, slowest),
-        data_gain(facts.measurement),
-        severity=WARNING if facts.waits_for_data else INFO,
-    )
-
-
 @check("costly-epochs", WARNING, "epoch boundaries take a clear share of each epoch")
 def _costly_epochs(facts: LoopFacts) -> Hits:
     loop, epoch_s, boundary_s = facts.loop, facts.loop.epoch_time_s, facts.loop.boundary_s
@@ -440,7 +258,7 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
     share, least_share = ratio(boundary_s, epoch_s), ratio(_least_boundary_s(loop), epoch_s)
     if share is None or least_share is None:
         return
-    if least_share <= _COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
+    if least_share <= COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
         return
     restarts = loop.num_workers > 0 and not loop.persistent_workers
     if restarts:
@@ -466,26 +284,5 @@ def _least_boundary_s(loop: LoopMeasurement) -> float:
     """Return what a boundary surely costs, by how much those differ that were timed; never above the mean."""
     mean_s, deviation_s, count = loop.boundary_s or 0.0, loop.boundary_deviation_s, loop.boundaries_seen
     if deviation_s is None or count < 2:
-        return _ONE_BOUNDARY * mean_s
-    return mean_s - t_quantile(count - 1, _SURE) * deviation_s / math.sqrt(count)
-
-
-@check("short-epochs", INFO, "an epoch ends before its loader is up to speed")
-def _short_epochs(facts: LoopFacts) -> Hits:
-    loop = facts.loop
-    queue = loop.num_workers * (loop.prefetch_factor or 0)
-    if loop.epoch_batches is None or not loop.num_workers:
-        return
-    if loop.epoch_batches >= max(queue, _FEW_PER_WORKER * loop.num_workers):
-        return
-    fewer = max(1, loop.epoch_batches // _FEW_PER_WORKER)
-    ways = [facts.set_knob("num_workers", fewer)] if fewer < loop.num_workers else []
-    if not loop.persistent_workers:
-        ways.append(facts.set_knob("persistent_workers", True))
-    ways.append("longer epochs, such as a sampler that goes over the data several times")
-    yield Hit(
-        f"{count_text(loop.epoch_batches, 'batch', 'batches')} per epoch; "
-        f"{count_text(loop.num_workers, 'worker')} with prefetch {loop.prefetch_factor} queue {queue:,}",
-        ", or ".join(ways),
-        loop.epoch_batches,
-    )
+        return ONE_BOUNDARY * mean_s
+    return mean_s - t_quantile(count - 1, SURE) * deviation_s / math.sqrt(count)

@@ -11,39 +11,21 @@ from tunekit.diagnose.attribution import (
 from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
 from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
 from tunekit.diagnose.loop import LoopFacts, TrialGpu
+from tunekit.diagnose.policy import (
+    BUSY_PERCENT,
+    FALL_OF_CLOCK,
+    FAR_GAIN,
+    RARE_PER_BATCH,
+    RISE_C,
+    ROOM_SHARE,
+    SHOWN_SYNCS,
+)
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
 from tunekit.units import bytes_text, count_text, rate_text
 
-_DRAM_PERCENT = 60.0
-"""Of the peak; what copies alone reach is 80 to 90%."""
-_LITTLE_TENSOR_PERCENT = 25.0
-_LITTLE_SM_PERCENT = 50.0
-_ROOM_SHARE = 0.45
-"""Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
-_FAR_GAIN = 10.0
-"""A bound that nobody comes near says nothing."""
-_RARE_PER_BATCH = 0.1
-"""A wait in every tenth batch or less often lets the host get ahead in between."""
-_SHOWN_SYNCS = 3
-_BUSY_PERCENT = 80.0
-"""NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
-FALL_OF_CLOCK = 0.02
-"""Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
-_RISE_C = 3.0
-"""Between the same: a sensor's step is 1 C."""
-_WHY_IDLE = {
-    Bound.DATA: ("it waits for data", "see data-bound"),
-    Bound.HOST: ("it waits for the host", "see host-bound"),
-    Bound.COPIES: ("it waits for copies", "see copy-bound"),
-    Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
-    Bound.UNEXPLAINED: ("loader and training are slower together than alone", "see closure-broken"),
-    Bound.UNSETTLED: (
-        "the rate is too uncertain to say why",
-        "measure again on a quiet machine, longer: --window 30",
-    ),
-}
+_WAITS_FOR = {Bound.DATA: "data", Bound.HOST: "the host", Bound.COPIES: "copies"}
 
 
 # --- what makes training faster -------------------------------------------------------------
@@ -92,7 +74,7 @@ def _larger_batch(facts: LoopFacts) -> str | None:
     total, reserved = loop.device.memory_bytes, loop.peak_reserved_bytes
     if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
         return None
-    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= _ROOM_SHARE * total else None
+    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= ROOM_SHARE * total else None
 
 
 # --- training takes the time ----------------------------------------------------------------
@@ -110,7 +92,7 @@ def _compute_bound(facts: LoopFacts) -> Hits:
     if isolated is not None and isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         most = training_gain(facts.measurement)
-        is_near = most is not None and most < _FAR_GAIN
+        is_near = most is not None and most < FAR_GAIN
         gains = f", faster training gains at most {rate_text(most)}x" if is_near else ""
         figures.append(f"the loader alone makes {rate_text(alone)} samples/s{gains}")
     left = _unused(facts)
@@ -167,28 +149,6 @@ def _no_loader(facts: LoopFacts) -> Hits:
     )
 
 
-@check("memory-bound", INFO, "the GPU is limited by its memory bandwidth, not by its compute")
-def _memory_bound(facts: LoopFacts) -> Hits:
-    for gpu in facts.gpus if facts.bound is not Bound.DATA else ():
-        dram, sm, tensor = gpu.dram_activity_percent, gpu.sm_activity_percent, gpu.tensor_activity_percent
-        if dram is None or dram < _DRAM_PERCENT:
-            continue
-        if tensor is not None and tensor < _LITTLE_TENSOR_PERCENT:
-            beside = f"tensor cores {tensor:.0f}%"
-        elif tensor is None and sm is not None and sm < _LITTLE_SM_PERCENT:
-            beside = f"SMs {sm:.0f}%"
-        else:
-            continue
-        ways = [word for word in (_compiled(facts), _lower_precision(facts), _channels_last(facts)) if word]
-        yield Hit(
-            f"GPU {gpu.index}: memory {dram:.0f}% active, {beside} (NVML GPM)",
-            "fused kernels and lower precision move fewer bytes: "
-            + (", ".join(ways) or "fused optimizer and attention kernels"),
-            dram,
-        )
-        return
-
-
 # --- the GPU waits for its host -------------------------------------------------------------
 
 
@@ -241,12 +201,12 @@ def _copy_bound(facts: LoopFacts) -> Hits:
     "the script synchronizes with the GPU within steps, so the host can't run ahead",
 )
 def _sync_points(facts: LoopFacts) -> Hits:
-    seen = [point for point in facts.details.syncs or () if point.per_batch > _RARE_PER_BATCH]
+    seen = [point for point in facts.details.syncs or () if point.per_batch > RARE_PER_BATCH]
     if not seen or not facts.is_cuda:
         return
     seen.sort(key=lambda point: -point.per_batch)
-    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:_SHOWN_SYNCS]]
-    more = [f"and {len(seen) - _SHOWN_SYNCS} more"] if len(seen) > _SHOWN_SYNCS else []
+    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:SHOWN_SYNCS]]
+    more = [f"and {len(seen) - SHOWN_SYNCS} more"] if len(seen) > SHOWN_SYNCS else []
     is_bound = facts.bound is Bound.HOST
     yield Hit(
         "; ".join(places + more),
@@ -265,21 +225,19 @@ def _sync_points(facts: LoopFacts) -> Hits:
 def _gpu_underused(facts: LoopFacts) -> Hits:
     seen = [(gpu.utilization_percent, gpu) for gpu in facts.gpus if gpu.utilization_percent is not None]
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
-    if gpu is None or busy_percent >= _BUSY_PERCENT:
+    if gpu is None or busy_percent >= BUSY_PERCENT:
         return
-    why, remedy = _WHY_IDLE.get(
-        facts.bound,
-        ("the parts of the step do not show why", "`tunekit profile --trace-kernels` looks closer"),
-    )
+    waits_for = _WAITS_FOR.get(facts.bound)
     sm = gpu.sm_activity_percent
     beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
     gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
         f"busy for {busy_percent:.0f}% of the time (NVML){beside}",
-        remedy,
+        "see the findings beside this one" if waits_for else "`tunekit profile --trace-kernels` looks closer",
         busy_percent,
         gain_of(facts.measurement) if gain_of else None,
-        f"GPU {gpu.index} is idle for much of the time: {why}",
+        f"GPU {gpu.index} is idle for much of the time"
+        + (f": it waits for {waits_for}" if waits_for else ""),
     )
 
 
@@ -303,7 +261,7 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
 def _is_getting_warm(one: TrialGpu) -> bool:
     """Return whether the clock was still falling: at its limit a GPU draws more the warmer it is."""
     fall, rise_c = one.fall_of_clock, one.rise_c
-    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= _RISE_C)
+    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= RISE_C)
 
 
 def _moved_text(one: TrialGpu) -> str:
@@ -323,16 +281,6 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
             f"{POWER_CAP}; {_moved_text(one)} (NVML)",
             "measure longer, such as --window 120, until clock and temperature are steady",
             one.fall_of_clock,
-        )
-
-
-@check("gpu-power-capped", INFO, "{}'s clock was held down by its power limit, as is usual under full load")
-def _gpu_power_capped(one: TrialGpu) -> Hits:
-    if POWER_CAP in one.gpu.throttle_reasons and not _is_getting_warm(one):
-        at_rest = [text] if (text := _moved_text(one)) else []
-        yield Hit(
-            f"{'; '.join([POWER_CAP, *one.clock_and_heat, *at_rest])} (NVML)",
-            "lower precision does more at the same power; `nvidia-smi -q -d POWER` has its limit",
         )
 
 

@@ -1,24 +1,16 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import Closure, Making, closure_text, isolated_rates
+from tunekit.diagnose.attribution import closure_text, isolated_rates
 from tunekit.diagnose.loop import LoopFacts
+from tunekit.diagnose.policy import CACHED_SHARE, DRIFT, FITS_SHARE, READS_BYTES_PER_S
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.units import MIB, bytes_text
-
-_DRIFT = 0.05
-"""A loop that changes less within its window is steady enough for its rate."""
-_CACHED_SHARE = 0.8
-"""Of what is read: with less, the figures already hold a good deal of the storage's own speed."""
-_READS_BYTES_PER_S = 10 * MIB
-"""Slower reads are served in time by any storage."""
-_FITS_SHARE = 0.5
-"""Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
+from tunekit.units import bytes_text
 
 
 @check("rate-drifts", WARNING, "the loop got faster or slower while it was measured")
 def _rate_drifts(facts: LoopFacts) -> Hits:
     trend = facts.loop.rate_trend_relative
-    if trend is None or abs(trend) < _DRIFT:
+    if trend is None or abs(trend) < DRIFT:
         return
     slower = trend > 0
     yield Hit(
@@ -41,16 +33,16 @@ def _rate_drifts(facts: LoopFacts) -> Hits:
 def _page_cache(facts: LoopFacts) -> Hits:
     """Find reads that the page cache answers, where an epoch may read more than it can keep."""
     host = facts.telemetry.host if facts.telemetry else None
-    if host is None or host.rchar_bytes_per_s is None or host.rchar_bytes_per_s < _READS_BYTES_PER_S:
+    if host is None or host.rchar_bytes_per_s is None or host.rchar_bytes_per_s < READS_BYTES_PER_S:
         return
     share = host.unfetched_share
-    if share is None or share < _CACHED_SHARE:
+    if share is None or share < CACHED_SHARE:
         return
     ram_bytes = facts.host.ram_limit_bytes * facts.loop.world_size
     epoch = ""
     if facts.loop.epoch_time_s is not None:
         epoch_bytes = facts.loop.epoch_time_s * host.rchar_bytes_per_s
-        if epoch_bytes <= _FITS_SHARE * ram_bytes:
+        if epoch_bytes <= FITS_SHARE * ram_bytes:
             return
         epoch = f"; an epoch reads about {bytes_text(epoch_bytes)} (predicted)"
     yield Hit(
@@ -73,22 +65,10 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
-        _closure_remedy(facts, seen),
+        "use fewer workers or intra-op threads, stop other programs (`top` shows them), then measure again, "
+        "longer: --window 30",
         message="the loop is far slower than loader and training alone: neither explains it"
         if seen.is_unexplained
         else None,
         severity=WARNING if seen.is_unexplained else INFO,
     )
-
-
-def _closure_remedy(facts: LoopFacts, seen: Closure) -> str:
-    if seen.is_unexplained:
-        fewer = "fewer workers and fewer" if facts.loop.num_workers else "fewer"
-        return (
-            f"use {fewer} intra-op threads (torch.set_num_threads), stop other programs (`top` shows them), "
-            "then measure again with --window 30"
-        )
-    is_faster = seen.step_s < max(seen.compute_s, seen.loader_s)
-    if is_faster or not facts.loop.num_workers or facts.making is Making.WAITING_FOR_CPU:
-        return "measure again on a quiet machine, longer: --window 30"
-    return "fewer workers, or fewer threads in each, leave the training its CPUs"

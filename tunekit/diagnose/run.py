@@ -1,11 +1,10 @@
 """A whole search: how far its figures can be trusted, and what its trials showed on the way."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunekit.diagnose.gpus import POWER_CAP
 from tunekit.diagnose.loop import LoopFacts, loop_findings
-from tunekit.diagnose.loop_device import FALL_OF_CLOCK
+from tunekit.diagnose.policy import UNSTEADY_RATIO
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
@@ -17,9 +16,6 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.units import bytes_text, rate_text
-
-_UNSTEADY_RATIO = 1.5
-"""Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
 
 _TORCHS_OWN = "/torchinductor_"
 """Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
@@ -52,9 +48,7 @@ def run_findings(
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
-        facts = LoopFacts(
-            run.baseline, run.target, run.discovery, run.rank_host, profile, gpu=run.options.gpu
-        )
+        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile)
         # Notes advise what a search has just tried, but for this one.
         of_loop = [
             one
@@ -128,104 +122,57 @@ def _loss_unknown(one: GuardedMode) -> Hits:
         )
 
 
-def _keep_out(one: GuardedMode) -> str:
-    return f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
-
-
-@check("loss-nonfinite", WARNING, "in another precision the loss becomes NaN or infinite")
-def _loss_nonfinite(one: GuardedMode) -> Hits:
+@check(
+    "loss-diverges",
+    WARNING,
+    "in another precision the loss ends higher than the baseline's, or is not finite",
+)
+def _loss_diverges(one: GuardedMode) -> Hits:
     verdict = one.verdict
+    remedy = f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
     if verdict.outcome is LossOutcome.NONFINITE:
         yield Hit(
             f"trial {one.trial}: {verdict.why or f'within {verdict.steps} losses'} (measured)",
-            _keep_out(one),
+            remedy,
             message=f"with {one.name} the loss becomes NaN or infinite, and the baseline's does not",
         )
-
-
-@check("loss-diverges", WARNING, "in another precision the loss ends higher than the baseline's")
-def _loss_diverges(one: GuardedMode) -> Hits:
-    verdict = one.verdict
-    if verdict.outcome is not LossOutcome.DIVERGENT:
-        return
-    spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
-    yield Hit(
-        f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
-        f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
-        _keep_out(one),
-        message=f"with {one.name} the loss ends higher than the baseline's",
-    )
+    elif verdict.outcome is LossOutcome.DIVERGENT:
+        spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
+        yield Hit(
+            f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
+            f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
+            remedy,
+            message=f"with {one.name} the loss ends higher than the baseline's",
+        )
 
 
 # --- the data set's largest samples ---------------------------------------------------------
 
 
-def _largest_samples_hit(
-    failed: Sequence[TrialRecord], remedy: str, message: str | None = None
-) -> Iterator[Hit]:
-    seen = failed[0].failure.largest if failed and failed[0].failure else None
-    if seen is not None:
-        yield Hit(batches_text(seen), remedy, seen.times_usual, message=message)
-
-
-@check(
-    "largest-samples-own",
-    WARNING,
-    "your own config ran out of memory on a batch of the data set's largest samples",
-)
-def _largest_samples_own(facts: RunFacts) -> Hits:
-    failed = [record for record in failed_on_largest_samples(facts.confirming) if record.is_baseline_config]
-    yield from _largest_samples_hit(
-        failed,
-        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough",
-    )
-
-
 @check(
     "largest-samples",
     WARNING,
-    "what was chosen first ran out of memory on a batch of the data set's largest samples",
+    "a config ran out of memory on a batch of the data set's largest samples",
 )
 def _largest_samples(facts: RunFacts) -> Hits:
-    failed = [
-        record for record in failed_on_largest_samples(facts.confirming) if not record.is_baseline_config
-    ]
-    sizes = sorted({record.config.batch_size for record in failed if record.config})
-    batches = ", ".join(f"{size:,}" for size in sizes)
-    yield from _largest_samples_hit(
-        failed,
-        "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more",
-        f"what was chosen first (batch {batches}) ran out of memory on a batch of the data set's largest "
-        "samples",
-    )
+    all_failed = failed_on_largest_samples(facts.confirming)
+    for is_own in (True, False):
+        failed = [one for one in all_failed if one.is_baseline_config is is_own]
+        seen = failed[0].failure.largest if failed and failed[0].failure else None
+        if seen is None:
+            continue
+        sizes = sorted({one.config.batch_size for one in failed if one.config})
+        whose = "your own config" if is_own else "what was chosen first"
+        yield Hit(
+            batches_text(seen),
+            "cap or bucket sizes (where batches are padded, one is enough), or lower the batch size",
+            seen.times_usual,
+            message=f"{whose} (batch {', '.join(f'{size:,}' for size in sizes)}) ran out of memory on a "
+            "batch of the data set's largest samples",
+        )
 
 
 # --- the trials together --------------------------------------------------------------------
-
-
-@check(
-    "gpu-unsoaked", WARNING, "the GPU was still getting warm at its power limit: a long run will be slower"
-)
-def _gpu_unsoaked(facts: RunFacts) -> Hits:
-    """Find a GPU whose clock fell from the baseline's first trial to its last, not within one window."""
-    clocks: dict[int, list[float]] = {}
-    for record in facts.run.trials:
-        seen = record.telemetry
-        if not record.is_baseline_config or seen is None or not seen.is_of_steady_window:
-            continue
-        for gpu in seen.gpus:
-            if gpu.is_used and gpu.sm_clock_mhz is not None and POWER_CAP in gpu.throttle_reasons:
-                clocks.setdefault(gpu.index, []).append(gpu.sm_clock_mhz)
-    for index, each in sorted(clocks.items()):
-        if each[-1] <= (1 - FALL_OF_CLOCK) * each[0]:
-            yield Hit(
-                f"{POWER_CAP}; the baseline ran at {each[0]:.0f} MHz first and at {each[-1]:.0f} MHz last "
-                "(NVML)",
-                "trust the confirmed speed-ups, whose trials took turns, and of the rates the last ones",
-                1 - each[-1] / each[0],
-                message=f"GPU {index} got warm at its power limit during the search: a long run will be "
-                "slower",
-            )
 
 
 @check("writes-diverted", INFO, "writes to the script's files went to the trials' folders")
@@ -257,7 +204,7 @@ def _unsteady_machine(facts: RunFacts) -> Hits:
         if record.config is not None and record.rate_samples_per_s is not None:
             rates.setdefault(record.config, []).append(record.rate_samples_per_s)
     widest = max((seen for seen in rates.values() if min(seen) > 0), key=_spread, default=[1.0])
-    if _spread(widest) >= _UNSTEADY_RATIO:
+    if _spread(widest) >= UNSTEADY_RATIO:
         yield Hit(
             f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} fresh "
             "processes",

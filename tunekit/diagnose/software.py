@@ -37,9 +37,6 @@ Some have no finding (MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, TORCH_ALLOW_TF32_CU
 LD_PRELOAD): they are kept so that the checkups of two machines can be compared.
 """
 
-_OMP_NUMBERS = re.compile(r"\s*([0-9]{1,9})(\s*,\s*[0-9]{1,9})*\s*")
-"""One number, or one for each level of nested parallelism: OpenMP 5.2, section 21.2.1."""
-
 
 @check("command-absent", ERROR, "the training command can't be run as it was given")
 def _command_absent(machine: Machine) -> Hits:
@@ -184,16 +181,6 @@ def _tf32_off(machine: Machine) -> Hits:
 # --- threads --------------------------------------------------------------------------------
 
 
-def _omp_text(machine: Machine) -> str:
-    return machine.environment.get("OMP_NUM_THREADS", "").strip()
-
-
-def _omp_threads(machine: Machine) -> int | None:
-    """Return the threads of the outermost level, None where the variable names none."""
-    numbers = _OMP_NUMBERS.fullmatch(_omp_text(machine))
-    return int(numbers[1]) if numbers else None
-
-
 def threads_text(seen: Threads) -> str:
     """Return thread counts and the variables that were set: "2 intra-op, 1 inter-op (OMP_NUM_THREADS=2)"."""
     variables = ", ".join(f"{name}={value}" for name, value in seen.variables.items())
@@ -206,59 +193,22 @@ def threads_text(seen: Threads) -> str:
     "torch or OMP_NUM_THREADS asks for more threads than usable CPUs: they contend for them",
 )
 def _threads_above_cpus(machine: Machine) -> Hits:
-    build, cpus, omp_threads = machine.host.torch, machine.host.cpus, _omp_threads(machine)
+    build, cpus, omp_threads = (
+        machine.host.torch,
+        machine.host.cpus,
+        machine.environment.get("OMP_NUM_THREADS", ""),
+    )
     if build is not None and build.threads > cpus:
         threads, asked = build.threads, f"torch.get_num_threads() is {build.threads}"
-        who = "torch starts"
-    elif omp_threads is not None and omp_threads > cpus:
-        threads, asked = omp_threads, f"OMP_NUM_THREADS={omp_threads}"
-        who = "OMP_NUM_THREADS asks for"
+    elif omp_threads.isdecimal() and len(omp_threads) < 10 and int(omp_threads) > cpus:
+        threads, asked = int(omp_threads), f"OMP_NUM_THREADS={omp_threads}"
     else:
         return
     yield Hit(
         f"{asked}; affinity and quota allow {count_text(cpus, 'CPU')}",
         f"export OMP_NUM_THREADS={cpus}",
         threads,
-        message=f"{who} more threads than usable CPUs: they contend for them",
     )
-
-
-@check(
-    "omp-threads", INFO, "in each loader worker OpenMP libraries other than torch start threads of their own"
-)
-def _omp_threads_times_workers(machine: Machine) -> Hits:
-    loader, cpus, threads = machine.loader, machine.host.cpus, _omp_threads(machine)
-    workers = loader.total_workers if loader else 0
-    if workers < 2:
-        return
-    if threads is None:
-        if not _omp_text(machine) and cpus > 1:
-            yield Hit(
-                f"OMP_NUM_THREADS is not set; {count_text(workers, 'worker')} on {cpus} CPUs",
-                "if the data set uses them, in worker_init_fn: cv2.setNumThreads(0) and "
-                "threadpoolctl.threadpool_limits(1)",
-                message="in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and others "
-                "start as many as there are CPUs",
-            )
-    elif threads * workers > cpus:
-        yield Hit(
-            f"OMP_NUM_THREADS={threads} x {count_text(workers, 'worker')} = {threads * workers}, "
-            f"{count_text(cpus, 'CPU')}",
-            "if the data set uses such libraries, in worker_init_fn: threadpoolctl.threadpool_limits"
-            f"({max(1, cpus // workers)})",
-            threads * workers,
-            message="in each loader worker torch uses one thread, but other OpenMP libraries start "
-            "OMP_NUM_THREADS: together more than the CPUs",
-        )
-
-
-@check(
-    "omp-ignored", WARNING, "OMP_NUM_THREADS is not a number: OpenMP ignores it and starts a thread per CPU"
-)
-def _omp_ignored(machine: Machine) -> Hits:
-    text = _omp_text(machine)
-    if text and _omp_threads(machine) is None:
-        yield Hit(f"OMP_NUM_THREADS={text!r}", "unset OMP_NUM_THREADS, or export it as a number")
 
 
 # --- other variables and tools --------------------------------------------------------------
@@ -270,7 +220,8 @@ class _Slowing(NamedTuple):
     why: str
     is_on: Callable[[str], bool]
     """Whether the variable's text switches it on."""
-    needs_nvidia: bool = False
+    needs: str | None = None
+    """Only matters on such a machine: "nvidia" or "tf32"."""
 
 
 def _is_one(text: str) -> bool:
@@ -278,15 +229,21 @@ def _is_one(text: str) -> bool:
 
 
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", _is_one, needs_nvidia=True),
+    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", _is_one, "nvidia"),
     # CUDACachingAllocator looks only whether it is set.
     "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing(
-        "every tensor is allocated by the driver anew", lambda text: True, needs_nvidia=True
+        "the driver allocates every tensor", lambda text: True, "nvidia"
     ),
     # OFF and INFO check nothing.
     "TORCH_DISTRIBUTED_DEBUG": _Slowing("every collective is checked", lambda text: text.upper() == "DETAIL"),
-    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", _is_one, needs_nvidia=True),
-    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", _is_one, needs_nvidia=True),
+    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", _is_one, "nvidia"),
+    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", _is_one, "nvidia"),
+    "NVIDIA_TF32_OVERRIDE": _Slowing(
+        "TF32 is off whatever the script sets", lambda text: text == "0", "tf32"
+    ),
+    **dict.fromkeys(
+        ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"), _Slowing("torch.compile is off", _is_one)
+    ),
     # Any text that is not empty, "0" too: python(1).
     "PYTHONDEVMODE": _Slowing("Python checks itself", lambda text: text != ""),
     "PYTHONMALLOC": _Slowing("Python checks its memory", lambda text: text.endswith("debug")),
@@ -295,22 +252,16 @@ _SLOWING = {
 
 @check("slow-environment", WARNING, "the environment slows training down")
 def _slow_environment(machine: Machine) -> Hits:
+    tf32 = machine.profile is not None and "tf32" in machine.profile.native_precisions
+    here = {None: True, "nvidia": bool(machine.nvidia_gpus), "tf32": tf32}
     on = {
         name: f"{name}={machine.environment[name]}: {slowing.why}"
         for name, slowing in _SLOWING.items()
         if name in machine.environment and slowing.is_on(machine.environment[name])
-        if machine.nvidia_gpus or not slowing.needs_nvidia
+        if here[slowing.needs]
     }
     if on:
         yield Hit("; ".join(on.values()), f"unset {' '.join(on)}")
-
-
-@check("compile-disabled", WARNING, "the environment switches torch.compile off")
-def _compile_disabled(machine: Machine) -> Hits:
-    switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
-    on = [name for name in switches if machine.environment.get(name) == "1"]
-    if on:
-        yield Hit(", ".join(f"{name}=1" for name in on), f"unset {' '.join(on)}")
 
 
 @check("gpus-hidden", WARNING, "CUDA_VISIBLE_DEVICES hides every GPU there may be")
@@ -323,44 +274,14 @@ def _gpus_hidden(machine: Machine) -> Hits:
         )
 
 
-@check(
-    "expandable-segments-off",
-    INFO,
-    "where batches vary in size, the GPU's memory may fragment more than it has to",
-)
-def _expandable_segments_off(machine: Machine) -> Hits:
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    name = next((name for name in names if machine.environment.get(name)), names[1])
-    text = machine.environment.get(name, "")
-    if machine.nvidia_gpus and "expandable_segments:true" not in text.lower():
-        kept = re.sub(r",?\s*expandable_segments:\w*", "", text).strip(", ")
-        yield Hit(
-            f"{name} is {text!r}" if text else f"{name} is not set",
-            f"export {name}={kept + ',' if kept else ''}expandable_segments:True",
-        )
-
-
-@check("tf32-forbidden", WARNING, "the environment forbids TF32, whatever the script sets")
-def _tf32_forbidden(machine: Machine) -> Hits:
-    has_tf32 = machine.profile is not None and "tf32" in machine.profile.native_precisions
-    if has_tf32 and machine.environment.get("NVIDIA_TF32_OVERRIDE") == "0":
-        yield Hit("NVIDIA_TF32_OVERRIDE=0", "unset NVIDIA_TF32_OVERRIDE")
-
-
 @check("no-compiler", WARNING, "torch.compile needs a C compiler on a GPU, C++ on the CPU, and there is none")
 def _no_compiler(machine: Machine) -> Hits:
     profile = machine.profile
     if machine.checkup.compiler is not None or (profile is not None and profile.compile_supported is False):
         return
-    if machine.host.compiles_with_triton:
-        yield Hit(
-            "PATH holds neither gcc nor clang nor cc, or not what $CC names",
-            "install one (apt install gcc), or let $CC name yours",
-            message="torch.compile needs a C compiler on this GPU, and there is none",
-        )
-    else:
-        yield Hit(
-            "PATH does not hold g++, or not what $CXX names",
-            "install one (apt install g++), or let $CXX name yours",
-            message="torch.compile needs a C++ compiler on the CPU, and there is none",
-        )
+    uses_triton = machine.host.compiles_with_triton
+    programs, variable, package = ("gcc, clang or cc", "CC", "gcc") if uses_triton else ("g++", "CXX", "g++")
+    yield Hit(
+        f"PATH does not hold {programs}, or not what ${variable} names",
+        f"install one (apt install {package}), or let ${variable} name yours",
+    )

@@ -1,36 +1,22 @@
 """What the data set lies on, held against what training reads."""
 
-from tunekit.diagnose.machine import DataSet, Machine
+from tunekit.diagnose.machine import DataSet
+from tunekit.diagnose.policy import (
+    CACHEABLE_SHARE,
+    MANY_FILES,
+    SHORT_READ_S,
+    SLOW_MB_PER_S,
+    SMALL_FILE_BYTES,
+    TINY_FILE_BYTES,
+)
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.records.checkup import Storage, StorageKind
-from tunekit.units import KIB, bytes_text, count_text, duration_text
-
-_SLOW_MB_PER_S = 100.0
-"""About 900 ImageNet pictures of 110 kB a second."""
-_SHORT_READ_S = 30.0
-"""Whoever waits no longer than this, once, for files that memory keeps afterwards has no problem."""
-_SMALL_FILE_BYTES = 128 * KIB
-_TINY_FILE_BYTES = 64 * KIB
-"""Below it a low rate is what opening the files costs, on the fastest disk too."""
-_MANY_FILES = 10_000
-_CACHEABLE_SHARE = 0.8
-"""Of the RAM limit; the rest is needed for training itself."""
+from tunekit.units import bytes_text, count_text, duration_text
 
 
 def _where(storage: Storage) -> str:
     where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'}"
     return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
-
-
-@check("no-storage", INFO, "the data set is on a virtual file system of the kernel, not on storage")
-def _no_storage(machine: Machine) -> Hits:
-    for storage in machine.checkup.storage:
-        if storage.kind is StorageKind.NONE:
-            yield Hit(
-                _where(storage),
-                "name the folder that training reads with --data",
-                message=f"{storage.path} is on a virtual file system of the kernel, not on storage",
-            )
 
 
 @check(
@@ -44,24 +30,14 @@ def _network_storage(data: DataSet) -> Hits:
         )
 
 
-@check("spinning-disk", WARNING, "{} is on a spinning disk: shuffled reads of small files are seeks")
-def _spinning_disk(data: DataSet) -> Hits:
-    storage = data.storage
-    if storage.kind is StorageKind.HDD:
-        yield Hit(
-            _where(storage) + (f", disk {storage.device}" if storage.device else ""),
-            "copy it to an SSD, or pack it into large shards that are read in sequence",
-        )
-
-
 def _slow_rate(data: DataSet) -> float | None:
     """Return the lower of the rates in MB/s if it makes training wait, else None."""
     storage = data.storage
     rates = [rate for rate in (storage.sequential_mb_per_s, storage.random_mb_per_s) if rate is not None]
-    if not rates or storage.measured_cold is False or min(rates) >= _SLOW_MB_PER_S:
+    if not rates or storage.measured_cold is False or min(rates) >= SLOW_MB_PER_S:
         return None
-    is_kept = storage.is_walk_complete and storage.total_bytes <= _CACHEABLE_SHARE * data.ram_bytes
-    return None if is_kept and _epoch_s(storage, min(rates)) < _SHORT_READ_S else min(rates)
+    is_kept = storage.is_walk_complete and storage.total_bytes <= CACHEABLE_SHARE * data.ram_bytes
+    return None if is_kept and _epoch_s(storage, min(rates)) < SHORT_READ_S else min(rates)
 
 
 def _epoch_s(storage: Storage, mb_per_s: float) -> float:
@@ -79,7 +55,7 @@ def _rates_text(storage: Storage, mb_per_s: float) -> str:
 @check("slow-storage", WARNING, "the storage under {} is slow")
 def _slow_storage(data: DataSet) -> Hits:
     storage, rate, mean = data.storage, _slow_rate(data), data.storage.mean_file_bytes
-    if rate is None or (mean is not None and mean < _TINY_FILE_BYTES):
+    if rate is None or (mean is not None and mean < TINY_FILE_BYTES):
         return
     yield Hit(
         _rates_text(storage, rate),
@@ -96,7 +72,7 @@ def _slow_storage(data: DataSet) -> Hits:
 )
 def _data_larger_than_ram(data: DataSet) -> Hits:
     storage = data.storage
-    if storage.kind is not StorageKind.MEMORY and storage.total_bytes > _CACHEABLE_SHARE * data.ram_bytes:
+    if storage.kind is not StorageKind.MEMORY and storage.total_bytes > CACHEABLE_SHARE * data.ram_bytes:
         yield Hit(
             f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM are usable",
             "trust rates of cold reads only; keep the data on fast local storage",
@@ -111,8 +87,8 @@ def _many_small_files(data: DataSet) -> Hits:
     storage, mean, rate = data.storage, data.storage.mean_file_bytes, _slow_rate(data)
     if mean is None or storage.kind is StorageKind.MEMORY:
         return
-    is_slowed = rate is not None and mean < _TINY_FILE_BYTES
-    if not is_slowed and (storage.files < _MANY_FILES or mean >= _SMALL_FILE_BYTES):
+    is_slowed = rate is not None and mean < TINY_FILE_BYTES
+    if not is_slowed and (storage.files < MANY_FILES or mean >= SMALL_FILE_BYTES):
         return
     is_far = storage.is_network or storage.kind is StorageKind.HDD
     count = count_text(storage.files, "file") + ("" if storage.is_walk_complete else " or more")
@@ -125,23 +101,15 @@ def _many_small_files(data: DataSet) -> Hits:
     )
 
 
-@check(
-    "storage-measured-warm", INFO, "{} stayed in the page cache while it was read: the rate is the memory's"
-)
-def _storage_measured_warm(data: DataSet) -> Hits:
-    storage = data.storage
-    if storage.measured_cold is False:
-        yield Hit(
-            storage.rates_text,
-            "measure on a data set that was not read lately, or after a reboot",
-        )
-
-
 @check("storage-not-measured", INFO, "how fast {} can be read was not measured")
 def _storage_not_measured(data: DataSet) -> Hits:
     storage = data.storage
-    is_on_disk = storage.kind is not StorageKind.MEMORY
-    if is_on_disk and storage.measured_cold is not False and storage.problem is not None:
+    if storage.measured_cold is False:
+        yield Hit(
+            f"{storage.rates_text}, from the page cache",
+            "measure on a data set that was not read lately, or after a reboot",
+        )
+    elif storage.kind is not StorageKind.MEMORY and storage.problem is not None:
         is_partial = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
         how = "only partly" if is_partial else "not"
         yield Hit(

@@ -8,15 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UnreadableError, UsageError
 from tunekit.machine.prices import load_prices
 from tunekit.records.profile import (
-    PRECISIONS,
     FactConfidence,
     FactGroup,
     Profile,
@@ -73,23 +71,13 @@ PLAUSIBLE: dict[str, Bounds] = {
 }
 """By field of the profile: wide enough for any GPU of the next years, and too narrow for another unit."""
 
-_DATES = 'write it as "2026-03-10", "2026-03" or "2026"'
 
-_NEEDED = {
-    "id": "give it one, such as my-gpu",
-    "device_names": "list what the driver calls the device, as nvidia-smi -L does",
-    "facts": "say where the figures come from, as the shipped files do",
-}
-"""Fields that can't be null, with what to write."""
-
-
-def read_profile(path: Path, is_yours: bool = False, today: datetime.date | None = None) -> Profile:
+def read_profile(path: Path, is_yours: bool = False) -> Profile:
     """Return the profile that a file holds.
 
     Args:
         path: the file.
-        is_yours: whether it is the user's own; no price of theirs may be seen in the future.
-        today: the day to judge that by; by default the clock's.
+        is_yours: whether it is the user's own, who can correct it.
 
     Raises:
         DamagedRecordError: it is no profile; the message names the file, the field and the remedy.
@@ -101,8 +89,7 @@ def read_profile(path: Path, is_yours: bool = False, today: datetime.date | None
         profile = Profile.model_validate(content)
     except ValidationError as error:
         raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}; {remedy}") from error
-    latest = (today or datetime.datetime.now(datetime.UTC).date()) if is_yours else None
-    wrong = _implausible(profile) or _bad_date(profile, latest)
+    wrong = _implausible(profile) or _bad_date(profile)
     if wrong:
         raise DamagedRecordError(f"{path} is not a profile: {wrong}; {remedy}")
     return profile
@@ -138,40 +125,16 @@ def _write_dates_out(content: dict[str, Any]) -> None:
 
 def _problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
-    kind, loc, value = problem["type"], problem["loc"], problem["input"]
-    place, field = ".".join(map(str, loc)), str(loc[-1]) if loc else ""
+    kind, value = problem["type"], problem["input"]
+    place = ".".join(map(str, problem["loc"]))
     if kind == "missing":
-        can_be_null = _may_be_null(loc)
-        remedy = "write null if it is unknown" if can_be_null else _NEEDED.get(field, "every profile says it")
-        return f"{place} is missing; {remedy}"
+        return (
+            f"{place} is missing; write it, or null where it is unknown and the shipped files have null too"
+        )
     if kind == "extra_forbidden":
         return f"{place} is no field of a profile; check its spelling"
-    if field == "as_of" and kind == "string_pattern_mismatch":
-        return f"{place}: {value!r} is no date; {_DATES}"
-    if "native_precisions" in loc and kind == "string_pattern_mismatch":
-        return f"{place}: {value!r} is none of {', '.join(PRECISIONS)}"
-    if kind.startswith("int_") and field in PLAUSIBLE:
-        bounds = PLAUSIBLE[field]
-        return f"{place}: must be a whole number of {bounds.unit}, {bounds.example}, got {value!r}"
-    if kind.startswith("float_") and field in PLAUSIBLE:
-        bounds = PLAUSIBLE[field]
-        return f"{place}: must be a number of {bounds.unit}, {bounds.example}, got {value!r}"
     remedy = "; put it in quotes" if kind == "string_type" and value is not None else ""
     return f"{place}: {problem['msg']}, got {value!r}{remedy}"
-
-
-def _may_be_null(loc: tuple[int | str, ...]) -> bool:
-    kind: Any = Profile
-    for part in loc:
-        if isinstance(part, int):
-            kind = get_args(kind)[0]
-            continue
-        records = [one for one in (kind, *get_args(kind)) if isinstance(one, type)]
-        record = next((one for one in records if issubclass(one, BaseModel)), None)
-        if record is None or part not in record.model_fields:
-            return False
-        kind = record.model_fields[part].annotation
-    return get_origin(kind) in (Union, UnionType) and type(None) in get_args(kind)
 
 
 def _implausible(profile: Profile) -> str | None:
@@ -185,24 +148,14 @@ def _implausible(profile: Profile) -> str | None:
     return None
 
 
-def _bad_date(profile: Profile, today: datetime.date | None) -> str | None:
-    for number, offer in enumerate(profile.instances):
-        dates = [("as_of", offer.as_of)] + ([("spot.as_of", offer.spot.as_of)] if offer.spot else [])
-        dates += [
-            (f"{key}.{place}.as_of", one.as_of)
-            for key in _SOLD
-            for place, one in enumerate(getattr(offer, key))
-        ]
-        for field, text in dates:
-            place = f"instances.{number}.{field}"
-            year, month, day = (*map(int, text.split("-")), 1, 1)[:3]
+def _bad_date(profile: Profile) -> str | None:
+    for offer in profile.instances:
+        spot = (offer.spot,) if offer.spot else ()
+        for one in (offer, *spot, *offer.subscriptions, *offer.unit_packs):
             try:
-                seen = datetime.date(year, month, day)
+                datetime.date(*(*map(int, one.as_of.split("-")), 1, 1)[:3])
             except ValueError:
-                return f"{place}: {text!r} is no date; {_DATES}"
-            # A day ahead is today in another time zone.
-            if today is not None and seen > today + datetime.timedelta(days=1):
-                return f"{place}: {text} lies in the future; write the day on which the price was seen"
+                return f"as_of of {offer.name}: {one.as_of!r} is no date; write 2026-03-10, 2026-03 or 2026"
     return None
 
 

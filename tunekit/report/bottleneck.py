@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from tunekit.diagnose.attribution import (
-    DRAINED_SHARE,
     Bound,
     attribution,
     closure,
@@ -12,6 +11,7 @@ from tunekit.diagnose.attribution import (
     idle_for_host,
 )
 from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of
+from tunekit.diagnose.policy import DRAINED_SHARE
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, Recommendation
 from tunekit.records.run import Run

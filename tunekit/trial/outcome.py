@@ -46,15 +46,15 @@ _PINNING = re.compile(r"in pin memory thread for device|\.pin_memory\(|\bpin_mem
 _PINNING_PLACE = "torch.utils.data._utils.pin_memory."
 _HOST = re.compile(r"DefaultCPUAllocator: can't allocate memory|CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION")
 _PINNED_REMEDY = (
-    "the driver could lock no more of the host's memory: leave pinned memory off (--fix pin_memory=false), "
-    "use a smaller batch, or raise the container's limit on memory and `ulimit -l`"
+    "the driver could lock no more of the host's memory: leave pinned memory off, use a smaller batch, or "
+    "raise the container's limit on memory and `ulimit -l`"
 )
 
 _TRACEBACK = "Traceback (most recent call last)"
 _NO_GUARD = "before the current process has finished its bootstrapping phase"
 _NO_GUARD_REMEDY = (
     'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
-    "forkserver import the script again; or keep it from starting any, with --fix num_workers=0"
+    "forkserver import the script again; or load with num_workers=0"
 )
 _GPU_FAILED = re.compile(
     r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
@@ -159,7 +159,7 @@ _REMEDIES = {
         "--fix num_workers=0"
     ),
     OutcomeKind.SCRIPT_ERROR: (
-        "if the command fails by itself too, mend that first; if only some knobs break it, take them out of "
+        "if the command fails by itself too, fix that first; if only some knobs break it, take them out of "
         "the search with --fix"
     ),
     OutcomeKind.KILLED: "look for who ends processes here: a job scheduler, a supervisor, another user",
@@ -187,21 +187,13 @@ _REMEDIES = {
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
 _WITHOUT_FIX = {
-    _REMEDIES[OutcomeKind.SCRIPT_ERROR]: (
-        "see whether the command fails by itself too, started on as many processes, and mend that first"
+    OutcomeKind.SCRIPT_ERROR: (
+        "see whether the command fails by itself too, started on as many processes, and fix that first"
     ),
-    _REMEDIES[OutcomeKind.WORKER_CRASH]: "read the data set with num_workers=0, where the error shows itself",
-    _REMEDIES[OutcomeKind.NONFINITE_LOSS]: "lower the learning rate",
-    _NO_GUARD_REMEDY: (
-        'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
-        "forkserver import the script again"
-    ),
-    _PINNED_REMEDY: (
-        "the driver could lock no more of the host's memory: let the script leave pin_memory off, use a "
-        "smaller batch, or raise the container's limit on memory and `ulimit -l`"
-    ),
+    OutcomeKind.WORKER_CRASH: "read the data set with num_workers=0, where the error shows itself",
+    OutcomeKind.NONFINITE_LOSS: "lower the learning rate",
 }
-"""In place of a remedy with --fix, where numbers of processes are compared and no knob is searched."""
+"""In place of the usual remedy where numbers of processes are compared and no knob is searched."""
 _CANNOT_TELL_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
     "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
@@ -368,22 +360,16 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
-        ended = plain(f"{_ended_by(evidence)} at batch size {at_work}: {why}")[:500]
+        ended = plain(f"the script ended at batch size {at_work}: {why}")[:500]
         update["sizes"] = seen.sizes.changed(why_ended=ended)
     if seen.trace is not None and seen.trace.why_ended is None:
-        ended = plain(f"{_ended_by(evidence)} while it was traced: {why}")[:500]
+        ended = plain(f"the script ended while it was traced: {why}")[:500]
         update["trace"] = seen.trace.changed(why_ended=ended)
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
-        ended = plain(f"{_ended_by(evidence)} on the batch: {why}")[:500]
+        ended = plain(f"the script ended on the batch: {why}")[:500]
         update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
     return seen.changed(**update)
-
-
-def _ended_by(evidence: Evidence) -> str:
-    if evidence.limit is not None:
-        return "tunekit ended the script"
-    return "the trial ended" if evidence.agent_error is not None else "the script ended"
 
 
 def _why_cut_short(evidence: Evidence) -> str:
@@ -404,16 +390,7 @@ def _why_cut_short(evidence: Evidence) -> str:
 
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
-    """Return the failure, with a word on what was set where that may have brought it about.
-
-    That is what was bound, in a script that ended before its first step, and what an agent that failed had
-    to set.
-    """
-    asked = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is not None]
-    if failure.kind is OutcomeKind.AGENT_ERROR and asked:
-        knobs = ", ".join(f"{knob} {bound.changed[knob]}" for knob in asked)
-        hint = f"if other trials of this run are measured, leave out what this one set ({knobs})"
-        return failure.changed(remedy=f"{failure.remedy}; {hint}: --bind KNOB=fixed")
+    """Return the failure; of a script that ended before its first step, with what was bound in it."""
     ours = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is None]
     if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
         return failure
@@ -600,8 +577,9 @@ def _oom_text(evidence: Evidence) -> str:
 
 
 def without_fix(failure: Failure) -> Failure:
-    """Return a failure with a remedy that needs no --fix, for commands that search no knob."""
-    return failure.changed(remedy=_WITHOUT_FIX.get(failure.remedy or "", failure.remedy))
+    """Return a failure whose remedy needs no --fix, for commands that search no knob."""
+    is_usual = failure.remedy == _REMEDIES.get(failure.kind)
+    return failure.changed(remedy=_WITHOUT_FIX.get(failure.kind, failure.remedy)) if is_usual else failure
 
 
 def _failure(why: _Reason, evidence: Evidence) -> Failure:

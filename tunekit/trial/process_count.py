@@ -211,14 +211,8 @@ def _why_unknown(program: str) -> tuple[str, str]:
     if program == "deepspeed":
         remedy = "start the script by torchrun, whose processes deepspeed.initialize finds: torchrun train.py"
         return "deepspeed's launcher is not one that tunekit gives another number", remedy
-    if program in _SHELLS:
-        remedy = _write_place(f"{program} -c 'torchrun --nproc-per-node", " train.py'")
-        return "where a shell's text has its number of processes is not known", remedy
-    if program in _MPI:
-        return f"where {program} has its number is not known", _write_place(
-            f"{program} -n", " python train.py"
-        )
-    place = _write_place(f"{program} --devices", "")
+    number, after = ("-n", " python train.py") if program in _MPI else ("--devices", "")
+    place = _write_place(f"{program} {number}", after)
     remedy = f"give the training as `python -m MODULE` or by torchrun, or {place}"
     return f"how {program} starts processes is not known", remedy
 

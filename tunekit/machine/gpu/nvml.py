@@ -173,8 +173,6 @@ class NvmlDevice:
     """The MIG partitions made so far; None when MIG is off."""
     has_own_memory: bool = True
     """False for an integrated GPU, which uses the machine's memory."""
-    instances: tuple[int, int] | None = None
-    """Of a partition its GPU instance and its compute instance, by which older drivers name it."""
 
 
 @dataclass(frozen=True)
@@ -413,9 +411,7 @@ def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> t
 
 def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | None) -> NvmlDevice:
     handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
-    asked = (nvml.nvmlDeviceGetGpuInstanceId, nvml.nvmlDeviceGetComputeInstanceId)
-    instances = _answer(lambda: (int(asked[0](handle)), int(asked[1](handle))))
-    return replace(_described(nvml, handle, index, capability), instances=instances)
+    return _described(nvml, handle, index, capability)
 
 
 def _link(nvml: Any, handle: Any) -> PcieLink | None:

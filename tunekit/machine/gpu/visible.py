@@ -173,12 +173,6 @@ def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:
     if entry.startswith("GPU-"):
         gpu = _beginning_with(entry, gpus)
         return None if gpu is None else _computing(gpu)
-    older = re.fullmatch(r"MIG-(GPU-[^/]+)/([0-9]{1,3})/([0-9]{1,3})", entry)
-    if older:
-        gpu = _beginning_with(older[1], gpus)
-        instances = (int(older[2]), int(older[3]))
-        partitions = (gpu.partitions or ()) if gpu is not None else ()
-        return next((partition for partition in partitions if partition.instances == instances), None)
     if entry.startswith("MIG-"):
         return _beginning_with(entry, [partition for gpu in gpus for partition in gpu.partitions or ()])
     return None
