@@ -63,9 +63,9 @@ def test_a_terminal_gets_errors_in_lines_that_fit_it(
     assert main(words) == 3
     shown = capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["plan", "--ram", "62", "--cpus", "1e9"])
+        main(["plan", "--epochs", "0x"])
     refused = capsys.readouterr().err
-    assert "--cpus: must be at\n  most 4,096, got '1e9'; give the CPUs of one\n  machine\n" in refused
+    assert "whole number, at\n  least 1, got '0x'; write a size as 50k or 1.2M\n" in refused
     assert (len(piped.splitlines()), shown.split()) == (1, piped.split())
     first, *rest = shown.splitlines()
     assert first.startswith("tunekit: ")

@@ -117,7 +117,7 @@ def test_a_saved_scaling_is_shown_again_and_not_written_over(
     assert json.loads(capsys.readouterr().out)["counts"][2]["processes"] == 4
     assert main(["scale", "--out", "scaled", *TRAIN]) == 2
     assert "already holds trials; give another folder with --out" in capsys.readouterr().err
-    assert main(["plan", "scaled", "--ram", "8", "--cpus", "2"]) == 2
+    assert main(["fits", "scaled", "--ram", "8", "--cpus", "2"]) == 8
     assert "holds a measured scaling" in capsys.readouterr().err
 
 

@@ -99,7 +99,7 @@ def test_ranks_that_train_together_are_gpus_that_the_rate_was_measured_on():
 
 def test_a_run_without_a_rate_says_how_to_get_one():
     empty = finished(recommendations=(), status=RunStatus.INTERRUPTED)
-    with pytest.raises(UsageError, match=r"x has no rate.*status: interrupted.*--resume.*--rate"):
+    with pytest.raises(UsageError, match=r"x has no rate.*status: interrupted.*--rate"):
         request_of_run(empty, PlanOptions(), name="x")
 
 

@@ -254,6 +254,7 @@ def test_a_batch_has_a_verdict_and_its_memory_in_each_precision():
     def asked(verdict: BatchFit, reserved: float, precision: Precision) -> RequestedBatch:
         return RequestedBatch(
             profile_id="t4",
+            batch_size=128,
             precision=precision,
             verdict=verdict,
             reserved_bytes=int(reserved * GIB),

@@ -445,9 +445,7 @@ def test_memory_failures_are_those_that_a_smaller_config_may_mend():
     }
 
 
-@pytest.mark.parametrize(
-    "evidence", [raised(*VALUE_ERROR, message="boom"), ERRORS["no guard"], ended_with_its_workers(-9)]
-)
+@pytest.mark.parametrize("evidence", [raised(*VALUE_ERROR, message="boom"), ended_with_its_workers(-9)])
 def test_where_no_knob_is_searched_no_remedy_takes_one_out(evidence: Evidence):
     usual = failed(evidence)
     assert "--fix" in (usual.remedy or "")
