@@ -65,7 +65,7 @@ def test_a_terminal_gets_errors_in_lines_that_fit_it(
     with pytest.raises(SystemExit):
         main(["plan", "--epochs", "0x"])
     refused = capsys.readouterr().err
-    assert "whole number, at\n  least 1, got '0x'; write a size as 50k or 1.2M\n" in refused
+    assert "must be a\n  whole number, at least 1, got '0x'; write a size\n  as 50k or 1.2M\n" in refused
     assert (len(piped.splitlines()), shown.split()) == (1, piped.split())
     first, *rest = shown.splitlines()
     assert first.startswith("tunekit: ")

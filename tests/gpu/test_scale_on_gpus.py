@@ -12,6 +12,7 @@ FOUR = ",".join(["a10g:slower=16"] * 4)
 SHORT = ["--window", "0.5", "--rounds", "1"]
 
 
+@pytest.mark.slow
 def test_one_two_and_four_gpus_are_measured_predicted_and_fitted(simulated_gpu: SimulatedGpu) -> None:
     ended = tunekit(simulated_gpu, "scale", SHORT, script("ddp_nccl.py"), FOUR)
     assert ended.process.returncode == 0, ended.process.stderr

@@ -183,10 +183,10 @@ HOSTILE = (
     hostile(
         "trial folder removed",
         _doing("shutil.rmtree(folder)", "import shutil\n" + _FOLDER, at="3"),
-        OutcomeKind.AGENT_ABSENT,
-        "removed",
+        OutcomeKind.HARM_DENIED,
+        "WriteDenied",
         is_usual=True,
-        sandbox="none",  # in an overlay the kernel keeps the script from removing it
+        sandbox="none",
     ),
     hostile(
         "events removed",

@@ -41,7 +41,7 @@ def test_a_calibration_finds_what_the_device_takes(simulated_gpu: SimulatedGpu) 
     handles = 2 * described("blas_bytes") + 2 * DNN_HANDLE_BYTES
     assert (found.context_bytes, found.context_seen_by) == (described("context_bytes") + handles, "process")
     assert (found.blas_forward_bytes, found.blas_backward_bytes) == (BLAS_BYTES, BLAS_BYTES)
-    assert found.blas_is_kept is found.torch_version.startswith("2.8.")
+    assert found.blas_is_kept, "by torch 2.8 and 2.14"
     assert found.workspaces_bytes(benchmark=False) == (0, 0)
     searched = [one for one in found.convolutions if one.benchmark and one.dtype == "float32"]
     image = prod((32, 64, 56, 56))
