@@ -242,6 +242,7 @@ for _ in range(1000):
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_script_that_ends_on_figures_of_nobody_is_run_as_it_is(tmp_path: Path) -> None:
     whole = looked_at(tmp_path, CHECKS_ITS_LOSS)
     assert whole.prediction is not None

@@ -189,6 +189,7 @@ def test_a_hugging_face_trainer_shares_a_global_batch_by_its_own_flag(tmp_path: 
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_processes_that_train_each_alone_are_refused(tmp_path: Path) -> None:
     done = scale_for_real(tmp_path, "--", sys.executable, str(ZOO / "plain_with_validation.py"))
     assert done.returncode == 4

@@ -34,6 +34,7 @@ def profiles_in(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_memory_ends_where_fits_says_that_it_does(simulated_gpu: SimulatedGpu, tmp_path: Path) -> None:
     (tmp_path / "calibrations").mkdir()
     own = {

@@ -171,6 +171,7 @@ class Terminal:
         return self.process.wait(timeout=120)
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_like_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "tunekit", "search", "--trials", "5", "--out", str(folder), *QUICK]

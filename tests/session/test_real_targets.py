@@ -18,8 +18,6 @@ from tunekit.records.run import Run, RunStatus
 pytestmark = pytest.mark.real
 
 PYTHON = sys.executable
-SLOW = ("hf-trainer", "lightning", "accelerate", "iterable-sharded", "other-environment", "gpt", "torchrun")
-"""Projects whose loops the tests of trials already reach."""
 QUICK = ("--trials", "2", "--confirm", "1", "--window", "0.3", "--budget", "10m")
 OLD_FILES = {
     "out/checkpoint-3/model.safetensors": b"forty hours of training",
@@ -115,13 +113,8 @@ def wait_for_change(
     return files_in(folder) != before
 
 
-@pytest.mark.parametrize(
-    "project",
-    [
-        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.name in SLOW else [])
-        for one in PROJECTS
-    ],
-)
+@pytest.mark.slow  # the tests of trials reach these loops
+@pytest.mark.parametrize("project", [pytest.param(one, id=one.name) for one in PROJECTS])
 def test_a_project_is_tuned_unmodified_and_unharmed(
     project: Project, tmp_path: Path, other_python: str
 ) -> None:

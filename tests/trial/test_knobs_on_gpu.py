@@ -61,6 +61,7 @@ def on_device(simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.M
     return begin
 
 
+@pytest.mark.slow
 @on_both_torches
 def test_an_ampere_device_runs_what_the_knobs_ask_for(on_device: OnDevice) -> None:
     trials = on_device("a10g")

@@ -43,7 +43,7 @@ def trained(ran: Ran) -> DataParallelSeen:
     return loop.data_parallel
 
 
-@looking_at(*(on(words, no_sync=True) for words in GRADIENT_BYTES))
+@looking_at(*(on(words, no_sync=True, is_slow=words in (ACCELERATE, SPAWN)) for words in GRADIENT_BYTES))
 def test_two_processes_of_each_launcher_train_without_summing_gradients(ran: Ran) -> None:
     assert ran.baseline.no_sync
     assert trained(ran) == DataParallelSeen(

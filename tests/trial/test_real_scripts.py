@@ -136,6 +136,7 @@ SCRIPTS = [
         roots=(("torch._dynamo.eval_frame.OptimizedModule", 140296),),
         optimizers=ADAMW,
         compiled=True,
+        is_slow=True,
     ),
     python("own_compile.py", "--in-place", roots=(NET,), optimizers=ADAMW, compiled=True, is_slow=True),
     CHANNELS_LAST,

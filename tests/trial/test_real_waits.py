@@ -59,8 +59,9 @@ def work_of(of: TrialRecord) -> LoaderWork:
     return of.measurement.loop.loader_work
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy_cpu")
-@pytest.mark.parametrize("workers", ["1", pytest.param("0", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["1", "0"])
 def test_decoding_on_a_busy_cpu_waits_for_the_cpu(workers: str, tmp_path: Path) -> None:
     of = RealTrials(zoo_target("decodes.py", "--workers", workers), tmp_path).run_baseline()
     assert told(of) == {"loader-contended"}
