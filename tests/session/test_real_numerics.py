@@ -30,6 +30,7 @@ class UntilConfirmation(RecordingListener):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_mode_whose_loss_diverges_is_barred_from_balanced_by_a_run_of_the_baselines_config(
     tmp_path: Path,
 ) -> None:

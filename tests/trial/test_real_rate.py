@@ -34,6 +34,7 @@ def rate_over_printed(folder: Path) -> float:
     return (clock_s[last] - clock_s[first]) / loop.steady_time_s
 
 
+@pytest.mark.slow
 def test_a_validation_keeps_its_loader_and_its_word_error_on_stderr_fails_nothing(tmp_path: Path) -> None:
     short_epochs = zoo_target("plain_with_validation.py", "--samples", "160")
     trials = RealTrials(short_epochs, tmp_path, window_s=1.0)

@@ -87,6 +87,7 @@ TORCHRUN = Script(
     ("torchrun", "--nproc_per_node", "2", "--master_port", "{port}", "ddp_gloo.py", *OUT),
     roots=(DDP,),
     optimizers=SGD,
+    is_slow=True,
 )
 MP_SPAWN = Script(("python", "mp_spawn.py", *OUT), roots=(DDP,), optimizers=SGD, is_slow=True)
 TOKENS = python(
@@ -97,11 +98,11 @@ TOKENS = python(
     tuned={"num_workers": 1, "precision": "bf16"},
 )
 SCRIPTS = [
-    python("transform_first.py", roots=((SEQUENTIAL, 1595402),), optimizers=(("SGD", 0.05),), tuned=TUNED),
+    python("transform_first.py", roots=((SEQUENTIAL, 1595402),), optimizers=(("SGD", 0.05),)),
     python("encoder_decoder.py", roots=(ENCODER, DECODER), optimizers=ADAMW),
-    python("gan.py", roots=GAN, optimizers=(("Adam", 0.0004), ("Adam", 0.0001))),
+    python("gan.py", roots=GAN, optimizers=(("Adam", 0.0004), ("Adam", 0.0001)), is_slow=True),
     python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
-    python("warmup_lr.py", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.4),)),
+    python("warmup_lr.py", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.4),), is_slow=True),
     python(
         "warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),), is_slow=True
     ),

@@ -152,6 +152,7 @@ def test_an_item_is_a_normalised_image_and_its_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow  # .ci/run searches the same workload
 def test_a_short_epoch_trains_validates_and_saves(tmp_path: Path) -> None:
     saved = tmp_path / "model.pt"
     options = ("--samples", "64", "--epochs", "1", "--workers", "1", "--print-freq", "1")
