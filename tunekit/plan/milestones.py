@@ -1,4 +1,4 @@
-"""A project's milestones: each on the cheapest machine of its own plan."""
+"""A project's milestones, each on its cheapest machine."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
