@@ -35,7 +35,7 @@ from tunekit.trial.binding_suggestions import (
     without_unknown_flags,
 )
 from tunekit.trial.binding_syntax import binding_text, value_text
-from tunekit.trial.binding_trials import BindingTrial, can_be_tried, try_bindings
+from tunekit.trial.binding_trials import BindingTrial, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.tune.knob_access import SearchContext, access_of
@@ -62,7 +62,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
     tried = _tried(target, host, record, options, console)
     # What worked is kept, and what no trial can show to work.
-    untried = (one for one in target.bindings if not can_be_tried(one))
+    untried = (one for one in target.bindings if not target.is_bound(one.knob))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
     rows = _knob_rows(_search_context(target, host, record, options.gpu))
     attempts = [
@@ -132,7 +132,7 @@ def _tried(
     """Try the user's own bindings, and the places that the command, its files and its options have."""
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
-    given = {one.knob: (one,) for one in target.bindings if can_be_tried(one)}
+    given = {one.knob: (one,) for one in target.bindings if target.is_bound(one.knob)}
     candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
     tried = []

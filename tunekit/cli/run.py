@@ -127,9 +127,9 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
     if target.script_sha256 != run.target.script_sha256:
         _tell("the script has changed since the search; what was measured may not hold")
     asked = bindings_asked(options)
-    of_project = () if run.target.builtin else (one for one in asked if not one.is_typed)
-    of_line = (one for one in asked if one.is_typed)
-    target = bound_target(target, (*of_project, *bindings_here(run.target, target), *of_line))
+    of_line = tuple(one for one in asked if one.is_typed)
+    first = of_line if run.target.builtin else asked
+    target = bound_target(target, (*first, *bindings_here(run.target, target), *of_line))
     if run.discovery is not None:
         target, said = without_unknown_flags(target, run.discovery)
         for text in said:

@@ -193,15 +193,13 @@ def _fits(kind: str, value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def _script_name(command: Sequence[str], folder: Path, origin: Path) -> str | None:
+def _script_name(command: Sequence[str], folder: Path, origin: Path) -> str:
     """Return how settings in `origin` call the script of a command that runs in `folder`."""
-    if not command:
-        return None
     script = named_script(command, folder)
-    return Path(command[0]).name if script is None else Path(os.path.relpath(script, origin)).as_posix()
+    return Path(*command[:1]).name if script is None else Path(os.path.relpath(script, origin)).as_posix()
 
 
-def _bindings(table: Mapping[str, Any], path: Path, folder: Path, script: str | None) -> tuple[Binding, ...]:
+def _bindings(table: Mapping[str, Any], path: Path, folder: Path, script: str) -> tuple[Binding, ...]:
     """Return the bindings that hold for a script; its own come after those of the folder and replace them."""
     of_scripts = table.get("script", {})
     if not isinstance(of_scripts, dict) or any(
@@ -255,7 +253,7 @@ def write_settings(
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
     path = own if own.exists() or not project.exists() else project
     outer = () if path == own else _IN_PROJECT
-    table = (*outer, "script", str(_script_name(command, folder, folder)), "bind")
+    table = (*outer, "script", _script_name(command, folder, folder), "bind")
     try:
         path = path.resolve()
         existing = read_text(path) if path.exists() else ""

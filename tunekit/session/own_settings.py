@@ -1,11 +1,9 @@
 """The script's own settings of knobs, such as its `--batch-size`: what a search binds by itself."""
 
-from tunekit.records.config import KNOBS
 from tunekit.records.run import Run
 from tunekit.records.target import Binding, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.trial.binding_suggestions import candidate_bindings
-from tunekit.trial.binding_trials import can_be_tried
 
 _NOT_FOLLOWED = (OutcomeKind.KNOB_NOT_APPLIED, OutcomeKind.SCRIPT_ERROR)
 _ACCUMULATION = "accumulate_grad_batches"
@@ -40,9 +38,8 @@ def binding_in_doubt(run: Run, failed: TrialRecord) -> Binding | None:
         return None
     measured = [one.config for one in run.trials if one.measurement is not None and one.config is not None]
     for one in run.target.bindings:
-        if not one.is_typed and can_be_tried(one) and one.knob in KNOBS:
-            present = getattr(own, one.knob)
-            tested = any(getattr(config, one.knob) != present for config in measured)
-            if getattr(failed.config, one.knob) != present and not tested:
+        if not one.is_typed and run.target.is_bound(one.knob):
+            present, failed_at = getattr(own, one.knob, None), getattr(failed.config, one.knob, None)
+            if failed_at != present and all(getattr(config, one.knob) == present for config in measured):
                 return one
     return None

@@ -337,9 +337,8 @@ class Search(Session[Run]):
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
         baseline, binding = self._baseline_config, self.found.target.binding_of("batch_size")
         is_found = binding is not None and not binding.is_typed
-        if not sizes.is_searched or (self._can_set_batch and not (is_found and self._store.host_name)):
-            return
-        if self._loader is not None and not is_found:
+        rests_on_it = is_found and (self._store.host_name is not None or not self._can_set_batch)
+        if not sizes.is_searched or (self._loader is not None and not rests_on_it):
             return
         others = [one for one in self._records if one.config and is_batch_variant(one.config, baseline)]
         if not others and self._may_add and self._left_s > 0:
@@ -350,11 +349,10 @@ class Search(Session[Run]):
             if config.batch_size != baseline.batch_size:
                 others = [self._try(config, "another batch size, to see that it reaches the loop")]
         for one in others:
-            if self._loader is not None:
-                if is_not_followed(one) and not self._can_set_batch:
-                    self._bind(self._bindings_but("batch_size"))
-                    self._build_space()
-            elif one.failure is not None and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+            if self._loader is not None and is_not_followed(one) and not self._can_set_batch:
+                self._bind(self._bindings_but("batch_size"))
+                self._build_space()
+            elif self._loader is None and one.failure and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
                 raise TargetError(
                     f"another batch size does not reach the loop as it is bound: {one.failure.message}; bind "
                     "another place, or take batch_size out with --bind batch_size=fixed and say "

@@ -121,13 +121,11 @@ def check_bindings(target: Target) -> None:
 
     Raises:
         TargetError: a bound file is missing or can't be read.
-        UsageError: a bound key is missing, two bindings are for one knob or one place, or the batch size that
-            is bound is not the one that the user says.
+        UsageError: a bound key is missing, two bindings are for one place, or the batch size that is bound is
+            not the one that the user says.
     """
     knob_at: dict[tuple[object, ...], str] = {}
-    for number, binding in enumerate(target.bindings):
-        if binding.knob in (earlier.knob for earlier in target.bindings[:number]):
-            raise UsageError(f"{binding.knob} is bound twice; keep one of its bindings")
+    for binding in target.bindings:
         place = (binding.words, binding.path, binding.key, binding.variable)
         if any(place) and place in knob_at:
             raise UsageError(

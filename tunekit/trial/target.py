@@ -95,7 +95,7 @@ def named_script(command: Sequence[str], folder: Path) -> Path | None:
 
 
 def other_script(searched: Target, target: Target) -> tuple[str, str] | None:
-    """Return the names of two commands' scripts where they are not the same; else None.
+    """Return the paths of two commands' scripts where they are not the same; else None.
 
     The script of a project that was moved or copied is the same, and however it is started.
     """
@@ -107,8 +107,7 @@ def other_script(searched: Target, target: Target) -> tuple[str, str] | None:
     has_same_text = now.is_file() and _digest(now) == searched.script_sha256
     if has_same_text or (was.name == now.name and not is_in_project):
         return None
-    start = searched.working_dir if is_in_project else "/"
-    return os.path.relpath(was, start), str(now) if start == "/" else os.path.relpath(now, start)
+    return str(was), str(now)
 
 
 def script_text_of(target: Target) -> str | None:
