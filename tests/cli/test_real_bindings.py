@@ -153,7 +153,7 @@ def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_pa
     other = [sys.executable, "-m", "tunekit", *words, "--", sys.executable, "scales_lr.py"]
     refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert refused.returncode == 2
-    assert "planned_steps.py, and the command trains scales_lr.py" in refused.stderr
+    assert f"{tmp_path}/planned_steps.py, and the command trains {tmp_path}/scales_lr.py" in refused.stderr
 
 
 @pytest.mark.slow
