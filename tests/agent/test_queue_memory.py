@@ -83,48 +83,6 @@ def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, reported
     assert reported in fault
 
 
-EPOCH = 1000
-COPIED = 90 << 20
-"""What a worker has copied of the data set at the epoch's end."""
-
-
-@pytest.mark.parametrize("samples_per_page", [1, 2, 4, 10])
-@pytest.mark.parametrize("copied", [COPIED, 0])
-def test_pages_that_a_worker_copies_are_counted_up_to_the_epochs_end(
-    monkeypatch: pytest.MonkeyPatch, samples_per_page: int, copied: int
-) -> None:
-    """A page is copied at the first of its samples, which come in random order."""
-    source = SimpleNamespace(info=SimpleNamespace(epoch_fetches=20), live=None)
-    stage = QueueMemory(loop_of(step_s=0.02, window_s=1.0))
-
-    def memory(live: Any) -> dict[str, int]:
-        share = 1 - (1 - source.info.epoch_fetches / EPOCH) ** samples_per_page
-        own = (40 << 20) + round(copied * share)
-        return {"main_base_bytes": 400 << 20, "worker_base_bytes": own, "pss_bytes": 500 << 20}
-
-    monkeypatch.setattr(queue_memory, "_memory_of", memory)
-    monkeypatch.setattr(queue_memory, "epoch_of", lambda info: (16 * EPOCH, EPOCH))
-    monkeypatch.setattr(queue_memory, "_forks", lambda info: True)
-    monkeypatch.setattr(stage, "_queue_of", lambda source: {"is_full": True})
-    while not stage.is_over:
-        stage.asked(source)
-        source.info.epoch_fetches += 1
-    assert source.info.epoch_fetches < 80
-    assert stage.facts()["worker_base_bytes"] == pytest.approx((40 << 20) + copied, rel=0.05)
-
-
-def test_an_epoch_that_ends_ends_the_looks_at_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = QueueMemory(loop_of(step_s=0.02))
-    stage.interrupted()
-    assert not stage.is_over
-    monkeypatch.setattr(queue_memory, "epoch_of", lambda info: (16 * EPOCH, EPOCH))
-    monkeypatch.setattr(queue_memory, "_forks", lambda info: True)
-    stage._facts = {"worker_base_bytes": 40 << 20}
-    stage._plan_looks(SimpleNamespace(info=SimpleNamespace(epoch_fetches=20)))
-    stage.interrupted()
-    assert stage.is_over
-
-
 @pytest.mark.real
 def test_private_memory_leaves_out_shared_memory_and_what_a_fork_shares() -> None:
     before = memory_of(os.getpid())

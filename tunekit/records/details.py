@@ -52,8 +52,8 @@ class QueueSeen(Record):
     worker_base_bytes: NonNegativeInt | None = None
     """What a worker alone has, on average, without shared memory: one more worker takes as much.
 
-    Where pages of the data set become a forked worker's own, as reference counts are written into Python
-    objects, it is what that is at the epoch's end, predicted from how it grew within a window.
+    It grows over an epoch where pages of the data set become a worker's own, as reference counts are written
+    into Python objects; that is not predicted.
     """
     pss_bytes: NonNegativeInt | None = None
     """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches

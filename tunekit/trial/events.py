@@ -272,12 +272,8 @@ class Evidence:
                 self._take_rank(event)
             case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
                 self.options[event.pid] = event.options
-            case LearntEvent() if (
-                self.learnt is None
-                or not self.learnt.discovery.complete
-                or (event.pid == self.learnt.pid and event.discovery.complete)
-            ):
-                self.learnt = event  # of the first process that knows its loop the latest, else a partial one
+            case LearntEvent() if self.learnt is None or not self.learnt.discovery.complete:
+                self.learnt = event  # the first complete discovery, or the latest partial one
             case DoneEvent() if self.done is None or not self.done.is_final:
                 self.measured_at_s = self.measured_at_s or event.time_s
                 self.done = event  # told again, it comes with more details

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import math
 import os
 import sys
-import threading
 from typing import Any, Callable
 
 from . import faults, imports
 from .events import FETCHING, TRAINING, Progress
 from .faults import kept_from_script
 from .loader.batches import BatchWatch
-from .loader.info import LoaderInfo, epoch_of, is_there, repeats
+from .loader.info import LoaderInfo, epoch_of, is_there
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
@@ -67,7 +65,6 @@ class Observer:
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
-        self._partner_samples = 0
         self._host_times = HostTimes(run_queue_ns)
         self._times: Any = DeviceTimes(None, "cpu")
         self._stages: StageRunner | None = None
@@ -110,8 +107,6 @@ class Observer:
     @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         if info is self._training and self._clock is not None:
-            if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
-                self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
         if self._stages is not None:
@@ -127,7 +122,7 @@ class Observer:
         if self._startup.asked_at is None:
             self._startup.asked(now)
             self._progress("fetching")
-        if self._training in (None, info) and not self._loop.reads_ahead:
+        if self._training in (None, info):
             self._settling.asked(
                 now,
                 knobs.graphs_captured(),
@@ -140,8 +135,7 @@ class Observer:
         self._turn_ended()
         if self._stages is not None:
             return self._ask_stages(source)
-        ticks = self._clock is not None and not self._loop.reads_ahead
-        return self._tick(now, info, source) if ticks else None
+        return self._tick(now, info, source) if self._clock is not None else None
 
     def _turn_ended(self) -> None:
         """A batch is trained on: in a job of several ranks that is told of each."""
@@ -153,13 +147,11 @@ class Observer:
         assert self._clock is not None
         batches = 1 if info is not None else self._loop.batches_per_step
         samples = self._samples if info is not None else self._loop.own_batch_samples * batches
-        samples += self._partner_samples if samples else 0  # an epoch's first ask ends no batch
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
         phase = self._clock.tick(samples, parts, self._others_fetched, self._settled, batches)
-        self._samples = self._partner_samples = 0
-        self._others_fetched, self._source = False, None
+        self._samples, self._others_fetched, self._source = 0, False, None
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
@@ -186,7 +178,7 @@ class Observer:
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
             self._stages.call("interrupted")
-        if info is not self._training or self._clock is None or self._finished or self._loop.reads_ahead:
+        if info is not self._training or self._clock is None or self._finished:
             return False
         forced = self._clock.phase == DRAINING
         self._clock.epoch_ended(asked_at)
@@ -198,19 +190,17 @@ class Observer:
             self._fetched_in_stage(info, batch)
             return
         self._loop.fetched(info)
-        is_partner = self._loop.is_partner(info)
         if info is self._training or self._training is None:
-            self._take_batch(info, batch, wait_s, cpu_s)
-        elif is_partner:
+            self._times.fetched()
             self._host_times.fetched(wait_s, cpu_s)
-            self._partner_samples += self._samples_in(info, batch)
+            self._take_batch(info, batch, wait_s)
         else:
             self._others_fetched = True
         self._progress_log.pulse(TRAINING)
         if not self._loop.complete and info.fetches == 1 and self.ranks.measures:
             # In case the script runs out of memory before its loop is learnt.
             self._report_learnt([], self._loop.latest())
-        learnt_other = self._loop.complete and info is not self._training and not is_partner
+        learnt_other = self._loop.complete and info is not self._training
         self._progress("validating" if learnt_other else None)
 
     def _fetched_in_stage(self, info: LoaderInfo, batch: object) -> None:
@@ -218,26 +208,17 @@ class Observer:
         is_training = info is self._training
         self._progress_log.batches += is_training
         self._progress_log.pulse(TRAINING)
-        is_partner = self._loop.is_partner(info)
-        self._progress(None if is_training or is_partner else "validating")
+        self._progress(None if is_training else "validating")
         if is_training:
             self._stages.call("fetched", batch)
-        elif not is_partner:
+        else:
             self._stages.call("interrupted")
 
-    def _samples_in(self, info: LoaderInfo, batch: object) -> int:
-        samples = max(1, info.samples_in(batch))
-        info.samples += samples
-        self._progress_log.samples += samples
-        return samples
-
-    def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
-        if not self._loop.reads_ahead:  # else what the loop waits for is its thread
-            self._times.fetched()
-            self._host_times.fetched(wait_s, cpu_s)
-            self._progress_log.wait_s += wait_s
-        self._samples = samples = self._samples_in(info, batch)
+    def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
+        self._samples = samples = max(1, info.samples_in(batch))
         self._progress_log.batches += 1
+        self._progress_log.samples += samples
+        self._progress_log.wait_s += wait_s
         self._batch_watch.take(info, batch, samples, info is self._training)
         if self._progress_log.batches == 1:
             self._startup.fetched(wait_s, time.perf_counter())
@@ -268,14 +249,12 @@ class Observer:
         if self._progress_log.steps == 1:
             device.synchronize()
             self._startup.stepped(time.perf_counter())
-        if self._loop.complete:
-            self._loop.step_counted(optimizer)
-        elif self._knows_enough(self._loop.stepped(optimizer)):
+        if not self._loop.complete and self._knows_enough(self._loop.stepped(optimizer)):
             self._learn()
         if self._training is None and self.steps.is_first(optimizer):
             self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
             self._turn_ended()
-        ticks = self._clock is not None and self._loop.turns_are_steps and not self._finished
+        ticks = self._clock is not None and self._training is None and not self._finished
         if ticks and self.steps.is_first(optimizer):
             now, graphs, steps = time.perf_counter(), knobs.graphs_captured(), self._progress_log.steps
             per_step = self._loop.batches_per_step
@@ -288,8 +267,6 @@ class Observer:
         roots = self._stepped_roots = self._loop.conclude()
         if not self.ranks.measures:
             return
-        if self._loop.reads_ahead:
-            self._time_waits_for_threads()
         self.data_parallel.found(self._loop.modules())
         self._report_learnt(roots, self._training)
         if self._loop.is_dry:
@@ -301,27 +278,11 @@ class Observer:
         discovery, applied = self._loop.discovery(roots, training), self._loop.applied(training)
         self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied)
 
-    def _time_waits_for_threads(self) -> None:
-        """Count what this thread waits for others, by a queue or a future, as its wait for data."""
-        condition, here, original = threading.Condition, threading.get_ident(), threading.Condition.wait
-
-        @functools.wraps(original)
-        def wait(self_, timeout=None):
-            began = time.perf_counter()
-            try:
-                return original(self_, timeout)
-            finally:
-                if threading.get_ident() == here:
-                    self._host_times.fetched(time.perf_counter() - began, 0.0)
-
-        condition.wait = wait  # type: ignore[method-assign]
-
     def _make_clock(self) -> None:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = epoch_of(self._training)
-        # Several ranks all train on the same count of batches; a step's loaders may go in pairs.
-        is_alone = self._loop.world_size == 1 and not self._loop.partners and not self._loop.reads_ahead
+        is_alone = self._loop.world_size == 1  # several ranks all train on the same count of batches
         self._clock = LoopClock(
             time.perf_counter,
             device.synchronize,
@@ -329,10 +290,7 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=epoch_batches is not None
-            and is_alone
-            and is_there(self._training)
-            and not repeats(self._training),
+            can_force_boundary=epoch_batches is not None and is_alone and is_there(self._training),
             rate_to_beat=self._request.rate_to_beat,
             throw_away=self._throw_away if self._training and is_alone else None,
         )
@@ -340,7 +298,7 @@ class Observer:
             self._loop.torch,
             self._loop.device_type,
             self.roots.device(),
-            has_loader=not self._loop.turns_are_steps,
+            has_loader=self._training is not None,
             batches_per_turn=self._loop.batches_per_turn,
         )
 
@@ -385,7 +343,7 @@ class Observer:
         knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
-        count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches
+        count = self._progress_log.steps if self._training is None else self._progress_log.batches
         return self._settling.is_settled(count)
 
     # --- reporting -----------------------------------------------------------------------------
@@ -404,8 +362,7 @@ class Observer:
         samples_unknown = self._training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
-        asks_later = self._loop.reads_ahead and self._stages and not self._stages.is_over
-        return None if asks_later else self._ask_stages(source)
+        return self._ask_stages(source)
 
     def _step_s(self) -> float:
         assert self._clock is not None
@@ -458,8 +415,6 @@ class Observer:
 
     def _measurement(self) -> dict:
         """Return the plain facts of the measurement, and report a loss that is none."""
-        if self._loop.recount():
-            self._report_learnt(self._stepped_roots, self._training)
         last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
             self._log.emit("nonfinite", loss=str(last), steps=self._progress_log.steps)

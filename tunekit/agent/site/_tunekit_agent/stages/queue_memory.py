@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import multiprocessing
 import os
 from typing import Any
 
-from ..loader.info import epoch_of
 from ..measure.host import memory_of, shm_used_bytes
 from .replay import NO_LOADER
 from .runner import Missing, Stage
@@ -20,10 +18,6 @@ _MOST_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
 _GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
 """Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
-_GROWTHS = 2
-"""Of a worker's memory that are looked at, one after the other."""
-_LEAST_COPIED_BYTES = 1 << 20
-"""Of each growth: batches come and go in a worker too."""
 _SEMAPHORE_DEPTH = 2
 """An event holds a condition, which holds its locks."""
 
@@ -41,56 +35,16 @@ class QueueMemory(Stage):
 
     name = "queue"
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._looks: list = []  # at what a worker has, evenly spaced in its epoch
-        self._each = self._next_at = self._rounds = 0  # batches from one to the next; such rounds in the rest
-
     def asked(self, source: Any) -> Any:
         """Hold the script until the queue is full, then look at it."""
-        if self._facts is None:
-            self.is_over = True
-            if source is None:
-                raise Missing(NO_LOADER)
-            ranks = self._loop.world_size
-            if ranks > 1:
-                raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
-            self._facts = {**self._queue_of(source), **_memory_of(source.live)}
-            self._plan_looks(source)
-        elif source.info.epoch_fetches >= self._next_at:
-            self._look_again(source)
+        self.is_over = True
+        if source is None:
+            raise Missing(NO_LOADER)
+        ranks = self._loop.world_size
+        if ranks > 1:
+            raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
+        self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         return None
-
-    def interrupted(self) -> None:
-        """Where the epoch is over its workers may be too: they are not looked at again."""
-        self.is_over |= bool(self._looks)
-
-    def _plan_looks(self, source: Any) -> None:
-        """Look twice more in this epoch at forked workers: writing reference counts, they copy pages."""
-        if not self._facts["worker_base_bytes"] or not _forks(source.info):
-            return
-        _, epoch_batches = epoch_of(source.info)
-        if epoch_batches is None:
-            return
-        left = epoch_batches - source.info.epoch_fetches
-        in_time = round(self._loop.request.window_s / max(self._loop.step_s, 1e-6))
-        self._each = min(left, in_time) // _GROWTHS
-        self._next_at, self._rounds = source.info.epoch_fetches + self._each, left // max(1, self._each)
-        self._looks = [self._facts["worker_base_bytes"]]
-        self.is_over = self._each <= 0
-
-    def _look_again(self, source: Any) -> None:
-        self._facts.update(_memory_of(source.live))
-        self._next_at += self._each
-        self._looks.append(self._facts["worker_base_bytes"] or 0)
-        if self._looks[-1] - self._looks[-2] < _LEAST_COPIED_BYTES:
-            self.is_over = True
-        elif len(self._looks) > _GROWTHS:
-            self.is_over = True
-            later_bytes = copied_later(self._looks, self._rounds)
-            shared_bytes = self._facts["main_base_bytes"]
-            if shared_bytes is not None:
-                self._facts["worker_base_bytes"] += min(later_bytes, shared_bytes)
 
     def _queue_of(self, source: Any) -> dict:
         facts = source.info.facts
@@ -157,22 +111,6 @@ def _memory_of(live: Any) -> dict:
         "worker_base_bytes": each_bytes,
         "pss_bytes": sum(process.pss_bytes for process in (main, *known)),
     }
-
-
-def copied_later(looks: list, rounds: int) -> int:
-    """Return what a worker copies after two of the rounds that are left of its epoch.
-
-    A page is copied at the first of its samples: with k of them in each, in random order, what a round copies
-    falls as the (k - 1)th power of what is left of the epoch.
-
-    Args:
-        looks: bytes at the beginning, after one round and after two.
-        rounds: of the rest of the epoch, those two included.
-    """
-    first, second = looks[1] - looks[0], looks[2] - looks[1]
-    power = max(0.0, math.log(first / second) / math.log((rounds - 0.5) / (rounds - 1.5)))
-    later = ((rounds - place - 0.5) / (rounds - 1.5) for place in range(_GROWTHS, rounds))
-    return round(second * sum(share**power for share in later))
 
 
 def _semaphore_bytes(live: Any) -> int:

@@ -11,8 +11,7 @@ import sys
 from typing import Any, Callable, Iterator
 
 from ..loader import batches
-from ..loader.info import length_of
-from ..loader.watch import MOST_WRAPPED
+from ..loader.watch import MOST_WRAPPED, length_of
 from ..measure import errors
 from .peaks import DevicePeak
 from .replay import (
