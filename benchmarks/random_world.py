@@ -267,11 +267,8 @@ def _device_parts(stall_s: float, compute_s: float) -> DeviceParts:
 
 def _work(workers: int, fetch_s: float, cpu_share: float) -> LoaderWork:
     """Return what the workers did in the window, from seconds per batch."""
-    one = WorkerWork(batches=_BATCHES_SEEN, time_s=_BATCHES_SEEN * fetch_s, first_batch_s=fetch_s)
+    one = WorkerWork(batches=_BATCHES_SEEN, time_s=_BATCHES_SEEN * fetch_s)
     return LoaderWork(
         workers=(one,) * workers,
         cpu_s=workers * _BATCHES_SEEN * fetch_s * cpu_share,
-        median_batch_s=fetch_s,
-        p99_batch_s=fetch_s,
-        slowest_batch_s=fetch_s,
     )

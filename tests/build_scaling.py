@@ -87,11 +87,8 @@ def scaling_trial(
             other_s=0.0,
         ),
         "loader_work": LoaderWork(
-            workers=(WorkerWork(batches=batches, time_s=batches * 0.02, first_batch_s=0.02),),
+            workers=(WorkerWork(batches=batches, time_s=batches * 0.02),),
             cpu_s=batches * 0.02,
-            median_batch_s=0.02,
-            p99_batch_s=0.02,
-            slowest_batch_s=0.02,
         ),
         "model": ModelBytes(
             parameters_bytes=GRADIENTS, buffers_bytes=0, gradients_bytes=GRADIENTS, optimizer_bytes=0

@@ -201,9 +201,9 @@ def test_the_settings_file_is_one_that_tunekit_reads(tmp_path: Path) -> None:
     page = (DOCS / "bindings-and-knobs.md").read_text()
     (written,) = [body for language, body in fences(page) if language == "toml"]
     (tmp_path / "pyproject.toml").write_text(written)
-    settings = load_settings(tmp_path)
+    settings = load_settings(tmp_path, ("python", "jobs/train.py"))
     assert settings is not None
-    assert settings.defaults()["bind"] == ["batch_size=--bs {}"]
+    assert settings.defaults()["bind"] == ["lr=--lr {}", "batch_size=--bs {}"]
 
 
 @pytest.mark.parametrize("command", MODULES, ids=shown)

@@ -40,7 +40,6 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
@@ -693,11 +692,11 @@ def test_init_looks_at_the_machine_once(project: Path, monkeypatch: pytest.Monke
         asked.append(command)
         return host()
 
-    def measured(target: Target, host: Host, options: argparse.Namespace) -> TrialRecord:
+    def measured(*asked: object) -> TrialRecord:
         return baseline_record()
 
     monkeypatch.setattr("tunekit.cli.init.host_here", host_here)
-    monkeypatch.setattr("tunekit.cli.init._baseline", measured)
+    monkeypatch.setattr("tunekit.cli.init._run_trial", measured)
     assert main(["init", "--dry-run", "--", sys.executable, "train.py"]) == 0
     assert asked == [(sys.executable, "train.py")]
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from real_trials import ZOO
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.trial.binding_syntax import binding_text
 
 pytestmark = pytest.mark.real
 
@@ -121,9 +123,66 @@ def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> 
 
 
 def test_init_writes_what_the_loop_followed_and_says_why_not_the_rest(tmp_path: Path) -> None:
-    script = str(ZOO / "scales_lr.py")
+    script = shutil.copy(ZOO / "scales_lr.py", tmp_path)
     shown = " ".join(tunekit(tmp_path, "init", command=(), script=script).split())
-    assert (tmp_path / "tunekit.toml").read_text() == '[bind]\nbatch_size = "--batch-size {}"\n'
+    written = '[script."scales_lr.py".bind]\nbatch_size = "--batch-size {}"\n'
+    assert (tmp_path / "tunekit.toml").read_text() == written
     assert "batch_size=--batch-size {} 16 batches of 16 yes" in shown
     assert "num_workers=--workers {} 1" in shown
     assert "sk-planted" not in shown
+
+
+def searched_by_itself(folder: Path, *command: str) -> Run:
+    """Search the schedule of planned steps in a folder; nothing is bound by the user."""
+    for name in ("planned_steps.py", "plain_loop.py"):
+        shutil.copy(ZOO / name, folder)
+    words = ("--trials", "3", "--fix", "num_workers=0", "--range", "batch_size=32..64", "--out", "run")
+    tunekit(folder, "search", *QUICK, *words, command=command, script="planned_steps.py")
+    return read_json(folder / "run" / "run.json", Run)
+
+
+def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_path: Path) -> None:
+    run = searched_by_itself(tmp_path)
+    assert [binding_text(one) for one in run.target.bindings] == ["batch_size=--batch-size {}"]
+    assert [trial.failure for trial in run.trials if trial.failure] == []
+    (tmp_path / "run" / "mine.yaml").write_text("batch_size: 64\n")
+    words = ("run", "run/mine.yaml", "--keep-lr")
+    trained = tunekit(tmp_path, *words, command=("--epochs", "4"), script="planned_steps.py")
+    assert trained.split("\n")[-2] == "made 100 of 100 steps"
+    shutil.copy(ZOO / "scales_lr.py", tmp_path)
+    other = [sys.executable, "-m", "tunekit", *words, "--", sys.executable, "scales_lr.py"]
+    refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert refused.returncode == 2
+    assert f"{tmp_path}/planned_steps.py, and the command trains {tmp_path}/scales_lr.py" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        (
+            "--ignore",
+            "# batch_size: only the loader is changed; values computed from --batch-size do not follow",
+        ),
+        ("--flagless", "# batch_size: only the loader is changed"),
+    ],
+)
+def test_a_script_without_a_flag_that_works_has_its_loader_set(tmp_path: Path, word: str, told: str) -> None:
+    run = searched_by_itself(tmp_path, word)
+    assert run.target.bindings == ()
+    kinds = [trial.failure.kind for trial in run.trials if trial.failure]
+    assert kinds == ([OutcomeKind.KNOB_NOT_APPLIED] if word == "--ignore" else [])
+    assert any(trial.config and trial.config.batch_size in (32, 64) for trial in measured(run))
+    texts = [path.read_text().splitlines() for path in (tmp_path / "run").glob("*.yaml")]
+    assert any(told in lines for lines in texts)
+
+
+@pytest.mark.slow
+def test_the_scripts_of_a_folder_do_not_use_each_others_bindings(tmp_path: Path) -> None:
+    """The other script has no option at all."""
+    for name in ("planned_steps.py", "plain_loop.py", "scales_lr.py"):
+        shutil.copy(ZOO / name, tmp_path)
+    tunekit(tmp_path, "init", command=(), script="scales_lr.py")
+    shown = tunekit(tmp_path, "init", command=("--flagless",), script="planned_steps.py")
+    assert "--batch-size" not in shown
+    assert '[script."scales_lr.py".bind]' in (tmp_path / "tunekit.toml").read_text()

@@ -2,6 +2,7 @@
 
 import argparse
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path) -> Settings:
-    settings = load_settings(folder)
+COMMAND = ("python", "train.py")
+
+
+def loaded(folder: Path, command: Sequence[str] = COMMAND) -> Settings:
+    settings = load_settings(folder, command)
     assert settings is not None
     return settings
 
@@ -178,37 +182,23 @@ def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
     assert absolute.path == "/etc/b.yaml"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("epoch = 3", r"no setting 'epoch'; did you mean epochs\?"),
-        ("base_batch = 3", r"no setting 'base_batch'; did you mean base-batch"),
-        ("xyzzy = 3", "no setting 'xyzzy'; use one of gpu, budget"),
-        ("epochs = 0", "epochs = 0: must be a whole number, at least 1"),
-        ("epochs = 1.5", "must be a whole number, at least 1"),
-        ("epochs = true", "must be a whole number, at least 1"),
-        ('trials = "0k"', "trials = '0k': must be a whole number"),
-        ('trials = "many"', "trials = 'many': must be a whole number"),
-        ("lr = 0", "lr = 0: must be a positive number"),
-        ("lr = nan", "must be a positive number"),
-        ("window = inf", "must be a positive number"),
-        ('budget = "soon"', "budget = 'soon': not a duration"),
-        ("budget = -3", "must be a time in quotes"),
-        ("gpu = 4", "gpu = 4: must be a text in quotes"),
-        ('fix = "compile=false"', "must be a list of texts"),
-        ("range = [1]", "must be a list of texts"),
-        ("bind = 3", "bind = 3: must be a table of knobs"),
-        ("[bind]\nlr = 3", "must be a table of knobs"),
-        ('[bind]\nlearning = "env:LR"', "no knob 'learning'"),
-        ('[bind]\nlr = "inject"', "lr can't be injected"),
-        ("epochs = ", "can't be read as TOML"),
-        ('gpu = "\\u0000', "can't be read as TOML"),
-    ],
-)
-def test_what_cannot_be_used_names_the_file_and_the_remedy(folder: Path, text: str, told: str):
-    (folder / "tunekit.toml").write_text(text)
-    with pytest.raises(UsageError, match=rf"^{folder}/tunekit\.toml.*{told}"):
-        load_settings(folder)
+BROKEN = (
+    "epoch = 3", "base_batch = 3", "xyzzy = 3", "epochs = 0", "epochs = 1.5", "epochs = true",
+    'trials = "0k"', 'trials = "many"', "lr = 0", "lr = nan", "window = inf", 'budget = "soon"',
+    "budget = -3", "gpu = 4", 'fix = "compile=false"', "range = [1]", "bind = 3",
+    "[script.'a.py']\nbind = 3", "[script.'a.py']\nepochs = 3", "script = 3", "[bind]\nlr = 3",
+    '[bind]\nlearning = "env:LR"', '[bind]\nlr = "inject"', "epochs = ", 'gpu = "\\u0000',
+)  # fmt: skip
+
+
+def test_what_cannot_be_used_names_the_file_and_the_remedy(folder: Path, golden: Callable[[str, str], None]):
+    told = []
+    for text in BROKEN:
+        (folder / "tunekit.toml").write_text(text)
+        with pytest.raises(UsageError) as raised:
+            load_settings(folder)
+        told.append(f"{text!r}\n    {raised.value}".replace(str(folder), "FOLDER"))
+    golden("broken-settings.txt", "\n".join(told) + "\n")
 
 
 def test_a_broken_project_file_matters_only_when_it_speaks_of_tunekit(folder: Path):
@@ -220,6 +210,38 @@ def test_a_broken_project_file_matters_only_when_it_speaks_of_tunekit(folder: Pa
     (folder / "pyproject.toml").write_text("[tool]\ntunekit = 3\n")
     with pytest.raises(UsageError, match=r"tool\.tunekit must be a table, got 3"):
         load_settings(folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (COMMAND, ["batch_size=--b {}", "lr=env:RATE"]),
+        (("torchrun", "--nproc_per_node=2", "train.py"), ["batch_size=--b {}", "lr=env:RATE"]),
+        (("python", "-m", "jobs.tune"), ["batch_size=--b {}", "lr=env:TUNED"]),
+        (("mytrain", "--fast"), ["batch_size=--fast {}", "lr=env:LR"]),
+        (("python", "other.py"), ["batch_size=--b {}", "lr=env:LR"]),
+        ((), ["batch_size=--b {}", "lr=env:LR"]),
+    ],
+    ids=["script", "launcher", "module", "program", "another script", "none"],
+)
+def test_a_script_has_its_own_bindings_beside_those_of_its_folder(
+    folder: Path, command: tuple[str, ...], found: list[str]
+):
+    (folder / "tunekit.toml").write_text(
+        '[bind]\nbatch_size = "--b {}"\nlr = "env:LR"\n'
+        '[script."train.py".bind]\nlr = "env:RATE"\n'
+        '[script."jobs/tune.py".bind]\nlr = "env:TUNED"\n'
+        '[script.mytrain.bind]\nbatch_size = "--fast {}"\n'
+    )
+    assert [binding_text(one) for one in loaded(folder, command).bindings] == found
+
+
+def test_a_script_is_called_by_where_it_lies_below_the_settings(folder: Path):
+    inner = folder / "a"
+    inner.mkdir()
+    (folder / "tunekit.toml").write_text('[script."a/train.py".bind]\nlr = "env:LR"\n')
+    assert len(loaded(inner, COMMAND).bindings) == len(loaded(folder, ("python", "a/train.py")).bindings) == 1
+    assert loaded(folder, COMMAND).bindings == ()
 
 
 # --- writing -------------------------------------------------------------------------------
@@ -236,7 +258,7 @@ BINDINGS = tuple(
 
 
 def test_bindings_go_to_a_new_file_where_there_is_none(folder: Path):
-    assert write_settings(folder, BINDINGS) == folder / "tunekit.toml"
+    assert write_settings(folder, COMMAND, BINDINGS) == folder / "tunekit.toml"
     assert loaded(folder).bindings == BINDINGS
 
 
@@ -244,9 +266,9 @@ def test_bindings_go_to_the_end_of_the_project_file(folder: Path):
     path = folder / "pyproject.toml"
     path.write_bytes(PROJECT.replace("\n", "\r\n").encode())
     path.chmod(0o600)
-    assert write_settings(folder, BINDINGS) == path
+    assert write_settings(folder, COMMAND, BINDINGS) == path
     assert path.read_bytes().startswith(
-        PROJECT.replace("\n", "\r\n").encode() + b"\r\n[tool.tunekit.bind]\r\n"
+        PROJECT.replace("\n", "\r\n").encode() + b'\r\n[tool.tunekit.script."train.py".bind]\r\n'
     )
     assert path.stat().st_mode & 0o777 == 0o600
     assert loaded(folder).bindings == BINDINGS
@@ -255,31 +277,40 @@ def test_bindings_go_to_the_end_of_the_project_file(folder: Path):
 def test_bindings_join_the_settings_that_are_there(folder: Path):
     (folder / "pyproject.toml").write_text(PROJECT)
     (folder / "tunekit.toml").write_text("epochs = 3")
-    assert write_settings(folder, BINDINGS) == folder / "tunekit.toml"
+    assert write_settings(folder, COMMAND, BINDINGS) == folder / "tunekit.toml"
     assert loaded(folder).bindings == BINDINGS
     assert loaded(folder).flags == {"epochs": 3}
     assert (folder / "pyproject.toml").read_text() == PROJECT
 
 
+def test_another_scripts_bindings_stay_and_are_not_this_ones(folder: Path):
+    write_settings(folder, ("python", "other.py"), [parse_binding("lr=env:LR")])
+    write_settings(folder, COMMAND, BINDINGS)
+    assert loaded(folder).bindings == BINDINGS
+    assert [binding_text(one) for one in loaded(folder, ("python", "other.py")).bindings] == ["lr=env:LR"]
+
+
 def test_other_bindings_are_replaced_only_when_asked(folder: Path):
     path = folder / "pyproject.toml"
     path.write_text(
-        PROJECT + "[tool.tunekit.bind]\n# how\nlr = 'env:LR'  # mine\nbatch_size = '--b {}'\n[tool.z]\nq=1\n"
+        PROJECT
+        + "[tool.tunekit.script.'train.py'.bind]\n# how\nlr = 'env:LR'  # mine\nbatch_size = '--b {}'\n"
+        + "[tool.z]\nq=1\n"
     )
     before = path.read_text()
-    with pytest.raises(UsageError, match=r"\[tool\.tunekit\.bind\] holds other bindings \(batch_size, lr\)"):
-        write_settings(folder, BINDINGS)
+    with pytest.raises(UsageError, match=r"\.bind\] holds other bindings \(batch_size, lr\)"):
+        write_settings(folder, COMMAND, BINDINGS)
     assert path.read_text() == before
     kept = (parse_binding("lr=env:LR"), parse_binding("compile=env:C"))
-    write_settings(folder, kept, replace=True)
+    write_settings(folder, COMMAND, kept, replace=True)
     assert path.read_text() == before.replace("batch_size = '--b {}'\n", 'compile = "env:C"\n')
 
 
 def test_the_same_bindings_leave_the_file_alone(folder: Path):
-    (folder / "tunekit.toml").write_text("[bind]\nlr = 'env:LR'   # mine\n")
-    write_settings(folder, [parse_binding("lr=env:LR")])
-    assert (folder / "tunekit.toml").read_text() == "[bind]\nlr = 'env:LR'   # mine\n"
-    assert with_bindings("a = 1\n", []) == "a = 1\n"
+    (folder / "tunekit.toml").write_text("[script.'train.py'.bind]\nlr = 'env:LR'   # mine\n")
+    write_settings(folder, COMMAND, [parse_binding("lr=env:LR")])
+    assert (folder / "tunekit.toml").read_text() == "[script.'train.py'.bind]\nlr = 'env:LR'   # mine\n"
+    assert with_bindings("a = 1\n", [], ("bind",)) == "a = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -302,11 +333,11 @@ def test_a_file_that_cannot_be_read_is_left_alone(folder: Path):
     for content, told in (
         (b"a = ", "can't be read as TOML"),
         (b"a = '\xff'", "not UTF-8"),
-        (b"bind = 3", "no table"),
+        (b"script.'train.py'.bind = 3", "no table"),
     ):
         (folder / "tunekit.toml").write_bytes(content)
         with pytest.raises(UsageError, match=rf"tunekit\.toml.*{told}"):
-            write_settings(folder, BINDINGS)
+            write_settings(folder, COMMAND, BINDINGS)
         assert (folder / "tunekit.toml").read_bytes() == content
 
 

@@ -161,12 +161,7 @@ def test_what_does_not_concern_a_machine_is_not_told(absent: str, seen: Checkup,
 
 @pytest.mark.parametrize(
     "environment",
-    [
-        {},
-        {"CUDA_LAUNCH_BLOCKING": "1"},
-        {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
-        {"NCCL_P2P_DISABLE": "1"},
-    ],
+    [{}, *({name: "1"} for name in ("CUDA_LAUNCH_BLOCKING", "NCCL_P2P_DISABLE"))],
 )
 def test_without_a_gpu_neither_the_cpu_build_nor_cudas_variables_matter(environment: dict[str, str]):
     assert codes(without_gpu(environment=environment, unset=("PYTORCH_CUDA_ALLOC_CONF",)), None) == ["no-gpu"]

@@ -7,12 +7,13 @@ from tunekit.errors import UsageError
 from tunekit.recommend.compatibility import (
     expected_it_per_s,
     learning_rate_to_bind,
+    loader_only_text,
     recommendation_of,
     refuse_unscaled_fp16,
 )
-from tunekit.records.config import Precision
+from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.interval import Interval
-from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.target import Binding, BindingKind, OptionForm, ScriptOption, Target
 
 SAME = config(num_workers=4)
 LARGER = config(batch_size=4 * config().batch_size)
@@ -21,6 +22,30 @@ SEARCHED = run(trials=(baseline_record(of=config()),))
 
 def bound_to_flag(knob: str) -> Target:
     return target(bindings=(Binding(knob=knob, kind=BindingKind.ARG, words=(f"--{knob}", "{}")),))
+
+
+BATCH_OPTION = ScriptOption(name="bs", form=OptionForm.FLAG, flags=("--bs",), value=8)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "bound", "options", "told"),
+    [
+        (SAME, target(), (BATCH_OPTION,), None),
+        (LARGER, bound_to_flag("batch_size"), (BATCH_OPTION,), None),
+        (LARGER, target(), (), "only the loader is changed"),
+        (
+            LARGER,
+            target(),
+            (BATCH_OPTION,),
+            "only the loader is changed; values computed from --bs do not follow",
+        ),
+    ],
+)
+def test_a_batch_that_reaches_the_loader_alone_is_told(
+    wanted: TrainConfig, bound: Target, options: tuple[ScriptOption, ...], told: str | None
+):
+    baseline = baseline_record(of=config()).changed(discovery=discovery(options=options))
+    assert loader_only_text(run(trials=(baseline,), target=bound), wanted) == told
 
 
 def test_the_same_global_batch_keeps_the_scripts_learning_rate():

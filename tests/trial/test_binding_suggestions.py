@@ -13,6 +13,7 @@ from tunekit.trial.binding_suggestions import (
     candidate_bindings,
     default_values,
     possible_batch,
+    without_unknown_flags,
 )
 from tunekit.trial.binding_syntax import how_text, parse_binding
 
@@ -279,3 +280,31 @@ def test_a_place_for_the_batch_is_named_where_the_inputs_can_hold_what_it_says(
     assert (how_text(binding) if binding else None) == found
     bound = known.model_copy(update={"bindings": (parse_binding("batch_size=--b {}"),)})
     assert possible_batch(bound, discovery(loaders=(), roots=(called,))) is None
+
+
+@pytest.mark.parametrize(
+    ("how", "is_typed", "command", "options", "is_kept"),
+    [
+        ("batch_size=--bs {}", False, (), (option("--batch-size", value=8),), False),
+        ("batch_size=--bs {}", True, (), (option("--batch-size", value=8),), True),
+        ("batch_size=--bs {}", False, ("--bs=8",), (option("--batch-size", value=8),), True),
+        ("batch_size=--batch {}", False, (), (option("--batch-size", value=8),), True),
+        ("batch_size=--bs={}", False, (), (), True),
+        ("batch_size=--bs {}", False, (), (option("data.bs", value=8, form="key"),), True),
+        ("batch_size=-b {}", False, (), (option("--batch-size", value=8),), True),
+        ("compile=--c|--no-c", False, (), (option("--c", value=True, form="switch", off=("--no-c",)),), True),
+        ("precision={fp32:,bf16:--bf16}", False, (), (option("--amp", value=False),), False),
+        ("lr=env:LR", False, (), (option("--amp", value=False),), True),
+    ],
+    ids=[
+        *("lacking", "typed by the user", "in the command", "shortened", "no parser", "keys alone"),
+        *("short flag", "switch", "switch of a value", "variable"),
+    ],
+)
+def test_a_binding_of_the_project_goes_where_the_script_lacks_its_flag(
+    how: str, is_typed: bool, command: tuple[str, ...], options: tuple[ScriptOption, ...], is_kept: bool
+):
+    binding = parse_binding(how).changed(is_typed=is_typed)
+    bound = target(command=("python", "train.py", *command), bindings=(binding,))
+    left, said = without_unknown_flags(bound, discovery(options=options))
+    assert (left.bindings, len(said)) == (((binding,), 0) if is_kept else ((), 1))

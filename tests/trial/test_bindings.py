@@ -308,7 +308,6 @@ def test_what_cannot_be_read_is_absent(project: Path):
         (["lr=missing.yaml:lr"], TargetError, "no file 'missing.yaml'"),
         (["lr=ds.json:optim.rate"], UsageError, r"no key 'optim\.rate'"),
         (["lr=ds.json:optim"], UsageError, "more than one value"),
-        (["lr=--lr {}", "lr=env:LR"], UsageError, "lr is bound twice"),
         (
             ["batch_size=--n {}", "num_workers=--n {}"],
             UsageError,

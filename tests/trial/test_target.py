@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from build_records import target
 
 from tunekit.errors import TargetError
-from tunekit.trial.target import resolve_target, without_secrets
+from tunekit.trial.target import other_script, resolve_target, without_secrets
 
 PYTHON = sys.executable
 
@@ -120,3 +121,35 @@ def test_a_target_is_stored_without_its_secrets_and_can_not_run_so(tmp_path: Pat
     ) as refused:
         resolve_target(stored.command, tmp_path)
     assert "--api-key '***'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "folder", "found"),
+    [
+        ("python train.py", ".", None),
+        ("torchrun --nproc_per_node 2 train.py", ".", None),
+        ("python -m train", ".", None),
+        ("python -m torch.distributed.run ../here/train.py", "../there", None),
+        ("python train.py", "../copy", None),
+        ("bash train.sh", ".", None),
+        ("mytrain --fast", ".", None),
+        ("python same.py", ".", None),
+        ("python other.py", ".", "here/other.py"),
+        ("python jobs/train.py", ".", "here/jobs/train.py"),
+        ("torchrun -m jobs.train", ".", "here/jobs/train.py"),
+        ("python other.py", "../copy", "copy/other.py"),
+    ],
+)
+def test_another_script_is_told_from_another_way_to_start_the_same(
+    words: str, folder: str, found: str | None, tmp_path: Path
+):
+    here, copy = tmp_path / "here", tmp_path / "copy"
+    for place, text in ((here / "jobs", "3"), (here, "1"), (copy, "2"), (tmp_path / "there", "4")):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "train.py").write_text(text)
+        (place / "other.py").write_text(f"other {text}")
+    (here / "same.py").write_text("1")
+    searched = resolve_target([PYTHON, "train.py"], here)
+    now = target(command=tuple(words.split()), working_dir=str((here / folder).resolve()))
+    wanted = found and (str(here / "train.py"), str(tmp_path / found))
+    assert other_script(searched, now) == wanted

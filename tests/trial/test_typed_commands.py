@@ -24,6 +24,11 @@ def test_a_command_of_tunekits_keeps_what_reaches_the_script():
     ]
 
 
+def test_what_the_settings_or_the_search_bound_is_not_typed_again():
+    found = parse_binding("num_workers=--workers {}").changed(is_typed=False)
+    assert command_text("profile", target(bindings=(found,))) == "tunekit profile -- python train.py"
+
+
 def test_a_masked_secret_is_said_to_be_missing():
     typed = command_text("profile", target(command=("python", "train.py", "--token", MASK)))
     assert typed.endswith(f"  # with the secret in place of {MASK}")

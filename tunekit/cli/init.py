@@ -18,7 +18,7 @@ from tunekit.recommend.learning_rate import follows_batch
 from tunekit.records.config import KNOBS
 from tunekit.records.host import Host
 from tunekit.records.target import Target
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.discovery import (
     BindingTrialRow,
     KnobRow,
@@ -29,9 +29,13 @@ from tunekit.report.discovery import (
 )
 from tunekit.report.terminal import draw, say
 from tunekit.session.session import baseline_error
-from tunekit.trial.binding_suggestions import batch_of_all_ranks, candidate_bindings, possible_batch
+from tunekit.trial.binding_suggestions import (
+    batch_of_all_ranks,
+    candidate_bindings,
+    without_unknown_flags,
+)
 from tunekit.trial.binding_syntax import binding_text, value_text
-from tunekit.trial.binding_trials import BindingTrial, can_be_tried, try_bindings
+from tunekit.trial.binding_trials import BindingTrial, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.tune.knob_access import SearchContext, access_of
@@ -52,13 +56,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     target = target_of(options, command)
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)
-        target, record = _learnt(target, host, options)
+        target, record = _learnt(target, host, options, console)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
     tried = _tried(target, host, record, options, console)
     # What worked is kept, and what no trial can show to work.
-    untried = (one for one in target.bindings if not can_be_tried(one))
+    untried = (one for one in target.bindings if not target.is_bound(one.knob))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
     rows = _knob_rows(_search_context(target, host, record, options.gpu))
     attempts = [
@@ -78,27 +82,24 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             "nothing was written" if options.dry_run else "nothing to bind: tunekit sets the knobs by itself",
         )
         return 0
-    path = write_settings(Path.cwd(), target.bindings, replace=options.replace)
+    path = write_settings(Path.cwd(), command, target.bindings, replace=options.replace)
     say(console, f"written to {path}; search reads it from there")
     return 0
 
 
-def _baseline(target: Target, host: Host, options: argparse.Namespace) -> TrialRecord:
-    """Run the script as it is until its loop is known."""
-    return _run_trial(target, TrialSpec(0, TrialRole.BASELINE, None), None, host, options)
-
-
-def _learnt(target: Target, host: Host, options: argparse.Namespace) -> tuple[Target, TrialRecord]:
-    """Return the trial of the script as it is, and the target, with a place for its batch size if need be."""
-    record = _baseline(target, host, options)
-    if record.failure and record.failure.kind is OutcomeKind.SAMPLES_UNKNOWN and record.discovery:
-        place = possible_batch(target, record.discovery)
-        if place is not None:
-            target = target.changed(bindings=(*target.bindings, place))
-            record = _baseline(target, host, options)
+def _learnt(
+    target: Target, host: Host, options: argparse.Namespace, console: Console
+) -> tuple[Target, TrialRecord]:
+    """Return the trial of the script as it is, and the target with the bindings that it can have."""
+    spec = TrialSpec(0, TrialRole.BASELINE, None, guesses_batch=True)
+    record = _run_trial(target, spec, None, host, options)
     known = record.discovery is not None and record.discovery.complete and record.config is not None
     if record.failure is not None and not known:
         raise baseline_error(record.failure)
+    assert record.discovery is not None
+    target, said = without_unknown_flags(target, record.discovery)
+    for message in said:
+        say(console, message)
     return target, record
 
 
@@ -131,7 +132,7 @@ def _tried(
     """Try the user's own bindings, and the places that the command, its files and its options have."""
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
-    given = {one.knob: (one,) for one in target.bindings if can_be_tried(one)}
+    given = {one.knob: (one,) for one in target.bindings if target.is_bound(one.knob)}
     candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
     tried = []

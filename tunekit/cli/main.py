@@ -126,7 +126,7 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
         return {}
     if verb.trains_builtin and not command:
         return {}
-    settings = _module("settings").load_settings(Path.cwd())
+    settings = _module("settings").load_settings(Path.cwd(), command)
     return settings.defaults() if settings is not None else {}
 
 

@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.settings import file_and_line
-from tunekit.cli.trials import REPORTS, bound_target
+from tunekit.cli.trials import REPORTS, bindings_asked
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
@@ -32,8 +31,9 @@ from tunekit.records.target import Target
 from tunekit.report.answer import answer_lead, how_measured, open_gain_text
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, load_run
-from tunekit.trial.binding_syntax import parse_binding
-from tunekit.trial.target import resolve_target
+from tunekit.trial.binding_suggestions import without_unknown_flags
+from tunekit.trial.bindings import bound_target
+from tunekit.trial.target import other_script, resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
 
 _SEARCH_FIRST = "search first, which writes one: tunekit search -- python train.py"
@@ -121,11 +121,19 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
     if not command and folder != Path.cwd():
         raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
     target = resolve_target(tuple(command) or run.target.command, folder)
+    if (scripts := other_script(run.target, target)) is not None:
+        was, now = scripts
+        raise UsageError(f"the config was searched for {was}, and the command trains {now}; search that one")
     if target.script_sha256 != run.target.script_sha256:
         _tell("the script has changed since the search; what was measured may not hold")
-    of_file, of_line = (map(parse_binding, texts) for texts in file_and_line(options, "bind"))
-    of_project = () if run.target.builtin else of_file
-    target = bound_target(target, (*of_project, *bindings_here(run.target, target), *of_line))
+    asked = bindings_asked(options)
+    of_line = tuple(one for one in asked if one.is_typed)
+    first = of_line if run.target.builtin else asked
+    target = bound_target(target, (*first, *bindings_here(run.target, target), *of_line))
+    if run.discovery is not None:
+        target, said = without_unknown_flags(target, run.discovery)
+        for text in said:
+            _tell(text)
     same_defaults = target.script_sha256 == run.target.script_sha256
     return target.changed(unset_knobs=run.target.unset_knobs if same_defaults else ())
 

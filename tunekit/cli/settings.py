@@ -3,7 +3,7 @@
 import argparse
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tunekit.errors import UnreadableError, UsageError
 from tunekit.records.codec import write_text
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import binding_text, how_text, parse_binding
+from tunekit.trial.target import named_script
 from tunekit.typos import did_you_mean
 from tunekit.units import parse_duration_s
 from tunekit.untrusted import decoded, parse_toml, read_bytes, read_text
@@ -45,6 +46,8 @@ SETTINGS = {
 }
 """Every flag that can stand in a file, under its own name, and what it holds."""
 
+_TABLES = ("bind", "script")
+
 _EXPECTED = {
     "text": 'a text in quotes, such as "a10g"',
     "time": 'a time in quotes, such as "15m"',
@@ -52,6 +55,7 @@ _EXPECTED = {
     "number": "a positive number",
     "texts": 'a list of texts, such as ["compile=false"]',
     "bind": 'a table of knobs, each with a text such as "--bs {}"',
+    "script": 'a table of scripts, such as [script."train.py".bind]',
 }
 
 
@@ -64,7 +68,7 @@ class Settings:
     flags: Mapping[str, object]
     """Values of flags, by the flag's name without its dashes."""
     bindings: tuple[Binding, ...]
-    """Paths in them are relative to the folder that the settings were loaded for."""
+    """Those of the folder and of the command's script; paths are relative to the folder loaded for."""
 
     def defaults(self) -> dict[str, object]:
         """Return the flags' values for `parser.set_defaults`.
@@ -89,11 +93,12 @@ def file_and_line(options: argparse.Namespace, name: str) -> tuple[list[str], li
     return values[:count], values[count:]
 
 
-def load_settings(folder: Path) -> Settings | None:
+def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
     """Return the settings of a folder or of its nearest parent that has some, within the repository.
 
     Args:
         folder: where the training command runs.
+        command: the training command, whose script may have bindings that others have not.
 
     Raises:
         UsageError: a settings file can't be read, names what no flag is called, or gives it another type.
@@ -103,7 +108,8 @@ def load_settings(folder: Path) -> Settings | None:
         found = _settings_in(place)
         if found is not None:
             path, table = found
-            return Settings(path=path, flags=_flags(table, path), bindings=_bindings(table, path, folder))
+            flags, name = _flags(table, path), _script_name(command, folder, path.parent)
+            return Settings(path=path, flags=flags, bindings=_bindings(table, path, folder, name))
         if (place / ".git").exists():
             return None
     return None
@@ -154,10 +160,10 @@ def _toml(path: Path, content: bytes) -> dict[str, Any]:
 def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
     flags: dict[str, object] = {}
     for name, value in table.items():
-        if name == "bind":
+        if name in _TABLES:
             continue
         if name not in SETTINGS:
-            known = (*SETTINGS, "bind")
+            known = (*SETTINGS, *_TABLES)
             hint = did_you_mean(name, known, f"use one of {', '.join(known)}")
             raise UsageError(f"{path}: no setting {name!r}; {hint}")
         kind = SETTINGS[name]
@@ -187,20 +193,33 @@ def _fits(kind: str, value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple[Binding, ...]:
-    bound = table.get("bind", {})
-    if not isinstance(bound, dict) or not all(isinstance(how, str) for how in bound.values()):
-        raise UsageError(f"{path}: bind = {bound!r}: must be {_EXPECTED['bind']}")
-    if not bound:
-        return ()
-    try:
-        parsed = [parse_binding(f"{knob}={how}") for knob, how in bound.items()]
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return tuple(_moved(parsed, path.parent, folder))
+def _script_name(command: Sequence[str], folder: Path, origin: Path) -> str:
+    """Return how settings in `origin` call the script of a command that runs in `folder`."""
+    script = named_script(command, folder)
+    return Path(*command[:1]).name if script is None else Path(os.path.relpath(script, origin)).as_posix()
 
 
-def _moved(bindings: Sequence[Binding], origin: Path, folder: Path) -> Iterator[Binding]:
+def _bindings(table: Mapping[str, Any], path: Path, folder: Path, script: str) -> tuple[Binding, ...]:
+    """Return the bindings that hold for a script; its own come after those of the folder and replace them."""
+    of_scripts = table.get("script", {})
+    if not isinstance(of_scripts, dict) or any(
+        not isinstance(one, dict) or one.keys() - {"bind"} for one in of_scripts.values()
+    ):
+        raise UsageError(f"{path}: script = {of_scripts!r}: must be {_EXPECTED['script']}")
+    bindings: dict[str, Binding] = {}
+    for name, owner in ((script, table), *of_scripts.items()):
+        bound = owner.get("bind", {})
+        if not isinstance(bound, dict) or not all(isinstance(how, str) for how in bound.values()):
+            raise UsageError(f"{path}: bind = {bound!r}: must be {_EXPECTED['bind']}")
+        try:
+            parsed = {knob: parse_binding(f"{knob}={how}") for knob, how in bound.items()}
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
+        bindings |= parsed if name == script else {}
+    return tuple(_moved(bindings.values(), path.parent, folder))
+
+
+def _moved(bindings: Iterable[Binding], origin: Path, folder: Path) -> Iterator[Binding]:
     """Yield bindings whose relative paths mean from `folder` what they meant from `origin`."""
     for binding in bindings:
         if binding.path is None or origin == folder or Path(binding.path).is_absolute():
@@ -209,18 +228,20 @@ def _moved(bindings: Sequence[Binding], origin: Path, folder: Path) -> Iterator[
             yield binding.changed(path=os.path.relpath(origin / binding.path, folder))
 
 
-_IN_PROJECT = ("tool", "tunekit", "bind")
-_IN_OWN = ("bind",)
+_IN_PROJECT = ("tool", "tunekit")
 
 
-def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = False) -> Path:
-    """Write bindings into the folder's settings, everything else in the file kept byte for byte.
+def write_settings(
+    folder: Path, command: Sequence[str], bindings: Sequence[Binding], replace: bool = False
+) -> Path:
+    """Write the bindings of a command's script into a folder's settings, all else kept byte for byte.
 
     They go to tunekit.toml where there is one, else to pyproject.toml, else to a new tunekit.toml.
 
     Args:
-        folder: gets the settings; paths in the bindings are relative to it.
-        bindings: all that the project has from now on.
+        folder: gets the settings, and is where the command runs; paths in the bindings are relative to it.
+        command: the training command.
+        bindings: all that the script has from now on.
         replace: whether other bindings that are there may go.
 
     Returns:
@@ -231,7 +252,8 @@ def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = Fa
     """
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
     path = own if own.exists() or not project.exists() else project
-    table = _IN_OWN if path == own else _IN_PROJECT
+    outer = () if path == own else _IN_PROJECT
+    table = (*outer, "script", _script_name(command, folder, folder), "bind")
     try:
         path = path.resolve()
         existing = read_text(path) if path.exists() else ""
@@ -251,7 +273,7 @@ def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = Fa
 
 
 def with_bindings(
-    existing: str, bindings: Sequence[Binding], table: Sequence[str] = _IN_OWN, replace: bool = False
+    existing: str, bindings: Sequence[Binding], table: Sequence[str], replace: bool = False
 ) -> str:
     """Return the text of a settings file with bindings in it.
 
@@ -273,7 +295,7 @@ def with_bindings(
             return _appended(existing, wanted, table)
         if present and not replace:
             raise UsageError(
-                f"[{'.'.join(table)}] holds other bindings ({', '.join(sorted(present))}); "
+                f"[{_dotted(table)}] holds other bindings ({', '.join(sorted(present))}); "
                 "remove it, or use --replace"
             )
         return _replaced(existing, wanted, table)
@@ -289,14 +311,18 @@ def _table_of(data: Any, table: Sequence[str]) -> dict[str, Any] | None:
             return None
         data = data[name]
     if not isinstance(data, dict):
-        raise UsageError(f"{'.'.join(table)} is no table; write it as [{'.'.join(table)}]")
+        raise UsageError(f"{_dotted(table)} is no table; write it as [{_dotted(table)}]")
     return data
+
+
+def _dotted(table: Sequence[str]) -> str:
+    return ".".join(tomlkit.key(name).as_string() for name in table)
 
 
 def _appended(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
     """Return the text with the table at its end, or set within it where a table can't be reopened."""
     ending = "\r\n" if "\r\n" in existing else "\n"
-    lines = [f"[{'.'.join(table)}]", *_lines(wanted)]
+    lines = [f"[{_dotted(table)}]", *_lines(wanted)]
     gap = "" if not existing else ending if existing.endswith("\n") else ending * 2
     text = existing + gap + ending.join(lines) + ending
     try:

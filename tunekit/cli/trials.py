@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tunekit import __version__
 from tunekit.cli.machine import ask_torch, variables_here, warnings_of
 from tunekit.cli.numbers import digits
 from tunekit.cli.screen import TrialScreen
+from tunekit.cli.settings import file_and_line
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.device import device_profile, memory_cap_bytes
 from tunekit.machine.gpu.calibrate import load_calibrations
@@ -28,7 +29,7 @@ from tunekit.session.folder import RECORD_FILES, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
 from tunekit.session.session import QuietWait
 from tunekit.trial.binding_syntax import parse_binding, parse_value
-from tunekit.trial.bindings import check_bindings, present_values
+from tunekit.trial.bindings import bound_target
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.external_launchers import find_external_launcher
 from tunekit.trial.knob_names import knob_hint
@@ -60,25 +61,13 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
             f"here; {launcher.remedy}"
         )
     target = target.changed(samples_per_step=options.samples_per_step)
-    target = bound_target(target, map(parse_binding, options.bind))
-    present = present_values(target)
-    unset = tuple(
-        one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present
-    )
-    return target.changed(unset_knobs=unset)
+    return bound_target(target, bindings_asked(options))
 
 
-def bound_target(target: Target, bindings: Iterable[Binding]) -> Target:
-    """Return a target with bindings, of which a later one replaces an earlier one of the same knob.
-
-    Raises:
-        TargetError: a bound file is missing or can't be read.
-        UsageError: a binding names a key that is not there, or two are for one place.
-    """
-    by_knob = {binding.knob: binding for binding in bindings}
-    target = target.changed(bindings=tuple(by_knob.values()))
-    check_bindings(target)
-    return target
+def bindings_asked(options: argparse.Namespace) -> tuple[Binding, ...]:
+    """Return the bindings of the project's settings, and after them those of the command line."""
+    of_file, of_line = (map(parse_binding, texts) for texts in file_and_line(options, "bind"))
+    return (*(binding.changed(is_typed=False) for binding in of_file), *of_line)
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Target:

@@ -425,8 +425,9 @@ VERBS = {
         description=(
             "Run the training command briefly as it is, show its loaders, modules and optimizers and how "
             "each knob reaches them. Every option, argument or config key that may set a knob is tried once "
-            "with another value; those that the loop followed are written to [tool.tunekit.bind] in "
-            "pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
+            "with another value; those that the loop followed are written to "
+            "[tool.tunekit.script.NAME.bind] in pyproject.toml, or to tunekit.toml where there is no "
+            "pyproject.toml."
         ),
         epilog="example:\n  tunekit init -- python train.py --config configs/full.yaml",
         before_command="init",

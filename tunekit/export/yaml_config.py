@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
+from tunekit.recommend.compatibility import loader_only_text
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
@@ -117,6 +118,8 @@ def _file(run: Run, one: Recommendation | Candidate, evidence: Iterable[str]) ->
     lines = [line for text in evidence for line in comment(text)]
     if one.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
+    loader_only = loader_only_text(run, one.config)
+    lines += comment(f"batch_size: {loader_only}") if loader_only else []
     lines += comment(_lr_text(run, one))
     return "\n".join([*lines, "", knobs_yaml(one, run.target, is_short=False)]) + "\n"
 

@@ -6,7 +6,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Discovery, Target
-from tunekit.trial.binding_suggestions import binding_hint
+from tunekit.trial.binding_suggestions import binding_hint, option_for
 
 
 def learning_rate_to_bind(
@@ -41,6 +41,18 @@ def learning_rate_to_bind(
     raise UsageError(
         f"{change} and lr has no binding{advice}; add {hint}, or keep the script's own with --keep-lr"
     )
+
+
+def loader_only_text(run: Run, config: TrainConfig) -> str | None:
+    """Return that another batch size reaches the loader alone; None where the script itself sets it."""
+    baseline, discovery = run.baseline_config, run.discovery
+    if baseline is None or discovery is None or baseline.batch_size == config.batch_size:
+        return None
+    if run.target.is_bound("batch_size"):
+        return None
+    option = option_for("batch_size", discovery)
+    not_followed = f"; values computed from {option} do not follow" if option else ""
+    return f"only the loader is changed{not_followed}"
 
 
 def can_train_in_fp16(target: Target, discovery: Discovery | None, present: Precision | None) -> bool:

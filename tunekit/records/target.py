@@ -42,6 +42,8 @@ class Binding(Record):
     """env: name of the variable."""
     spelling: tuple[tuple[str, str], ...] = ()
     """How values are written for the script, as (value, text) pairs; empty: as they are."""
+    is_typed: bool = True
+    """Whether it came by --bind; False for one of the project's settings, and one that a search found."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -66,14 +68,14 @@ class Target(Record):
     builtin: str | None = None
     """Name of the built-in workload, when the command is ours."""
     bindings: tuple[Binding, ...] = ()
-    """Knobs that the user bound; all others are injected where that is possible."""
+    """Knobs that are bound; all others are injected where that is possible."""
     samples_per_step: PositiveInt | None = None
     """Samples per loop batch of one process as the user declares them, for a script without a DataLoader."""
     unset_knobs: tuple[str, ...] = ()
     """Bound knobs whose place held no value when the target was searched: the script's own default held."""
 
     def binding_of(self, knob: str) -> Binding | None:
-        """Return the user's binding of a knob, None when there is none."""
+        """Return the binding of a knob, None when there is none."""
         return next((binding for binding in self.bindings if binding.knob == knob), None)
 
     def is_bound(self, knob: str) -> bool:

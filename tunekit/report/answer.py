@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
+from tunekit.recommend.compatibility import loader_only_text
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import (
     BUSY_FLOOR,
@@ -217,6 +218,8 @@ def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple
         return ()
     before, after = run.baseline_config.model_dump(), config.model_dump()
     changes = [change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]]
+    if (loader_only := loader_only_text(run, config)) is not None:
+        changes[0] += f" ({loader_only})"  # the batch size comes first
     times = global_batch(config) / global_batch(run.baseline_config)
     return tuple(changes) if times == 1 else (*changes, _lr_change(run, times, lr))
 

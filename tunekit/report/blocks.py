@@ -342,8 +342,6 @@ class TrialRow:
     """One trial."""
 
     cells: tuple[str, ...]
-    keys: tuple[float | str | None, ...]
-    """What each cell is sorted by; None sorts last."""
     state: TrialState
     reason: str
     """Why it failed or was refused, with the remedy; empty otherwise."""

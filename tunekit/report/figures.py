@@ -6,8 +6,8 @@ reads some tags in them, and a target's names and messages are not ours.
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -59,12 +59,6 @@ around, and of every other chart."""
 _BAR_WIDTH = 0.42
 _LABEL = 42
 """Letters in a line above a bar."""
-_FEW = 4
-"""Series that a legend is read for; of more, what the chart is about has its name beside it."""
-_LONG = 20
-"""Letters of a name beside a point before it is broken."""
-_PHONE_WIDTH, _PHONE_HEIGHT, _EDGE, _LETTER_WIDTH, _LINE_HEIGHT = 250, 290, 24, 6.6, 17
-"""Pixels of a chart on a telephone, of what a name may stand over its edge, and of a name's letters."""
 _PANEL, _PANEL_GAP = 108, 34
 """Pixels of a panel of a timeline, and of what is above it, which has its title."""
 _TINT = 0.14
@@ -99,7 +93,6 @@ def _traces(chart: Chart) -> list[Any]:
     ordered = sorted(chart.series, key=lambda one: not one.stands_out)
     names = list(dict.fromkeys(one.name for one in ordered if one.mark != "totals"))
     labels, drawn, traces = _labels(_places(chart)), set(), []
-    beside = _names_beside(chart)
     # Labels above lying bars say it; a legend of six that are all predicted need not say it six times.
     is_said = chart.is_horizontal and len({one.basis for one in chart.series}) == 1
     for series in chart.series:
@@ -112,7 +105,7 @@ def _traces(chart: Chart) -> list[Any]:
             texts = _trace_texts(series, in_hover=is_twice or is_said, in_legend=series.name not in drawn)
             traces.append(_bars(chart, series, place, labels, texts))
         else:
-            traces.append(_scatter(series, place, labels, beside.get(series.name, "")))
+            traces.append(_scatter(series, place, labels))
         drawn.add(series.name)
     return traces
 
@@ -141,98 +134,22 @@ def _points(series: Series, labels: dict[str, str]) -> tuple[list[float | str], 
     return places, [_short(point.y) for point in series.points]
 
 
-def _names_beside(chart: Chart) -> dict[str, str]:
-    """Return the series whose names stand beside their last points, and where; none where a legend is read.
-
-    Each stands where it touches the fewest others on a telephone.
-    """
-    if chart.is_horizontal or len(_in_legend(chart, ())) <= _FEW:
-        return {}
-    every = [(_along(chart, point), point.y) for one in chart.series for point in one.points]
-    places = [place for place, _ in every if place is not None]
-    least, most = min(places, default=0.0), max(places, default=0.0)
-    highest = max((y for _, y in every), default=0.0) or 1.0
-    boxes: dict[str, dict[str, _Box]] = {}
-    for one in (series for series in chart.series if series.stands_out or series.mark == "line"):
-        along = _along(chart, one.points[-1]) if one.points else None
-        if along is not None:
-            x = _PHONE_WIDTH * ((along - least) / (most - least) if most > least else 0.5)
-            boxes[one.name] = _name_boxes(one.name, x, _PHONE_HEIGHT * one.points[-1].y / highest)
-    chosen = {name: next(iter(each)) for name, each in boxes.items()}
-    for name in (*chosen, *chosen):  # the first time round, others may yet make room
-        others = [boxes[other][where] for other, where in chosen.items() if other != name]
-        chosen[name] = min(boxes[name], key=lambda where: sum(map(boxes[name][where].touches, others)))
-    return chosen
-
-
-class _Box(NamedTuple):
-    """Where a name stands, in pixels."""
-
-    left: float
-    right: float
-    low: float
-    high: float
-
-    def touches(self, other: "_Box") -> bool:
-        apart = self.right < other.left or other.right < self.left
-        return not (apart or self.high < other.low or other.high < self.low)
-
-
-def _name_boxes(name: str, x: float, y: float) -> dict[str, _Box]:
-    """Return where a name may stand beside its point; at an edge only inwards."""
-    lines = _name_lines(name)
-    width, height = _LETTER_WIDTH * max(map(len, lines)), _LINE_HEIGHT * len(lines)
-    boxes = {
-        f"{up} {side}": _Box(left, left + width, low, low + height)
-        for up, low in (("top", y), ("bottom", y - height))
-        for side, left in (("right", x), ("left", x - width))
-    }
-    least, most = -_EDGE, _PHONE_WIDTH + _EDGE
-    inside = {where: box for where, box in boxes.items() if box.left > least and box.right < most}
-    return inside or boxes
-
-
-def _name_lines(name: str) -> list[str]:
-    """Return the lines of a name beside a point: a tier each where it is of several."""
-    return name.replace(" = ", "\n= ").split("\n") if len(name) > _LONG else [name]
-
-
-def _along(chart: Chart, point: Point) -> float | None:
-    if isinstance(point.x, str):
-        return None
-    if not chart.x_is_log:
-        return point.x
-    return math.log2(point.x) if point.x > 0 else None
-
-
-def _in_legend(chart: Chart, beside: Collection[str]) -> set[str]:
-    return {one.name for one in chart.series if one.mark != "totals" and one.name not in beside}
-
-
-def _scatter(series: Series, place: int, labels: dict[str, str], beside: str = "") -> Any:
+def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
     is_predicted = series.basis is Basis.PREDICTED
     x, y = _points(series, labels)
     line: dict[str, Any] = {"color": _colour(place), "dash": "dash" if is_predicted else "solid", "width": 2}
     if series.mark == "steps":
         line |= {"shape": "hv"}
     modes = {"line": "lines+markers", "steps": "lines"}
-    texts = _trace_texts(series, in_legend=not beside)
-    if beside:
-        name = "<br>".join(_name_lines(texts["name"]))
-        texts |= {
-            "text": [*("" for _ in x[1:]), name],
-            "textposition": beside,
-            "textfont": {"color": _colour(place), "size": 12},
-        }
     return go.Scatter(
         x=x,
         y=y,
-        mode=modes.get(series.mark, "markers") + "+text" * bool(beside),
+        mode=modes.get(series.mark, "markers"),
         line=line if series.mark in modes else None,
         marker=None if series.mark == "steps" else _marker(series, place),
         error_y=_ranges(series),
         cliponaxis=False,
-        **texts,
+        **_trace_texts(series),
     )
 
 
@@ -318,7 +235,7 @@ def _heat_layout(chart: HeatMap) -> dict[str, Any]:
 
 def _chart_layout(chart: Chart) -> dict[str, Any]:
     names = list(dict.fromkeys(_places(chart)))
-    entries = len(_in_legend(chart, _names_beside(chart)))
+    entries = len({one.name for one in chart.series if one.mark != "totals"})
     lies = chart.is_horizontal
     height = _BAR * max(2, len(names)) + _EDGES if lies else _HEIGHT
     values = _axis(chart.y_title, zeroline=True, rangemode="tozero")

@@ -18,6 +18,7 @@ from tunekit.records.prediction import (
     LargestBatch,
     PredictedFit,
     PredictionPath,
+    Purpose,
 )
 from tunekit.records.run import BatchFit, FitsRun, GpuFacts, RequestedBatch, RunStatus
 from tunekit.report.blocks import (
@@ -33,7 +34,6 @@ from tunekit.report.blocks import (
     Table,
     fitted_table,
 )
-from tunekit.report.memory_bar import legend_text, memory_bar
 from tunekit.report.text import UNKNOWN
 from tunekit.trial.typed_commands import command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
@@ -42,8 +42,6 @@ _ABSENT = "-"
 _OTHER = "*"
 _HALVES = (Precision.BF16, Precision.FP16)
 _TITLE = "What fits which GPU (predicted), by memory"
-_LEAST_BAR, _MOST_BAR = 20, 60
-"""Shortest and longest memory bar, in letters."""
 _SAME_GIB = 4.0
 """GPUs whose memory differs by less are of one size."""
 _SCREEN_ROWS = 8
@@ -196,7 +194,7 @@ def fits_report(run: FitsRun, width: int = 80) -> Report:
             Section("rates", "How fast", "Speed"),
             *_speed(view, width),
             Section("peak", "What takes the memory", "Memory"),
-            *_bars(view, width),
+            *_parts(view),
             Section("basis", "How it was predicted", "Basis"),
             Passage("How it was predicted", _basis(view)),
             *(Note(Severity.WARNING, printable(one)) for one in view.prediction.doubts),
@@ -473,18 +471,22 @@ def _checkpointing(view: _View) -> tuple[str, ...]:
     return (line,) if gains else ()
 
 
-def _bars(view: _View, width: int) -> tuple[Block, ...]:
-    """Return what takes each GPU's memory."""
-    having = [(row, fit) for row in view.rows if (fit := row.shown).peak is not None]
-    if not having:
-        return ()
-    labels = [(row.name, f"{view.size_text(fit.batch_size)} {fit.precision}") for row, fit in having]
-    taken = sum(max(map(len, texts)) for texts in zip(*labels, strict=True)) + 2 * 2
-    letters = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
-    bars = [memory_bar(fit, row.facts.outside, letters) for row, fit in having]
-    title = "Peak memory of the largest batch with margin (predicted)"
-    cells = tuple((*label, bar) for label, bar in zip(labels, bars, strict=True))
-    return Table(title, ("", "", ""), cells), Passage("", (legend_text(bars),))
+def _parts(view: _View) -> tuple[Block, ...]:
+    """Return what takes each GPU's memory, in GiB."""
+    having = [(row, fit, fit.peak) for row in view.rows if (fit := row.shown).peak is not None]
+    purposes = [one for one in Purpose if any(one in peak.by_purpose for _, _, peak in having)]
+    cells = tuple(
+        (
+            row.name,
+            f"{view.size_text(fit.batch_size)} {fit.precision}",
+            *(_gib_text(peak.by_purpose.get(one, 0)) for one in purposes),
+            _gib_text(row.facts.outside.context.high + row.facts.outside.workspace.high),
+        )
+        for row, fit, peak in having
+    )
+    title = "GiB at the peak of the largest batch with margin (predicted)"
+    columns = ("GPU", "batch", *map(str, purposes), "outside torch (at most)")
+    return (Table(title, columns, cells, tuple(range(2, len(columns)))),) if having else ()
 
 
 # --- what the prediction goes by -------------------------------------------------------------

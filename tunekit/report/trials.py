@@ -1,4 +1,4 @@
-"""Every trial of a run as a row that can be sorted, and what the machine did meanwhile. Pure."""
+"""Every trial of a run as a row, and what the machine did during it. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +15,6 @@ from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTabl
 from tunekit.report.text import UNKNOWN, interval_text, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
-_Cell = tuple[str, float | str | None]
-"""A text, and what it is sorted by."""
-
 
 def trials_table(run: Run) -> TrialTable:
     """Return every trial of a run with its config, its figures (measured) and its outcome.
@@ -25,16 +22,11 @@ def trials_table(run: Run) -> TrialTable:
     A column that says nothing of any trial is left out; what a knob is in all of them is said once.
     """
     cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
-    filled = {name: each for name, each in cells.items() if any(text not in _NOTHING for text, _ in each)}
+    filled = {name: each for name, each in cells.items() if any(text not in _NOTHING for text in each)}
     same = {name: text for name in _KNOBS if name in filled and (text := _only(filled[name])) is not None}
     shown = {name: each for name, each in filled.items() if name not in same}
     rows = [
-        TrialRow(
-            tuple(each[place][0] for each in shown.values()),
-            tuple(each[place][1] for each in shown.values()),
-            trial_state(record),
-            _reason(record),
-        )
+        TrialRow(tuple(each[place] for each in shown.values()), trial_state(record), _reason(record))
         for place, record in enumerate(run.trials)
     ]
     states = [row.state for row in rows]
@@ -49,9 +41,9 @@ def trials_table(run: Run) -> TrialTable:
     )
 
 
-def _only(cells: Sequence[_Cell]) -> str | None:
+def _only(cells: Sequence[str]) -> str | None:
     """Return what all trials have of which anything is known; None where they differ, or are just one."""
-    known = [text for text, _ in cells if text != UNKNOWN]
+    known = [text for text in cells if text != UNKNOWN]
     return known[0] if len(known) > 1 and len(set(known)) == 1 else None
 
 
@@ -69,42 +61,36 @@ def _reason(record: TrialRecord) -> str:
     return f"{record.failure.message}{remedy}"
 
 
-def _same(text: str) -> _Cell:
-    return text, text
-
-
-def _of_knob(knob: str) -> Callable[[TrialRecord], _Cell]:
-    def cell(record: TrialRecord) -> _Cell:
+def _of_knob(knob: str) -> Callable[[TrialRecord], str]:
+    def cell(record: TrialRecord) -> str:
         if record.config is None:
-            return UNKNOWN, None
+            return UNKNOWN
         value = getattr(record.config, knob)
-        if value is None or KNOB[knob].least is None:
-            return value_text(value), None if value is None else value_text(value)
-        return f"{value:,}", value
+        return value_text(value) if value is None or KNOB[knob].least is None else f"{value:,}"
 
     return cell
 
 
 def _measured(
     text: Callable[[float], str], figure: Callable[[Measurement], float | None]
-) -> Callable[[TrialRecord], _Cell]:
-    def cell(record: TrialRecord) -> _Cell:
+) -> Callable[[TrialRecord], str]:
+    def cell(record: TrialRecord) -> str:
         value = None if record.measurement is None else figure(record.measurement)
-        return (UNKNOWN if value is None else text(value)), value
+        return UNKNOWN if value is None else text(value)
 
     return cell
 
 
-def _rate(record: TrialRecord) -> _Cell:
+def _rate(record: TrialRecord) -> str:
     """Return a trial's rate with the range that its own process shows."""
     if record.measurement is None:
-        return UNKNOWN, None
+        return UNKNOWN
     loop = record.measurement.loop
     rate, half = loop.rate_samples_per_s, loop.rate_interval_relative or 0.0
     low, high = rate * max(0.0, 1 - half), rate * (1 + half)
     if not math.isfinite(high):
-        return rate_text(rate), rate
-    return interval_text(Interval(value=rate, low=low, high=high)), rate
+        return rate_text(rate)
+    return interval_text(Interval(value=rate, low=low, high=high))
 
 
 def _data_wait(measurement: Measurement) -> float | None:
@@ -120,16 +106,16 @@ def trial_outcome(record: TrialRecord) -> str:
 
 _KNOBS = {knob.shown: knob for knob in TABLE}
 """Every knob by the title of its column."""
-_CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
-    "trial": lambda record: (str(record.number), record.number),
-    "for": lambda record: _same(role_text(record)),
+_CELLS: dict[str, Callable[[TrialRecord], str]] = {
+    "trial": lambda record: str(record.number),
+    "for": role_text,
     **{name: _of_knob(knob.name) for name, knob in _KNOBS.items()},
     "samples/s (range)": _rate,
     "data wait": _measured(share_text, _data_wait),
     "VRAM reserved": _measured(bytes_text, lambda one: one.loop.peak_reserved_bytes),
     "RAM peak": _measured(bytes_text, lambda one: one.memory.peak_pss_bytes),
-    "took": lambda record: (duration_text(record.duration_s), record.duration_s),
-    "outcome": lambda record: (trial_outcome(record), trial_state(record).value),
+    "took": lambda record: duration_text(record.duration_s),
+    "outcome": trial_outcome,
 }
 """What stands in each column."""
 _TEXTS = ("for", "outcome", *(name for name, knob in _KNOBS.items() if knob.least is None))

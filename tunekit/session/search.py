@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
+from tunekit.records.target import Binding, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble
 from tunekit.session.folder import RunFolder
+from tunekit.session.own_settings import binding_in_doubt, is_not_followed, own_settings
 from tunekit.session.predicted import (
     Machine,
     missing_trace_config,
@@ -31,6 +33,8 @@ from tunekit.session.predicted import (
 )
 from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
 from tunekit.session.store import SharedResult, TrialStore
+from tunekit.trial.binding_syntax import how_text
+from tunekit.trial.bindings import bound_target
 from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
@@ -105,6 +109,8 @@ class Search(Session[Run]):
         self._foretold = False
         """Whether it was said at the start what the budget has no room for."""
         self._ablation_left_out = ""
+        self._settled: set[str] = set()
+        """Knobs for which no other binding is to be tried."""
 
     def _derived(self, run: Run) -> Run:
         return assemble(run.changed(search_time_s=self._spent_s), run.trials)
@@ -188,6 +194,7 @@ class Search(Session[Run]):
     def _prepare(self, job: Job) -> None:
         """Learn all that the proposals rest on."""
         self._learn_target()
+        self._bind_own_settings()
         self._trace_other_size()
         _insist_on_length(self._planned)
         self._build_space()
@@ -218,6 +225,7 @@ class Search(Session[Run]):
         self._pull()  # what came between the last look and the end of the job
         names = ("space", "budget_s", "prediction", "why_not_predicted")
         self._change(**{name: getattr(left.run, name) for name in names})
+        self._bind(left.run.target.bindings)
         self._listener.space_known(assemble(self.found, self._records))
         self._begin_study()
 
@@ -270,7 +278,8 @@ class Search(Session[Run]):
         """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
         if self._trials.baseline is None:
             details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine))
-            self._trial(TrialRole.BASELINE, None, "the script as it is", details=details)
+            purpose = "the script as it is"
+            self._trial(TrialRole.BASELINE, None, purpose, details=details, guesses_batch=True)
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
@@ -324,10 +333,12 @@ class Search(Session[Run]):
         self._listener.space_known(assemble(self.found, self._records))
 
     def _insist_on_batch(self) -> None:
-        """Run a script that makes its batches itself at another size first: all else rests on that size."""
+        """Run another size first where the agent can't set it, and where other hosts use what sets it."""
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
-        baseline, discovery = self._baseline_config, self.found.discovery
-        if (discovery and discovery.training_loader) or not sizes.is_searched:
+        baseline, binding = self._baseline_config, self.found.target.binding_of("batch_size")
+        is_found = binding is not None and not binding.is_typed
+        rests_on_it = is_found and (self._store.host_name is not None or not self._can_set_batch)
+        if not sizes.is_searched or (self._loader is not None and not rests_on_it):
             return
         others = [one for one in self._records if one.config and is_batch_variant(one.config, baseline)]
         if not others and self._may_add and self._left_s > 0:
@@ -338,7 +349,10 @@ class Search(Session[Run]):
             if config.batch_size != baseline.batch_size:
                 others = [self._try(config, "another batch size, to see that it reaches the loop")]
         for one in others:
-            if one.failure is not None and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+            if self._loader is not None and is_not_followed(one) and not self._can_set_batch:
+                self._bind(self._bindings_but("batch_size"))
+                self._build_space()
+            elif self._loader is None and one.failure and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
                 raise TargetError(
                     f"another batch size does not reach the loop as it is bound: {one.failure.message}; bind "
                     "another place, or take batch_size out with --bind batch_size=fixed and say "
@@ -569,9 +583,61 @@ class Search(Session[Run]):
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
                 self._trial(TrialRole.CONFIRM, config, purpose, round=number, details=details)
 
+    # --- the script's own settings of knobs ------------------------------------------------
+
+    @property
+    def _loader(self) -> LoaderSeen | None:
+        return self.found.discovery.training_loader if self.found.discovery else None
+
+    @property
+    def _can_set_batch(self) -> bool:
+        return self._loader is not None and self._loader.batch_size_bound
+
+    def _bind(self, bindings: Iterable[Binding]) -> None:
+        self._change(target=bound_target(self.found.target, bindings))
+
+    def _bindings_but(self, knob: str) -> tuple[Binding, ...]:
+        return tuple(one for one in self.found.target.bindings if one.knob != knob)
+
+    def _bind_own_settings(self) -> None:
+        """Bind knobs to the script's own settings of them; the first trial that uses one tests it."""
+        if self.found.space:
+            return  # it goes on as it began
+        target = self.found.target
+        found = [places[0] for places in own_settings(self.found, target).values()]
+        self._bind((*target.bindings, *found))
+        if self._loader is None:
+            for one in found:
+                self._listener.said(f"no DataLoader: {one.knob} is read and set by {how_text(one)}")
+
+    def _try_other_settings(self, failed: TrialRecord, sizes: tuple[int, ...]) -> TrialRecord:
+        """Run a failed trial again with its knob set in other ways, if the way it was may have failed it."""
+        doubted = binding_in_doubt(self.found, failed)
+        if doubted is None or doubted.knob in self._settled or failed.config is None:
+            return failed
+        knob, rest = doubted.knob, self._bindings_but(doubted.knob)
+        self._settled.add(knob)
+        others = own_settings(self.found, self.found.target.changed(bindings=rest)).get(knob, ())
+        ways = [(*rest, one) for one in others if one != doubted]
+        ways += [rest] if knob == "batch_size" and self._can_set_batch else []
+        for bindings in ways:
+            self._bind(bindings)
+            record = self._try_once(failed.config, f"again, {knob} set in another way", sizes)
+            if not is_not_followed(record):
+                other = self.found.target.binding_of(knob)
+                now = how_text(other) if other else "only the loader is changed"
+                self._listener.said(f"{knob}: {how_text(doubted)} did not work; {now}")
+                return record
+        self._bind((*rest, doubted))
+        return failed
+
     # --- one trial -------------------------------------------------------------------------
 
     def _try(self, config: TrainConfig, purpose: str, sizes: tuple[int, ...] = ()) -> TrialRecord:
+        """Run a candidate."""
+        return self._try_other_settings(self._try_once(config, purpose, sizes), sizes)
+
+    def _try_once(self, config: TrainConfig, purpose: str, sizes: tuple[int, ...]) -> TrialRecord:
         """Run a candidate; unless it looks at sizes, it is given up early where no tier could choose it."""
         run, records = self.found, self._records
         to_beat = None if sizes else rate_to_beat(records, run.rank_host, run.options, config)

@@ -22,6 +22,7 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import AnyRun, RunFolder
 from tunekit.session.store import LocalTrialStore, TrialStore
+from tunekit.trial.binding_suggestions import without_unknown_flags
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_infeasible
@@ -221,7 +222,8 @@ class Session(ABC, Generic[AnyRun]):
             purpose: the role in words.
             **others: of the TrialSpec.
         """
-        spec = TrialSpec(self._store.next_number(self._records), role, config, **others)
+        bindings = self.found.target.bindings
+        spec = TrialSpec(self._store.next_number(self._records), role, config, bindings=bindings, **others)
         reason = why_infeasible(spec.config, self._records, self.found.rank_host)
         if reason is None and self._quiet is not None:
             self._began_at += self._quiet.wait(self._listener.said)  # no part of the budget
@@ -238,6 +240,11 @@ class Session(ABC, Generic[AnyRun]):
         self._keep(record)
         self._store.keep(record, self._spent_s)
         self._listener.trial_ended(record)
+        if role is TrialRole.BASELINE and record.discovery is not None:
+            target, said = without_unknown_flags(self.found.target, record.discovery)
+            self._change(target=target)
+            for message in said:
+                self._listener.said(message)
         return record
 
     def _known_of(self, spec: TrialSpec) -> KnownTarget | None:

@@ -137,20 +137,55 @@ def batch_of_all_ranks(discovery: Discovery, batch_size: int) -> str | None:
     return next((place.words[0] for place in held if _is_same(place.value, whole)), None)
 
 
-def possible_batch(target: Target, found: Discovery) -> Binding | None:
+def long_flags(binding: Binding) -> frozenset[str]:
+    """Return the `--flags` that a binding may put on the command line."""
+    texts = (*binding.words, *binding.words_off)
+    if PLACE in binding.words:
+        texts += tuple(word for _, text in binding.spelling for word in text.split())
+    return frozenset(word.partition("=")[0] for word in texts if word.startswith("--"))
+
+
+def without_unknown_flags(target: Target, discovery: Discovery) -> tuple[Target, tuple[str, ...]]:
+    """Return a target without the project's bindings to flags that the script lacks, and what to say of each.
+
+    Args:
+        target: the training command.
+        discovery: what a trial of it learnt; without an option that sets a knob, no flag is known to lack.
+    """
+    flags = [flag for option in discovery.options for flag in (*option.flags, *option.off)]
+    known = (*flags, *target.command) if any(flag.startswith("--") for flag in flags) else ()
+    gone = [
+        one
+        for one in target.bindings
+        for flag in long_flags(one)
+        if known and not one.is_typed and not any(word.startswith(flag) for word in known)
+    ]
+    kept = tuple(one for one in target.bindings if one not in gone)
+    said = (f"binding left out, as the script has no such option: {binding_text(one)}" for one in gone)
+    return target.changed(bindings=kept), tuple(said)
+
+
+def option_for(knob: str, discovery: Discovery) -> str | None:
+    """Return what is typed for the script's own option for a knob, going by its name; None without one."""
+    named = _named(knob, _places_of(discovery.options, ()))
+    return next((place.words[0].partition("=")[0] for place in named if place.words), None)
+
+
+def possible_batch(target: Target, found: Discovery | None = None) -> Binding | None:
     """Return a place for the batch size whose value the model's inputs can hold; None where there is none.
 
     Args:
         target: the training command of a script without a DataLoader.
-        found: what was learnt of its loop.
+        found: what was learnt of its loop; None before it has run.
     """
-    if target.binding_of("batch_size") is not None:
+    if target.binding_of("batch_size") is not None or target.samples_per_step is not None:
         return None
     places = (tuple(_in_files(target)), _on_the_line(target, found))
     named = [place for one in places for place in _named("batch_size", one)]
     for place in sorted(named, key=lambda place: not place.is_typed):
         text = str(place.value)
-        if text.isdecimal() and int(text) > 0 and not batch_contradicted(found, int(text)):
+        is_contradicted = found is not None and text.isdecimal() and batch_contradicted(found, int(text))
+        if text.isdecimal() and int(text) > 0 and not is_contradicted:
             binding = place.binding("batch_size")
             if _can_be_written(binding):
                 return binding

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunekit.records.config import Precision
-from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.target import Binding, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import BoundValue, value_text
 from tunekit.trial.executor import KnownTarget, TrialSpec
@@ -108,8 +108,3 @@ def observed_effect(knob: str, record: TrialRecord) -> str:
 
 def _batches_text(number: int) -> str:
     return count_text(number, "batch", "batches")
-
-
-def can_be_tried(binding: Binding) -> bool:
-    """Return whether the script itself sets the knob, so that a trial can show whether it does."""
-    return binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)

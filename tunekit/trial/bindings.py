@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,13 +121,11 @@ def check_bindings(target: Target) -> None:
 
     Raises:
         TargetError: a bound file is missing or can't be read.
-        UsageError: a bound key is missing, two bindings are for one knob or one place, or the batch size that
-            is bound is not the one that the user says.
+        UsageError: a bound key is missing, two bindings are for one place, or the batch size that is bound is
+            not the one that the user says.
     """
     knob_at: dict[tuple[object, ...], str] = {}
-    for number, binding in enumerate(target.bindings):
-        if binding.knob in (earlier.knob for earlier in target.bindings[:number]):
-            raise UsageError(f"{binding.knob} is bound twice; keep one of its bindings")
+    for binding in target.bindings:
         place = (binding.words, binding.path, binding.key, binding.variable)
         if any(place) and place in knob_at:
             raise UsageError(
@@ -142,6 +140,21 @@ def check_bindings(target: Target) -> None:
             f"--samples-per-step {said}: batch_size is bound to a place that says {present}; leave "
             "--samples-per-step out, or bind the batch that one process takes in one forward pass"
         )
+
+
+def bound_target(target: Target, bindings: Iterable[Binding]) -> Target:
+    """Return a target with bindings, of which a later one replaces an earlier one of the same knob.
+
+    Raises:
+        TargetError: a bound file is missing or can't be read.
+        UsageError: a binding names a key that is not there, or two are for one place.
+    """
+    by_knob = {binding.knob: binding for binding in bindings}
+    target = target.changed(bindings=tuple(by_knob.values()))
+    check_bindings(target)
+    present = present_values(target)
+    unset = (knob for knob in by_knob if target.is_bound(knob) and knob not in present)
+    return target.changed(unset_knobs=tuple(unset))
 
 
 def _changed(

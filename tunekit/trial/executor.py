@@ -21,11 +21,11 @@ from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, 
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
-from tunekit.records.target import Discovery, Target
+from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import default_values, possible_batch
+from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch
 from tunekit.trial.binding_syntax import binding_text
-from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
     DeviceMemory,
     mask_files,
@@ -34,7 +34,7 @@ from tunekit.trial.cleanup import (
 )
 from tunekit.trial.events import Evidence
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
-from tunekit.trial.knob_names import ALL_NAMES
+from tunekit.trial.knob_names import ALL_NAMES, plain_name
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of, without_fix
 from tunekit.trial.process_count import (
@@ -75,6 +75,10 @@ class TrialSpec:
     """Local processes to train with; None for as many as the command starts."""
     no_sync: bool = False
     """Whether to train without summing gradients, after the first steps."""
+    bindings: tuple[Binding, ...] | None = None
+    """In place of the target's, where what the trials found has changed them."""
+    guesses_batch: bool = False
+    """Whether a script without a DataLoader is taken to have batches of the size that its text tells."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,13 @@ class ProcessExecutor:
             TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
             KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
+        target = self.target if spec.bindings is None else bound_target(self.target, spec.bindings)
+        guessed = possible_batch(target) if spec.guesses_batch else None
+        if guessed is not None:
+            target = target.changed(bindings=(*target.bindings, guessed))
+        if target != self.target:
+            spec = replace(spec, bindings=None, guesses_batch=False)
+            return replace(self, target=target).run(spec, known, on_progress)
         bound = self._bound(spec, known)
         end_leftovers()
         folder = self._fresh_folder(spec.number)
@@ -280,6 +291,7 @@ class ProcessExecutor:
         self, folder: Path, scratch: str, bound: Bound, spec: TrialSpec, known: KnownTarget | None
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
+        flags = (flag for binding in self.target.bindings for flag in long_flags(binding))
         return AgentRequest(
             trial_folder=str(folder),
             scratch_folder=scratch,
@@ -287,7 +299,7 @@ class ProcessExecutor:
             working_dir=self.target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
-            option_names=ALL_NAMES,
+            option_names=(*ALL_NAMES, *map(plain_name, flags)),
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
             no_sync=spec.no_sync,

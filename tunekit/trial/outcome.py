@@ -326,7 +326,7 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
     if loop.batch_size is None:
         return message
     if said is not None and batch_contradicted(found, said):
-        return f"{message}, which has no dimension for the {said} that batch_size is bound to"
+        return f"{message}, which has no dimension for a batch of {said}"
     return None
 
 

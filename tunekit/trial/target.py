@@ -1,6 +1,7 @@
 """From the words after `--` to a target."""
 
 import hashlib
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,6 +73,41 @@ def _refuse_agentless(command: Sequence[str]) -> None:
 def without_secrets(target: Target) -> Target:
     """Return the target as it may be stored and shown: its command masked."""
     return target.changed(command=masked_words(target.command))
+
+
+def named_script(command: Sequence[str], folder: Path) -> Path | None:
+    """Return the script that a command names, also behind a launcher or as a module; None where none is seen.
+
+    It need not be there.
+
+    Args:
+        command: program and arguments.
+        folder: where it runs.
+    """
+    words = list(command[1:])
+    named = next((word for word in words if word.endswith(".py") and not word.startswith("-")), None)
+    if named is None and "-m" in words[:-1]:
+        module = folder.joinpath(*words[words.index("-m") + 1].split("."))
+        named = str(module / "__main__.py") if module.is_dir() else f"{module}.py"
+    if named is None:
+        named = next((word for word in words if (folder / word).is_file()), None)
+    return None if named is None else Path(os.path.normpath(folder / named))
+
+
+def other_script(searched: Target, target: Target) -> tuple[str, str] | None:
+    """Return the paths of two commands' scripts where they are not the same; else None.
+
+    The script of a project that was moved or copied is the same, and however it is started.
+    """
+    places = [named_script(one.command, Path(one.working_dir)) for one in (searched, target)]
+    was, now = places
+    if was is None or now is None or {was.suffix, now.suffix} != {".py"} or was == now:
+        return None
+    is_in_project = now.is_relative_to(searched.working_dir)
+    has_same_text = now.is_file() and _digest(now) == searched.script_sha256
+    if has_same_text or (was.name == now.name and not is_in_project):
+        return None
+    return str(was), str(now)
 
 
 def script_text_of(target: Target) -> str | None:

@@ -34,7 +34,7 @@ def command_text(
     for one in fixed:
         words += ["--fix", f"{one.knob}={value_text(one.value)}"]
     for binding in target.bindings:
-        words += ["--bind", binding_text(binding)]
+        words += ["--bind", binding_text(binding)] if binding.is_typed else []
     if target.samples_per_step is not None:
         words += ["--samples-per-step", str(target.samples_per_step)]
     command = "" if target.builtin else _training_command(target)

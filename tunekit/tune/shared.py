@@ -34,6 +34,7 @@ from tunekit.records.host import TorchBuild
 from tunekit.records.run import Run
 from tunekit.records.target import command_words
 from tunekit.secret_words import MASK, masked_text
+from tunekit.trial.binding_syntax import binding_text
 from tunekit.tune.jobs import Job, Work
 from tunekit.units import bytes_text
 
@@ -280,7 +281,7 @@ def group_of(run: Run, torch: TorchBuild | None) -> str:
     gpus = () if run.profile.is_cpu else host.accelerators
     facts = (
         [run.tunekit_version, target.builtin or command_words(target), target.script_sha256],
-        target.model_dump(mode="json", include={"bindings", "samples_per_step"}),
+        [*map(binding_text, target.bindings), target.samples_per_step],
         run.options.model_dump(mode="json", exclude=_OWN_OPTIONS),
         [(gpu.name, bytes_text(gpu.memory_bytes), gpu.driver) for gpu in gpus],
         torch and (torch.python_version, torch.version, torch.cuda_version, torch.hip_version),

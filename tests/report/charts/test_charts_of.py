@@ -13,7 +13,6 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
 from tunekit.report.blocks import Chart, HeatMap
 from tunekit.report.charts import chart_table, charts_of
-from tunekit.report.charts.trials import MOST_FAILED, MOST_MEASURED
 
 
 def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
@@ -24,13 +23,6 @@ def test_a_run_without_figures_has_no_charts():
     assert of(run(trials=())) == ()
     failed = of(run(trials=(trial_record(0, None),)))
     assert [one.id for one in failed] == ["throughput", "history"]
-
-
-def test_a_long_search_has_charts_of_a_bounded_size():
-    trials = [trial_record(number, 100.0 + number if number % 3 else None) for number in range(3000)]
-    for chart in of(run(trials=tuple(trials))):
-        points = sum(len(one.points) for one in chart.series) if isinstance(chart, Chart) else 0
-        assert points <= 2 * MOST_MEASURED + MOST_FAILED
 
 
 @given(runs())

@@ -8,15 +8,14 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from build_records import config, run, trial_record
+from build_records import run
 from build_reports import HOSTILE, full_plan, full_run, hostile_run
 from read_report import view
 
 from tunekit.records.run import Run
 from tunekit.report.charts import chart_table
-from tunekit.report.html.page import escaped_json, page, plotly_script, plotly_styles, script_json, sort_ranks
+from tunekit.report.html.page import escaped_json, page, plotly_script, plotly_styles, script_json
 from tunekit.report.run import on_page
-from tunekit.report.trials import trials_table
 
 RAW = b'{"raw": "\xc3\xa9"}'
 
@@ -188,30 +187,3 @@ def test_json_in_a_script_element_has_no_letter_that_could_end_it():
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"a": text}
     assert json.loads(escaped_json(json.dumps(text))) == text
-
-
-# --- the order of trials ---------------------------------------------------------------------
-
-
-def ranks(column: str, *records) -> list[int | None]:
-    table = trials_table(run(trials=records))
-    return sort_ranks(table)[table.columns.index(column)]
-
-
-def test_numbers_are_ranked_as_numbers_and_equal_ones_alike():
-    records = [
-        trial_record(number, rate, config(batch_size=batch))
-        for number, (batch, rate) in enumerate(((1024, 90.0), (64, 1000.0), (64, 200.0)))
-    ]
-    assert ranks("batch", *records) == [1, 0, 0]
-    assert ranks("samples/s (range)", *records) == [0, 2, 1]
-
-
-def test_a_trial_without_the_figure_has_no_rank():
-    assert ranks("samples/s (range)", trial_record(0, 90.0), trial_record(1, None)) == [0, None]
-
-
-def test_words_are_ranked_by_letters_and_the_dash_of_no_prefetch_has_none():
-    records = [trial_record(0, of=config(num_workers=0)), trial_record(1, of=config(compile=True))]
-    assert ranks("compile", *records) == [0, 1]
-    assert ranks("prefetch", *records) == [None, 0]

@@ -209,34 +209,6 @@ def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Brow
 # --- what can be done with it --------------------------------------------------------------
 
 
-def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: Page, shown: ReadRun):
-    place = shown.trials.columns.index("samples/s (range)")
-    keys = {row.cells[place]: row.keys[place] for row in shown.trials.rows}
-    known = sorted({key for key in keys.values() if isinstance(key, float)})
-    unknown = sum(row.keys[place] is None for row in shown.trials.rows)
-    header = tab.locator("#trial-table th").nth(place)
-    header.locator("button").click()
-    up = [keys[text] for text in column(tab, place)]
-    assert header.get_attribute("aria-sort") == "ascending"
-    tab.keyboard.press("Enter")
-    down = [keys[text] for text in column(tab, place)]
-    assert header.get_attribute("aria-sort") == "descending"
-    assert tab.locator("#trial-status").inner_text() == "Sorted by samples/s (range), descending"
-    assert unknown > 0 and up[-unknown:] == down[-unknown:] == [None] * unknown
-    assert [*dict.fromkeys(up[:-unknown])] == known
-    assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
-
-
-def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: ReadRun):
-    failed = [row.cells[0] for row in shown.trials.rows if row.state == "failed"]
-    tab.get_by_role("radio", name="refused").check()
-    assert column(tab, len(shown.trials.columns) - 1) == ["\u2013 refused"]
-    tab.locator("#failures a").click()
-    assert column(tab, 0) == failed != []
-    tab.get_by_role("radio", name="all").check()
-    assert len(column(tab, 0)) == len(shown.trials.rows)
-
-
 def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
     drawn(tab, "time_breakdown")
     light = colours(tab)

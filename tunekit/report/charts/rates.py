@@ -13,12 +13,10 @@ from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.blocks import Basis, Chart, Point, Series, TrialState
 from tunekit.report.charts.trials import (
     Marked,
-    evenly,
     failure_series,
     marked_configs,
     rate_point,
     samples_point,
-    shown_trials,
     trial_note,
 )
 from tunekit.report.text import config_text, interval_text
@@ -31,17 +29,18 @@ _FAR = 4.0
 
 def throughput_chart(run: Run) -> Chart:
     """Return the rates of a run against the batch size per device; all of them of all ranks together."""
-    shown, marked = shown_trials(run.trials), marked_configs(run)
+    marked = marked_configs(run)
     rates = [one.rate_samples_per_s or 0.0 for one in run.trials]
     top = _FAR * max((rate for rate in rates if math.isfinite(rate)), default=0.0)
     drawn, far = _up_to([*_training_alone(run), _loader_alone(run), _loader_limits(run, marked)], top)
-    kept = [one for one in shown.measured if not one.is_abandoned]
-    given_up = [one for one in shown.measured if one.is_abandoned]
+    measured = [one for one in run.trials if one.measurement is not None]
+    kept = [one for one in measured if not one.is_abandoned]
+    given_up = [one for one in measured if one.is_abandoned]
     series = [
         Series("trials", Basis.MEASURED, tuple(map(_trial_point, kept))),
         Series("abandoned", Basis.MEASURED, tuple(map(_trial_point, given_up))),
         *drawn,
-        *failure_series(shown.failed, lambda one: one.config.batch_size if one.config else None),
+        *failure_series(run.trials, lambda one: one.config.batch_size if one.config else None),
         *(_marked_series(one) for one in marked),
     ]
     unknown = sum(one.config is None for one in run.trials)
@@ -49,7 +48,7 @@ def throughput_chart(run: Run) -> Chart:
     return Chart(
         id="throughput",
         title="Throughput against batch size",
-        summary=f"{_rates_text(run, marked)}{shown.left_out}{without}{far}",
+        summary=f"{_rates_text(run, marked)}{without}{far}",
         x_title="batch size per device" if run.world_size > 1 else "batch size",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
@@ -170,14 +169,12 @@ _NAMES = {
     TrialRole.TRACE: "traced",
     TrialRole.ABLATION: "with a knob put back",
 }
-_MOST_STEPS = 200
 
 
 def history_chart(run: Run) -> Chart:
     """Return the rates of the trials in the order in which they ran; those that failed as crosses."""
-    shown = shown_trials(run.trials)
     by_name: dict[str, list[Point]] = defaultdict(list)
-    for record in shown.measured:
+    for record in (one for one in run.trials if one.measurement is not None):
         name = "abandoned" if record.is_abandoned else _NAMES[record.role]
         if record.role is TrialRole.CONFIRM and record.is_baseline_config:
             name = _NAMES[TrialRole.BASELINE]
@@ -186,14 +183,14 @@ def history_chart(run: Run) -> Chart:
         )
     steps = best_so_far(run.trials)
     series = (
-        Series("best so far", Basis.MEASURED, tuple(evenly(steps, _MOST_STEPS)), "steps"),
+        Series("best so far", Basis.MEASURED, tuple(steps), "steps"),
         *(Series(name, Basis.MEASURED, tuple(points)) for name, points in by_name.items()),
-        *failure_series(shown.failed, lambda record: record.number),
+        *failure_series(run.trials, lambda record: record.number),
     )
     return Chart(
         id="history",
         title="The search, trial by trial",
-        summary=f"{_history_text(steps, len(run.trials))}{shown.left_out}",
+        summary=_history_text(steps, len(run.trials)),
         x_title="trial",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),

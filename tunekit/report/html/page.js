@@ -17,7 +17,6 @@ function start() {
   places = [...document.querySelectorAll(".plot")];
   startColours();
   startButtons();
-  startTrials();
   startPrint();
   startCharts();
 }
@@ -153,77 +152,6 @@ function afterPrint() {
   isPrinting = false;
   opened.forEach((one) => { one.open = false; });
   places.forEach(draw);
-}
-
-/* --- trials ----------------------------------------------------------------------------- */
-
-function startTrials() {
-  const table = byId("trial-table");
-  if (!table) return;
-  makeSortable(table);
-  if (byId("trial-filter")) makeFilter(byId("trial-filter"));
-}
-
-function makeSortable(table) {
-  const ranks = JSON.parse(byId("trial-ranks").textContent);
-  const rows = [...table.tBodies];
-  [...table.tHead.rows[0].cells].forEach((header, column) => {
-    const button = withButton(header);
-    header.setAttribute("aria-sort", column === 0 ? "ascending" : "none");
-    button.addEventListener("click", () => {
-      const direction = turned(header);
-      table.append(...inOrder(ranks[column], direction).map((place) => rows[place]));
-      const way = direction > 0 ? "ascending" : "descending";
-      tell("trial-status", `Sorted by ${button.textContent}, ${way}`);
-    });
-  });
-}
-
-function withButton(header) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.append(...header.childNodes);
-  header.append(button);
-  return button;
-}
-
-/* Marks a header as the one that is sorted by, downwards if it was upwards; returns 1 for upwards, else -1. */
-function turned(header) {
-  const isDown = header.getAttribute("aria-sort") === "ascending";
-  [...header.parentElement.cells].forEach((one) => one.setAttribute("aria-sort", "none"));
-  header.setAttribute("aria-sort", isDown ? "descending" : "ascending");
-  return isDown ? -1 : 1;
-}
-
-/* Returns the places of the ranks in their order, the unknown last. */
-function inOrder(rank, direction) {
-  return rank.map((_, place) => place).sort((one, other) => {
-    if (rank[one] === rank[other]) return one - other;
-    if (rank[one] === null) return 1;
-    if (rank[other] === null) return -1;
-    return direction * (rank[one] - rank[other]);
-  });
-}
-
-function makeFilter(filter) {
-  filter.addEventListener("change", (event) => show(event.target.value));
-  document.querySelectorAll("a[data-shows]").forEach((link) => {
-    link.addEventListener("click", () => choose(filter, link.dataset.shows));
-  });
-}
-
-function choose(filter, state) {
-  const choice = filter.querySelector(`input[value="${state}"]`);
-  if (!choice) return;
-  choice.checked = true;
-  show(state);
-}
-
-function show(state) {
-  [...byId("trial-table").tBodies].forEach((one) => {
-    one.hidden = state !== "" && one.dataset.state !== state;
-  });
-  tell("trial-status", `Showing ${state || "all"} trials`);
 }
 
 /* --- buttons ---------------------------------------------------------------------------- */

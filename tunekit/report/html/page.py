@@ -17,7 +17,6 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Tiles,
-    TrialTable,
     has_content,
 )
 from tunekit.report.figures import DARK_OF, figure
@@ -41,15 +40,14 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     """
     (_, answer), *parts = _by_section(report)
     charts = [block for block in report.blocks if isinstance(block, Drawing)]
-    trials = next((block for block in report.blocks if isinstance(block, TrialTable)), None)
     style, script, plotly = own_file("page.css"), own_file("page.js"), packed_plotly() if charts else ""
     environment = templates()
     macros, ids = environment.get_template("blocks.html").module, count()
     places = {name: drawn(macros, blocks, ids) for name, blocks in _by_place(answer).items()}
     bodies = ["".join(drawn(macros, blocks, ids)) for _, blocks in parts]
-    figures, ranks = _figures_json(charts), script_json(sort_ranks(trials) if trials else [])
+    figures = _figures_json(charts)
     raw = packed(raw_json)
-    carried = (*bodies, figures, ranks, style, script, plotly)
+    carried = (*bodies, figures, style, script, plotly)
     fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
     return environment.get_template("page.html").render(
         title=report.title,
@@ -60,7 +58,6 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
         style=style,
         script=script,
         charts=figures,
-        ranks=ranks,
         plotly=plotly,
         plotly_banner=plotly_banner(),
         plotly_styles=plotly_styles() if charts else (),
@@ -68,7 +65,6 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
         raw_size=bytes_text(len(raw_json)) if raw_json else "",
         raw_name=raw_name,
         has_basis=any(getattr(block, "basis", None) or block in charts for block in report.blocks),
-        has_trials=trials is not None,
     )
 
 
@@ -102,22 +98,6 @@ def _figures_json(charts: Sequence[Drawing]) -> str:
     """Return all charts with the colour for dark of each, for the script element that holds them."""
     figures = ",".join(f"{script_json(one.id)}:{escaped_json(figure(one).to_json())}" for one in charts)
     return f'{{"darkOf":{script_json(DARK_OF)},"figures":{{{figures}}}}}'
-
-
-def sort_ranks(table: TrialTable) -> list[list[int | None]]:
-    """Return for every column the rank of each row's key; equal keys have equal ranks, None has none."""
-    return [_ranks([row.keys[place] for row in table.rows]) for place in range(len(table.columns))]
-
-
-def _ranks(keys: Sequence[float | str | None]) -> list[int | None]:
-    known = sorted({key for key in keys if key is not None}, key=_order)
-    rank = {key: place for place, key in enumerate(known)}
-    return [None if key is None else rank[key] for key in keys]
-
-
-def _order(key: float | str) -> tuple[bool, float, str]:
-    """Numbers stand before words."""
-    return (True, 0.0, key.casefold()) if isinstance(key, str) else (False, key, "")
 
 
 # --- what the page carries -------------------------------------------------------------------
