@@ -194,10 +194,10 @@ def test_every_figure_is_in_the_whole_report_however_narrow_it_is():
         ("GPU", "GiB", "batch, fp32", "128, fp32", "batch, bf16", "128, bf16"),
         ("GPU", "compute, fp32", "compute, bf16", "loader", "machine"),
         ("GPU", "batch, fp32", "compute", "loader"),
-        ("", "", ""),
+        ("GPU", "batch", "parameters", "optimizer", "activations", "other"),
     ]
     for width in (20, 60, 80, 120):
-        for pair in zip(wide[:3], tables(run, width)[:3], strict=True):
+        for pair in zip(wide, tables(run, width), strict=True):
             shown = [{cell.strip() for row in one.row_lines for cell in row} for one in pair]
             assert shown[0] - {""} == shown[1] - {""}
     lines = drawn(fits_report(run, 80).blocks, 80).split("Next")[0].splitlines()

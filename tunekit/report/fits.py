@@ -194,7 +194,7 @@ def fits_report(run: FitsRun, width: int = 80) -> Report:
             Section("rates", "How fast", "Speed"),
             *_speed(view, width),
             Section("peak", "What takes the memory", "Memory"),
-            *_parts(view),
+            *_parts(view, width),
             Section("basis", "How it was predicted", "Basis"),
             Passage("How it was predicted", _basis(view)),
             *(Note(Severity.WARNING, printable(one)) for one in view.prediction.doubts),
@@ -471,22 +471,29 @@ def _checkpointing(view: _View) -> tuple[str, ...]:
     return (line,) if gains else ()
 
 
-def _parts(view: _View) -> tuple[Block, ...]:
+def _parts(view: _View, width: int) -> tuple[Block, ...]:
     """Return what takes each GPU's memory, in GiB."""
-    having = [(row, fit, fit.peak) for row in view.rows if (fit := row.shown).peak is not None]
-    purposes = [one for one in Purpose if any(one in peak.by_purpose for _, _, peak in having)]
-    cells = tuple(
-        (
-            row.name,
-            f"{view.size_text(fit.batch_size)} {fit.precision}",
-            *(_gib_text(peak.by_purpose.get(one, 0)) for one in purposes),
-            _gib_text(row.facts.outside.context.high + row.facts.outside.workspace.high),
-        )
-        for row, fit, peak in having
-    )
+    rows = [row for row in view.rows if row.shown.peak is not None]
+    sizes = [row.shown.peak.by_purpose for row in rows if row.shown.peak is not None]
+    purposes = [one for one in Purpose if any(size.get(one, 0) >= _LEAST_GIB * GIB for size in sizes)]
+
+    def part(purpose: Purpose, is_below: bool) -> Column[_Row]:
+        def cell(row: _Row) -> str:
+            return _gib_text(row.shown.peak.by_purpose.get(purpose, 0)) if row.shown.peak else _ABSENT
+
+        return Column(purpose.split()[0], cell, is_below=is_below)
+
+    columns: list[Column[_Row]] = [
+        _NAME,
+        Column("batch", lambda row: f"{view.size_text(row.shown.batch_size)} {row.shown.precision}"),
+        *(part(one, is_below=place % 2 == 1) for place, one in enumerate(purposes)),
+        Column(
+            "other", lambda row: _gib_text(row.facts.outside.context.high + row.facts.outside.workspace.high)
+        ),
+    ]
     title = "GiB at the peak of the largest batch with margin (predicted)"
-    columns = ("GPU", "batch", *map(str, purposes), "outside torch (at most)")
-    return (Table(title, columns, cells, tuple(range(2, len(columns)))),) if having else ()
+    note = "other: CUDA context and workspaces outside torch, at most"
+    return (fitted_table(title, columns, rows, width), Passage("", (note,))) if rows else ()
 
 
 # --- what the prediction goes by -------------------------------------------------------------
