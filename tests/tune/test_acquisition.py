@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from build_records import GIB, baseline_record, config, host, options, trial_record
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scripted_search import search_context
 
@@ -101,6 +101,7 @@ def test_what_is_pending_is_not_proposed_again(records, pending):
 @given(histories(), st.integers(2, 4))
 def test_as_many_hosts_as_there_are_get_a_config_each(records, hosts):
     guided = Acquisition(SPACE, host())
+    assume(guided.propose(records) is not None)  # as where all that is left has hardly a chance to fit
     pending: list[TrainConfig] = []
     for _ in range(hosts):
         proposal = guided.propose(records, pending=pending)
