@@ -434,8 +434,7 @@ def _ticks(chart: Chart) -> dict[str, Any]:
     if len(numbers) < len(places):
         return {"type": "category"}
     if not chart.x_is_log:
-        named = {"tickmode": "array", "tickvals": [*chart.x_places]} if chart.x_places else {}
-        return {"type": "linear", **named}
+        return {"type": "linear"}
     doublings = math.log2(max(numbers) / min(numbers)) if numbers and min(numbers) > 0 else 0.0
     step = max(1, math.ceil(doublings / _MOST_TICKS))
     return {"type": "log", "tickmode": "linear", "tick0": 0, "dtick": step * math.log10(2)}

@@ -145,10 +145,10 @@ def _table(table: Table) -> list[str]:
     align = ["---:" if place in table.numeric else "---" for place in range(len(table.columns))]
     rows = [
         [
-            f"**{_cells(lines)}**" if (place, column) in table.changed else _cells(lines)
-            for column, lines in enumerate(row)
+            f"**{_cell(text)}**" if (place, column) in table.changed else _cell(text)
+            for column, text in enumerate(row)
         ]
-        for place, row in enumerate(table.split_rows)
+        for place, row in enumerate(table.rows)
     ]
     head = [] if not corner else [f"**{clipped(table.title)}**", ""]
     return [*head, _row(map(_cell, (corner or table.title, *titles))), _row(align), *map(_row, rows)]
@@ -166,10 +166,6 @@ def _code(block: Commands) -> list[str]:
     if block.language == "sh":
         return lines
     return [f"<details><summary>{clipped(block.title)}</summary>", "", *lines, "", "</details>"]
-
-
-def _cells(lines: Sequence[str]) -> str:
-    return "<br>".join(map(_cell, lines)).removesuffix("<br>")
 
 
 def _cell(text: str) -> str:

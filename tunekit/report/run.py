@@ -14,7 +14,6 @@ from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report import answer
 from tunekit.report.blocks import (
-    WIDE,
     Block,
     Changes,
     Chart,
@@ -283,7 +282,7 @@ def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
     """Return the plan; where nothing is known of other machines, that in a sentence or two."""
     if plan is None:
         return ()
-    blocks = plan_blocks(plan, WIDE)
+    blocks = plan_blocks(plan)
     if not plan.choices:
         return tuple(Line(block.text) for block in blocks if isinstance(block, Lead))
     return blocks

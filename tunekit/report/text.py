@@ -5,18 +5,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
 from tunekit.records.profile import TakenName
-from tunekit.records.run import Run, usual_options
+from tunekit.records.run import LoopProfile, Run, RunStatus, usual_options
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.typed_commands import command_text, missing_command, quoted
-from tunekit.units import bytes_text, count_text, digits_text, rate_text, typed_duration_text
+from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -183,6 +185,16 @@ def finding_text(finding: Finding) -> str:
     evidence = f" ({finding.evidence})" if finding.evidence else ""
     remedy = f"; {finding.remedy}" if finding.remedy else ""
     return finding.message + evidence + remedy
+
+
+def how_measured(run: LoopProfile | ScalingRun, took_s: float, how: str) -> str:
+    """Return where, in how many trials and how figures were measured, in one sentence."""
+    noise, trials = run.noise_floor, count_text(len(run.trials), "trial")
+    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
+    status = "" if run.status is RunStatus.FINISHED else f" (status: {run.status})"
+    return printable(
+        f"Measured on {run.measured_on} in {trials}, {duration_text(took_s)}{status}: {how}{floor}."
+    )
 
 
 def sandbox_text(kind: SandboxKind) -> str:

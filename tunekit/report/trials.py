@@ -11,7 +11,7 @@ from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, fitted_table
+from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, table_of
 from tunekit.report.text import UNKNOWN, interval_text, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
@@ -158,9 +158,7 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
         Column[dict[str, str]](title, itemgetter(title), title != "config", is_optional=title != "config")
         for title in (rows[0] if rows else ())
     ]
-    return fitted_table(
-        "System during training (measured from outside, in the steady windows)", columns, rows
-    )
+    return table_of("System during training (measured from outside, in the steady windows)", columns, rows)
 
 
 def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.prediction import PeakShown, PredictedFit, Purpose
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
+from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series, stacked_bars
 from tunekit.report.charts.trials import BASELINE, Marked, marked_configs
 from tunekit.report.loop_memory import base_note, grid_axes, queue_is_needless, reason_lines
 from tunekit.units import GIB, bytes_text
@@ -144,8 +144,7 @@ def _host_bar(marked: Marked, run: Run) -> _Bar:
 
 def _chart(name: str, title: str, summary: str, bars: Sequence[_Bar], limits: Sequence[LimitLine]) -> Chart:
     """Return bars of parts that add up, with their totals."""
-    parts = [(part, basis) for part in (*_ON_DEVICE, _PROCESSES, _BUFFER) for basis in Basis]
-    series = [
+    parts = [
         Series(
             part,
             basis,
@@ -156,23 +155,23 @@ def _chart(name: str, title: str, summary: str, bars: Sequence[_Bar], limits: Se
             ),
             "bars",
         )
-        for part, basis in parts
+        for part in (*_ON_DEVICE, _PROCESSES, _BUFFER)
+        for basis in Basis
     ]
-    for basis in Basis:
-        own = [bar for bar in bars if bar.basis is basis]
-        totals = tuple(Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text) for bar in own)
-        series.append(Series("total", basis, totals, "totals"))
-    return Chart(
-        id=name,
-        title=title,
-        summary=summary,
-        x_title="config",
-        y_title="GiB",
-        series=tuple(one for one in series if one.points),
-        is_horizontal=True,
-        is_stacked=True,
-        limits=tuple(limits),
-    )
+    totals = [
+        Series(
+            "total",
+            basis,
+            tuple(
+                Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text)
+                for bar in bars
+                if bar.basis is basis
+            ),
+            "totals",
+        )
+        for basis in Basis
+    ]
+    return stacked_bars(name, title, summary, ("config", "GiB"), parts, totals, limits)
 
 
 def _totals_text(bars: Sequence[_Bar]) -> str:
