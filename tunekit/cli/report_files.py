@@ -22,7 +22,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import in_comment, in_full, on_one_screen, on_page
+from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
 from tunekit.session.folder import TELEMETRY_STORE
@@ -75,7 +75,10 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
         return markdown(in_comment(public, plan(), configs, place), MOST_LINES, MOST_LISTED)
 
-    return Drawn(lambda: (in_full if full else on_one_screen)(run, folder), html, text)
+    def blocks() -> Sequence[Block]:
+        return on_page(run, str(folder), plan_of_run(run)).blocks if full else on_one_screen(run, folder)
+
+    return Drawn(blocks, html, text)
 
 
 def drawn(

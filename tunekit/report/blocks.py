@@ -132,24 +132,6 @@ class Commands:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """One figure of the answer, beside what it was before."""
-
-    label: str
-    value: str
-    before: str = ""
-    """Of the baseline; empty where there is nothing to compare with."""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The figures that are looked for first; a page alone shows them: the tables hold each of them."""
-
-    items: tuple[Tile, ...]
-
-
-@dataclass(frozen=True)
 class Section:
     """Begins a part of the page, under a heading that its list of contents leads to."""
 
@@ -371,7 +353,6 @@ Block = (
     | Chart
     | HeatMap
     | Timeline
-    | Tiles
     | TrialTable
     | FoundBlock
     | Note
@@ -397,8 +378,6 @@ def has_content(block: Block) -> bool:
             return bool(block.lines)
         case Facts() | Table() | TrialTable():
             return bool(block.rows)
-        case Tiles():
-            return bool(block.items)
         case _:
             return True
 

@@ -6,8 +6,8 @@ reads some tags in them, and a target's names and messages are not ours.
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -59,12 +59,6 @@ around, and of every other chart."""
 _BAR_WIDTH = 0.42
 _LABEL = 42
 """Letters in a line above a bar."""
-_FEW = 4
-"""Series that a legend is read for; of more, what the chart is about has its name beside it."""
-_LONG = 20
-"""Letters of a name beside a point before it is broken."""
-_PHONE_WIDTH, _PHONE_HEIGHT, _EDGE, _LETTER_WIDTH, _LINE_HEIGHT = 250, 290, 24, 6.6, 17
-"""Pixels of a chart on a telephone, of what a name may stand over its edge, and of a name's letters."""
 _PANEL, _PANEL_GAP = 108, 34
 """Pixels of a panel of a timeline, and of what is above it, which has its title."""
 _TINT = 0.14
@@ -74,7 +68,12 @@ _TINT = 0.14
 def figure(chart: Drawing) -> go.Figure:
     """Return a chart drawn in the colours for light; `DARK_OF` has those for dark."""
     if isinstance(chart, Timeline):
-        return go.Figure(_timeline_traces(chart)).update_layout(_timeline_layout(chart))
+        traces = [
+            _timeline_trace(chart, trace, panel, place)
+            for place, panel in enumerate(chart.panels)
+            for trace in panel.traces
+        ]
+        return go.Figure(traces).update_layout(_timeline_layout(chart))
     if isinstance(chart, HeatMap):
         return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
     return go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
@@ -99,9 +98,6 @@ def _traces(chart: Chart) -> list[Any]:
     ordered = sorted(chart.series, key=lambda one: not one.stands_out)
     names = list(dict.fromkeys(one.name for one in ordered if one.mark != "totals"))
     labels, drawn, traces = _labels(_places(chart)), set(), []
-    beside = _names_beside(chart)
-    # Labels above lying bars say it; a legend of six that are all predicted need not say it six times.
-    is_said = chart.is_horizontal and len({one.basis for one in chart.series}) == 1
     for series in chart.series:
         if series.mark == "totals":
             continue
@@ -109,10 +105,10 @@ def _traces(chart: Chart) -> list[Any]:
         if series.mark == "bars":
             # Parts that are measured in one bar and predicted in another are one entry of the legend.
             is_twice = sum(one.name == series.name for one in chart.series) > 1
-            texts = _trace_texts(series, in_hover=is_twice or is_said, in_legend=series.name not in drawn)
+            texts = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
             traces.append(_bars(chart, series, place, labels, texts))
         else:
-            traces.append(_scatter(series, place, labels, beside.get(series.name, "")))
+            traces.append(_scatter(series, place, labels))
         drawn.add(series.name)
     return traces
 
@@ -141,98 +137,22 @@ def _points(series: Series, labels: dict[str, str]) -> tuple[list[float | str], 
     return places, [_short(point.y) for point in series.points]
 
 
-def _names_beside(chart: Chart) -> dict[str, str]:
-    """Return the series whose names stand beside their last points, and where; none where a legend is read.
-
-    Each stands where it touches the fewest others on a telephone.
-    """
-    if chart.is_horizontal or len(_in_legend(chart, ())) <= _FEW:
-        return {}
-    every = [(_along(chart, point), point.y) for one in chart.series for point in one.points]
-    places = [place for place, _ in every if place is not None]
-    least, most = min(places, default=0.0), max(places, default=0.0)
-    highest = max((y for _, y in every), default=0.0) or 1.0
-    boxes: dict[str, dict[str, _Box]] = {}
-    for one in (series for series in chart.series if series.stands_out or series.mark == "line"):
-        along = _along(chart, one.points[-1]) if one.points else None
-        if along is not None:
-            x = _PHONE_WIDTH * ((along - least) / (most - least) if most > least else 0.5)
-            boxes[one.name] = _name_boxes(one.name, x, _PHONE_HEIGHT * one.points[-1].y / highest)
-    chosen = {name: next(iter(each)) for name, each in boxes.items()}
-    for name in (*chosen, *chosen):  # the first time round, others may yet make room
-        others = [boxes[other][where] for other, where in chosen.items() if other != name]
-        chosen[name] = min(boxes[name], key=lambda where: sum(map(boxes[name][where].touches, others)))
-    return chosen
-
-
-class _Box(NamedTuple):
-    """Where a name stands, in pixels."""
-
-    left: float
-    right: float
-    low: float
-    high: float
-
-    def touches(self, other: "_Box") -> bool:
-        apart = self.right < other.left or other.right < self.left
-        return not (apart or self.high < other.low or other.high < self.low)
-
-
-def _name_boxes(name: str, x: float, y: float) -> dict[str, _Box]:
-    """Return where a name may stand beside its point; at an edge only inwards."""
-    lines = _name_lines(name)
-    width, height = _LETTER_WIDTH * max(map(len, lines)), _LINE_HEIGHT * len(lines)
-    boxes = {
-        f"{up} {side}": _Box(left, left + width, low, low + height)
-        for up, low in (("top", y), ("bottom", y - height))
-        for side, left in (("right", x), ("left", x - width))
-    }
-    least, most = -_EDGE, _PHONE_WIDTH + _EDGE
-    inside = {where: box for where, box in boxes.items() if box.left > least and box.right < most}
-    return inside or boxes
-
-
-def _name_lines(name: str) -> list[str]:
-    """Return the lines of a name beside a point: a tier each where it is of several."""
-    return name.replace(" = ", "\n= ").split("\n") if len(name) > _LONG else [name]
-
-
-def _along(chart: Chart, point: Point) -> float | None:
-    if isinstance(point.x, str):
-        return None
-    if not chart.x_is_log:
-        return point.x
-    return math.log2(point.x) if point.x > 0 else None
-
-
-def _in_legend(chart: Chart, beside: Collection[str]) -> set[str]:
-    return {one.name for one in chart.series if one.mark != "totals" and one.name not in beside}
-
-
-def _scatter(series: Series, place: int, labels: dict[str, str], beside: str = "") -> Any:
+def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
     is_predicted = series.basis is Basis.PREDICTED
     x, y = _points(series, labels)
     line: dict[str, Any] = {"color": _colour(place), "dash": "dash" if is_predicted else "solid", "width": 2}
     if series.mark == "steps":
         line |= {"shape": "hv"}
     modes = {"line": "lines+markers", "steps": "lines"}
-    texts = _trace_texts(series, in_legend=not beside)
-    if beside:
-        name = "<br>".join(_name_lines(texts["name"]))
-        texts |= {
-            "text": [*("" for _ in x[1:]), name],
-            "textposition": beside,
-            "textfont": {"color": _colour(place), "size": 12},
-        }
     return go.Scatter(
         x=x,
         y=y,
-        mode=modes.get(series.mark, "markers") + "+text" * bool(beside),
+        mode=modes.get(series.mark, "markers"),
         line=line if series.mark in modes else None,
         marker=None if series.mark == "steps" else _marker(series, place),
         error_y=_ranges(series),
         cliponaxis=False,
-        **texts,
+        **_trace_texts(series),
     )
 
 
@@ -318,7 +238,7 @@ def _heat_layout(chart: HeatMap) -> dict[str, Any]:
 
 def _chart_layout(chart: Chart) -> dict[str, Any]:
     names = list(dict.fromkeys(_places(chart)))
-    entries = len(_in_legend(chart, _names_beside(chart)))
+    entries = len({one.name for one in chart.series if one.mark != "totals"})
     lies = chart.is_horizontal
     height = _BAR * max(2, len(names)) + _EDGES if lies else _HEIGHT
     values = _axis(chart.y_title, zeroline=True, rangemode="tozero")
@@ -379,20 +299,16 @@ def _bar_labels(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
         labelled = list(chart.series)
     totals = {p.x: f"{p.text}, {one.basis.value}" for one in labelled for p in one.points}
     return [
-        {
-            "text": _bar_label(name, totals.get(name, "")),
-            "align": "left",
-            # Bold by the font: of a tag plotly.js makes a style attribute, which the page forbids.
-            "font": {"size": 12, "weight": 600},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": place - 0.24,
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
+        _heading(_bar_label(name, totals.get(name, "")), place - 0.24) | {"align": "left"}
         for place, name in enumerate(names)
     ]
+
+
+def _heading(text: str, y: float) -> dict[str, Any]:
+    """Return a text at the left edge; bold by its font, as plotly.js makes a forbidden style of a tag."""
+    font = {"size": 12, "weight": 600}
+    at = {"x": 0, "xref": "paper", "xanchor": "left", "y": y, "yanchor": "bottom"}
+    return {"text": text, "font": font, **at, "showarrow": False}
 
 
 def _bar_label(name: str, total: str) -> str:
@@ -463,14 +379,6 @@ def _labels(names: Iterable[str]) -> dict[str, str]:
 # --- figures over a trial's time -------------------------------------------------------------
 
 
-def _timeline_traces(chart: Timeline) -> list[Any]:
-    return [
-        _timeline_trace(chart, trace, panel, place)
-        for place, panel in enumerate(chart.panels)
-        for trace in panel.traces
-    ]
-
-
 def _timeline_trace(chart: Timeline, trace: Trace, panel: Panel, place: int) -> Any:
     name, what = escaped(trace.name, _MOST_NAME), escaped(panel.title)
     first = next(one for one in chart.panels if any(each.name == trace.name for each in one.traces))
@@ -502,17 +410,7 @@ def _timeline_layout(chart: Timeline) -> dict[str, Any]:
         for place, top in enumerate(tops)
     }
     titles = [
-        {
-            "text": escaped(panel.title),
-            "font": {"size": 12, "weight": 600},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": top,
-            "yref": "paper",
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
+        _heading(escaped(panel.title), top) | {"yref": "paper"}
         for panel, top in zip(chart.panels, tops, strict=True)
     ]
     return {

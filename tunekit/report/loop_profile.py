@@ -38,7 +38,6 @@ from tunekit.report.loop_time import (
     startup_table,
     step_blocks,
     step_text,
-    telemetry_lines,
 )
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
@@ -50,6 +49,7 @@ from tunekit.report.text import (
     speedup_text,
     value_text,
 )
+from tunekit.report.trials import loop_telemetry_table
 from tunekit.trial.typed_commands import command_text
 from tunekit.units import bytes_text, count_text, duration_text
 
@@ -65,13 +65,12 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
     if seen is not None and measured is not None:
         compiles = bool(seen.config and seen.config.compile) or measured.loop.compile_graphs > 0
         threads = measured.loop.threads
-        lines = telemetry_lines(seen.telemetry, profile.host.cpus)
-        lines += () if threads is None else (f"CPU threads: {threads_text(threads)}",)
         step = (Passage("The config", (config_text(seen.config),)), *step_blocks(measured))
         rest = (
             startup_table(measured.loop, compiles),
             *memory_blocks(measured, seen.telemetry, profile.rank_host),
-            Passage("System during training (measured)", lines),
+            loop_telemetry_table(seen.telemetry, profile.host.cpus),
+            Line("" if threads is None else f"CPU threads: {threads_text(threads)}"),
             *kernel_blocks(measured.details),
         )
     return Report(

@@ -31,7 +31,6 @@ from tunekit.report.blocks import (
 from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
-from tunekit.report.overview import tiles
 from tunekit.report.plan import plan_blocks
 from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
@@ -97,32 +96,6 @@ def _rest_text(run: Run, folder: Path) -> str:
     return f"{', '.join(parts)}: tunekit report {quoted(str(folder))} --full"
 
 
-def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
-    """Return the answer, its evidence and what comes next."""
-    best = answer_of(run.recommendations)
-    threads = _threads_text(run)
-    first, *others = answer.missing_lines(run) or ("",)
-    return (
-        answer.answer_lead(run, best),
-        Line(answer.candidate_text(run, str(folder))),
-        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
-        *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), *_on_samples(run))),
-        Changes(answer.change_lines(run, best)),
-        Line(first, is_apart=True),
-        *map(Line, others),
-        tiers_table(run),
-        bottleneck_passage(run, best),
-        answer.prediction_passage(run),
-        telemetry_table(run, best),
-        trials_table(run),
-        scaling_table(run, best),
-        *found_blocks(run.findings),
-        *_failures(run),
-        Line(f"CPU threads: {threads}" if threads != UNKNOWN else "", is_quiet=True, is_apart=True),
-        Commands("Next", answer.next_steps(run, best, str(folder))),
-    )
-
-
 def on_page(
     run: Run,
     folder: str = "FOLDER",
@@ -131,6 +104,8 @@ def on_page(
     saved: Saved = lambda _: (),
 ) -> Report:
     """Return everything that is shown of a run and its plan, with commands on the folder that it lies in.
+
+    A terminal shows it without charts and configs.
 
     Args:
         run: the saved run.
@@ -151,7 +126,8 @@ def on_page(
         *of("time_breakdown"),
         bottleneck_passage(run, best),
         Section("telemetry", "GPU, CPU and storage over time", "Telemetry"),
-        *_telemetry_blocks(run, best, saved),
+        *telemetry_chart(run, best, saved),
+        telemetry_table(run, best),
         Section("throughput", "Throughput by batch size", "Throughput"),
         *of("throughput"),
         Section("memory", "Memory", "Memory"),
@@ -180,8 +156,7 @@ def _answer_blocks(
         Changes(answer.change_lines(run, best)),
         Commands(_next_title(best), answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
-        tiles(run, best),
-        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
+        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
         Line(answer.candidate_text(run, folder)),
         Section("tiers", "Tiers and your baseline", "Tiers"),
@@ -263,14 +238,6 @@ def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) 
     )
 
 
-def _telemetry_blocks(run: Run, best: Recommendation | None, saved: Saved) -> tuple[Block, ...]:
-    drawn, table = telemetry_chart(run, best, saved), telemetry_table(run, best)
-    if drawn is not None:
-        return drawn, table
-    missing = Line("The run folder holds no time series of these trials, so there is nothing to draw.")
-    return (missing, table) if run.history.evidence(None) else (table,)
-
-
 def _drawn_or_said(chart: Chart | HeatMap) -> Block:
     """Return a chart; a sentence in place of a heat map whose cells are all alike."""
     if not isinstance(chart, HeatMap) or any(cell.value for cells in chart.cells for cell in cells):
@@ -280,12 +247,8 @@ def _drawn_or_said(chart: Chart | HeatMap) -> Block:
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
     """Return the plan; where nothing is known of other machines, that in a sentence or two."""
-    if plan is None:
-        return ()
-    blocks = plan_blocks(plan)
-    if not plan.choices:
-        return tuple(Line(block.text) for block in blocks if isinstance(block, Lead))
-    return blocks
+    blocks = () if plan is None else plan_blocks(plan)
+    return blocks if plan and plan.choices else tuple(one for one in blocks if isinstance(one, Lead))
 
 
 def _failures(run: Run) -> list[Note]:

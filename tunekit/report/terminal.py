@@ -11,11 +11,10 @@ from tunekit.records.finding import Severity
 from tunekit.report.blocks import (
     Block,
     Changes,
-    Chart,
     Commands,
+    Drawing,
     Facts,
     FoundBlock,
-    HeatMap,
     Lead,
     Line,
     Note,
@@ -40,7 +39,7 @@ def draw(console: Console, blocks: Sequence[Block]) -> None:
     Charts, and what only a page can show, are left out.
     """
     above: Block | None = None
-    shown = (one for one in blocks if not isinstance(one, Chart | HeatMap | Section))
+    shown = (one for one in blocks if not isinstance(one, Drawing | Section))
     for block in filter(has_content, shown):
         if _is_apart(block, above):
             console.print()

@@ -12,11 +12,11 @@ from itertools import count
 
 from tunekit.report.blocks import (
     Block,
+    Changes,
     Drawing,
     Line,
     Report,
     Section,
-    Tiles,
     TrialTable,
     has_content,
 )
@@ -68,7 +68,6 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
         raw_size=bytes_text(len(raw_json)) if raw_json else "",
         raw_name=raw_name,
         has_basis=any(getattr(block, "basis", None) or block in charts for block in report.blocks),
-        has_trials=trials is not None,
     )
 
 
@@ -82,18 +81,18 @@ def _by_section(report: Report) -> list[tuple[Section, list[Block]]]:
     return [part for place, part in enumerate(parts) if part[1] or not place]
 
 
-_PLACES = ("lead", "facts", "changes", "commands", "tiles", "line", "quiet", "other")
+_PLACES = ("lead", "facts", "changes", "commands", "line", "quiet", "other")
 """Where the answer's blocks stand, top to bottom; "changes" and "commands" stand beside each other."""
 _OF_OVERVIEW = ("facts", "commands")
-"""Places of an answer with tiles; without any, such blocks stand below all others, in their order."""
+"""Places beside changes; without any, such blocks stand below all others, in their order."""
 
 
 def _by_place(answer: Sequence[Block]) -> dict[str, list[Block]]:
-    has_tiles = any(isinstance(block, Tiles) for block in answer)
+    has_changes = any(isinstance(block, Changes) for block in answer)
     places: dict[str, list[Block]] = {place: [] for place in _PLACES}
     for block in answer:
         name = "quiet" if isinstance(block, Line) and block.is_quiet else name_of(block)
-        is_placed = name in places and (has_tiles or name not in _OF_OVERVIEW)
+        is_placed = name in places and (has_changes or name not in _OF_OVERVIEW)
         places[name if is_placed else "other"].append(block)
     return places
 
