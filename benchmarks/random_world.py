@@ -226,8 +226,6 @@ class RandomWorld:
             peak_allocated_bytes=int(self._bytes(config)),
             peak_reserved_bytes=int(self._bytes(config)),
             allocation_retries=0,
-            loss_first=None,
-            loss_last=None,
             script_steps=120,
         )
         floors = IsolatedRates(
@@ -267,11 +265,8 @@ def _device_parts(stall_s: float, compute_s: float) -> DeviceParts:
 
 def _work(workers: int, fetch_s: float, cpu_share: float) -> LoaderWork:
     """Return what the workers did in the window, from seconds per batch."""
-    one = WorkerWork(batches=_BATCHES_SEEN, time_s=_BATCHES_SEEN * fetch_s, first_batch_s=fetch_s)
+    one = WorkerWork(batches=_BATCHES_SEEN, time_s=_BATCHES_SEEN * fetch_s)
     return LoaderWork(
         workers=(one,) * workers,
         cpu_s=workers * _BATCHES_SEEN * fetch_s * cpu_share,
-        median_batch_s=fetch_s,
-        p99_batch_s=fetch_s,
-        slowest_batch_s=fetch_s,
     )

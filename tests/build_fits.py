@@ -114,11 +114,8 @@ def traced_trial(
     loop: dict[str, Any] = {"device": cpu(), "epoch_samples": epoch_samples}
     if batch_cost_s is not None:
         loop["loader_work"] = LoaderWork(
-            workers=(WorkerWork(batches=50, time_s=60 * batch_cost_s, first_batch_s=0.1),),
+            workers=(WorkerWork(batches=50, time_s=60 * batch_cost_s),),
             cpu_s=50 * batch_cost_s,
-            median_batch_s=batch_cost_s,
-            p99_batch_s=batch_cost_s,
-            slowest_batch_s=batch_cost_s,
         )
     measured = measurement(32.0, knobs, **loop).model_copy(update={"details": details})
     return baseline_record(0, 32.0, knobs, overrides={"measurement": measured})

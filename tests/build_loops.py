@@ -78,7 +78,6 @@ def work(
     queued: float | None = None,
     blocked: float = 0.0,
     workers: int = 2,
-    first_s: float = 0.1,
     slow: float = 1.0,
     batches: int = 50,
     **overrides: Any,
@@ -89,13 +88,10 @@ def work(
     """
     times = [batches * batch_s] * (workers - 1) + [batches * batch_s * slow]
     values: dict[str, Any] = {
-        "workers": tuple(WorkerWork(batches=batches, time_s=t, first_batch_s=first_s) for t in times),
+        "workers": tuple(WorkerWork(batches=batches, time_s=t) for t in times),
         "cpu_s": cpu * sum(times),
         "run_queue_s": None if queued is None else queued * sum(times),
         "block_io_s": None if queued is None else blocked * sum(times),
-        "median_batch_s": batch_s,
-        "p99_batch_s": 1.2 * batch_s,
-        "slowest_batch_s": 1.5 * batch_s,
     }
     return LoaderWork(**(values | overrides))
 

@@ -81,8 +81,6 @@ def loop(
         "peak_allocated_bytes": 4 * GIB,
         "peak_reserved_bytes": 5 * GIB,
         "allocation_retries": 0,
-        "loss_first": 2.3,
-        "loss_last": 2.2,
         "script_steps": 108,
     }
     if "device" in overrides and overrides["device"].memory_bytes is None:
@@ -195,11 +193,7 @@ def untouched() -> KnobsApplied:
 
 
 def discovery(optimizer: str | None = "SGD", base_lr: float | None = 0.1, **overrides: Any) -> Discovery:
-    optimizers = (
-        ()
-        if optimizer is None
-        else (OptimizerSeen(class_name=optimizer, base_lr=base_lr, parameter_groups=1),)
-    )
+    optimizers = () if optimizer is None else (OptimizerSeen(class_name=optimizer, base_lr=base_lr),)
     values: dict[str, Any] = {
         "loaders": (),
         "roots": (),

@@ -87,19 +87,14 @@ def scaling_trial(
             other_s=0.0,
         ),
         "loader_work": LoaderWork(
-            workers=(WorkerWork(batches=batches, time_s=batches * 0.02, first_batch_s=0.02),),
+            workers=(WorkerWork(batches=batches, time_s=batches * 0.02),),
             cpu_s=batches * 0.02,
-            median_batch_s=0.02,
-            p99_batch_s=0.02,
-            slowest_batch_s=0.02,
         ),
         "model": ModelBytes(
             parameters_bytes=GRADIENTS, buffers_bytes=0, gradients_bytes=GRADIENTS, optimizer_bytes=0
         ),
         "data_parallel": seen() if processes > 1 else None,
-        "ranks": tuple(
-            RankSeen(rank=rank, samples_per_s=value, data_wait_share=0.0) for rank, value in enumerate(rates)
-        )
+        "ranks": tuple(RankSeen(rank=rank, samples_per_s=value) for rank, value in enumerate(rates))
         if processes > 1
         else (),
         "threads": Threads(intra_op=1, inter_op=1, variables={"OMP_NUM_THREADS": "1"}),

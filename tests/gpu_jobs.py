@@ -132,7 +132,7 @@ class GpuJob(SearchWorld):
         batches = self._steady_batches(knobs)
         compute_s = min(float(times.compute_s[0]), 0.99 * step_s)
         wait_s, fetch_s = 0.98 * (step_s - compute_s), float(times.fetch_s[0])
-        one = WorkerWork(batches=batches, time_s=batches * fetch_s, first_batch_s=fetch_s)
+        one = WorkerWork(batches=batches, time_s=batches * fetch_s)
         works = max(1, knobs.num_workers)
         return super().measured(knobs) | {
             "parts": StepParts(
@@ -149,9 +149,6 @@ class GpuJob(SearchWorld):
             "loader_work": LoaderWork(
                 workers=(one,) * works,
                 cpu_s=works * batches * float(times.fetch_cpu_s[0]),
-                median_batch_s=fetch_s,
-                p99_batch_s=fetch_s,
-                slowest_batch_s=fetch_s,
             ),
             "steady_batches": batches,
             "discarded_batches": self._ramp_batches(knobs),

@@ -63,11 +63,8 @@ def test_workers_beyond_the_cpus_were_never_at_work():
 def test_what_a_cpu_loads_is_known_by_what_batches_cost():
     """A batch of 64 takes a CPU 0.2 s: 320 samples/s on a core as here, 160 on half of one."""
     work = LoaderWork(
-        workers=(WorkerWork(batches=50, time_s=10.0, first_batch_s=0.2),),
+        workers=(WorkerWork(batches=50, time_s=10.0),),
         cpu_s=10.0,
-        median_batch_s=0.2,
-        p99_batch_s=0.2,
-        slowest_batch_s=0.2,
     )
     records = (baseline_record(batch_size=64, loader_work=work),)
     loader = request_of_run(finished(trials=records), PlanOptions()).loader_samples_per_s_per_cpu

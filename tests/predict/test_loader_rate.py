@@ -29,11 +29,8 @@ def test_the_loader_has_its_share_of_the_smallest_and_cheapest_machine():
 
 
 WORK = LoaderWork(
-    workers=(WorkerWork(batches=50, time_s=10.0, first_batch_s=0.1),),
+    workers=(WorkerWork(batches=50, time_s=10.0),),
     cpu_s=5.0,
-    median_batch_s=0.2,
-    p99_batch_s=0.2,
-    slowest_batch_s=0.2,
 )
 """Of batches that take 0.1 s of a CPU each, 0.2 s altogether."""
 

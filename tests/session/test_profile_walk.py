@@ -222,11 +222,8 @@ def test_a_budget_that_is_too_short_still_runs_one_round_and_says_so_before(roun
 
 def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
     work = LoaderWork(
-        workers=(WorkerWork(batches=100, time_s=100.0, first_batch_s=1.0),),
+        workers=(WorkerWork(batches=100, time_s=100.0),),
         cpu_s=0.3,
-        median_batch_s=1.0,
-        p99_batch_s=1.0,
-        slowest_batch_s=1.0,
     )
 
     class Waiting(LookingExecutor):

@@ -32,7 +32,6 @@ def test_a_slow_worker_shows_beside_a_quick_one(ran: Ran) -> None:
     slow, quick = work(ran).workers
     assert slow.batches > 0 < quick.batches
     assert slow.time_s / slow.batches > 1.5 * quick.time_s / quick.batches
-    assert slow.first_batch_s > 0
 
 
 @looking_at(FORKED, BUSY, STREAM, SPAWNED)
@@ -40,7 +39,6 @@ def test_batches_are_those_of_the_window_and_of_no_other_loader(ran: Ran) -> Non
     seen, steady = work(ran), loop_of(ran.baseline).steady_batches
     # Workers are ahead of the loop; a loader within the data set would make it three times as many.
     assert 0.6 * steady <= seen.batches <= 1.6 * steady + 8
-    assert seen.median_batch_s <= seen.p99_batch_s <= seen.slowest_batch_s
 
 
 @looking_at(FORKED, BUSY)

@@ -190,11 +190,8 @@ def trial(number: int, knobs: TrainConfig, fetch_s: float, compute_s: float, **f
     )
     rate = knobs.batch_size / step_s
     work = LoaderWork(
-        workers=(WorkerWork(batches=100, time_s=100 * fetch_s, first_batch_s=fetch_s),),
+        workers=(WorkerWork(batches=100, time_s=100 * fetch_s),),
         cpu_s=90 * fetch_s,
-        median_batch_s=fetch_s,
-        p99_batch_s=fetch_s,
-        slowest_batch_s=fetch_s,
     )
     overrides: dict[str, Any] = {"duration_s": 80.0 if knobs.compile else 20.0}
     whole = baseline_record if number == 0 else trial_record

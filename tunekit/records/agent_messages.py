@@ -111,7 +111,6 @@ class ProgressEvent(AgentEvent):
     phase: str = Field(max_length=40)
     batches: NonNegativeInt
     steps: NonNegativeInt
-    graphs: NonNegativeInt
     wait_s: NonNegativeFloat
     """In the loader's next() so far."""
 
@@ -135,8 +134,6 @@ class RankTurn(Record):
     """That it had trained on by then."""
     batches: NonNegativeInt = Field(le=_MOST_COUNTED)
     """Of which these were; steps of a loop that makes its batches itself."""
-    wait_s: NonNegativeFloat
-    """In the loader's next() by then."""
 
 
 class RankEvent(AgentEvent):

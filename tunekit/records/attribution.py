@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from tunekit.records.base import Record
 
@@ -57,12 +57,8 @@ class WorkerWork(Record):
     """What one loader process made in the steady window; the loop's own process without workers."""
 
     batches: NonNegativeInt
+    """The first batch after its start is left out."""
     time_s: NonNegativeFloat
-    first_batch_s: NonNegativeFloat
-    """Of the first batch after it started, which is not in time_s; after its last start so far.
-
-    0 where it made none.
-    """
 
 
 class LoaderWork(Record):
@@ -76,10 +72,6 @@ class LoaderWork(Record):
     where the kernel does not tell."""
     block_io_s: NonNegativeFloat | None = None
     """Seconds within time_s in which they waited for block devices; 0 where the kernel does not count it."""
-    median_batch_s: PositiveFloat
-    """Like p99_batch_s within 5%; slowest_batch_s is exact."""
-    p99_batch_s: PositiveFloat
-    slowest_batch_s: PositiveFloat
 
     @property
     def batches(self) -> int:

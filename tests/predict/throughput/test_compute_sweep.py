@@ -11,11 +11,8 @@ from tunekit.records.trial import TrialRecord
 
 SIZES = (64, 128, 256, 512)
 QUICK_LOADER = LoaderWork(
-    workers=(WorkerWork(batches=100, time_s=0.1, first_batch_s=0.001),),
+    workers=(WorkerWork(batches=100, time_s=0.1),),
     cpu_s=0.1,
-    median_batch_s=0.001,
-    p99_batch_s=0.001,
-    slowest_batch_s=0.001,
 )
 
 

@@ -45,11 +45,8 @@ def test_a_loop_that_only_waits_says_nothing_of_its_training():
 
 def test_making_a_batch_is_per_process_and_its_cpu_time_never_more():
     work = LoaderWork(
-        workers=tuple(WorkerWork(batches=50, time_s=10.0, first_batch_s=0.3) for _ in range(2)),
+        workers=tuple(WorkerWork(batches=50, time_s=10.0) for _ in range(2)),
         cpu_s=60.0,
-        median_batch_s=0.2,
-        p99_batch_s=0.2,
-        slowest_batch_s=0.2,
     )
     one = observed(loader_work=work)
     assert one.fetch_s == pytest.approx(0.2)

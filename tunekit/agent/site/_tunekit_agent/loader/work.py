@@ -4,20 +4,18 @@ Each loader has a map of numbers that its workers write into, a slot each: a for
 spawned one finds its file by an environment variable that is set while the loader starts its workers.
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
-    map:   window number | slot of worker 0 | slot of worker 1 | ...
-    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | batches by time
+    map:   slot of worker 0 | slot of worker 1 | ...
+    slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import mmap
 import os
 import sys
 import weakref
-from itertools import accumulate
 from typing import Any, Callable
 
 from ..measure.host import waits_ns
@@ -26,12 +24,8 @@ from ..process import Owner
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
-_HEADER = 16
-_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _BUCKETS = *range(8), 16
-_PER_OCTAVE, _LOWEST_OCTAVE = 8, 10
-"""Times from about a microsecond (2**10 ns) to twenty minutes, each bucket 9% wide."""
-_SLOT = 256
-_BUCKET_COUNT = _SLOT - _BUCKETS
+_BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN = range(6)
+_SLOT = 8
 _WORD_BYTES = 8
 _UNKNOWN = object()
 
@@ -49,11 +43,11 @@ class Tally:
     def __init__(self, words: Any, slot: int, cpu_clock: Callable[[], int]) -> None:
         self.cpu_clock = cpu_clock
         self._words = words
-        self._at = _HEADER + slot * _SLOT
+        self._at = slot * _SLOT
         self._is_first = True
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
-        """A batch was made; a process's first stands by itself.
+        """A batch was made; a process's first is left out.
 
         Args:
             time_ns: that it took.
@@ -63,8 +57,8 @@ class Tally:
         words, at = self._words, self._at
         if self._is_first:
             self._is_first = False
-            words[at + _FIRST] = time_ns
             return
+        words[at + _BATCHES] += 1
         words[at + _TIME] += time_ns
         words[at + _CPU] += cpu_ns
         if waits is None:
@@ -72,27 +66,6 @@ class Tally:
         else:
             words[at + _RUN_QUEUE] += max(0, waits[0])
             words[at + _BLOCK_IO] += max(0, waits[1])
-        words[at + _BUCKETS + bucket_of(time_ns)] += 1
-        if words[at + _WINDOW] != words[0]:
-            words[at + _WINDOW], words[at + _SLOWEST] = words[0], 0
-        words[at + _SLOWEST] = max(words[at + _SLOWEST], time_ns)
-
-
-def bucket_of(time_ns: int) -> int:
-    place = int(math.log2(time_ns or 1) * _PER_OCTAVE) - _LOWEST_OCTAVE * _PER_OCTAVE
-    return min(max(place, 0), _BUCKET_COUNT - 1)
-
-
-def quantile_s(buckets: list, share: float) -> float:
-    """Return the time that a share of all batches stays within, by the middle of its bucket.
-
-    Args:
-        buckets: batches by time; not all 0.
-        share: of them, from 0 to 1.
-    """
-    wanted = max(1, math.ceil(share * sum(buckets)))
-    place = next(place for place, count in enumerate(accumulate(buckets)) if count >= wanted)
-    return 2.0 ** (_LOWEST_OCTAVE + (place + 0.5) / _PER_OCTAVE) / 1e9
 
 
 def _since(before: tuple | None, after: tuple | None) -> tuple | None:
@@ -114,7 +87,7 @@ class Slots:
     def __init__(self, count: int, path: str | None = None) -> None:
         self.count = count
         self.path = path
-        size = (_HEADER + count * _SLOT) * _WORD_BYTES
+        size = count * _SLOT * _WORD_BYTES
         if path is None:
             self.words = memoryview(mmap.mmap(-1, size)).cast("Q")
         else:
@@ -122,14 +95,8 @@ class Slots:
             weakref.finalize(self, _remove, path, os.getpid())
         self.own = Tally(self.words, 0, time.thread_time_ns)
 
-    def window(self) -> int:
-        """Begin a window, from which on the slowest batch is looked for anew; return its number."""
-        self.words[0] += 1
-        return self.words[0]
-
     def read(self) -> list:
-        ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)
-        return [self.words[at : at + _SLOT].tolist() for at in ends]
+        return [self.words[at : at + _SLOT].tolist() for at in range(0, self.count * _SLOT, _SLOT)]
 
 
 def _mapped(path: str, flags: int, size: int = 0) -> Any:
@@ -214,7 +181,7 @@ class WorkWatch:
         elif self._spawned_by is not None:
             with contextlib.suppress(OSError, ValueError):
                 words = _mapped(self._spawned_by, 0)
-        known = words is not None and _HEADER + (worker_id + 1) * _SLOT <= len(words)
+        known = words is not None and (worker_id + 1) * _SLOT <= len(words)
         return Tally(words, worker_id, time.process_time_ns) if known else None
 
     def _wrap_start(self, loader_class: Any) -> None:
@@ -291,7 +258,6 @@ class WorkWindow:
         self._is_known = True
         self._slots: Slots | None = None
         self._before: list = []
-        self._number = 0
         self._sums: list = []  # by slot: its words, added up
 
     def open(self, slots: Slots | None) -> None:
@@ -315,31 +281,15 @@ class WorkWindow:
             self._is_open = False
 
     def facts(self) -> dict | None:
-        """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made.
-
-        `first_batch_s` is that of the worker that started last under this id; 0 before it made any.
-        """
+        """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made."""
         self.close()
-        buckets = [sum(sums[place] for sums in self._sums) for place in range(_BUCKETS, _SLOT)]
-        if not self._is_known or not sum(buckets):
+        if not self._is_known or not any(sums[_BATCHES] for sums in self._sums):
             return None
-        # A batch that ended just as the window did may be counted and not yet be compared.
-        slowest_s = max(sums[_SLOWEST] for sums in self._sums) / 1e9 or quantile_s(buckets, 1.0)
         return {
-            "workers": [
-                {
-                    "batches": sum(sums[_BUCKETS:]),
-                    "time_s": sums[_TIME] / 1e9,
-                    "first_batch_s": sums[_FIRST] / 1e9,
-                }
-                for sums in self._sums
-            ],
+            "workers": [{"batches": one[_BATCHES], "time_s": one[_TIME] / 1e9} for one in self._sums],
             "cpu_s": sum(sums[_CPU] for sums in self._sums) / 1e9,
             "run_queue_s": self._waited_s(_RUN_QUEUE),
             "block_io_s": self._waited_s(_BLOCK_IO),
-            "median_batch_s": min(quantile_s(buckets, 0.5), slowest_s),
-            "p99_batch_s": min(quantile_s(buckets, 0.99), slowest_s),
-            "slowest_batch_s": slowest_s,
         }
 
     def _waited_s(self, word: int) -> float | None:
@@ -352,7 +302,6 @@ class WorkWindow:
         if slots is None:
             self._is_known = False
             return
-        self._number = slots.window()
         self._before = slots.read()
 
     def _end(self) -> None:
@@ -363,10 +312,7 @@ class WorkWindow:
             self._sums.append([0] * _SLOT)
         for slot, new in enumerate(after):
             sums, old = self._sums[slot], self._before[slot]
-            for place in (_TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, *range(_BUCKETS, _SLOT)):
+            for place in range(_WAITS_UNKNOWN):
                 sums[place] += new[place] - old[place]
             sums[_WAITS_UNKNOWN] |= new[_WAITS_UNKNOWN]
-            sums[_FIRST] = new[_FIRST] or sums[_FIRST]
-            if new[_WINDOW] == self._number:
-                sums[_SLOWEST] = max(sums[_SLOWEST], new[_SLOWEST])
         self._slots = None
