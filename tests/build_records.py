@@ -8,7 +8,7 @@ from tunekit.predict.ram import buffer_bytes
 from tunekit.recommend.candidate import candidate_of
 from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
-from tunekit.records.config import LOADER_KNOBS, Precision, TrainConfig
+from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
@@ -189,7 +189,7 @@ def confirm_records(
 
 def untouched() -> KnobsApplied:
     """What an agent tells of a loop to whose knobs it did nothing."""
-    return KnobsApplied(**dict.fromkeys(LOADER_KNOBS), addressed=True, roots_applied=())
+    return KnobsApplied(addressed=True, roots_applied=())
 
 
 def discovery(optimizer: str | None = "SGD", base_lr: float | None = 0.1, **overrides: Any) -> Discovery:

@@ -20,17 +20,11 @@ from tunekit.records.agent_messages import (
     ProgressEvent,
     StartEvent,
     WrittenEvent,
-    dump_request,
     parse_event,
 )
-from tunekit.records.config import KnobsAsked, Precision
+from tunekit.records.config import Precision
 
 APPLIED = {
-    "batch_size": 64,
-    "num_workers": 0,
-    "prefetch_factor": None,
-    "pin_memory": False,
-    "persistent_workers": False,
     "addressed": True,
     "roots_applied": [],
 }
@@ -155,7 +149,7 @@ def request(**knobs: Any) -> AgentRequest:
         working_dir="/home/user/project",
         scratch_folder="/tmp/scratch",
         started_at_s=1.0,
-        knobs=KnobsAsked(**knobs),
+        knobs=knobs,
         loader=None,
         roots=(),
         window_s=5.0,
@@ -163,22 +157,7 @@ def request(**knobs: Any) -> AgentRequest:
 
 
 def test_a_request_names_only_the_knobs_to_set():
-    dumped = dump_request(request(num_workers=0, compile=False, precision=Precision.BF16))
-    assert dumped["knobs"] == {"num_workers": 0, "compile": False, "precision": "bf16"}
-    assert dumped["schema_version"] == 1
-
-
-def test_a_request_without_knobs_leaves_the_script_alone():
-    assert dump_request(request())["knobs"] == {}
-
-
-@given(st.builds(KnobsAsked, batch_size=st.none() | st.integers(1), pin_memory=st.none() | st.booleans()))
-def test_a_request_survives_json(knobs: KnobsAsked):
-    whole = request().model_copy(update={"knobs": knobs})
-    assert AgentRequest.model_validate_json(json.dumps(dump_request(whole))) == whole
-
-
-def test_a_request_names_the_memory_that_torch_may_reserve():
-    assert dump_request(request())["device_memory_bytes"] is None
-    held = request().model_copy(update={"device_memory_bytes": 22 << 30})
-    assert dump_request(held)["device_memory_bytes"] == 22 << 30
+    asked = request(num_workers=0, compile=False, precision=Precision.BF16)
+    knobs = {"num_workers": 0, "compile": False, "precision": "bf16"}
+    assert json.loads(asked.model_dump_json())["knobs"] == knobs
+    assert AgentRequest.model_validate_json(asked.model_dump_json()) == asked

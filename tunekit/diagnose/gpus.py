@@ -80,9 +80,9 @@ def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
     if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
         return
-    named = [f"{other.name or 'process'} {other.pid}" for other in others]
+    named = listed([f"{other.name or 'process'} {other.pid}" for other in others], 3)
     yield Hit(
-        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {listed(named, 3) or 'unnamed processes'}",
+        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named or 'unnamed processes'}",
         "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES",
         used_bytes,
     )

@@ -55,8 +55,6 @@ class Knob:
     """Whether `--range` bounds it."""
     label: str = ""
     """Its short name; the whole one where none is given."""
-    option_names: tuple[str, ...] = ()
-    """What people call it, in small letters and digits; the clearest first."""
 
     @property
     def is_switch(self) -> bool:
@@ -69,92 +67,24 @@ class Knob:
         return self.label or self.name
 
 
-def _names(words: str) -> tuple[str, ...]:
-    return tuple(words.split())
-
-
 TABLE = (
-    Knob(
-        "batch_size",
-        Place.LOADER,
-        least=1,
-        label="batch",
-        can_be_bounded=True,
-        option_names=_names(
-            """
-            batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize
-            pergpubatchsize pergputrainbatchsize batchsizeperdevice batchsizepergpu
-            devicebatchsize localbatchsize minibatchsize batchsizetrain trainbatch batch bsz bs
-            mbs b samplespergpu imgspergpu imsperbatch maxsentences globalbatchsize
-            totalbatchsize
-            """
-        ),
-    ),
-    Knob(
-        "num_workers",
-        Place.LOADER,
-        least=0,
-        label="workers",
-        off=0,
-        can_be_bounded=True,
-        option_names=_names(
-            """
-            numworkers dataloadernumworkers loadernumworkers numdataloaderworkers
-            dataloaderworkers loaderworkers dataworkers workerspergpu workers worker nworkers
-            nworker numthreads nthreads jobs j
-            """
-        ),
-    ),
+    Knob("batch_size", Place.LOADER, least=1, label="batch", can_be_bounded=True),
+    Knob("num_workers", Place.LOADER, least=0, label="workers", off=0, can_be_bounded=True),
     Knob(
         "prefetch_factor",
         Place.LOADER,
-        least=1,
-        label="prefetch",
+        1,
         needs_workers=True,
         off=None,
         can_be_bounded=True,
-        option_names=_names("prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch"),
+        label="prefetch",
     ),
-    Knob(
-        "pin_memory",
-        Place.LOADER,
-        label="pinned",
-        option_names=_names("pinmemory dataloaderpinmemory pinmem"),
-    ),
-    Knob(
-        "persistent_workers",
-        Place.LOADER,
-        needs_workers=True,
-        label="persistent",
-        option_names=_names("persistentworkers dataloaderpersistentworkers"),
-    ),
-    Knob(
-        "compile",
-        Place.MODEL,
-        option_names=_names("torchcompile compile usecompile compilemodel torchcompilemodel"),
-    ),
-    Knob(
-        "precision",
-        Place.MODEL,
-        choices=tuple(Precision),
-        off=Precision.FP32,
-        option_names=_names("precision mixedprecision ampdtype dtype torchdtype"),
-    ),
-    Knob("channels_last", Place.MODEL, option_names=_names("channelslast")),
-    Knob(
-        "accumulate_grad_batches",
-        Place.LOOP,
-        least=1,
-        label="accumulate",
-        off=1,
-        option_names=_names(
-            """
-            accumulategradbatches gradientaccumulationsteps gradaccumulationsteps
-            gradientaccumulation gradaccumulation accumulationsteps gradaccumsteps accumsteps
-            gradaccum accumiter accumulate accum updatefreq itersize
-            """
-        ),
-    ),
+    Knob("pin_memory", Place.LOADER, label="pinned"),
+    Knob("persistent_workers", Place.LOADER, needs_workers=True, label="persistent"),
+    Knob("compile", Place.MODEL),
+    Knob("precision", Place.MODEL, choices=tuple(Precision), off=Precision.FP32),
+    Knob("channels_last", Place.MODEL),
+    Knob("accumulate_grad_batches", Place.LOOP, least=1, label="accumulate", off=1),
 )
 """Every knob, in the order in which they are shown."""
 
@@ -193,19 +123,6 @@ class LoaderKnobs(Record):
     """Batches that each worker keeps ready; None with 0 workers."""
     pin_memory: bool
     persistent_workers: bool
-
-
-class KnobsAsked(Record):
-    """Knob values to set inside the process; None leaves what the script has."""
-
-    batch_size: int | None = None
-    num_workers: int | None = None
-    prefetch_factor: int | None = None
-    pin_memory: bool | None = None
-    persistent_workers: bool | None = None
-    compile: bool | None = None
-    precision: Precision | None = None
-    channels_last: bool | None = None
 
 
 class TrainConfig(LoaderKnobs):
