@@ -4,8 +4,8 @@ Each loader has a map of numbers that its workers write into, a slot each: a for
 spawned one finds its file by an environment variable that is set while the loader starts its workers.
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
-    map:   window number | slot of worker 0 | slot of worker 1 | ...
-    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | batches by time
+    map:   window number, what is noted of samples, of which | slot of worker 0 | slot of worker 1 | ...
+    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | generators | batches by time
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from typing import Any, Callable
 from ..measure.host import waits_ns
 from ..originals import time
 from ..process import Owner
+from .samples import SampleNotes, generators_of, state_print
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _HEADER = 16
-_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _BUCKETS = *range(8), 16
+_NOTED, _MOST_RANK = 1, 2
+_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(9)
+_BUCKETS = 16
+_MOST_GENERATORS = _BUCKETS - _GENERATORS
 _PER_OCTAVE, _LOWEST_OCTAVE = 8, 10
 """Times from about a microsecond (2**10 ns) to twenty minutes, each bucket 9% wide."""
 _SLOT = 256
@@ -51,6 +55,25 @@ class Tally:
         self._words = words
         self._at = _HEADER + slot * _SLOT
         self._is_first = True
+
+    def noted(self) -> tuple:
+        """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
+        words = self._words
+        return words[_NOTED], words[_MOST_RANK]
+
+    def generators_before(self, dataset: Any) -> list | None:
+        """Return the states of a process's generators before its first batch; None for a later one."""
+        if not self._is_first:
+            return None
+        try:
+            return [(one, state_print(one)) for _, one in generators_of(dataset)][:_MOST_GENERATORS]
+        except Exception:  # whatever a data set does when it is looked at
+            return None
+
+    def generators_after(self, before: list) -> None:
+        """Keep them where its first batch has moved them."""
+        for at, (generator, state) in enumerate(before, self._at + _GENERATORS):
+            self._words[at] = state if state_print(generator) != state else 0
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
         """A batch was made; a process's first stands by itself.
@@ -127,6 +150,14 @@ class Slots:
         self.words[0] += 1
         return self.words[0]
 
+    def note(self, mode: int, most_rank: int = 0) -> None:
+        """Have samples noted from the next batch on, as `samples` says."""
+        self.words[_MOST_RANK], self.words[_NOTED] = most_rank, mode
+
+    def generators(self) -> list:
+        """Return, of each worker, the states that its first batch drew from; 0 where it did not draw."""
+        return [words[_GENERATORS:_BUCKETS] for words in self.read()]
+
     def read(self) -> list:
         ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)
         return [self.words[at : at + _SLOT].tolist() for at in ends]
@@ -162,6 +193,7 @@ class WorkWatch:
         self._starting: Slots | None = None  # of the loader whose workers are being forked
         self._spawned_by = os.environ.pop(VARIABLE, None)
         self._tally: Any = _UNKNOWN  # of this process, where it is a worker
+        self._notes = SampleNotes(folder)
 
     def install_fetch(self, module: Any) -> None:
         """Wrap what makes a batch in `torch.utils.data._utils.fetch`."""
@@ -187,13 +219,20 @@ class WorkWatch:
                 tally = self._tunekit_tally = watch._tally_of(self)
             if tally is None:
                 return original(self, possibly_batched_index)
+            generators = tally.generators_before(self.dataset)
+            mode, most_rank = tally.noted()
             cpu_clock = tally.cpu_clock
             waits_before, cpu_before = waits_ns(), cpu_clock()
             began = time.perf_counter_ns()
-            batch = original(self, possibly_batched_index)
+            if mode:
+                batch = watch._notes.fetch(original, self, possibly_batched_index, mode, most_rank)
+            else:
+                batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began
             cpu_ns = cpu_clock() - cpu_before
             tally.made(time_ns, cpu_ns, _since(waits_before, waits_ns()))
+            if generators is not None:
+                tally.generators_after(generators)
             return batch
 
         return fetch
