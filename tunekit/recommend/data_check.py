@@ -52,6 +52,11 @@ def trains_otherwise(
     return False
 
 
+def is_fixed_part(missing: float, in_two: float) -> bool:
+    """Return whether what one epoch leaves out is always the same, by what two epochs both leave out."""
+    return in_two > 0 and in_two > _FIXED_SHARE * missing
+
+
 def data_check(
     baselines: Sequence[Details],
     candidate: Details,
@@ -116,7 +121,7 @@ def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainCo
     if own.distinct_in_two is None or seen.distinct_in_two is None:
         return
     missing, in_two = own.distinct - seen.distinct, own.distinct_in_two - seen.distinct_in_two
-    if in_two > (slack if repeats else _FIXED_SHARE * missing) and in_two > 0 or missing > slack:
+    if (in_two > slack if repeats else is_fixed_part(missing, in_two)) or missing > slack:
         yield Difference(code=DifferenceCode.MISSING, affected=max(in_two, missing), of=own.distinct)
 
 
@@ -148,7 +153,7 @@ def _of_stream(
     is_known = len(set().union(*(one.digests for one in theirs))) == 1
     in_two = (first.distinct_in_two or 0) - (ours.distinct_in_two or 0) if ours.distinct_in_two else 0
     may_miss = max(1, config.num_workers) * (config.batch_size - 1) + _CHANCE * chance
-    if missing > may_miss or (is_known and in_two > _FIXED_SHARE * missing and in_two > 0):
+    if missing > may_miss or (is_known and is_fixed_part(missing, in_two)):
         yield Difference(code=DifferenceCode.MISSING, affected=max(missing, in_two), of=first.count)
     elif is_known and len(own) > 1 and not missing and ours.digests[0] not in first.digests:
         yield Difference(code=DifferenceCode.CONTENT, affected=ours.count, of=ours.count)
@@ -196,9 +201,7 @@ def _of_contents(
 ) -> Iterator[Difference]:
     if altered:
         example = f"index {altered[0]}"
-        yield Difference(
-            code=DifferenceCode.CONTENT, affected=len(altered), of=compared, example=example
-        )
+        yield Difference(code=DifferenceCode.CONTENT, affected=len(altered), of=compared, example=example)
         return
     samples = [one.samples for one in own if one.samples]
     is_steady = any(one.made_again for one in samples) and not any(one.made_otherwise for one in samples)
@@ -216,7 +219,9 @@ def _of_workers(
     if changing and config.persistent_workers and not baseline.persistent_workers:
         example = ", ".join(dict.fromkeys(changing))[:_MOST_LETTERS]
         yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=example)
-    shared = [name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)]
+    shared = [
+        name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
+    ]
     if shared and config.num_workers > 1:
         affected = round(count * (1 - 1 / config.num_workers))
         example = ", ".join(shared)[:_MOST_LETTERS]

@@ -28,7 +28,11 @@ OFF, NOTED, PINNED = range(3)
 MARK = -2
 LEAVES = 8
 """Of a sample, each with a print; what comes after the last is in that one's."""
-_ROW, _PINNED_ROW, _PRINTS = struct.Struct("<qI"), struct.Struct(f"<qB{LEAVES}I"), struct.Struct(f"<{LEAVES}I")
+_ROW, _PINNED_ROW, _PRINTS = (
+    struct.Struct("<qI"),
+    struct.Struct(f"<qB{LEAVES}I"),
+    struct.Struct(f"<{LEAVES}I"),
+)
 _OPAQUE = 1 << 62
 _MOST_LEAVES, _MOST_ELEMENTS, _MOST_ROWS = 4096, 4096, 4096
 _MOST_THINGS, _MOST_IN_LIST, _DEPTH = 300, 64, 4
