@@ -59,13 +59,10 @@ def _other_training(facts: RunFacts) -> Hits:
     for config, found in data_checks(facts.run.history).items():
         if found.verdict is not Sameness.DIFFERS or baseline is None:
             continue
-        changed = [f"{one}={getattr(config, one)}" for one in LOADER_KNOBS if _differs(config, baseline, one)]
+        now, before = config.model_dump(), baseline.model_dump()
+        changed = [f"{knob}={now[knob]}" for knob in LOADER_KNOBS if now[knob] != before[knob]]
         for one in found.differences:
             what, remedy = _TEXTS.get(one.code, (str(one.code), None))
             example = f" ({one.example})" if one.example else ""
             evidence = f"{', '.join(changed)}: {one.affected:,.0f} of {one.of:,.0f} {what}{example}"
             yield Hit(evidence, remedy, one.affected)
-
-
-def _differs(config: object, baseline: object, knob: str) -> bool:
-    return getattr(config, knob) != getattr(baseline, knob)

@@ -180,7 +180,10 @@ def _contents(own: Sequence[ContentsSeen | None], seen: ContentsSeen | None) -> 
     for leaf in range(len(seen.leaves)):
         first, *rest = (_prints(one, leaf) for one in known)
         theirs = _prints(seen, leaf)
-        if any(other.get(index, first[index]) != first[index] for other in rest for index in first):
+        is_random = any(leaf < len(one.leaves) and one.leaves[leaf].unlike for one in known)
+        if is_random or any(
+            other.get(index, first[index]) != first[index] for other in rest for index in first
+        ):
             continue
         common = [index for index in theirs if all(index in one for one in (first, *rest))]
         compared.update(common)
@@ -189,11 +192,9 @@ def _contents(own: Sequence[ContentsSeen | None], seen: ContentsSeen | None) -> 
 
 
 def _prints(seen: ContentsSeen, leaf: int) -> dict[int, str]:
-    """Return the prints of a leaf by index; none where there is no such leaf, or it is random."""
-    text = seen.leaves[leaf] if leaf < len(seen.leaves) else ""
-    if not text.strip("0"):
-        return {}
-    return {index: text[_DIGITS * at : _DIGITS * (at + 1)] for at, index in enumerate(seen.indices)}
+    """Return the prints of a leaf by index; none where there is no such leaf."""
+    text = seen.leaves[leaf].prints if leaf < len(seen.leaves) else ""
+    return {index: text[_DIGITS * at : _DIGITS * (at + 1)] for at, index in enumerate(seen.indices) if text}
 
 
 def _of_contents(

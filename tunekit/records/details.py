@@ -264,12 +264,20 @@ class SamplesSeen(Record):
     """Of them, those with another content than before."""
 
 
+class LeafSeen(Record):
+    """One leaf of some samples."""
+
+    prints: str = Field(max_length=8 * 256)
+    """Eight digits for each sample, equal for equal type, shape and data."""
+    unlike: NonNegativeInt
+    """Samples of which it came out otherwise a second time."""
+
+
 class ContentsSeen(Record):
-    """Samples of chosen indices, the same in every trial, made with pinned generators."""
+    """Samples of chosen indices, the same in every trial, made twice with pinned generators."""
 
     indices: tuple[NonNegativeInt, ...] = Field(max_length=256)
-    leaves: tuple[Annotated[str, Field(max_length=8 * 256)], ...] = Field(max_length=8)
-    """A print of eight digits for each index, by leaf; empty where it did not come out alike twice."""
+    leaves: tuple[LeafSeen, ...] = Field(max_length=8)
 
 
 class DataSeen(Record):

@@ -270,10 +270,8 @@ class SampleNotes:
         collate = fetcher.collate_fn
 
         def noting(data):
-            try:
+            with contextlib.suppress(Exception):  # whatever the samples do when they are looked at
                 self._note(fetcher, index, data, mode, most_rank)
-            except Exception:  # whatever the data set's samples do when they are looked at
-                pass
             return collate(data)
 
         fetcher.collate_fn = noting
@@ -291,7 +289,8 @@ class SampleNotes:
         else:
             indices = list(index) if fetcher.auto_collation else [index]
             prints = prints if len(prints) == len(indices) else [_print_of(data)] * len(indices)
-        rows = [_ROW.pack(-1 if one is None else id_of(one), print_) for one, print_ in zip(indices, prints)]
+        ids = [-1 if one is None else id_of(one) for one in indices]
+        rows = list(map(_ROW.pack, ids, prints))
         if "_tunekit_marked" not in vars(fetcher):
             fetcher._tunekit_marked = True
             rows.insert(0, _ROW.pack(MARK, 0))
@@ -315,7 +314,7 @@ def _pinned_row(dataset: Any, index: Any) -> bytes:
     for _ in range(2):
         with pinned(dataset, identity & 0xFFFFFFFF):
             twice.append(prints_of(dataset[index]))
-    alike = sum((first == second) << at for at, (first, second) in enumerate(zip(*twice)))
+    alike = sum(is_alike << at for at, is_alike in enumerate(map(operator.eq, *twice)))
     return _PINNED_ROW.pack(identity, alike, *twice[0])
 
 

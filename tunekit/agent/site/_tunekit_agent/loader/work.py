@@ -5,7 +5,8 @@ spawned one finds its file by an environment variable that is set while the load
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
     map:   window number, what is noted of samples, of which | slot of worker 0 | slot of worker 1 | ...
-    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | generators | batches by time
+    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | what it drew from |
+           batches by time
 """
 
 from __future__ import annotations

@@ -115,14 +115,14 @@ class DataSeen(Stage):
         self._chosen_rows = samples.rows_of(self._folder, _pids(source))
         rows = samples.pinned_rows_of(self._folder, _pids(source))
         seen = [identity for identity in chosen if identity in rows]
-        alike = (1 << samples.LEAVES) - 1
-        for identity in seen:
-            alike &= rows[identity][0]
-        prints = (
-            "".join(f"{rows[identity][1][leaf]:08x}" for identity in seen) if alike >> leaf & 1 else ""
+        leaves = [
+            {
+                "prints": "".join(f"{rows[identity][1][leaf]:08x}" for identity in seen),
+                "unlike": sum(not rows[identity][0] >> leaf & 1 for identity in seen),
+            }
             for leaf in range(samples.LEAVES)
-        )
-        return {"indices": seen, "leaves": list(prints)}
+        ]
+        return {"indices": seen, "leaves": [one for one in leaves if one["prints"].strip("0")]}
 
     def _samples(self, source: Any, work: Any) -> dict:
         """Read two epochs, as far as the time goes."""
