@@ -90,7 +90,7 @@ class Augmented:
     def __getitem__(self, index: int) -> list[float]:
         return [
             random.random(),
-            float(np.random.rand()),  # noqa: NPY002
+            float(np.random.rand()),
             float(torch.rand(())),
             float(self.transform.steps[0].rng.random()),
             self.own[0].random(),

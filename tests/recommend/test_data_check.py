@@ -1,4 +1,4 @@
-"""Whether a config trains on the baseline's samples: which counts are the same, which are not, which unknown."""
+"""Whether a config trains on the samples of the baseline: which counts are the same, and which are not."""
 
 from typing import Any
 

@@ -109,7 +109,7 @@ class SharedFile(Rows):
 
     def __init__(self, rows):
         super().__init__(rows)
-        self.file = Path("/proc/self/exe").open("rb", buffering=0)
+        self.file = Path("/proc/self/exe").open("rb", buffering=0)  # noqa: SIM115
 
     def __getitem__(self, index):
         self.file.seek(4096 * (index % 1000))
