@@ -6,6 +6,9 @@ from tunekit.diagnose.policy import CACHED_SHARE, DRIFT, FITS_SHARE, READS_BYTES
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.units import bytes_text
 
+_MOST_SAVED = 0.99
+"""Of a batch's time; the line through a steep start ends below zero."""
+
 
 @check("rate-drifts", WARNING, "the loop got faster or slower while it was measured")
 def _rate_drifts(facts: LoopFacts) -> Hits:
@@ -13,8 +16,9 @@ def _rate_drifts(facts: LoopFacts) -> Hits:
     if trend is None or abs(trend) < DRIFT:
         return
     slower = trend > 0
+    share = trend if slower else min(_MOST_SAVED, trend / (trend / 2 - 1))  # of the start, not of the mean
     yield Hit(
-        f"batches took {abs(trend):.0%} {'longer' if slower else 'less time'} at the end of a window of "
+        f"batches took {share:.0%} {'longer' if slower else 'less time'} at the end of a window of "
         f"{facts.loop.steady_time_s:.1f} s than at its start",
         "heat, memory that fills up or another program may slow it down: measure longer with --window 30"
         if slower

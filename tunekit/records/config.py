@@ -84,7 +84,7 @@ TABLE = (
             """
             batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize
             pergpubatchsize pergputrainbatchsize batchsizeperdevice batchsizepergpu
-            devicebatchsize localbatchsize minibatchsize batchsizetrain trainbatch batch bsz bs
+            devicebatchsize localbatchsize minibatchsize minibatch batchsizetrain trainbatch batch bsz bs
             mbs b samplespergpu imgspergpu imsperbatch maxsentences globalbatchsize
             totalbatchsize
             """
