@@ -8,7 +8,7 @@ import pytest
 import torch
 from _tunekit_agent.measure.host import memory_of
 from _tunekit_agent.stages import queue_memory
-from _tunekit_agent.stages.queue_memory import QueueMemory
+from _tunekit_agent.stages.queue_memory import QueueMemory, copied_later
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
 
@@ -110,7 +110,14 @@ def test_pages_that_a_worker_copies_are_counted_up_to_the_epochs_end(
         stage.asked(source)
         source.info.epoch_fetches += 1
     assert source.info.epoch_fetches < 80
-    assert stage.facts()["worker_base_bytes"] == pytest.approx((40 << 20) + copied, rel=0.05)
+    seen = stage.facts()
+    predicted_bytes = seen["worker_base_bytes"] + seen.get("worker_growth_bytes", 0)
+    assert predicted_bytes == pytest.approx((40 << 20) + copied, rel=0.05)
+
+
+def test_pages_that_were_copied_all_at_once_are_not_copied_again() -> None:
+    assert copied_later(40 << 20, 60 << 20, 120 << 20, 7) == 0
+    assert copied_later(40 << 20, 60 << 20, 80 << 20, 7) == 100 << 20
 
 
 def test_an_epoch_that_ends_ends_the_looks_at_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +127,7 @@ def test_an_epoch_that_ends_ends_the_looks_at_its_workers(monkeypatch: pytest.Mo
     monkeypatch.setattr(queue_memory, "epoch_of", lambda info: (16 * EPOCH, EPOCH))
     monkeypatch.setattr(queue_memory, "_forks", lambda info: True)
     stage._facts = {"worker_base_bytes": 40 << 20}
-    stage._plan_looks(SimpleNamespace(info=SimpleNamespace(epoch_fetches=20)))
+    stage._plan_looks(SimpleNamespace(epoch_fetches=20))
     stage.interrupted()
     assert stage.is_over
 

@@ -97,6 +97,8 @@ def _base_line(measurement: Measurement) -> str:
     each = ""
     if measurement.loop.num_workers:
         each = f" with what workers share, each worker {bytes_text(queue.worker_base_bytes)}"
+        if queue.worker_growth_bytes:
+            each += f" and {bytes_text(queue.worker_growth_bytes)} more at the epoch's end (predicted)"
     return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each}, without buffer; {tree}"
 
 

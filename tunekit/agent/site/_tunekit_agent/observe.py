@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import math
 import os
 import sys
@@ -14,7 +13,7 @@ from . import faults, imports
 from .events import FETCHING, TRAINING, Progress
 from .faults import kept_from_script
 from .loader.batches import BatchWatch
-from .loader.info import LoaderInfo, epoch_of, is_there, repeats
+from .loader.info import LoaderInfo, epoch_of, restarts
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
@@ -67,7 +66,6 @@ class Observer:
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
-        self._partner_samples = 0
         self._host_times = HostTimes(run_queue_ns)
         self._times: Any = DeviceTimes(None, "cpu")
         self._stages: StageRunner | None = None
@@ -153,13 +151,11 @@ class Observer:
         assert self._clock is not None
         batches = 1 if info is not None else self._loop.batches_per_step
         samples = self._samples if info is not None else self._loop.own_batch_samples * batches
-        samples += self._partner_samples if samples else 0  # an epoch's first ask ends no batch
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
         phase = self._clock.tick(samples, parts, self._others_fetched, self._settled, batches)
-        self._samples = self._partner_samples = 0
-        self._others_fetched, self._source = False, None
+        self._samples, self._others_fetched, self._source = 0, False, None
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
@@ -203,7 +199,8 @@ class Observer:
             self._take_batch(info, batch, wait_s, cpu_s)
         elif is_partner:
             self._host_times.fetched(wait_s, cpu_s)
-            self._partner_samples += self._samples_in(info, batch)
+            samples = self._samples_in(info, batch)
+            self._samples += samples if self._samples else 0  # before an epoch's first ask they end no batch
         else:
             self._others_fetched = True
         self._progress_log.pulse(TRAINING)
@@ -218,11 +215,11 @@ class Observer:
         is_training = info is self._training
         self._progress_log.batches += is_training
         self._progress_log.pulse(TRAINING)
-        is_partner = self._loop.is_partner(info)
-        self._progress(None if is_training or is_partner else "validating")
+        is_other = not is_training and not self._loop.is_partner(info)
+        self._progress("validating" if is_other else None)
         if is_training:
             self._stages.call("fetched", batch)
-        elif not is_partner:
+        elif is_other:
             self._stages.call("interrupted")
 
     def _samples_in(self, info: LoaderInfo, batch: object) -> int:
@@ -303,18 +300,17 @@ class Observer:
 
     def _time_waits_for_threads(self) -> None:
         """Count what this thread waits for others, by a queue or a future, as its wait for data."""
-        condition, here, original = threading.Condition, threading.get_ident(), threading.Condition.wait
+        here, original = threading.get_ident(), threading.Condition.wait
 
-        @functools.wraps(original)
-        def wait(self_, timeout=None):
+        def wait(condition, timeout=None):
             began = time.perf_counter()
             try:
-                return original(self_, timeout)
+                return original(condition, timeout)
             finally:
                 if threading.get_ident() == here:
                     self._host_times.fetched(time.perf_counter() - began, 0.0)
 
-        condition.wait = wait  # type: ignore[method-assign]
+        threading.Condition.wait = wait  # type: ignore[method-assign]
 
     def _make_clock(self) -> None:
         training = self._training.facts if self._training else {}
@@ -329,10 +325,7 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=epoch_batches is not None
-            and is_alone
-            and is_there(self._training)
-            and not repeats(self._training),
+            can_force_boundary=epoch_batches is not None and is_alone and restarts(self._training),
             rate_to_beat=self._request.rate_to_beat,
             throw_away=self._throw_away if self._training and is_alone else None,
         )
@@ -404,8 +397,9 @@ class Observer:
         samples_unknown = self._training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
-        asks_later = self._loop.reads_ahead and self._stages and not self._stages.is_over
-        return None if asks_later else self._ask_stages(source)
+        if self._loop.reads_ahead and wanted:
+            return None  # its thread asks them
+        return self._ask_stages(source)
 
     def _step_s(self) -> float:
         assert self._clock is not None

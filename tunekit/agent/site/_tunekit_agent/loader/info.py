@@ -21,7 +21,6 @@ class LoaderInfo:
         credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
         fetches, samples: batches that the main process took from it, and what was in them.
         epoch_fetches: of them, those since its iterator was made or reset.
-        step_samples: its samples in each loop batch; None before that is known, and where not all have some.
         thread: which took its latest batch.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
@@ -37,7 +36,6 @@ class LoaderInfo:
         self.ordinal = ordinal
         self.credits = 0.0
         self.fetches = self.epoch_fetches = self.samples = 0
-        self.step_samples: float | None = None
         self.thread = 0
         self.facts: dict = {}
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
@@ -105,9 +103,9 @@ def repeats(info: Any) -> bool:
     return sampler is not None and length_of(sampler) is None and length_of(loader) is not None
 
 
-def is_there(info: Any) -> bool:
-    """Return whether a loader is still there to begin another epoch: a script may keep no name for it."""
-    return info is not None and info.loader() is not None
+def restarts(info: Any) -> bool:
+    """Return whether a loader is there and begins epochs: scripts keep no name of one, or one iterator for all."""
+    return info is not None and info.loader() is not None and not repeats(info)
 
 
 def epoch_of(info: Any) -> tuple:

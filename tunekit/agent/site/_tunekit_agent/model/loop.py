@@ -9,7 +9,7 @@ from collections import deque
 from statistics import median_high
 from typing import Any
 
-from ..loader.info import LoaderInfo, epoch_of, matches
+from ..loader.info import LoaderInfo, matches
 from ..loader.watch import LoaderWatch
 from ..measure import device
 from ..originals import time
@@ -133,11 +133,8 @@ class Loop:
             self._find_partners(self.training)
             self._address = self._loaders.address_of(self.training)
             self.reads_ahead = self.training.thread != threading.get_ident()
-        if self.training is not None and self.reads_ahead:
-            samples, batches = epoch_of(self.training)
-            self.own_batch_samples = round(
-                samples / batches if samples else self.training.samples / self.training.fetches
-            )
+            if self.reads_ahead:
+                self.own_batch_samples = round(self.training.samples / self.training.fetches)
         self.device_facts = self._roots.device_facts()
         self._batches_per_step = self._count_batches_per_step()
         self._leading = max(self._steps.steps, key=self._steps.steps.__getitem__, default=0)
@@ -147,14 +144,13 @@ class Loop:
         """Find what each loop batch takes from every loader; the one with the most samples trains."""
         others = self._read_with(trained)
         together = [trained, *(one for one in others if trained in self._read_with(one))]
-        in_order = sorted(together, key=self._order.index)
-        self.training = training = max(
-            in_order, key=lambda info: (self._loaders.is_addressed(info), info.samples)
-        )
+        together.sort(key=self._order.index)
+        training = max(together, key=lambda info: (self._loaders.is_addressed(info), info.samples))
+        self.training = training
         partners = self._read_with(training)
         self.partners = [self._loaders.address_of(info) for info in partners]
         for info in (training, *partners):
-            info.step_samples = info.samples / training.fetches
+            info.facts["step_samples"] = info.samples / training.fetches
         self.samples_ratio = 1 + sum(info.samples for info in partners) / max(1, training.samples)
 
     def _read_with(self, info: LoaderInfo) -> list:
@@ -280,12 +276,7 @@ class Loop:
         return {
             "complete": self.complete,
             "loaders": [
-                {
-                    "address": self._loaders.address_of(info),
-                    "training": info is training,
-                    "step_samples": info.step_samples,
-                    **info.facts,
-                }
+                {"address": self._loaders.address_of(info), "training": info is training, **info.facts}
                 for info in self._loaders.infos[:_MAX_LISTED]
             ],
             "roots": [root.facts() for root in roots[:_MAX_LISTED]],

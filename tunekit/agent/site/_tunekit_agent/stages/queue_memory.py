@@ -24,6 +24,8 @@ _GROWTHS = 2
 """Of a worker's memory that are looked at, one after the other."""
 _LEAST_COPIED_BYTES = 1 << 20
 """Of each growth: batches come and go in a worker too."""
+_MOST_RISE = 1.5
+"""Of the second growth over the first."""
 _SEMAPHORE_DEPTH = 2
 """An event holds a condition, which holds its locks."""
 
@@ -41,56 +43,51 @@ class QueueMemory(Stage):
 
     name = "queue"
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._looks: list = []  # at what a worker has, evenly spaced in its epoch
-        self._each = self._next_at = self._rounds = 0  # batches from one to the next; such rounds in the rest
+    _looks: Any = ()  # at what a worker has, evenly spaced in its epoch
+    _each = _next_at = _rounds = 0  # batches from one look to the next; such rounds in the rest of the epoch
 
     def asked(self, source: Any) -> Any:
         """Hold the script until the queue is full, then look at it."""
-        if self._facts is None:
-            self.is_over = True
-            if source is None:
-                raise Missing(NO_LOADER)
-            ranks = self._loop.world_size
-            if ranks > 1:
-                raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
-            self._facts = {**self._queue_of(source), **_memory_of(source.live)}
-            self._plan_looks(source)
-        elif source.info.epoch_fetches >= self._next_at:
+        if self._facts is not None:
             self._look_again(source)
+            return None
+        self.is_over = True
+        if source is None:
+            raise Missing(NO_LOADER)
+        ranks = self._loop.world_size
+        if ranks > 1:
+            raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
+        self._facts = {**self._queue_of(source), **_memory_of(source.live)}
+        self._plan_looks(source.info)
         return None
 
     def interrupted(self) -> None:
         """Where the epoch is over its workers may be too: they are not looked at again."""
         self.is_over |= bool(self._looks)
 
-    def _plan_looks(self, source: Any) -> None:
+    def _plan_looks(self, info: Any) -> None:
         """Look twice more in this epoch at forked workers: writing reference counts, they copy pages."""
-        if not self._facts["worker_base_bytes"] or not _forks(source.info):
+        if not self._facts["worker_base_bytes"] or not _forks(info):
             return
-        _, epoch_batches = epoch_of(source.info)
-        if epoch_batches is None:
-            return
-        left = epoch_batches - source.info.epoch_fetches
+        left = (epoch_of(info)[1] or 0) - info.epoch_fetches
         in_time = round(self._loop.request.window_s / max(self._loop.step_s, 1e-6))
         self._each = min(left, in_time) // _GROWTHS
-        self._next_at, self._rounds = source.info.epoch_fetches + self._each, left // max(1, self._each)
-        self._looks = [self._facts["worker_base_bytes"]]
-        self.is_over = self._each <= 0
+        if self._each > 0:
+            self._next_at, self._rounds = info.epoch_fetches + self._each, left // self._each
+            self._looks, self.is_over = [self._facts["worker_base_bytes"]], False
 
     def _look_again(self, source: Any) -> None:
-        self._facts.update(_memory_of(source.live))
+        if source.info.epoch_fetches < self._next_at:
+            return
         self._next_at += self._each
+        self._facts.update(_memory_of(source.live))
         self._looks.append(self._facts["worker_base_bytes"] or 0)
         if self._looks[-1] - self._looks[-2] < _LEAST_COPIED_BYTES:
             self.is_over = True
         elif len(self._looks) > _GROWTHS:
             self.is_over = True
-            later_bytes = copied_later(self._looks, self._rounds)
-            shared_bytes = self._facts["main_base_bytes"]
-            if shared_bytes is not None:
-                self._facts["worker_base_bytes"] += min(later_bytes, shared_bytes)
+            later_bytes = copied_later(*self._looks, self._rounds)
+            self._facts["worker_growth_bytes"] = min(later_bytes, self._facts["main_base_bytes"] or 0)
 
     def _queue_of(self, source: Any) -> dict:
         facts = source.info.facts
@@ -159,17 +156,20 @@ def _memory_of(live: Any) -> dict:
     }
 
 
-def copied_later(looks: list, rounds: int) -> int:
+def copied_later(before: int, between: int, now: int, rounds: int) -> int:
     """Return what a worker copies after two of the rounds that are left of its epoch.
 
     A page is copied at the first of its samples: with k of them in each, in random order, what a round copies
-    falls as the (k - 1)th power of what is left of the epoch.
+    falls as the (k - 1)th power of what is left of the epoch. What rises is no such copying: a garbage
+    collector that went over all objects at once leaves nothing to copy.
 
     Args:
-        looks: bytes at the beginning, after one round and after two.
+        before, between, now: bytes that it had at first, after one of the rounds and after the other.
         rounds: of the rest of the epoch, those two included.
     """
-    first, second = looks[1] - looks[0], looks[2] - looks[1]
+    first, second = between - before, now - between
+    if second > _MOST_RISE * first:
+        return 0
     power = max(0.0, math.log(first / second) / math.log((rounds - 0.5) / (rounds - 1.5)))
     later = ((rounds - place - 0.5) / (rounds - 1.5) for place in range(_GROWTHS, rounds))
     return round(second * sum(share**power for share in later))
