@@ -104,7 +104,7 @@ def repeats(info: Any) -> bool:
 
 
 def restarts(info: Any) -> bool:
-    """Return whether a loader is there and begins epochs: scripts keep no name of one, or one iterator for all."""
+    """Return whether a loader can begin another epoch: a script may keep no name for it, or one iterator."""
     return info is not None and info.loader() is not None and not repeats(info)
 
 
