@@ -28,7 +28,7 @@ from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_report
-from tunekit.report.run import in_comment, in_full
+from tunekit.report.run import in_comment, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.session.folder import load_run
 
@@ -160,4 +160,4 @@ def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
 
 
 def test_the_example_on_a_terminal(example: Run, golden: Callable[[str, str], None]):
-    golden("example-images.txt", drawn(in_full(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80))
+    golden("example-images.txt", drawn(on_page(example, "reports/example-images").blocks, 80))

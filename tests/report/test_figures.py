@@ -71,27 +71,6 @@ def test_lines_are_dashed_and_markers_hollow_if_predicted():
     assert dashed["marker"]["symbol"].endswith("-open")
 
 
-def crowded() -> Chart:
-    """Six series whose points lie close to each other."""
-    near = [Series(f"tier {place}", MEASURED, points(10.0 + place), stands_out=True) for place in range(4)]
-    line = Series("training alone", MEASURED, points(9.0, 10.0), "line")
-    return chart(Series("trials", MEASURED, points(1.0, 2.0)), line, *near)
-
-
-def test_of_many_series_what_the_chart_is_about_has_its_name_beside_it():
-    shown = {one["name"]: one for one in drawn(crowded())["data"]}
-    assert {name for name, one in shown.items() if one["showlegend"]} == {"trials"}
-    assert {name: one["text"][-1] for name, one in shown.items() if "text" in one} == {
-        name: name for name in shown if name != "trials"
-    }
-    assert len({one["textposition"] for one in shown.values() if "textposition" in one}) > 1
-
-
-def test_of_few_series_the_legend_is_read():
-    few = drawn(chart(*crowded().series[:4]))["data"]
-    assert all(one["showlegend"] and "text" not in one for one in few)
-
-
 def test_a_timeline_has_a_panel_for_each_figure_over_one_axis_and_its_windows():
     panels = tuple(
         Panel(title, tuple(Trace(name, (0.0, 1.0), (1.0, None)) for name in ("baseline", "balanced")))
@@ -170,13 +149,6 @@ def test_batch_sizes_have_ticks_at_powers_of_two_and_never_too_many():
     assert few["layout"]["xaxis"]["type"] == "log"
     assert few["layout"]["xaxis"]["dtick"] == pytest.approx(0.30103)
     assert many["layout"]["xaxis"]["dtick"] == pytest.approx(2 * 0.30103)
-
-
-def test_an_axis_that_names_its_places_has_a_tick_at_each():
-    one = Series("a", MEASURED, points(1.0, 2.0))
-    named = drawn(chart(one, x_places=(2.0, 1.0)))["layout"]["xaxis"]
-    assert (named["tickmode"], named["tickvals"]) == ("array", [2.0, 1.0])
-    assert "tickmode" not in drawn(chart(one))["layout"]["xaxis"]
 
 
 def heat(text: str = "1.0 GiB Safe", mark: str = "yours") -> HeatMap:

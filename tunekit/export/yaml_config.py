@@ -162,7 +162,7 @@ def _why_no_lr(run: Run, recommendation: Recommendation | Candidate) -> str:
     if run.script_scales_lr:
         return "the script scales it"
     names = ", ".join(optimizer.class_name for optimizer in discovery.optimizers) if discovery else ""
-    return f"it is unknown (--lr, --base-batch), or no rule is published for the optimizer ({names or 'unknown'})"
+    return f"unknown (--lr, --base-batch), or no rule is published for the optimizer ({names or 'unknown'})"
 
 
 def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:

@@ -7,7 +7,7 @@ from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
-from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.prediction import Calibration, ConvolutionSeen
 from tunekit.report.blocks import (
     Column,
@@ -22,7 +22,7 @@ from tunekit.report.blocks import (
     found_blocks,
     table_of,
 )
-from tunekit.report.text import SEVERITY_WORDS, sandbox_text, value_text
+from tunekit.report.text import SEVERITY_WORDS, sandbox_text, torch_text, value_text
 from tunekit.units import bytes_text, count_text, percent_text
 
 
@@ -62,9 +62,10 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     host = checkup.host
+    torch = f"{torch_text(host.torch)}, {host.torch.python}" if host.torch else ""
     facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
     facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
-    facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
+    facts.append(("torch", torch if host.torch else checkup.why_no_torch or "not asked"))
     if host.sandbox is not None:
         facts.append(("trials", sandbox_text(host.sandbox.kind)))
     facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
@@ -147,12 +148,6 @@ def _shm_text(host: Host) -> str:
         return "none"
     used = host.shm_used_bytes
     return _parts(("{}", bytes_text(host.shm_bytes)), ("{} used", None if used is None else bytes_text(used)))
-
-
-def _torch_text(build: TorchBuild) -> str:
-    made_for = _parts(("CUDA {}", build.cuda_version), ("ROCm {}", build.hip_version)) or "CPU build"
-    builds = _parts(("{}", made_for), ("cuDNN {}", build.cudnn_version))
-    return f"{build.version} ({builds}), Python {build.python_version}, {build.python}"
 
 
 _HOW_READ = {True: "read cold", False: "read from the page cache", None: "read"}

@@ -52,27 +52,18 @@ def step_text(step_s: float) -> str:
 def _closure_line(measurement: Measurement) -> str:
     found = closure(measurement)
     isolated = measurement.details.floors if measurement.details else None
-    if found is None:
-        why = (isolated.why_not if isolated else None) or "they were not looked at"
-        alone = (
-            {"Loader alone": isolated.loader_step_s, "Training alone": isolated.compute_step_s}
-            if isolated
-            else {}
+    if found is not None:
+        judged = found.meaning or f"consistent with each other (noise {found.slack:.0%})"
+        return (
+            f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
+            f"both {step_text(found.step_s)} (measured): {judged}"
         )
-        rates = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
-        known = f"{rates[0]} (measured); the other half" if rates else "Loader alone and training alone"
-        return f"{known}: n/a, {why}"
-    within, judged = f"by less than the noise of {found.slack:.0%}", "between the longer and the sum"
-    if found.meaning is not None:
-        judged = found.meaning
-    elif found.step_s > found.compute_s + found.loader_s:
-        judged = f"slower than the sum {within}"
-    elif found.step_s < max(found.compute_s, found.loader_s):
-        judged = f"faster than the longer {within}"
-    return (
-        f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)} (measured): {judged}"
-    )
+    alone = {
+        "Loader": isolated.loader_step_s if isolated else None,
+        "Training": isolated.compute_step_s if isolated else None,
+    }
+    texts = (f"{name} alone {'n/a' if s is None else step_text(s)}" for name, s in alone.items())
+    return f"{', '.join(texts)} (measured): {(isolated.why_not if isolated else None) or 'not looked at'}"
 
 
 def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:

@@ -26,7 +26,7 @@ _TEXT_LETTERS = 700
 """Of one sentence, as Markdown; only what is hostile or broken is longer. GitHub takes 65,536 in all."""
 _DETAIL_LETTERS = 400
 _CELL_LETTERS = 200
-_CODE_LETTERS = 6_000
+_CODE_LETTERS, _CODE_LINES = 6_000, 20
 """Of a block of code, which can't be cut: a longer one is named instead."""
 
 
@@ -160,7 +160,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _code(block: Commands) -> list[str]:
     letters = sum(map(len, block.lines))
-    if letters > _CODE_LETTERS:
+    if letters > _CODE_LETTERS or len(block.lines) > _CODE_LINES:
         return [f"{clipped(block.title)}: {letters:,} letters, in the report"]
     lines = code_block(block.lines, block.language)
     if block.language == "sh":

@@ -9,7 +9,7 @@ from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Host, SandboxKind
+from tunekit.records.host import Host, SandboxKind, TorchBuild
 from tunekit.records.interval import Interval
 from tunekit.records.profile import TakenName
 from tunekit.records.run import LoopProfile, Run, RunStatus, usual_options
@@ -178,6 +178,13 @@ def host_text(host: Host) -> str:
     cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
     memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
     return f"{gpus}, {cpus}, {memory}"
+
+
+def torch_text(build: TorchBuild) -> str:
+    """Return a torch with what it was built for, such as "2.9.0 (CUDA 12.8, cuDNN 91002), Python 3.12.1"."""
+    versions = {"CUDA": build.cuda_version, "ROCm": build.hip_version, "cuDNN": build.cudnn_version}
+    made_for = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return f"{build.version} ({made_for or 'CPU build'}), Python {build.python_version}"
 
 
 def finding_text(finding: Finding) -> str:

@@ -10,19 +10,16 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.blocks import Basis, Chart, Point, Series, TrialState
+from tunekit.report.blocks import Basis, Chart, Point, Series
 from tunekit.report.charts.trials import (
     Marked,
-    evenly,
     failure_series,
     marked_configs,
     rate_point,
     samples_point,
-    shown_trials,
     trial_note,
 )
-from tunekit.report.text import config_text, interval_text
-from tunekit.report.trials import trial_state
+from tunekit.report.text import UNKNOWN, config_text, interval_text
 from tunekit.units import count_text
 
 _FAR = 4.0
@@ -31,25 +28,24 @@ _FAR = 4.0
 
 def throughput_chart(run: Run) -> Chart:
     """Return the rates of a run against the batch size per device; all of them of all ranks together."""
-    shown, marked = shown_trials(run.trials), marked_configs(run)
+    marked = marked_configs(run)
     rates = [one.rate_samples_per_s or 0.0 for one in run.trials]
     top = _FAR * max((rate for rate in rates if math.isfinite(rate)), default=0.0)
     drawn, far = _up_to([*_training_alone(run), _loader_alone(run), _loader_limits(run, marked)], top)
-    kept = [one for one in shown.measured if not one.is_abandoned]
-    given_up = [one for one in shown.measured if one.is_abandoned]
+    measured = [one for one in run.trials if one.measurement is not None]
+    kept = [one for one in measured if not one.is_abandoned]
+    given_up = [one for one in measured if one.is_abandoned]
     series = [
         Series("trials", Basis.MEASURED, tuple(map(_trial_point, kept))),
         Series("abandoned", Basis.MEASURED, tuple(map(_trial_point, given_up))),
         *drawn,
-        *failure_series(shown.failed, lambda one: one.config.batch_size if one.config else None),
+        *failure_series(run.trials, lambda one: one.config.batch_size if one.config else None),
         *(_marked_series(one) for one in marked),
     ]
-    unknown = sum(one.config is None for one in run.trials)
-    without = f" {count_text(unknown, 'trial')} failed before the batch size was known." if unknown else ""
     return Chart(
         id="throughput",
         title="Throughput against batch size",
-        summary=f"{_rates_text(run, marked)}{shown.left_out}{without}{far}",
+        summary=f"{_rates_text(marked)}{far}",
         x_title="batch size per device" if run.world_size > 1 else "batch size",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
@@ -57,22 +53,13 @@ def throughput_chart(run: Run) -> Chart:
     )
 
 
-def _rates_text(run: Run, marked: Sequence[Marked]) -> str:
-    measured = sum(one.measurement is not None for one in run.trials)
-    states = [trial_state(one) for one in run.trials]
-    failed, refused = states.count(TrialState.FAILED), states.count(TrialState.REFUSED)
+def _rates_text(marked: Sequence[Marked]) -> str:
     rates = [
         f"{one.name} {interval_text(one.rate, ' samples/s')} at batch {one.config.batch_size:,}"
         for one in marked
         if one.rate is not None
     ]
-    counts = [f"{count_text(measured, 'trial')} measured"]
-    counts += [f"{failed:,} failed"] if failed else []
-    counts += [f"{refused:,} refused as too large"] if refused else []
-    are_means = any(len(one.records) > 1 for one in marked)
-    label = "Means of fresh processes with their 95% range" if are_means else "By one process each"
-    means = f" {label}: {'; '.join(rates)}." if rates else ""
-    return f"{', '.join(counts)}.{means}"
+    return f"Means of fresh processes with their 95% range: {'; '.join(rates) or UNKNOWN}."
 
 
 def _trial_point(record: TrialRecord) -> Point:
@@ -170,14 +157,14 @@ _NAMES = {
     TrialRole.TRACE: "traced",
     TrialRole.ABLATION: "with a knob put back",
 }
-_MOST_STEPS = 200
 
 
 def history_chart(run: Run) -> Chart:
     """Return the rates of the trials in the order in which they ran; those that failed as crosses."""
-    shown = shown_trials(run.trials)
     by_name: dict[str, list[Point]] = defaultdict(list)
-    for record in shown.measured:
+    for record in run.trials:
+        if record.measurement is None:
+            continue
         name = "abandoned" if record.is_abandoned else _NAMES[record.role]
         if record.role is TrialRole.CONFIRM and record.is_baseline_config:
             name = _NAMES[TrialRole.BASELINE]
@@ -186,14 +173,14 @@ def history_chart(run: Run) -> Chart:
         )
     steps = best_so_far(run.trials)
     series = (
-        Series("best so far", Basis.MEASURED, tuple(evenly(steps, _MOST_STEPS)), "steps"),
+        Series("best so far", Basis.MEASURED, tuple(steps), "steps"),
         *(Series(name, Basis.MEASURED, tuple(points)) for name, points in by_name.items()),
-        *failure_series(shown.failed, lambda record: record.number),
+        *failure_series(run.trials, lambda record: record.number),
     )
     return Chart(
         id="history",
         title="The search, trial by trial",
-        summary=f"{_history_text(steps, len(run.trials))}{shown.left_out}",
+        summary=f"{_history_text(steps, len(run.trials))}",
         x_title="trial",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),

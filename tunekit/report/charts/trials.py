@@ -1,8 +1,7 @@
 """The trials and configs that charts show, and what stands beside a point of theirs. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import mean_of_known
@@ -17,11 +16,7 @@ from tunekit.report.text import config_text, interval_text, is_too_wide, role_te
 from tunekit.report.trials import trial_outcome, trial_state
 from tunekit.units import rate_text
 
-_One = TypeVar("_One")
-
 BASELINE = "baseline"
-MOST_MEASURED = 400
-MOST_FAILED = 200
 _MOST_LETTERS = 200
 """Of a failure's reason: the rest stands in the table of trials."""
 
@@ -75,53 +70,6 @@ def marked_configs(run: Run) -> tuple[Marked, ...]:
     return tuple(found)
 
 
-# --- which trials of a long search there is room for -----------------------------------------
-
-
-@dataclass(frozen=True)
-class ShownTrials:
-    """The trials that are drawn, in their order."""
-
-    measured: tuple[TrialRecord, ...]
-    failed: tuple[TrialRecord, ...]
-    """Refused ones among them."""
-    left_out: str
-    """How many are not drawn, as a sentence that follows another; empty if all are."""
-
-
-def shown_trials(
-    records: Sequence[TrialRecord], most_measured: int = MOST_MEASURED, most_failed: int = MOST_FAILED
-) -> ShownTrials:
-    """Return the trials to draw: all if there is room, else evenly over the search, the best among them.
-
-    There has to be room for 2 of each.
-    """
-    measured = [one for one in records if one.measurement is not None]
-    failed = [one for one in records if one.measurement is None]
-    kept, kept_failed = evenly(measured, most_measured), evenly(failed, most_failed)
-    if len(kept) < len(measured):
-        best = max(measured, key=lambda one: one.rate_samples_per_s or 0.0)
-        if all(one is not best for one in kept):
-            nearest = min(range(1, len(kept)), key=lambda place: abs(kept[place].number - best.number))
-            kept[nearest] = best
-    hidden = [
-        f"{len(whole) - len(part):,} of {len(whole):,} {what} trials"
-        for what, whole, part in (("measured", measured, kept), ("failed", failed, kept_failed))
-        if len(part) < len(whole)
-    ]
-    left_out = f" Not drawn, to keep the chart readable: {' and '.join(hidden)}." if hidden else ""
-    chosen = {id(one) for one in kept}
-    in_order = tuple(one for one in measured if id(one) in chosen)
-    return ShownTrials(in_order, tuple(kept_failed), left_out)
-
-
-def evenly(items: Sequence[_One], most: int) -> list[_One]:
-    """Return at most so many items, evenly spread, the first and the last among them."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
-
-
 # --- what stands beside a point --------------------------------------------------------------
 
 
@@ -148,7 +96,7 @@ def failure_series(
     """
     points: dict[TrialState, list[Point]] = {TrialState.FAILED: [], TrialState.REFUSED: []}
     for record in records:
-        place = place_of(record)
+        place = place_of(record) if record.failure is not None else None
         if place is not None:
             point = Point(x=place, y=0.0, text=_failure_text(record), note=trial_note(record))
             points[trial_state(record)].append(point)
