@@ -1,6 +1,6 @@
 """The knobs, one entry each, and a config: a value for every one of them.
 
-A knob that the agent can set is an entry of TABLE and a field of KnobsAsked and TrainConfig, or LoaderKnobs.
+A knob is an entry of TABLE and a field of TrainConfig, or of LoaderKnobs.
 """
 
 from dataclasses import dataclass
@@ -51,8 +51,6 @@ class Knob:
     needs_workers: bool = False
     off: KnobValue = False
     """Its value without effect: what it has without workers, where it needs them."""
-    can_be_bounded: bool = False
-    """Whether `--range` bounds it."""
     label: str = ""
     """Its short name; the whole one where none is given."""
 
@@ -68,17 +66,9 @@ class Knob:
 
 
 TABLE = (
-    Knob("batch_size", Place.LOADER, least=1, label="batch", can_be_bounded=True),
-    Knob("num_workers", Place.LOADER, least=0, label="workers", off=0, can_be_bounded=True),
-    Knob(
-        "prefetch_factor",
-        Place.LOADER,
-        1,
-        needs_workers=True,
-        off=None,
-        can_be_bounded=True,
-        label="prefetch",
-    ),
+    Knob("batch_size", Place.LOADER, least=1, label="batch"),
+    Knob("num_workers", Place.LOADER, least=0, label="workers", off=0),
+    Knob("prefetch_factor", Place.LOADER, least=1, label="prefetch", needs_workers=True, off=None),
     Knob("pin_memory", Place.LOADER, label="pinned"),
     Knob("persistent_workers", Place.LOADER, needs_workers=True, label="persistent"),
     Knob("compile", Place.MODEL),
@@ -105,7 +95,7 @@ INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 SWITCH_KNOBS = tuple(knob.name for knob in TABLE if knob.is_switch)
 """Knobs that are true or false."""
 
-NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.can_be_bounded)
+NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.least is not None and knob.place is Place.LOADER)
 """Knobs that `--range` can bound."""
 
 WORKER_KNOBS = {knob.name: knob.off for knob in TABLE if knob.needs_workers}
