@@ -223,7 +223,7 @@ def _of_workers(
     shared = [
         name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
     ]
-    if shared and config.num_workers > 1:
-        affected = round(count * (1 - 1 / config.num_workers))
+    if shared:
+        affected = round(count * (1 - 1 / config.num_workers)) if config.num_workers > 1 else count
         example = ", ".join(shared)[:_MOST_LETTERS]
         yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=example)

@@ -33,7 +33,9 @@ _ROW, _PINNED_ROW, _PRINTS = (
     struct.Struct(f"<qB{LEAVES}I"),
     struct.Struct(f"<{LEAVES}I"),
 )
-_OPAQUE = 1 << 62
+OPAQUE = 1 << 62
+"""From here on an index that is no number has one."""
+MOST_GENERATORS = 8
 _MOST_LEAVES, _MOST_ELEMENTS, _MOST_ROWS = 4096, 4096, 4096
 _MOST_THINGS, _MOST_IN_LIST, _DEPTH = 300, 64, 4
 _PLAIN = (bool, int, float, str, type(None))
@@ -98,7 +100,7 @@ def id_of(index: Any) -> int:
         number = operator.index(index)
     except TypeError:
         number = -1
-    return number if 0 <= number < _OPAQUE else _OPAQUE | crc32(repr(index).encode("utf-8", "replace"))
+    return number if 0 <= number < OPAQUE else OPAQUE | crc32(repr(index).encode("utf-8", "replace"))
 
 
 def rank_of(identity: int) -> int:
@@ -132,9 +134,10 @@ def _reached(thing: Any):
 
 
 def plain_attributes(dataset: Any) -> dict:
-    """Return the numbers and texts that a data set and what it is made of hold, by name."""
+    """Return the numbers, texts and states of generators that a data set and its parts hold, by name."""
     try:
-        return {name: value for name, value in _reached(dataset) if isinstance(value, _PLAIN)}
+        plain = {name: value for name, value in _reached(dataset) if isinstance(value, _PLAIN)}
+        return {**plain, **{name: state_print(one) for name, one in _own_generators(dataset)}}
     except Exception:  # whatever a data set does when it is looked at
         return {}
 
@@ -165,7 +168,8 @@ class AttributeWatch:
         now, last = plain_attributes(dataset), self._last
         if last is not None:
             self.has_seen = True
-            self.names |= {name for name, value in now.items() if last.get(name, value) != value}
+            # In lists, where what is not equal to itself is so.
+            self.names |= {name for name, value in now.items() if [last.get(name, value)] != [value]}
         self._last = now if has_workers else None
 
 
@@ -175,15 +179,16 @@ class AttributeWatch:
 def generators_of(thing: Any) -> list:
     """Return (name, generator) of those that all share and of those that an object holds."""
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    shared = [("random", random), ("numpy.random", numpy), ("torch", torch and torch.default_generator)]
+    return [*((name, one) for name, one in shared if one is not None), *_own_generators(thing)]
+
+
+def _own_generators(thing: Any) -> list:
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     kinds: tuple = (random.Random,)
-    found: list = [("random", random)]
-    if numpy is not None:
-        kinds += (numpy.Generator, numpy.RandomState)
-        found.append(("numpy.random", numpy))
-    if torch is not None:
-        kinds += (torch.Generator,)
-        found.append(("torch", torch.default_generator))
-    found += [(name, one) for name, one in _reached(thing) if isinstance(one, kinds)]
+    kinds += (numpy.Generator, numpy.RandomState) if numpy is not None else ()
+    kinds += (torch.Generator,) if torch is not None else ()
+    found = ((name, one) for name, one in _reached(thing) if isinstance(one, kinds))
     return [(name, one) for name, one in found if _state_of(one) is not None]
 
 

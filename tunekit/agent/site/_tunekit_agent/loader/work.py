@@ -24,15 +24,14 @@ from typing import Any, Callable
 from ..measure.host import waits_ns
 from ..originals import time
 from ..process import Owner
-from .samples import SampleNotes, generators_of, state_print
+from .samples import MOST_GENERATORS, SampleNotes, generators_of, state_print
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _HEADER = 16
 _NOTED, _MOST_RANK = 1, 2
 _TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(9)
-_BUCKETS = 16
-_MOST_GENERATORS = _BUCKETS - _GENERATORS
+_BUCKETS = _GENERATORS + MOST_GENERATORS
 _PER_OCTAVE, _LOWEST_OCTAVE = 8, 10
 """Times from about a microsecond (2**10 ns) to twenty minutes, each bucket 9% wide."""
 _SLOT = 256
@@ -67,7 +66,7 @@ class Tally:
         if not self._is_first:
             return None
         try:
-            return [(one, state_print(one)) for _, one in generators_of(dataset)][:_MOST_GENERATORS]
+            return [(one, state_print(one)) for _, one in generators_of(dataset)][:MOST_GENERATORS]
         except Exception:  # whatever a data set does when it is looked at
             return None
 

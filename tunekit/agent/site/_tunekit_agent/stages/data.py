@@ -38,8 +38,10 @@ class DataSeen(Stage):
         if ranks > 1:
             raise Missing(f"{ranks} ranks share the samples of an epoch")
         self._began = self._clock()
-        self._ids: dict = {}  # index by its number
+        self._first: set = set()  # the indices of an epoch, as numbers
+        self._opaque: dict = {}  # those that are no numbers themselves, by theirs
         self._chosen_rows: list = []
+        self._states: list = []  # that generators had as the workers of each epoch began
         self._facts = {"faults": []}
         self._keep("changing", _changing, source.info)
         work, is_stream = source.info.work, bool(source.info.facts.get("iterable"))
@@ -49,13 +51,13 @@ class DataSeen(Stage):
             self._facts["faults"].append("its workers come from a fork server, where they can't be watched")
             return None
         try:
-            if self._ids:
+            if self._first:
                 self._keep("contents", self._contents, source, work)
             self._keep("samples", self._samples, source, work)
         finally:
             work.note(samples.OFF)
         if not is_stream:
-            self._keep("shared_generators", self._shared_generators, source, work)
+            self._keep("shared_generators", self._shared_generators, source)
         return None
 
     def explains(self, error: Exception) -> bool:
@@ -71,40 +73,39 @@ class DataSeen(Stage):
 
     def _indices(self, source: Any) -> dict:
         """Draw from the batch sampler alone, as two epochs would."""
-        sampler, is_whole = source.live._index_sampler, True
-        is_listed = source.live._auto_collation
-        until = self._clock() + _DRAWING_S
-        epochs: list = []
+        sampler, is_listed = source.live._index_sampler, source.live._auto_collation
+        until, is_whole = self._clock() + _DRAWING_S, True
+        first, second, counts, digest = self._first, set(), [0, 0], 0
         with samples.pinned(sampler):
-            for number in range(_EPOCHS):
-                drawn: list = []
-                with _in_later_epoch(sampler, number):
+            for epoch in range(_EPOCHS):
+                with _in_later_epoch(sampler, epoch):
                     for draw in sampler:
                         for index in draw if is_listed else (draw,):
                             identity = samples.id_of(index)
-                            self._ids.setdefault(identity, index)
-                            drawn.append(identity)
-                        if len(drawn) > _MOST_DRAWS or self._clock() > until:
+                            if identity >= samples.OPAQUE:
+                                self._opaque[identity] = index
+                            (second if epoch else first).add(identity)
+                            digest += 0 if epoch else hash((identity,))
+                            counts[epoch] += 1
+                        if counts[epoch] > _MOST_DRAWS or self._clock() > until:
                             is_whole = False
                             break
-                epochs.append(drawn)
                 self.moved(self.name)
                 if not is_whole:
                     break
-        first, every = set(epochs[0]), set().union(*epochs)
         return {
             "is_whole": is_whole,
-            "draws": len(epochs[0]),
+            "draws": counts[0],
             "distinct": len(first),
-            "distinct_in_two": len(every) if len(epochs) > 1 else None,
-            "digest": _digest((identity,) for identity in epochs[0]),
+            "distinct_in_two": len(first) + len(second - first) if is_whole else None,
+            "digest": _text_of(digest),
             "data_set_samples": length_of(source.live._dataset),
         }
 
     def _contents(self, source: Any, work: Any) -> dict:
         """Have the workers make samples of chosen indices with pinned generators, twice each."""
-        chosen = heapq.nsmallest(_MOST_CONTENTS, self._ids, key=samples.rank_of)
-        indices = [self._ids[identity] for identity in chosen]
+        chosen = heapq.nsmallest(_MOST_CONTENTS, self._first, key=samples.rank_of)
+        indices = [self._opaque.get(identity, identity) for identity in chosen]
         work.note(samples.PINNED, samples.rank_of(chosen[-1]))
         self._restart(source)
         size = _PINNED_BATCH if source.live._auto_collation else None
@@ -135,6 +136,7 @@ class DataSeen(Stage):
             whole += self._read_epoch(source, _MOST_S)
             took_s = self._spent_s() - before_s
             epochs.append(samples.rows_of(self._folder, _pids(source)))
+            self._states.append(work.generators())
         if not epochs:
             raise Missing(f"{_MOST_S:g} s were not enough to read some")
         keys = [{identity if identity >= 0 else -print_ for identity, print_ in rows} for rows in epochs]
@@ -147,7 +149,7 @@ class DataSeen(Stage):
             "count": len(epochs[0]),
             "distinct": len(keys[0]),
             "distinct_in_two": len(keys[0] | keys[1]) if whole > 1 else None,
-            "digests": [_digest(rows) for rows in epochs[:whole]],
+            "digests": [_text_of(sum(map(hash, rows))) for rows in epochs[:whole]],
             "made_again": len(again),
             "made_otherwise": sum(len(set(prints)) > 1 for prints in again),
         }
@@ -169,13 +171,19 @@ class DataSeen(Stage):
             self.moved(self.name)
         return False
 
-    def _shared_generators(self, source: Any, work: Any) -> list:
-        """Return the generators from which several workers draw the same numbers."""
-        dataset, workers = source.live._dataset, work.generators()
-        shared = []
-        for at, (name, _) in enumerate(samples.generators_of(dataset)[: len(workers[0])]):
-            states = [states[at] for states in workers if states[at]]
-            index = next(iter(self._ids.values()), 0)
+    def _shared_generators(self, source: Any) -> list:
+        """Return the generators from which workers draw the same numbers: several, or each epoch's.
+
+        A script that was not seen to leave them as they are between epochs may seed them there.
+        """
+        live, dataset = source.live, source.live._dataset
+        begins_anew = getattr(live, "_workers", ()) and not live._persistent_workers
+        is_left = self._facts.get("changing") == []
+        epochs = self._states if begins_anew and is_left else self._states[-1:]
+        index = next(iter(self._first))
+        index, shared = self._opaque.get(index, index), []
+        for at, (name, _) in enumerate(samples.generators_of(dataset)[: samples.MOST_GENERATORS]):
+            states = [worker[at] for epoch in epochs for worker in epoch if worker[at]]
             if len(set(states)) < len(states) and not samples.is_seeded_by_index(dataset, name, index):
                 shared.append(name[:100])
         return shared[:_MOST_NAMES]
@@ -190,8 +198,9 @@ def _changing(info: Any) -> list | None:
     watch, dataset = info.attributes, getattr(info.loader(), "dataset", None)
     if watch.has_seen:
         return sorted(watch.names)[:_MOST_NAMES]
-    shared = [one for one in vars(dataset).values() if hasattr(one, "is_shared")] if dataset else []
-    sees_all = any(one.is_shared() for one in shared)  # as Hugging Face's streams do
+    held = getattr(dataset, "__dict__", {}).values()
+    # As of Hugging Face's streams.
+    sees_all = any(one.is_shared() for one in held if hasattr(one, "is_shared"))
     return ["set_epoch"] if hasattr(dataset, "set_epoch") and not sees_all else None
 
 
@@ -215,6 +224,6 @@ def _pids(source: Any) -> list:
     return [worker.pid for worker in workers] or [os.getpid()]
 
 
-def _digest(rows: Any) -> str:
-    """Return a text that is equal for equal rows of numbers in any order."""
-    return f"{sum(map(hash, rows)) % (1 << 64):016x}"
+def _text_of(digest: int) -> str:
+    """Return a sum of hashes, equal for equal rows of numbers in any order."""
+    return f"{digest % (1 << 64):016x}"
