@@ -98,7 +98,7 @@ def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
 
     Args:
         folder: where the training command runs.
-        command: the training command, whose script may have bindings that others have not.
+        command: the training command; its script may have its own bindings.
 
     Raises:
         UsageError: a settings file can't be read, names what no flag is called, or gives it another type.

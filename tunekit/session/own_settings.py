@@ -13,7 +13,7 @@ def own_settings(run: Run, target: Target) -> dict[str, tuple[Binding, ...]]:
     """Return the script's own settings of knobs that are not bound, the likeliest first.
 
     Args:
-        run: whose baseline has told the script's options and values.
+        run: a run with a measured baseline.
         target: the training command with its bindings.
     """
     config, discovery = run.baseline_config, run.discovery

@@ -333,7 +333,7 @@ class Search(Session[Run]):
         self._listener.space_known(assemble(self.found, self._records))
 
     def _insist_on_batch(self) -> None:
-        """Run another size first where the agent can't set it, and where other hosts use what sets it."""
+        """Try another batch size first where only a binding sets it, or other hosts rely on the binding."""
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
         baseline, binding = self._baseline_config, self.found.target.binding_of("batch_size")
         is_found = binding is not None and not binding.is_typed

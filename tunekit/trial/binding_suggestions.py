@@ -150,7 +150,7 @@ def without_unknown_flags(target: Target, discovery: Discovery) -> tuple[Target,
 
     Args:
         target: the training command.
-        discovery: what a trial of it learnt; without an option that sets a knob, no flag is known to lack.
+        discovery: what a trial of it learnt; where it has no options, every binding stays.
     """
     flags = [flag for option in discovery.options for flag in (*option.flags, *option.off)]
     known = (*flags, *target.command) if any(flag.startswith("--") for flag in flags) else ()

@@ -76,9 +76,9 @@ class TrialSpec:
     no_sync: bool = False
     """Whether to train without summing gradients, after the first steps."""
     bindings: tuple[Binding, ...] | None = None
-    """In place of the target's, where what the trials found has changed them."""
+    """Used instead of the target's; None for those of the target."""
     guesses_batch: bool = False
-    """Whether a script without a DataLoader is taken to have batches of the size that its text tells."""
+    """Whether to read the batch size of a script without a DataLoader from its text or command."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN = range(6)
 _SLOT = 16
-"""Words of a slot: a cache line or two of its own."""
+"""Words of a slot: two cache lines, so that workers do not share one."""
 _WORD_BYTES = 8
 _UNKNOWN = object()
 
