@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader
 
-EPOCHS, EPOCH_BATCHES, LOAD_S = 2, 60, 0.010
+EPOCHS, EPOCH_BATCHES, LOAD_S = 2, 24, 0.020
 
 
 def made(items):
