@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-EPOCHS = 300
+EPOCHS = 1200
 
 
 class Sequences(Dataset):
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=500)
     args = parser.parse_args()
     torch.manual_seed(0)
-    dataset = Sequences(1600)
+    dataset = Sequences(400)  # several epochs in any window
     batches = TokenBatches(dataset.lengths, args.max_tokens)
     loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate)
     model = Bag()
