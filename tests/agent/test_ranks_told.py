@@ -44,9 +44,9 @@ def told(folder: Path, ranks: Ranks) -> tuple[list[ProgressEvent], list[RankEven
     log = EventLog(str(folder), Owner())
     log.pulse = Pulse(str(folder))
     progress = Progress(log)
-    progress.samples, progress.batches, progress.wait_s = 32, 2, 0.5
+    progress.samples, progress.batches = 32, 2
     progress.turn_ended()
-    progress.samples, progress.batches, progress.wait_s = 48, 3, 0.75
+    progress.samples, progress.batches = 48, 3
     progress.report("measuring", ranks)
     events = EventReader(folder).read_new()
     loops = [one for one in events if isinstance(one, ProgressEvent)]
@@ -66,4 +66,4 @@ def test_each_of_several_ranks_tells_how_far_it_was_at_its_last_turn(
     for one in of_ranks:
         assert one.turn is not None
         assert one.rank == ranks.rank
-        assert (one.turn.samples, one.turn.batches, one.turn.wait_s) == (32, 2, 0.5)
+        assert (one.turn.samples, one.turn.batches) == (32, 2)

@@ -150,7 +150,7 @@ def test_the_loader_is_described_by_flags(machine: Machine, capsys: Captured):
     flags = ["--workers", "4", "--prefetch", "3", "--batch-mib", "100", "--processes", "2"]
     assert main(["doctor", *flags]) == FAILED
     shown = capsys.readouterr().out
-    assert "4 workers x prefetch 3 in each of 2 processes, batches of 100.0 MiB" in shown
+    assert "4 workers x prefetch 3, 2 processes, batches of 100.0 MiB" in shown
     assert "(4 workers x prefetch 3 + 1) x 2 processes batches of 100.0 MiB are 2.5 GiB" in " ".join(
         shown.split()
     )
@@ -198,7 +198,7 @@ def test_a_run_that_pins_its_batches_is_held_against_memory_by_what_they_take(
     assert (plan.batch_bytes, plan.held_batch_bytes) == (150 * MIB, 256 * MIB)
     assert main(["doctor", "--run", str(folder)]) in (0, 1)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "batches of 150.0 MiB (256.0 MiB pinned): buffer 6.0 GiB (predicted)" in shown
+    assert "batches of 150.0 MiB, 256.0 MiB of it pinned, buffer 6.0 GiB (predicted)" in shown
 
 
 def test_the_data_set_is_looked_at(machine: Machine, capsys: Captured, tmp_path: Path):

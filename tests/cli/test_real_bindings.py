@@ -127,8 +127,8 @@ def test_init_writes_what_the_loop_followed_and_says_why_not_the_rest(tmp_path: 
     shown = " ".join(tunekit(tmp_path, "init", command=(), script=script).split())
     written = '[script."scales_lr.py".bind]\nbatch_size = "--batch-size {}"\n'
     assert (tmp_path / "tunekit.toml").read_text() == written
-    assert "batch_size=--batch-size {} 16 batches of 16 yes" in shown
-    assert "num_workers=--workers {} 1" in shown
+    assert "batch_size=--batch-size {} 16 yes" in shown
+    assert "num_workers=--workers {} 1 not written" in shown
     assert "sk-planted" not in shown
 
 

@@ -92,7 +92,7 @@ def test_a_regression_that_can_not_be_excluded_is_said():
     found = compared(searched(), searched(rates=(940.0, 960.0, 930.0)))
     assert found.against[0].verdict == "inconclusive"
     (finding,) = [each for each in found.against[0].findings if each.code == "undecided"]
-    assert "can't be excluded (tolerance 5%)" in finding.message
+    assert "the slowdown is at most 9.2% (tolerance 5%)" in finding.evidence
     assert "--confirm 8" in (finding.remedy or "")
     assert "undecided" not in codes(compared(searched(), searched()))
 

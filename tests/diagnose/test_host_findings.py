@@ -156,13 +156,10 @@ def test_what_one_process_that_has_just_ended_leaves_is_a_note(count: int, load:
 @pytest.mark.parametrize(
     ("count", "processes", "remedy"),
     [
-        (2, 4, "start at most 2 processes with 1 worker each, or load with workers 0"),
-        (1, 2, "start at most 1 process with 1 worker each, or load with workers 0"),
-        (4, 4, "use at most 1 worker in each of 4 processes; `tunekit search` finds the best"),
+        (2, 4, "use at most 0 workers in each of 4 processes; `tunekit search` tries fewer"),
+        (4, 4, "use at most 1 worker in each of 4 processes; `tunekit search` tries fewer"),
     ],
 )
-def test_where_one_worker_each_is_too_many_fewer_processes_are_the_remedy(
-    count: int, processes: int, remedy: str
-):
+def test_fewer_workers_are_the_remedy(count: int, processes: int, remedy: str):
     seen = found(checkup(**cpus(count, loader=loader_plan(2, processes=processes))))
     assert [one.remedy for one in seen if one.code == "more-workers-than-cpus"] == [remedy]

@@ -105,7 +105,7 @@ def test_every_data_set_has_findings_of_its_own():
 
 def test_a_rate_that_is_missing_is_told_from_both():
     partly = only_finding(on(**(NOT_READ | {"sequential_mb_per_s": 500.0}), problem=PROBLEM))
-    assert partly.message == "how fast /data/shards can be read was only partly measured"
+    assert partly.message == "how fast /data/shards can be read was not fully measured"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_whole_file(golden):
 @pytest.mark.parametrize(("samples", "expected"), [(350, "300 with"), (300, "a full epoch (300)")])
 def test_no_larger_batch_is_named_than_an_epoch_has_samples(samples: int, expected: str):
     text = predicted_yaml(emulated(prediction=prediction.changed(epoch_samples=samples)))
-    assert f"largest batch that fits: {expected}" in " ".join(text.replace("\n#", " ").split())
+    assert f"largest batch: {expected}" in " ".join(text.replace("\n#", " ").split())
 
 
 def test_the_file_has_the_name_of_the_gpu():

@@ -63,14 +63,14 @@ def test_each_verdict_names_its_limit_with_its_figure():
     risky = cell(cells, 4, 2)
     assert (risky.verdict, risky.why) == (
         RamVerdict.RISKY,
-        "buffer 400.0 MiB (predicted) exceeds 20% of the RAM limit (200.0 MiB)",
+        "buffer 400.0 MiB (predicted): above 20% of the RAM limit (200.0 MiB)",
     )
     assert (risky.limit, cell(cells, 2, 2).limit) == ("safe share of RAM", None)
     full = cell(cells, 8, 2)
     assert full.limit == "RAM"
     assert (full.verdict, full.why) == (
         RamVerdict.OOM,
-        "base 280.0 MiB + buffer 800.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)",
+        "base 280.0 MiB + buffer 800.0 MiB (predicted): above 85% of the RAM limit (850.0 MiB)",
     )
 
 
@@ -82,7 +82,7 @@ def test_shared_memory_is_a_limit_of_its_own():
     assert over.limit == "/dev/shm"
     assert (over.verdict, over.why) == (
         RamVerdict.OOM,
-        "the loader's queue needs 80.0 MiB of /dev/shm (predicted), which has 64.0 MiB",
+        "queue 80.0 MiB (predicted): above /dev/shm (64.0 MiB)",
     )
 
 

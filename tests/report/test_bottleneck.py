@@ -133,4 +133,4 @@ def test_the_figures_shown_are_those_of_the_record(any_run: Run):
 def test_beside_a_rate_that_may_be_anything_no_verdict_stands(low: float, is_firm: bool):
     rate = Interval(value=131.5, low=low, high=132.0)
     told = verdict_text(record(device=CPU, parts=parts(wait=0.36)), rate)
-    assert told.startswith("Data-bound: ") is is_firm
+    assert told.startswith("Data-bound, ") is is_firm

@@ -44,12 +44,12 @@ def test_each_limit_that_is_met_is_told_once_with_the_first_setting_that_meets_i
     small = host(cpus=8, ram_limit_bytes=1000 * MIB, ram_total_bytes=1000 * MIB, shm_bytes=900 * MIB)
     cells = ram_grid(50 * MIB, 200 * MIB, 10 * MIB, small)
     assert reason_lines(cells) == (
-        "1 x 8: Risky, buffer 400.0 MiB (predicted) exceeds 20% of the RAM limit (200.0 MiB)",
-        "2 x 8: OOM, base 220.0 MiB + buffer 800.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)",
+        "1 x 8: Risky, buffer 400.0 MiB (predicted): above 20% of the RAM limit (200.0 MiB)",
+        "2 x 8: OOM, base 220.0 MiB + buffer 800.0 MiB (predicted): above 85% of the RAM limit (850.0 MiB)",
     )
     docker = host(cpus=2, shm_bytes=64 * MIB)
     assert reason_lines(ram_grid(16 * MIB, 0, 0, docker)) == (
-        "1 x 4: OOM, the loader's queue needs 80.0 MiB of /dev/shm (predicted), which has 64.0 MiB",
+        "1 x 4: OOM, queue 80.0 MiB (predicted): above /dev/shm (64.0 MiB)",
     )
     assert reason_lines(ram_grid(MIB, 0, 0, host())) == ()
 

@@ -63,7 +63,7 @@ def test_findings_follow_the_verdict_that_the_rates_range_leaves(half: float, is
     waits = {"device": CPU, "parts": parts(wait=0.36), "rate_interval_relative": half}
     whole, _ = walk_in(tmp_path, executor_options={"measured": lambda knobs: waits})
     assert ("data-bound" in {one.code for one in whole.findings}) == is_bound
-    verdict = "Data-bound: " if is_bound else "Inconclusive: "
+    verdict = "Data-bound, " if is_bound else "Inconclusive ("
     assert Read(profile_report(whole)).answers[0].startswith(verdict)
 
 

@@ -63,7 +63,7 @@ def test_a_queue_too_big_for_shm_is_refused_with_its_figure_and_named_where_it_w
     tmp_path: Path,
 ) -> None:
     told = json.loads(_in_small_shm(sys.executable, str(TESTS / "small_shm.py"), str(tmp_path)))
-    assert told["refusal"] == "the loader's queue needs 72.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
+    assert told["refusal"] == "queue 72.0 MiB (predicted): above /dev/shm (64.0 MiB)"
     kind, message, remedy = told["failure"]
     assert kind == OutcomeKind.SHM_EXHAUSTED
     assert "SIGBUS" in message or "shared memory" in message

@@ -107,16 +107,8 @@ def _knobs(knobs: Sequence[KnobRow]) -> Table:
 
 def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:
     """Return what the loop did when each binding was tried; what it did not follow is not written."""
-    rows = tuple(
-        (
-            row.binding,
-            row.value,
-            row.did,
-            "yes" if row.works else "not written",
-        )
-        for row in tried
-    )
-    return Table("Bindings, each tried once", ("binding", "tested", "observed", "OK"), rows)
+    rows = tuple((row.binding, row.value, "yes" if row.works else "not written", row.did) for row in tried)
+    return Table("Bindings, each tried once", ("binding", "tested", "OK", "observed"), rows)
 
 
 def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
