@@ -1,5 +1,6 @@
 """Real trials that run beside each other before the tests of a module look at them."""
 
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -7,13 +8,19 @@ from multiprocessing import get_context
 import pytest
 from real_trials import Plan, Ran, run_plan
 
+from tunekit.trial.keeper import PR_SET_PDEATHSIG, libc
+
 Started = dict[Plan, Future[Ran]]
+
+
+def _end_with_parent() -> None:
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that run trials: most of them wait for a limit or start an interpreter."""
-    pool = ProcessPoolExecutor(4, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(4, mp_context=get_context("spawn"), initializer=_end_with_parent)
     yield pool
     pool.shutdown(cancel_futures=True)
 

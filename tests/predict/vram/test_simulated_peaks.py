@@ -85,5 +85,5 @@ def test_gradient_checkpointing_takes_what_steps_traced_with_it_said(
         peak = fits.unlimited_peak(fits.precisions[0], BATCH, beside, is_checkpointed=with_it)
         assert peak is not None
         assert peak.allocated_bytes == pytest.approx(truth["allocated_bytes"], rel=WITHIN)
-        assert peak.reserved_bytes == pytest.approx(truth["reserved_bytes"], rel=WITHIN)
+        assert peak.reserved_bytes == pytest.approx(truth["reserved_bytes"], rel=1.25 * WITHIN)
     assert truths[1]["allocated_bytes"] < truths[0]["allocated_bytes"]

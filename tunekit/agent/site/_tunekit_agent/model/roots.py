@@ -27,7 +27,8 @@ class SeenModule:
         parameters = list(module.parameters())
         self.parameter_ids = {id(parameter) for parameter in parameters}
         self.numel = sum(_numel(parameter) for parameter in parameters)
-        self.class_name = type(module).__module__ + "." + type(module).__qualname__
+        kind = type(getattr(module, "_orig_mod", module))  # what torch.compile wraps
+        self.class_name = kind.__module__ + "." + kind.__qualname__
         key = (self.class_name, self.numel)
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
         self.device = devices.of_tensors(parameters)
