@@ -8,10 +8,8 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from tunekit.recommend.recommendation import answer_of
 from tunekit.records.plan import Plan
 from tunekit.records.run import Run
-from tunekit.report.answer import price_text
 from tunekit.report.blocks import (
     Block,
     Changes,
@@ -26,7 +24,6 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
-    Tiles,
     TrialTable,
 )
 from tunekit.report.charts.telemetry import Saved
@@ -70,11 +67,9 @@ class ReadRun(Read):
         super().__init__(on_page(run, folder, plan, saved=saved))
         self.answers = self.answers[:1]  # the others are the plan's
         lines = [one.text for one in self._of(Line)]
-        self.headroom, self.losses, self.largest, self.how_measured = lines[:4]
-        self.price = price_text(run, answer_of(run.recommendations))
+        self.headroom, self.price, self.losses, self.largest, self.how_measured = lines[:5]
         self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
         self.tiers = self._titled(Table, "Tiers")
-        (self.tiles,) = self._of(Tiles)
         self.short_tiers = Read(in_comment(run)).tables[0]
         self.telemetry = self._titled(Table, "System during training")
         self.scaling = self._titled(Table, "Multi-GPU scaling")

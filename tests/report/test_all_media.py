@@ -19,7 +19,7 @@ from read_report import drawn
 from tunekit.cli.report_files import drawn_run
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
-from tunekit.report.blocks import WIDE, Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
+from tunekit.report.blocks import Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
 from tunekit.report.comparison import comparison_report
 from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.fits import fits_report
@@ -28,30 +28,30 @@ from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_report
-from tunekit.report.run import in_comment, in_full
+from tunekit.report.run import in_comment, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
-RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
+RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Report]]] = {
     "doctor": (
         lambda: checkup(loader=loader_plan(), storage=storage_of()),
-        lambda seen, width: doctor_report(seen, ("numa",)),
+        lambda seen: doctor_report(seen, ("numa",)),
     ),
-    "calibration": (calibration, lambda one, width: Report("x", calibration_blocks(one, "/x.json", width))),
+    "calibration": (calibration, lambda one: Report("x", calibration_blocks(one, "/x.json"))),
     "plan": (full_plan, plan_report),
     "milestones": (full_milestones, milestones_report),
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
-    "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
+    "profile": (profiled, lambda profile: profile_report(profile, "reports/x")),
     "scaling": (
         scaled,
-        lambda run, width: scaling_report(run, "reports/x", width),
+        lambda run: scaling_report(run, "reports/x"),
     ),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),
     "comparisons": (lambda: compared(searched(), slower(0.25), slower(-0.2)), comparison_report),
-    "run": (full_run, lambda run, width: in_comment(run, full_plan())),
+    "run": (full_run, lambda run: in_comment(run, full_plan())),
 }
-"""A record of each kind, and its report for a terminal of a width."""
+"""A record of each kind, and its report."""
 
 
 def said(report: Report) -> Iterator[str]:
@@ -67,7 +67,7 @@ def said(report: Report) -> Iterator[str]:
             case _:
                 yield getattr(block, "text", "")
                 yield from getattr(block, "lines", ())
-                for row in getattr(block, "row_lines", getattr(block, "rows", ())):
+                for row in getattr(block, "rows", ()):
                     yield from row
 
 
@@ -97,9 +97,9 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def report_at(kind: str, width: int = WIDE, change: Callable[[str], str] | None = None) -> Report:
+def report_at(kind: str, change: Callable[[str], str] | None = None) -> Report:
     record, report_of = RECORDS[kind]
-    return report_of(with_texts(record(), change) if change else record(), width)
+    return report_of(with_texts(record(), change) if change else record())
 
 
 @pytest.mark.parametrize("medium", ["terminal", "markdown", "page"])
@@ -120,7 +120,7 @@ def test_a_page_without_charts_is_small(kind: str):
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(kind: str, width: int):
-    for line in drawn(report_at(kind, width).blocks, width).splitlines():
+    for line in drawn(report_at(kind).blocks, width).splitlines():
         assert line == line.rstrip()
         assert len(line) <= width or kind == "run"
 
@@ -160,4 +160,4 @@ def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
 
 
 def test_the_example_on_a_terminal(example: Run, golden: Callable[[str, str], None]):
-    golden("example-images.txt", drawn(in_full(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80))
+    golden("example-images.txt", drawn(on_page(example, "reports/example-images").blocks, 80))

@@ -8,7 +8,6 @@ from build_records import GIB, config, cpu, host, target
 from read_report import Read, drawn
 
 from tunekit.records.comparison import RunComparison
-from tunekit.report.blocks import WIDE
 from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES, markdown
 
@@ -44,11 +43,11 @@ COMPARISONS = {
 
 
 def answer_at(comparison: RunComparison, width: int) -> str:
-    return drawn(comparison_answer(comparison, width), width)
+    return drawn(comparison_answer(comparison), width)
 
 
 def report_at(comparison: RunComparison, width: int) -> str:
-    return drawn(comparison_report(comparison, width).blocks, width)
+    return drawn(comparison_report(comparison).blocks, width)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -60,7 +59,7 @@ def test_runs_side_by_side(name: str, golden: Golden):
 def test_a_small_difference_is_not_rounded_away():
     exact = searched(rates=(1000.0, 1000.1, 999.9), own_rates=(500.0, 500.1, 499.9))
     less = searched(rates=(996.0, 996.1, 995.9), own_rates=(500.0, 500.1, 499.9))
-    assert "0.4% slower, 1.00x" in Read(comparison_report(compared(exact, less), 80)).answer
+    assert "0.4% slower, 1.00x" in Read(comparison_report(compared(exact, less))).answer
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -96,7 +95,7 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, runs:
 
 
 def comment(comparison: RunComparison) -> str:
-    return markdown(comparison_report(comparison, WIDE), MOST_LINES)
+    return markdown(comparison_report(comparison), MOST_LINES)
 
 
 def test_a_comment(golden: Golden):

@@ -199,4 +199,4 @@ def test_a_calibration(golden: Golden):
         convolutions=(), cudnn_version=None, driver=None, context_seen_by="device", blas_is_kept=False
     )
     several = [(known, "/home/me/h200.json"), (unknown, None)]
-    golden("calibration.txt", "".join(drawn_blocks(calibration_blocks(*one, 80), 80) for one in several))
+    golden("calibration.txt", "".join(drawn_blocks(calibration_blocks(*one), 80) for one in several))

@@ -151,13 +151,6 @@ def test_batch_sizes_have_ticks_at_powers_of_two_and_never_too_many():
     assert many["layout"]["xaxis"]["dtick"] == pytest.approx(2 * 0.30103)
 
 
-def test_an_axis_that_names_its_places_has_a_tick_at_each():
-    one = Series("a", MEASURED, points(1.0, 2.0))
-    named = drawn(chart(one, x_places=(2.0, 1.0)))["layout"]["xaxis"]
-    assert (named["tickmode"], named["tickvals"]) == ("array", [2.0, 1.0])
-    assert "tickmode" not in drawn(chart(one))["layout"]["xaxis"]
-
-
 def heat(text: str = "1.0 GiB Safe", mark: str = "yours") -> HeatMap:
     cell = HeatCell(value=0.5, text=text, note=text, marks=(mark,))
     return HeatMap("h", "T", "S", "prefetch", "workers", ("1", "2"), ("4",), ((cell, cell),), PREDICTED)

@@ -115,22 +115,22 @@ def on_this_gpu() -> FitsRun:
     return fits_run(fits, measured_on="gpu-1", prediction=prediction)
 
 
-def answered(run: FitsRun, width: int = 80) -> str:
-    return drawn(fits_answer(run, width, "reports/my fits"), width)
+def answered(run: FitsRun) -> str:
+    return drawn(fits_answer(run, "reports/my fits"), 80)
 
 
-def answer_table(run: FitsRun, width: int = 80) -> Table:
-    (table,) = (block for block in fits_answer(run, width) if isinstance(block, Table))
+def answer_table(run: FitsRun) -> Table:
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
     return table
 
 
-def tables(run: FitsRun, width: int = 200) -> list[Table]:
-    return Read(fits_report(run, width)).tables
+def whole_table(run: FitsRun) -> Table:
+    return Read(fits_report(run)).tables[0]
 
 
-def cells(table: Table, gpu: str) -> dict[str, str]:
-    (row,) = (row for row in table.rows if row[0] == gpu)
-    return dict(zip(table.columns, (cell.strip() for cell in row), strict=True))
+def cells(table: Table, gpu: str, precision: Precision) -> dict[str, str]:
+    (row,) = (row for row in table.rows if row[:2] == (gpu, precision))
+    return dict(zip(table.columns, row, strict=True))
 
 
 ASKED = FitsOptions(batch_size=128)
@@ -151,7 +151,7 @@ REPORTS: dict[str, FitsRun] = {
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_fits_which_gpu(name: str, golden: Golden):
     run = REPORTS[name]
-    golden(f"fits-{name}.txt", answered(run) + "=" * 80 + "\n" + drawn(fits_report(run, 80).blocks, 80))
+    golden(f"fits-{name}.txt", answered(run) + "=" * 80 + "\n" + drawn(fits_report(run).blocks, 80))
 
 
 @pytest.mark.parametrize("options", [FitsOptions(), FitsOptions(batch_size=100)])
@@ -187,33 +187,6 @@ def test_a_longer_line_of_it_leaves_the_answer_within_24():
         assert len(answered(run).splitlines()) <= 24
 
 
-def test_every_figure_is_in_the_whole_report_however_narrow_it_is():
-    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
-    wide = tables(run)
-    assert [table.columns for table in wide] == [
-        ("GPU", "GiB", "batch, fp32", "128, fp32", "batch, bf16", "128, bf16"),
-        ("GPU", "compute, fp32", "compute, bf16", "loader", "machine"),
-        ("GPU", "batch, fp32", "compute", "loader"),
-        ("GPU", "batch", "parameters", "optimizer", "activations", "other"),
-    ]
-    for width in (20, 60, 80, 120):
-        for pair in zip(wide, tables(run, width), strict=True):
-            shown = [{cell.strip() for row in one.row_lines for cell in row} for one in pair]
-            assert shown[0] - {""} == shown[1] - {""}
-    lines = drawn(fits_report(run, 80).blocks, 80).split("Next")[0].splitlines()
-    assert max(map(len, lines)) <= 80
-
-
-def test_the_answer_keeps_the_scripts_precision_longest():
-    run = fits_run(five(), asked=at_own())
-    titles = {}
-    for width in (60, 70, 80):
-        titles[width] = answer_table(run, width).columns
-    assert titles[60] == ("GPU", "batch, fp32", "compute, fp32", "loader")
-    assert titles[80] == ("GPU", "GiB", "batch, fp32", "batch, bf16", "compute, fp32", "loader")
-    assert "GiB" not in titles[70]
-
-
 def in_bf16() -> dict[str, Any]:
     config = baseline_record(0, 32.0, device=cpu()).config
     assert config is not None
@@ -221,33 +194,17 @@ def in_bf16() -> dict[str, Any]:
     return {"trials": (trial,)}
 
 
-def test_the_answers_rates_are_of_the_precision_that_the_script_trains_in():
-    run = fits_run(five(), asked=at_own(), **in_bf16())
-    assert [one for one in answer_table(run).columns if one.startswith("compute")] == ["compute, bf16"]
-    assert "batch, bf16" in tables(run)[2].columns
-
-
-def test_a_star_is_explained_only_where_there_is_one():
-    run = fits_run(five(), options=ASKED, asked=at_own())
-    for width, has_star in ((80, True), (50, False)):
-        assert ("128, bf16" in answer_table(run, width).columns) is has_star
-        assert ("* fp16: the GPU has no bf16" in answered(run, width)) is has_star
-
-
-def test_another_precision_in_place_of_the_traced_one_is_marked():
-    table = tables(
-        fits_run((fit("t4", 14.6, (20, 22, 24)), fit("a10g", 22.1, (30, 33, 36), Precision.TF32)))
-    )[0]
-    assert table.columns[2] == "batch, tf32"
-    assert [row[2] for row in table.rows] == ["20 (to 24)*", "30 (to 36) "]
+def test_the_answer_has_each_gpu_in_the_precision_that_the_script_trains_in():
+    run = fits_run(five(), options=ASKED, asked=at_own(), **in_bf16())
+    assert [row[:2] for row in answer_table(run).rows] == [
+        *(("small", "fp32"), ("k80", "fp32"), ("t4", "fp16"), ("a10g", "bf16"), ("h100-sxm", "bf16")),
+    ]
 
 
 def test_without_known_rates_no_table_has_them():
     before = tuple(one.changed(compute=None) for one in at_own())
     for asked in ((), before):
-        run = fits_run(five(), asked=asked)
-        assert [table.title for table in tables(run)][1] == "Samples/s at the largest batch (predicted)"
-        assert "compute, fp32" not in answer_table(run).columns
+        assert "compute" not in answer_table(fits_run(five(), asked=asked)).columns
 
 
 def test_a_batch_has_a_verdict_and_its_memory_in_each_precision():
@@ -263,13 +220,14 @@ def test_a_batch_has_a_verdict_and_its_memory_in_each_precision():
         )
 
     both = (asked(BatchFit.NO, 25.0, Precision.FP32), asked(BatchFit.YES, 0.01, FP16))
-    t4 = cells(tables(fits_run(five(), options=FitsOptions(batch_size=256), asked=both))[0], "t4")
-    assert (t4["256, fp32"], t4["256, bf16"]) == ("no 25.0/14.0", "yes <0.1/12.0*")
+    table = whole_table(fits_run(five(), options=FitsOptions(batch_size=256), asked=both))
+    assert cells(table, "t4", Precision.FP32)["256"] == "no 25.0/14.0"
+    assert cells(table, "t4", FP16)["256"] == "yes <0.1/12.0"
 
 
 def test_large_batches_are_short():
     fits = (fit("t4", 14.6, (234_567, 1_300_000, 1_604_608)),)
-    assert tables(fits_run(fits))[0].rows[0][2] == "234k (to 1.60M)"
+    assert cells(whole_table(fits_run(fits)), "t4", Precision.FP32)["batch"] == "234k (to 1.60M)"
 
 
 @pytest.mark.parametrize(("batch", "ends"), [(300, "(predicted)."), (301, "epoch of 300 samples.")])

@@ -16,7 +16,7 @@ from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import in_comment, in_full, on_page
+from tunekit.report.run import in_comment, on_page
 from tunekit.report.summary_html import summary_html
 
 FOLDER = Path("reports/x")
@@ -58,7 +58,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def in_terminal(of: Run, width: int) -> str:
-    return drawn(in_full(of, FOLDER), width)
+    return drawn(on_page(of, str(FOLDER)).blocks, width)
 
 
 def comment(of: Run) -> str:

@@ -31,7 +31,7 @@ def loop_profile_view(shown: LoopProfile, folder: str = "FOLDER") -> Read:
 
 
 def drawn(shown: LoopProfile, width: int = 80) -> str:
-    return drawn_blocks(profile_report(shown, "reports/train-profile", width).blocks, width)
+    return drawn_blocks(profile_report(shown, "reports/train-profile").blocks, width)
 
 
 def ablated(folder: Path, **more: object) -> LoopProfile:

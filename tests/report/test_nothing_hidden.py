@@ -16,7 +16,7 @@ from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
-from tunekit.report.run import in_comment, in_full, on_one_screen, on_page
+from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.terminal import draw
 
 HIDDEN = "\x00\x07\x08\r\x1b[31m\x1b]8;;http://x\x1b\\\x7f\x85\x9b\u061c\u200b\u200e\u200f\u2028\u2029\u202e\u2066\ufeff"
@@ -43,7 +43,7 @@ def terminal_text(shown: Run) -> str:
         screen.interrupted(Path(HIDDEN.replace("\0", "")))
     files = (Path("run") / HIDDEN.replace("\0", ""),)
     folder = Path(HIDDEN.replace("\0", ""))
-    draw(console, (*in_full(shown, folder), *on_one_screen(shown, folder, files)))
+    draw(console, (*on_page(shown, str(folder)).blocks, *on_one_screen(shown, folder, files)))
     return out.getvalue()
 
 

@@ -15,7 +15,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.report.blocks import Block, Changes, Commands, Lead, Line, Passage
-from tunekit.report.run import in_full, on_one_screen
+from tunekit.report.run import on_one_screen, on_page
 
 FOLDER = Path("reports/x")
 FIGURE = re.compile(r"(?<![\w./-])\d")
@@ -57,7 +57,7 @@ def texts(blocks: tuple[Block, ...]) -> Iterator[str]:
 
 @pytest.mark.parametrize("of", OUTCOMES.values(), ids=OUTCOMES)
 def test_every_sentence_with_a_figure_says_measured_or_predicted(of: Callable[[], Run]):
-    said = dict.fromkeys((*texts(on_one_screen(of(), FOLDER)), *texts(in_full(of(), FOLDER))))
+    said = dict.fromkeys((*texts(on_one_screen(of(), FOLDER)), *texts(on_page(of(), str(FOLDER)).blocks)))
     figures = [text for text in said if FIGURE.search(SETTING.sub("", text))]
     assert [text for text in figures if not re.search(r"measured|predicted", text, re.IGNORECASE)] == []
 

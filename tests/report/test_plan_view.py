@@ -60,7 +60,7 @@ ANSWERS: dict[str, Callable[[], Plan]] = {
 
 
 def test_the_answers(golden: Callable[[str, str], None]):
-    texts = [f"--- {name}\n{drawn(plan_answer(of(), 80, 'reports/x'), 80)}" for name, of in ANSWERS.items()]
+    texts = [f"--- {name}\n{drawn(plan_answer(of(), 'reports/x'), 80)}" for name, of in ANSWERS.items()]
     golden("plan_answers.txt", "\n".join(texts))
 
 
@@ -81,7 +81,7 @@ def test_the_answers(golden: Callable[[str, str], None]):
     ],
 )
 def test_the_whole_plan(name: str, asked: dict[str, Any], golden: Callable[[str, str], None]):
-    golden(name, drawn(plan_report(imagenet(**asked), 80).blocks, 80))
+    golden(name, drawn(plan_report(imagenet(**asked)).blocks, 80))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_the_whole_plan(name: str, asked: dict[str, Any], golden: Callable[[str,
 def test_the_answer_is_one_screen_and_no_line_is_too_wide(asked: dict[str, Any]):
     shipped = make_plan(plan_request(rate_samples_per_s=interval(180.0), **asked), load_profiles(), TODAY)
     for plan in (imagenet(**asked), shipped):
-        lines = drawn(plan_answer(plan, 80), 80).splitlines()
+        lines = drawn(plan_answer(plan), 80).splitlines()
         assert len(lines) <= 24
         assert max(map(len, lines)) <= 80
     for width in (80, 120):
-        assert max(map(len, drawn(plan_report(shipped, width).blocks, width).splitlines())) <= width
+        assert max(map(len, drawn(plan_report(shipped).blocks, width).splitlines())) <= width

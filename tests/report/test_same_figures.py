@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from any_records import absurd_runs
 from hypothesis import given
@@ -12,7 +11,7 @@ from tunekit.plan.from_run import plan_of_run
 from tunekit.records.run import Run
 from tunekit.report.blocks import Table
 from tunekit.report.markdown import markdown
-from tunekit.report.run import in_comment, in_full
+from tunekit.report.run import in_comment, on_page
 
 
 def sentences(shown: ReadRun) -> Iterator[str]:
@@ -25,7 +24,7 @@ def cells(table: Table) -> Iterator[str]:
 
 
 def terminal_text(of: Run) -> str:
-    return drawn(in_full(of, Path("reports/train")), 400)
+    return drawn(on_page(of, "reports/train").blocks, 400)
 
 
 @given(absurd_runs())

@@ -20,7 +20,7 @@ from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun, StepSplit
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.blocks import Basis, Chart
-from tunekit.report.scale import scaling_page, scaling_report
+from tunekit.report.scale import scaling_report
 
 Golden = Callable[[str, str], None]
 
@@ -65,12 +65,12 @@ def alone() -> ScalingRun:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_measured_scaling(width: int, golden: Golden):
-    golden(f"scale-{width}.txt", drawn(scaling_report(typical(), "reports/x", width).blocks, width))
+    golden(f"scale-{width}.txt", drawn(scaling_report(typical(), "reports/x").blocks, width))
 
 
 @pytest.mark.parametrize("made", [apart, partly_failed, strong_on_cpu, alone, bare_run])
 def test_a_scaling_with_something_missing_or_wrong(made: Callable[[], ScalingRun], golden: Golden):
-    golden(f"scale-{made.__name__}.txt", drawn(scaling_report(made(), "reports/x", 120).blocks, 120))
+    golden(f"scale-{made.__name__}.txt", drawn(scaling_report(made(), "reports/x").blocks, 120))
 
 
 def test_only_rows_by_the_law_are_marked_as_predicted():
@@ -91,11 +91,10 @@ def test_no_more_is_lost_than_linear_scaling_would_save(step: StepSplit, efficie
 
 
 def test_the_page_draws_rates_and_the_parts_of_an_iteration():
-    rates, parts = (one for one in scaling_page(typical()).blocks if isinstance(one, Chart))
+    rates, parts = (one for one in scaling_report(typical()).blocks if isinstance(one, Chart))
     assert [one.basis for one in rates.series] == [Basis.MEASURED, *[Basis.PREDICTED] * 3]
     assert [point.x for point in rates.series[2].points] == [1, 2, 4, 8, 16]
-    assert rates.x_places == (16, 8, 4, 2, 1)
     total = sum(series.points[2].y for series in parts.series if series.mark == "bars")
     (totals,) = (one for one in parts.series if one.mark == "totals")
     assert total == pytest.approx(totals.points[2].y)
-    assert not any(isinstance(one, Chart) for one in scaling_page(bare_run()).blocks)
+    assert not any(isinstance(one, Chart) for one in scaling_report(bare_run()).blocks)

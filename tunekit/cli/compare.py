@@ -52,13 +52,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignore)
     report = drawn(
         comparison,
-        lambda shown, _, width: comparison_report(shown, width),
+        lambda shown, _: comparison_report(shown),
         "comparison.json",
         options.full_paths,
         most_lines=MOST_LINES,
     )
     if not options.full:
-        report = report._replace(blocks=lambda width: comparison_answer(comparison, width))
+        report = report._replace(blocks=lambda: comparison_answer(comparison))
     write_files(options, report)
     if summary is not None:
         append_summary(summary, report.markdown())

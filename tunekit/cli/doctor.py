@@ -58,7 +58,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
     checkup = without_findings(checkup, options.ignore)
     report = drawn(
-        checkup, lambda shown, *_: doctor_report(shown, silenced), "doctor.json", options.full_paths
+        checkup, lambda shown, _: doctor_report(shown, silenced), "doctor.json", options.full_paths
     )
     write_files(options, report)
     show(options, checkup, report)
@@ -178,5 +178,5 @@ def _calibrate(command: Sequence[str], as_json: bool) -> int:
             sys.stdout.write(to_json(measured) + "\n")
         else:
             console = Console(highlight=False)
-            draw(console, calibration_blocks(measured, path, console.width))
+            draw(console, calibration_blocks(measured, path))
     return 0

@@ -44,9 +44,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)
     if not chosen:
-        draw(console, gpu_list(files.values(), here, console.width))
+        draw(console, gpu_list(files.values(), here))
     for profile in chosen:
-        draw(console, gpu_sheet(files[profile.id], here, console.width))
+        draw(console, gpu_sheet(files[profile.id], here))
     return 0
 
 

@@ -64,7 +64,7 @@ def show_machine_memory(options: argparse.Namespace) -> int:
         sys.stdout.write(to_json(found) + "\n")
     else:
         console = Console(highlight=False)
-        draw(console, machine_memory_blocks(found, console.width))
+        draw(console, machine_memory_blocks(found))
     return 0
 
 

@@ -52,13 +52,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     folder = given.parent if given.is_file() else given
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     report = drawn(
-        plan,
-        lambda shown, place, width: plan_report(shown, width, place),
-        "plan.json",
-        options.full_paths,
-        folder,
+        plan, plan_report, "plan.json", options.full_paths, folder
     )
-    present(options, plan, report, lambda width: plan_answer(plan, width, str(folder)))
+    present(options, plan, report, plan_answer(plan, str(folder)))
     return 0
 
 
@@ -72,11 +68,11 @@ def _show_milestones(
     plan = plan_milestones(request, milestones, profiles, datetime.now(UTC).date(), limits)
     report = drawn(
         plan,
-        lambda shown, _place, width: milestones_report(shown, width),
+        lambda shown, _: milestones_report(shown),
         "milestones.json",
         options.full_paths,
     )
-    present(options, plan, report, lambda width: milestones_report(plan, width).blocks)
+    present(options, plan, report, milestones_report(plan).blocks)
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:

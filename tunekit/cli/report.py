@@ -23,7 +23,7 @@ from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.scale import scaling_page
+from tunekit.report.scale import scaling_report
 from tunekit.session.folder import (
     FITS_FILE,
     PROFILE_FILE,
@@ -89,6 +89,6 @@ def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Draw
     if isinstance(record, LoopProfile):
         return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
     if isinstance(record, ScalingRun):
-        return drawn(record, scaling_page, SCALE_FILE, full_paths, folder)
-    fits = drawn(record, lambda run, _, width: fits_report(run, width), FITS_FILE, full_paths, folder)
-    return fits if full else fits._replace(blocks=lambda width: fits_answer(record, width, str(folder)))
+        return drawn(record, scaling_report, SCALE_FILE, full_paths, folder)
+    fits = drawn(record, lambda run, _: fits_report(run), FITS_FILE, full_paths, folder)
+    return fits if full else fits._replace(blocks=lambda: fits_answer(record, str(folder)))

@@ -19,10 +19,10 @@ from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
 from tunekit.records.run import Run
-from tunekit.report.blocks import WIDE, Block, Report
+from tunekit.report.blocks import Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import in_comment, in_full, on_one_screen, on_page
+from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
 from tunekit.session.folder import TELEMETRY_STORE
@@ -40,8 +40,8 @@ MOST_LISTED = 4
 class Drawn(NamedTuple):
     """A record's report in every form, each drawn when it is asked for."""
 
-    blocks: Callable[[int], Sequence[Block]]
-    """For a terminal of that width."""
+    blocks: Callable[[], Sequence[Block]]
+    """For a terminal."""
     html: Callable[[], str]
     markdown: Callable[[], str]
 
@@ -75,12 +75,15 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
         return markdown(in_comment(public, plan(), configs, place), MOST_LINES, MOST_LISTED)
 
-    return Drawn(lambda _: (in_full if full else on_one_screen)(run, folder), html, text)
+    def blocks() -> Sequence[Block]:
+        return on_page(run, str(folder), plan_of_run(run)).blocks if full else on_one_screen(run, folder)
+
+    return Drawn(blocks, html, text)
 
 
 def drawn(
     record: Shown,
-    report_of: Callable[[Shown, str, int], Report],
+    report_of: Callable[[Shown, str], Report],
     name: str,
     full_paths: bool = False,
     folder: Path = Path(),
@@ -90,7 +93,7 @@ def drawn(
 
     Args:
         record: which a page holds too.
-        report_of: what is shown of it, by the folder that it lies in and the letters of a row.
+        report_of: what is shown of it, by the folder that it lies in.
         name: of the record's file.
         full_paths: keep the home folder and the machine's name.
         folder: where it lies, if it does.
@@ -99,16 +102,16 @@ def drawn(
 
     def public() -> tuple[Shown, Report]:
         if full_paths:
-            return record, report_of(record, str(folder), WIDE)
+            return record, report_of(record, str(folder))
         hidden = without_places(record, Path.home())
-        return hidden, report_of(hidden, shortener(Path.home())(str(folder)), WIDE)
+        return hidden, report_of(hidden, shortener(Path.home())(str(folder)))
 
     def html() -> str:
         held, report = public()
         return page(report, f"{to_json(held)}\n".encode(), name)
 
     return Drawn(
-        lambda width: report_of(record, str(folder), width).blocks,
+        lambda: report_of(record, str(folder)).blocks,
         html,
         lambda: markdown(public()[1], most_lines),
     )
@@ -167,10 +170,10 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
 
 
 def present(
-    options: argparse.Namespace, record: Record, report: Drawn, answer: Callable[[int], Sequence[Block]]
+    options: argparse.Namespace, record: Record, report: Drawn, answer: Sequence[Block]
 ) -> None:
-    """Write the files that are asked for; show the answer in lines of a width, or all of it with --full."""
-    report = report if options.full else report._replace(blocks=answer)
+    """Write the files that are asked for; show the answer, or all of it with --full."""
+    report = report if options.full else report._replace(blocks=lambda: answer)
     write_files(options, report)
     show(options, record, report)
 
@@ -185,8 +188,7 @@ def show(options: argparse.Namespace, record: Record, report: Drawn) -> None:
         sys.stdout.buffer.write(text.encode())  # UTF-8 whatever the terminal is set to
         sys.stdout.buffer.flush()
     else:
-        console = Console(highlight=False)
-        draw(console, report.blocks(console.width))
+        draw(Console(highlight=False), report.blocks())
 
 
 def write_reports(report: Drawn, folder: Path) -> tuple[Path, ...]:

@@ -374,7 +374,7 @@ class ProfileScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            draw(self._console, profile_report(profile, str(folder), self._console.width).blocks)
+            draw(self._console, profile_report(profile, str(folder)).blocks)
 
 
 class ScaleScreen(TrialScreen):
@@ -397,7 +397,7 @@ class ScaleScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            draw(self._console, scaling_report(run, str(folder), self._console.width).blocks)
+            draw(self._console, scaling_report(run, str(folder)).blocks)
 
     def _what_ended(self, record: TrialRecord) -> str:
         return self._purpose
@@ -439,6 +439,5 @@ class FitsScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            width = self._console.width
-            whole = fits_report(run, width).blocks if self._is_full else None
-            draw(self._console, whole or fits_answer(run, width, str(folder)))
+            blocks = fits_report(run).blocks if self._is_full else fits_answer(run, str(folder))
+            draw(self._console, blocks)

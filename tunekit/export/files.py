@@ -9,39 +9,27 @@ from tunekit.export.yaml_config import candidate_yaml, predicted_yaml, recommend
 from tunekit.records.codec import write_text
 from tunekit.records.run import Run
 
-_COLUMNS = (
-    "tier",
-    "gpus",
-    "total_batch",
-    "total_workers",
-    "ram_buffer_bytes",
-    "ram_needed_bytes",
-    "lr_linear",
-    "lr_sqrt",
-    "recommended_rule",
-)
+_FIELDS = {
+    "tier": "tier",
+    "gpus": "gpus",
+    "total_batch": "total_batch",
+    "total_workers": "total_workers",
+    "ram_buffer_bytes": "buffer_bytes",
+    "ram_needed_bytes": "ram_bytes",
+    "lr_linear": "lr_linear",
+    "lr_sqrt": "lr_sqrt",
+}
+"""Of a scaling row, by the column that it stands in."""
 
 
 def scaling_csv(run: Run) -> str:
     """Return the scaling rows of all tiers as CSV with a header; what is unknown stays empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow((*_FIELDS, "recommended_rule"))
     for row in run.scaling:
-        rule = recommended_rule(run, row.tier)
-        writer.writerow(
-            (
-                row.tier.value,
-                row.gpus,
-                row.total_batch,
-                row.total_workers,
-                row.buffer_bytes,
-                row.ram_bytes,
-                row.lr_linear,
-                row.lr_sqrt,
-                rule.value if rule else None,
-            )
-        )
+        figures = (getattr(row, field) for field in _FIELDS.values())
+        writer.writerow((*figures, recommended_rule(run, row.tier)))
     return text.getvalue()
 
 

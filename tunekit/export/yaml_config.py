@@ -8,18 +8,17 @@ import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.recommend.compatibility import loader_only_text
-from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
+from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES, violations
 from tunekit.records.config import Precision
-from tunekit.records.interval import Interval
-from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.records.recommendation import Candidate, LearningRateRule, MemoryNeed, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.units import bytes_text, count_text, duration_text, rate_text
+from tunekit.report.text import gain_text, interval_text
+from tunekit.units import bytes_text, count_text, duration_text
 
 MAX_COLUMNS = 100
 _MARK = "# "
@@ -44,6 +43,9 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
         meaning += f"; same config as {recommendation.same_as.value}"
     elif recommendation.tier is Tier.AGGRESSIVE:
         meaning += "; may run out of memory"
+    ratio, speedup = recommendation.speedup, "the baseline's config, " * recommendation.is_baseline
+    if ratio is not None and not recommendation.is_baseline:
+        speedup = f"{gain_text(ratio)}, {verdict(ratio, run.noise_floor)}: "
     trials = (recommendation.search_trial, *recommendation.confirm_trials)
     epoch = f"{duration_text(recommendation.epoch_time_s)} per epoch"
     if recommendation.finish_time_s is not None:
@@ -51,7 +53,7 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
     lines = [
         f"tunekit {recommendation.tier.value}: {meaning}",
         _measured_text(run, trials),
-        f"{_speedup_text(run, recommendation)}: {_rate_text(recommendation.rate_samples_per_s)}, {epoch}",
+        f"{speedup}{interval_text(recommendation.rate_samples_per_s, ' samples/s')}, {epoch}",
         _memory_text(run, recommendation),
     ]
     records = [one.record for one in run.history.evidence(recommendation)]
@@ -64,14 +66,11 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
 
 def candidate_yaml(run: Run, candidate: Candidate) -> str:
     """Return the file of a config whose gain is left open."""
-    ratio = candidate.speedup
-    speedup = f"{candidate.factor:.2f}x speedup in one process"
-    if ratio is not None:
-        speedup = f"{_ratio_text(ratio)} over {count_text(candidate.rounds, 'round')}"
+    over = count_text(candidate.rounds, "round") if candidate.speedup else "one process"
     lines = [
         "tunekit candidate: not confirmed to be faster than the baseline's config",
         _measured_text(run, (candidate.trial,)),
-        speedup,
+        f"{gain_text(candidate.speedup or candidate.factor)} over {over}",
         _memory_text(run, candidate.memory),
     ]
     return _file(run, candidate, lines)
@@ -136,22 +135,6 @@ def _measured_text(run: Run, trials: Collection[int]) -> str:
     return f"measured on {device} ({machine}, {ram} RAM) in trial{'s' if len(trials) > 1 else ''} {numbers}"
 
 
-def _speedup_text(run: Run, recommendation: Recommendation) -> str:
-    ratio = recommendation.speedup
-    if recommendation.is_baseline:
-        return "the baseline's config"
-    return "speedup n/a" if ratio is None else f"{_ratio_text(ratio)}, {verdict(ratio, run.noise_floor)}"
-
-
-def _ratio_text(ratio: Interval) -> str:
-    return f"{ratio.value:.2f}x speedup (95% CI {ratio.low:.2f}-{ratio.high:.2f})"
-
-
-def _rate_text(rate: Interval) -> str:
-    text = f"{rate_text(rate.value)} samples/s"
-    return text if rate.low == rate.high else f"{text} ({rate_text(rate.low)}-{rate_text(rate.high)})"
-
-
 def _memory_text(run: Run, need: MemoryNeed) -> str:
     base, buffer, limit = need.base_ram_bytes, need.buffer_bytes, run.rank_host.ram_limit_bytes
     ram = f"RAM {bytes_text(base)} + {bytes_text(buffer)} loader buffer of {bytes_text(limit)}"
@@ -164,10 +147,8 @@ def _memory_text(run: Run, need: MemoryNeed) -> str:
 def _lr_text(run: Run, one: Recommendation | Candidate) -> str:
     rate = one.learning_rate
     if rate is None:
-        return _why_no_lr(run, one)
+        return f"lr is left out: {_why_no_lr(run, one)}"
     factor = global_batch(one.config, run.world_size) / rate.base_batch
-    if factor == 1:
-        return f"lr: {rate.value:.6g} ({rate.source}), unchanged with the global batch"
     beyond = ""
     if rate.rule is LearningRateRule.SQRT and factor >= LARGEST_SQRT_FACTOR:
         beyond = f"; at beta1 0.9 the rule ends below k = {LARGEST_SQRT_FACTOR}: check your loss"
@@ -180,15 +161,11 @@ def _lr_text(run: Run, one: Recommendation | Candidate) -> str:
 def _why_no_lr(run: Run, recommendation: Recommendation | Candidate) -> str:
     config, discovery = run.baseline_config, run.discovery
     if config is not None and global_batch(config) == global_batch(recommendation.config):
-        return "lr is left out: keep yours, the global batch is the baseline's"
+        return "the global batch is the baseline's"
     if run.script_scales_lr:
-        return "lr is left out: the script scales its learning rate itself"
-    if base_learning_rate(discovery, run.options, config) is None:
-        return (
-            "lr is left out: the learning rate or the batch to scale from is unknown; see --lr, --base-batch"
-        )
+        return "the script scales it"
     names = ", ".join(optimizer.class_name for optimizer in discovery.optimizers) if discovery else ""
-    return f"lr is left out: no scaling rule is published for the optimizer ({names or 'unknown'})"
+    return f"unknown (--lr, --base-batch), or no rule is published for the optimizer ({names or 'unknown'})"
 
 
 def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
@@ -203,31 +180,26 @@ def predicted_yaml(run: Run) -> str | None:
     """Return the starting config for a GPU that is not here; None where nothing was predicted that fits."""
     prediction = run.prediction
     fit = prediction.start if prediction else None
-    if prediction is None or prediction.config is None or fit is None:
+    if prediction is None or prediction.config is None or fit is None or fit.peak is None:
         return None
     config, name = prediction.config, run.profile.id
-    rate = "n/a" if fit.rate is None else f"{_rate_text(fit.rate)}, bound by {fit.bound_by}"
-    evidence = [
+    is_all = prediction.has_whole_epoch(fit.largest.low)
+    largest = f"a full epoch ({prediction.epoch_samples:,})" if is_all else f"{fit.largest.low:,}"
+    reserved, capacity = bytes_text(fit.peak.reserved_bytes), bytes_text(fit.capacity_bytes)
+    rate = interval_text(fit.rate, " samples/s")
+    evidence = (
         f"tunekit: starting config for {name}; all figures predicted",
-        f"{rate}; largest batch that fits: {_largest_text(prediction, fit)}",
+        f"{rate}, {fit.bound_by}-bound; largest batch: {largest} with {prediction.margin:.0%} margin",
+        f"VRAM {reserved} of {capacity} at batch {fit.peak.batch_size:,}",
         *(f"doubt: {doubt}" for doubt in prediction.doubts),
         "compile and channels_last: not predicted; lr: scale yours with the global batch",
         f"measure it there before you trust it: tunekit search --gpu {name} -- ...",
-    ]
-    if fit.peak is not None:
-        reserved, capacity = bytes_text(fit.peak.reserved_bytes), bytes_text(fit.capacity_bytes)
-        evidence.insert(2, f"VRAM {reserved} of {capacity} at batch {fit.peak.batch_size:,}")
+    )
     keys = config_keys(config, run.target)
     if config.precision is Precision.FP32 and run.target.binding_of("precision") is None:
         keys.pop("precision", None)
     lines = [line for text in evidence for line in comment(text)]
     return "\n".join([*lines, "", yaml.safe_dump(nested(keys), sort_keys=False)])
-
-
-def _largest_text(prediction: DevicePrediction, fit: PredictedFit) -> str:
-    if prediction.has_whole_epoch(fit.largest.low):
-        return f"a full epoch ({prediction.epoch_samples:,})"
-    return f"{fit.largest.low:,} with a margin of {prediction.margin:.0%}"
 
 
 def comment(text: str) -> list[str]:

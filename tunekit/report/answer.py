@@ -41,7 +41,6 @@ from tunekit.units import (
     bytes_text,
     count_text,
     duration_text,
-    percent_text,
     rate_text,
     share_text,
 )
@@ -80,9 +79,7 @@ def _gain_lead(run: Run, best: Recommendation) -> Lead:
     tier, own = best.tier.value, baseline_column(run)
     rate = interval_text(best.rate_samples_per_s, " samples/s")
     if best.speedup is None:
-        is_measured = run.baseline is not None and run.baseline.measurement is not None
-        why = "too few rounds (--confirm 3)" if is_measured else "the baseline was not measured"
-        return Lead(f"{tier.capitalize()}: {rate} (measured); speedup n/a: {why}.")
+        return Lead(f"{tier.capitalize()}: {rate} (measured); speedup n/a without confirming rounds.")
     figures = f"{rate_text(own.samples_per_s)} -> {rate}"
     if run.options.objective is Objective.FINISH_TIME:
         figures = f"the planned training {duration_text(own.finish_time_s)} -> "
@@ -101,11 +98,7 @@ def _kept_lead(run: Run, best: Recommendation) -> Lead:
             return replace(
                 lead, text=f"{lead.text} No config was faster within the limits of {best.tier}. {keep}"
             )
-    why, candidate, aside = (
-        f" ({run.cut_short})" if run.cut_short else "",
-        run.candidate,
-        best.set_aside,
-    )
+    why, candidate = f" ({run.cut_short})" if run.cut_short else "", run.candidate
     if candidate is not None:
         text = f"{open_gain_text(run, candidate)}.{_settled_text(run, best)} {keep}"
         ratio = candidate.speedup
@@ -124,8 +117,6 @@ def _why_none(run: Run) -> str:
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return "every trial failed"
-    if run.options.max_trials == 1:
-        return "--trials 1 is the baseline alone"
     return run.cut_short or "give a longer --budget"
 
 
@@ -351,35 +342,26 @@ def prediction_passage(run: Run) -> Passage:
         return Passage(title, (f"VRAM and speed are n/a: {reason}",) if reason else ())
     lines = [_fit_sentence(fit, run.prediction) for fit in run.prediction.fits]
     if not lines:
-        return Passage(title, (_why_nothing(run),))
+        return Passage(title, ("VRAM and speed are n/a: its memory is unknown, or it lacks the precision",))
     device = f" on {run.measured_on}" if run.is_emulated else ""
     lines += [_correction_sentence(one, device) for one in run.prediction.corrections]
     return Passage(title, (*lines, _how(run.prediction)), Basis.PREDICTED)
 
 
 def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
-    capacity = bytes_text(fit.capacity_bytes)
     low, value, high = (
-        f"all {prediction.epoch_samples:,} of an epoch" if prediction.has_whole_epoch(size) else f"{size:,}"
+        f"all {prediction.epoch_samples:,}" if prediction.has_whole_epoch(size) else f"{size:,}"
         for size in (fit.largest.low, fit.largest.value, fit.largest.high)
     )
-    if fit.peak is None:
-        margin = percent_text(prediction.margin)
-        return f"{fit.precision}: not even one sample fits {capacity} with {margin} margin ({high} at best)"
-    fits = f"batch {low} fits ({value} without the margin, {high} at best)"
-    if prediction.has_whole_epoch(fit.largest.low):
-        fits = f"even a full-epoch batch ({prediction.epoch_samples:,}) fits"
-    speed = f"about {interval_text(fit.rate, ' samples/s')}" if fit.rate else "samples/s n/a"
-    if fit.rate and fit.bound_by:
-        speed += f", {fit.bound_by}-bound"
-        speed += f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
-    return f"{fit.precision}: {fits}, {bytes_text(fit.peak.reserved_bytes)} of {capacity} reserved; {speed}"
-
-
-def _why_nothing(run: Run) -> str:
-    if not run.profile.has_own_memory:
-        return f"VRAM is n/a: the memory of {run.profile.id} is unknown"
-    return f"VRAM and speed are n/a: {run.profile.id} does not compute in the script's own precision"
+    reserved = bytes_text(fit.peak.reserved_bytes if fit.peak else None)
+    speed = (
+        f"about {interval_text(fit.rate, ' samples/s')}, {fit.bound_by}-bound" if fit.rate else "speed n/a"
+    )
+    there = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
+    return (
+        f"{fit.precision}: batch {low} fits ({value} without the margin, {high} at best), {reserved} of "
+        f"{bytes_text(fit.capacity_bytes)} reserved; {speed}{there}"
+    )
 
 
 def _correction_sentence(one: Correction, device: str) -> str:

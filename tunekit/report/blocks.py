@@ -1,6 +1,5 @@
 """What reports are made of: blocks that say what is shown; terminal, Markdown and page draw each."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
+from tunekit.records.run import TargetRecord
 from tunekit.report.text import SEVERITY_WORDS, UNKNOWN, factor_text, finding_text
 
 Item = TypeVar("Item")
@@ -15,10 +15,6 @@ Tone = Literal["", "good", "bad", "warn"]
 
 PREDICTED = "(predicted)"
 """What the label of a predicted row ends in."""
-WIDE = 160
-"""Letters in a row of a table that can be scrolled: on the page, and in Markdown."""
-GAP = 2
-"""Blanks between the columns of a table on a terminal."""
 
 
 class Basis(StrEnum):
@@ -92,7 +88,6 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    """Titles, in several lines where one row is."""
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[int, ...] = ()
     basis: Basis | None = None
@@ -101,27 +96,6 @@ class Table:
     """Rows whose figures are predictions."""
     changed: tuple[tuple[int, int], ...] = ()
     """Cells, by row and column, that differ from the baseline's of their row."""
-    is_stacked: bool = False
-    """Whether cells have several lines, as columns stand below each other: as many in each cell of a row."""
-
-    @property
-    def split_rows(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
-        """The lines of each cell of each row."""
-        return tuple(
-            tuple(tuple(cell.split("\n")) if self.is_stacked else (cell,) for cell in row)
-            for row in self.rows
-        )
-
-    @property
-    def row_lines(self) -> tuple[tuple[str, ...], ...]:
-        """The lines of its rows on a terminal."""
-        return tuple(line for row in self.split_rows for line in zip(*row, strict=True))
-
-    @property
-    def width(self) -> int:
-        """Letters of its lines on a terminal."""
-        cells = [[title, *(row[at] for row in self.rows)] for at, title in enumerate(self.columns)]
-        return _width_of([max(len(line) for cell in some for line in cell.split("\n")) for some in cells])
 
 
 @dataclass(frozen=True)
@@ -155,24 +129,6 @@ class Commands:
     title: str
     lines: tuple[str, ...]
     language: str = "sh"
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One figure of the answer, beside what it was before."""
-
-    label: str
-    value: str
-    before: str = ""
-    """Of the baseline; empty where there is nothing to compare with."""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The figures that are looked for first; a page alone shows them: the tables hold each of them."""
-
-    items: tuple[Tile, ...]
 
 
 @dataclass(frozen=True)
@@ -237,8 +193,6 @@ class Chart:
     y_title: str
     series: tuple[Series, ...]
     x_is_log: bool = False
-    x_places: tuple[float, ...] = ()
-    """What is named along a linear axis; nothing for round figures."""
     is_horizontal: bool = False
     """Whether bars lie: x then holds their names and y their lengths."""
     is_stacked: bool = False
@@ -322,6 +276,30 @@ class Timeline:
     """Each panel's figures in the windows."""
 
 
+def stacked_bars(
+    name: str,
+    title: str,
+    summary: str,
+    axes: tuple[str, str],
+    parts: Iterable[Series],
+    totals: Iterable[Series],
+    limits: Iterable[LimitLine] = (),
+) -> Chart:
+    """Return lying bars of parts that add up to totals, without the parts that are nothing in all of them."""
+    shown = (one for one in parts if any(point.y for point in one.points))
+    return Chart(
+        id=name,
+        title=title,
+        summary=summary,
+        x_title=axes[0],
+        y_title=axes[1],
+        series=(*shown, *(one for one in totals if one.points)),
+        is_horizontal=True,
+        is_stacked=True,
+        limits=tuple(limits),
+    )
+
+
 Drawing = Chart | HeatMap | Timeline
 """What is drawn as a figure."""
 
@@ -373,7 +351,6 @@ Block = (
     | Chart
     | HeatMap
     | Timeline
-    | Tiles
     | TrialTable
     | FoundBlock
     | Note
@@ -399,8 +376,6 @@ def has_content(block: Block) -> bool:
             return bool(block.lines)
         case Facts() | Table() | TrialTable():
             return bool(block.rows)
-        case Tiles():
-            return bool(block.items)
         case _:
             return True
 
@@ -432,6 +407,15 @@ def note_of(finding: Finding) -> Note:
     return Note(finding.severity, finding_text(finding))
 
 
+def trial_notes(run: TargetRecord) -> tuple[Note, ...]:
+    """Return what was wrong with the machine, and which trials failed."""
+    failures = (f"trial {one.number} failed, {one.failure.text}" for one in run.trials if one.failure)
+    return (
+        *map(note_of, run.machine_findings),
+        *(Note(Severity.INFO, printable(line)) for line in failures),
+    )
+
+
 # --- tables ----------------------------------------------------------------------------------
 
 
@@ -457,12 +441,8 @@ class Column(Generic[Item]):
     title: str
     cell: Callable[[Item], str]
     is_numeric: bool = True
-    drop: int = 0
-    """When the table is too wide the highest goes first, together with those of the same number; 0 stays."""
     is_optional: bool = False
     """Whether it goes where it has no figure of any item."""
-    is_below: bool = False
-    """Whether it stands below the column before it, in a line of its own, where the table is too wide."""
 
 
 def field_text(path: str, text: Callable[[Any], str] = str, missing: str = UNKNOWN) -> Callable[[Any], str]:
@@ -483,91 +463,20 @@ def field_text(path: str, text: Callable[[Any], str] = str, missing: str = UNKNO
     return cell
 
 
-def fitted_table(
-    title: str,
-    columns: Sequence[Column[Item]],
-    items: Sequence[Item],
-    width: int = sys.maxsize,
-    basis: Basis | None = None,
+def table_of(
+    title: str, columns: Iterable[Column[Item]], items: Sequence[Item], basis: Basis | None = None
 ) -> Table:
-    """Return the items, a row each, in as many columns as fit into a width; those that stay may exceed it.
-
-    Where the width is too small, columns go below others before any goes for good.
-    """
-    stacks = _fitted_stacks(columns, items, width)
-    return Table(
-        title,
-        _titles(stacks, width),
-        tuple(_row(stacks, place) for place in range(len(items))),
-        tuple(place for place, stack in enumerate(stacks) if stack[0][0].is_numeric),
-        basis,
-        is_stacked=any(len(stack) > 1 for stack in stacks),
-    )
-
-
-def fitting_columns(columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> list[Column[Item]]:
-    """Return the columns that `fitted_table` shows."""
-    return [column for stack in _fitted_stacks(columns, items, width) for column, _ in stack]
-
-
-_Stack = list[tuple[Column[Item], list[str]]]
-"""Columns that stand below each other, with the text of every item."""
-
-
-def _fitted_stacks(columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> list[_Stack[Item]]:
-    """Return as many columns as fit into a width, those that stay though they exceed it, and their texts."""
-    cells = [(column, [column.cell(item) for item in items]) for column in columns]
-    stacks = [
-        [(column, texts)]
+    """Return the items, a row each, in the columns that have a figure of any."""
+    cells = [(column, tuple(column.cell(item) for item in items)) for column in columns]
+    shown = [
+        (column, texts)
         for column, texts in cells
         if not column.is_optional or any(text.strip() not in ("", UNKNOWN) for text in texts)
     ]
-    if _width(stacks) > width:
-        stacks = _stacked(stacks)
-    while _width(stacks) > width and (first := max(stack[0][0].drop for stack in stacks)):
-        stacks = [stack for stack in stacks if stack[0][0].drop != first]
-    return stacks
-
-
-def _stacked(stacks: Iterable[_Stack[Item]]) -> list[_Stack[Item]]:
-    """Return the columns with those below others that may be."""
-    together: list[_Stack[Item]] = []
-    for stack in stacks:
-        if together and stack[0][0].is_below:
-            together[-1].extend(stack)
-        else:
-            together.append([*stack])
-    return together
-
-
-def _titles(stacks: Sequence[_Stack[Item]], width: int) -> tuple[str, ...]:
-    """Return the titles of stacks: two in one line where there is room, else below each other."""
-    titles = [", ".join(column.title for column, _ in stack) for stack in stacks]
-    widths = [max(len(title), _stack_width(stack)) for title, stack in zip(titles, stacks, strict=True)]
-    if max(map(len, stacks), default=0) <= 2 and _width_of(widths) <= width:
-        return tuple(titles)
-    return tuple("\n".join(column.title for column, _ in stack) for stack in stacks)
-
-
-def _row(stacks: Sequence[_Stack[Item]], place: int) -> tuple[str, ...]:
-    """Return an item's cells: their first lines, and those below that are not empty in all of them."""
-    if all(len(stack) == 1 for stack in stacks):
-        return tuple(texts[place] for ((_, texts),) in stacks)
-    lines = [
-        [printable(stack[level][1][place]) if level < len(stack) else "" for stack in stacks]
-        for level in range(max(map(len, stacks)))
-    ]
-    shown = [cells for level, cells in enumerate(lines) if level == 0 or any(cells)]
-    return tuple("\n".join(cells) for cells in zip(*shown, strict=True))
-
-
-def _width(stacks: Sequence[_Stack[Item]]) -> int:
-    return _width_of([_stack_width(stack) for stack in stacks])
-
-
-def _width_of(widths: Sequence[int]) -> int:
-    return sum(widths) + GAP * (len(widths) - 1)
-
-
-def _stack_width(stack: _Stack[Item]) -> int:
-    return max(len(text) for column, texts in stack for text in (column.title, *texts))
+    return Table(
+        title,
+        tuple(column.title for column, _ in shown),
+        tuple(zip(*(texts for _, texts in shown), strict=True)),
+        tuple(place for place, (column, _) in enumerate(shown) if column.is_numeric),
+        basis,
+    )

@@ -46,16 +46,16 @@ def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
     seen = bottleneck([record], rate=rate)
     if seen is None:
         return "Bottleneck: n/a, the trial was given up before it was measured."
-    step = attribution(seen.measurement)
-    step_s = step_text(step.step_ms / 1000)
-    if step.stall is None:
-        return f"No DataLoader: how much of its {step_s} per batch is making the batch is n/a."
-    stall_s = step_text(step.stall.batch_ms / 1000)
-    words, why = _WORDS[seen.bound], _why(seen)
-    return (
-        f"{words[0].upper()}{words[1:]}: {f'{why}, ' if why else ''}{step.stall.share:.0%} of step time is "
-        f"data wait, {stall_s} of {step_s} per batch (measured)."
-    )
+    words = _seen_text(seen)
+    step_s = step_text(attribution(seen.measurement).step_ms / 1000)
+    return f"{words[0].upper()}{words[1:]}; {step_s} per batch (measured)."
+
+
+def _seen_text(seen: Bottleneck) -> str:
+    why = _why(seen)
+    share = seen.wait_share
+    wait = "data wait n/a" if share is None else f"{share:.0%} data wait"
+    return f"{_WORDS[seen.bound]}{f' ({why})' if why else ''}, {wait}"
 
 
 def _why(seen: Bottleneck) -> str | None:
@@ -87,10 +87,8 @@ def _why(seen: Bottleneck) -> str | None:
 
 def bottleneck_text(run: Run, best: Recommendation | None) -> str:
     """Return the bottleneck before and after in a line, by what was measured; empty without that."""
-    known = [seen for _, seen in _bottlenecks(run, best) if seen is not None]
-    by_bound = {one.bound: one for one in known}  # of two that are alike, the later
-    texts = [f"{_WORDS[bound]}, {_wait_text(one)}" for bound, one in by_bound.items()]
-    return f"Bottleneck: {' -> '.join(texts)} (measured)." if texts else ""
+    known = [_seen_text(seen) for _, seen in _bottlenecks(run, best) if seen is not None]
+    return f"Bottleneck: {' -> '.join(dict.fromkeys(known))} (measured)." if known else ""
 
 
 def bottleneck_passage(run: Run, best: Recommendation | None) -> Passage:
@@ -111,13 +109,8 @@ def _bottlenecks(run: Run, best: Recommendation | None) -> Iterator[tuple[str, B
         yield best.tier.value, bottleneck_of(run, best)
 
 
-def _wait_text(seen: Bottleneck) -> str:
-    return "data wait n/a" if seen.wait_share is None else f"{seen.wait_share:.0%} data wait"
-
-
 def _config_text(seen: Bottleneck) -> str:
-    why, of = _why(seen), seen.predicted
-    text = f"{_WORDS[seen.bound]}{f' ({why})' if why else ''}, {_wait_text(seen)}"
+    text, of = _seen_text(seen), seen.predicted
     if of is None:
         return text
     parts = {"loader": of.loader_samples_per_s, "training": of.training_samples_per_s}

@@ -1,8 +1,6 @@
 """Runs side by side: which is faster, how sure that is, and where the time went. Pure."""
 
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -26,8 +24,8 @@ from tunekit.report.blocks import (
     Table,
     changed_cells,
     field_text,
-    fitted_table,
     predicted_rows,
+    table_of,
 )
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
@@ -42,8 +40,8 @@ from tunekit.report.text import (
 from tunekit.units import bytes_text, count_text, duration_text, percent_text, rate_text
 
 _CHANGES = ("faster", "slower")
-_NOTE_LINES = 4
-"""Lines of findings in the answer; --full has all, with their remedies."""
+_SHOWN_NOTES = 2
+"""Findings in the answer; --full has all, with their remedies."""
 _IN_ANSWER = ("not-comparable",)
 """Findings whose message is the answer."""
 _WOULD_TELL = ("undecided", "too-few-processes")
@@ -61,31 +59,31 @@ class _Row(NamedTuple):
     reference: ComparedRun
 
 
-def comparison_answer(comparison: RunComparison, width: int) -> tuple[Block, ...]:
+def comparison_answer(comparison: RunComparison) -> tuple[Block, ...]:
     """Return which run is faster, how sure that is and what distorts it: for two runs, one screen."""
-    findings = sum(len(one.findings) for one in comparison.against)
-    more = f"{count_text(findings, 'finding')}, " if findings else ""
+    findings = count_text(sum(len(one.findings) for one in comparison.against), "finding")
     return (
         *_answer_blocks(comparison),
-        _rates_table(comparison, width, is_short=True),
-        Passage("", _config_lines(comparison)),
-        *_short_notes(comparison.against, width),
-        Line(f"{more}configs, time breakdown, method: --full, or --html FILE", is_quiet=True, is_apart=True),
+        *_short_notes(comparison.against),
+        Line(
+            f"{findings}, memory, time breakdown, method: --full, or --html FILE",
+            is_quiet=True,
+            is_apart=True,
+        ),
     )
 
 
-def comparison_report(comparison: RunComparison, width: int) -> Report:
-    """Return everything that a comparison of two runs or more shows; narrow tables stack their columns."""
+def comparison_report(comparison: RunComparison) -> Report:
+    """Return everything that a comparison of two runs or more shows."""
     outcome = "no regression" if comparison.is_comparable else "not comparable"
     return Report(
         f"tunekit compare: {'regression' if comparison.has_regression else outcome}",
         (
             *_answer_blocks(comparison),
-            Section("tables", "Configs and figures", "Figures"),
-            _rates_table(comparison, width),
+            Section("tables", "Configs and memory", "Configs"),
             _knobs_table(comparison),
             Section("time", "Where the time goes", "Time"),
-            _time_table(comparison, width),
+            _time_table(comparison),
             Passage("", _change_lines(comparison)),
             Section("findings", "Findings", "Findings"),
             *_notes(comparison.against),
@@ -98,11 +96,13 @@ def comparison_report(comparison: RunComparison, width: int) -> Report:
 def _answer_blocks(comparison: RunComparison) -> tuple[Block, ...]:
     reference, against = comparison.reference, comparison.against
     beside = [one for one in against if len(against) == 1 or one.baseline_verdict in _CHANGES]
-    lines = [(one.name, _machine_text(one, comparison)) for one in beside]
+    lines = [(one.name, _baselines_text(one, comparison)) for one in beside]
     return (
         *(Lead(_answer(one, reference.name, comparison.tolerance)) for one in against),
         *map(Line, _by_text(lines)),
         Facts(tuple((run.name, _run_text(run, run is reference)) for run in comparison.runs)),
+        table_of("Runs (measured)", _columns(reference.name), _rows(comparison), Basis.MEASURED),
+        Passage("", _config_lines(comparison)),
     )
 
 
@@ -129,24 +129,20 @@ def _answer(one: ReferenceComparison, reference: str, tolerance: float) -> str:
     return f"{what}: {verdict}, {speedup_text(factor)}{beyond if one.verdict == 'slower' else ''}."
 
 
-def _machine_text(one: ReferenceComparison, comparison: RunComparison) -> str:
-    """Return what the baselines and the machines add to the answer."""
-    reference = comparison.reference
+def _baselines_text(one: ReferenceComparison, comparison: RunComparison) -> str:
+    """Return what the baselines add to the answer."""
     own = next(run for run in comparison.runs if run.name == one.name)
     if one.why_not is not None:
         return ""
     if one.compared_by == "speed-up":
         machines = ", ".join(one.machine_differences)
         return f"the machines differ ({machines}), so speedups over own baselines are compared."
-    if own.is_baseline and reference.is_baseline:
-        is_same = one.verdict in _CHANGES and not one.changed_knobs
-        return "same config, so the code or the machine's load changed." if is_same else ""
+    if own.is_baseline and comparison.reference.is_baseline:
+        return ""
     if one.baseline_factor is None:
-        return "the baselines can't be compared: other script, command or knobs, or too few processes."
-    cause = ""
-    if one.baseline_verdict in _CHANGES:
-        not_config = ", not the config" if one.machine_explains else ""
-        cause = f", so the code or the machine's load changed{not_config}"
+        return "baselines not comparable: other script, command or knobs, or too few processes."
+    changed = one.baseline_verdict in _CHANGES
+    cause = f"; the code or the machine's load changed{', not the config' * one.machine_explains}" * changed
     return f"baselines {speedup_text(one.baseline_factor)}, {one.baseline_verdict}{cause}."
 
 
@@ -180,9 +176,7 @@ def _change_lines(comparison: RunComparison) -> tuple[str, ...]:
         if one.why_not is None and one.verdict in (None, *_CHANGES)
     )
     if comparison.clock == "host" and any(run.device_memory_bytes is not None for run in comparison.runs):
-        lines.append(
-            "By the host's clock: the GPU runs asynchronously, so its time shows where the host waits for it."
-        )
+        lines.append("GPU time shows where the host waits for it.")
     return tuple(lines)
 
 
@@ -196,21 +190,15 @@ def _notes(against: Sequence[ReferenceComparison]) -> tuple[Note, ...]:
     )
 
 
-def _short_notes(against: Sequence[ReferenceComparison], width: int) -> tuple[Note, ...]:
-    """Return as many findings as fit into a few lines, first what would settle it, then the worst."""
+def _short_notes(against: Sequence[ReferenceComparison]) -> tuple[Note, ...]:
+    """Return two findings: what would settle it with its remedy, then the worst."""
     short = []
     for one in against:
         found = [finding for finding in one.findings if finding.code not in _IN_ANSWER]
         found.sort(key=lambda finding: finding.code not in _WOULD_TELL)
         kept = [each if each.code in _WOULD_TELL else each.changed(remedy=None) for each in found]
         short.append(one.changed(findings=tuple(kept)))
-    shown, left = [], _NOTE_LINES
-    for note in _notes(short):
-        left -= len(textwrap.wrap(note.line, width))
-        if left < 0:
-            break
-        shown.append(note)
-    return tuple(shown)
+    return _notes(short)[:_SHOWN_NOTES]
 
 
 def _how_compared(comparison: RunComparison) -> str:
@@ -235,28 +223,19 @@ def _rows(comparison: RunComparison) -> list[_Row]:
     ]
 
 
-def _rates_table(comparison: RunComparison, width: int, is_short: bool = False) -> Table:
-    """Return the rates of all runs, each beside the reference; in short only what the answer is of."""
-    reference = comparison.reference.name
-    columns: list[Column[_Row]] = [
+def _columns(reference: str) -> tuple[Column[_Row], ...]:
+    return (
         Column("", field_text("run.name"), is_numeric=False),
         Column("samples/s (95%)", field_text("run.rate_samples_per_s", _INTERVAL)),
-        Column("it/s", field_text("run.it_per_s.value", rate_text), is_below=True),
-        Column("epoch", field_text("run.epoch_time_s", duration_text), is_below=True),
         Column(f"vs {reference} (99%)", _factor),
-        Column(f"baseline vs {reference}'s (99%)", field_text("one.baseline_factor", _FACTOR), is_below=True),
-        Column(f"speedup vs {reference}'s (99%)", field_text("one.relative_factor", _FACTOR), is_below=True),
         Column("verdict", _verdict, is_numeric=False),
-        Column("speedup over baseline", _speedup, is_numeric=False, is_below=True),
-    ]
-    if is_short:
-        vram = field_text("run.peak_reserved_bytes", bytes_text)
-        columns = [column for column in columns if not column.is_below]
-        columns += [
-            Column("speedup", _short_speedup, drop=2),
-            Column("VRAM", vram, drop=1, is_optional=True),
-        ]
-    return fitted_table("Runs (measured)", columns, _rows(comparison), width, Basis.MEASURED)
+        Column("VRAM", field_text("run.peak_reserved_bytes", bytes_text), is_optional=True),
+        Column("speedup over baseline", _speedup, is_numeric=False),
+        Column(f"baseline vs {reference}'s (99%)", field_text("one.baseline_factor", _FACTOR)),
+        Column(f"speedup vs {reference}'s (99%)", field_text("one.relative_factor", _FACTOR)),
+        Column("it/s", field_text("run.it_per_s.value", rate_text)),
+        Column("epoch", field_text("run.epoch_time_s", duration_text)),
+    )
 
 
 def _factor(row: _Row) -> str:
@@ -273,11 +252,6 @@ def _verdict(row: _Row) -> str:
         return "not comparable"
     by = "" if one.compared_by == "rate" else " by speedup"
     return ("regression" if one.is_regression else one.verdict or UNKNOWN) + by
-
-
-def _short_speedup(row: _Row) -> str:
-    speedup = row.run.speedup
-    return "1" if row.run.is_baseline else factor_text(speedup.value if speedup else None)
 
 
 def _speedup(row: _Row) -> str:
@@ -323,29 +297,24 @@ def _ram_ratio(row: _Row) -> str:
     return factor_text(row.run.base_ram_bytes / before) if row.one and before else "1"
 
 
-def _time_table(comparison: RunComparison, width: int) -> Table:
-    """Return where the time goes in each run, its change from the reference below where room is short."""
+def _time_table(comparison: RunComparison) -> Table:
+    """Return where the time goes in each run, with its change from the reference."""
     runs = comparison.runs
     names = dict.fromkeys(part.name for run in runs for part in run.time_parts)
     each = [{part.name: part.seconds for part in run.time_parts} | {"total": run.time_s} for run in runs]
     rows = []
     for name in (*names, "total"):
         own, *others = (seconds.get(name) for seconds in each)
-        changes = ["" if own is None or one is None else f"({_signed(one - own)})" for one in others]
-        rows.append(
-            [(name, ""), (duration_text(own), ""), *zip(map(duration_text, others), changes, strict=True)]
-        )
-    table = Table(
+        changes = ["" if own is None or one is None else f" ({_signed(one - own)})" for one in others]
+        texts = (duration_text(one) + change for one, change in zip(others, changes, strict=True))
+        rows.append((name, duration_text(own), *texts))
+    return Table(
         f"Time breakdown per {SAMPLES:,} samples (measured, by the {comparison.clock}'s clock)",
         ("", *(run.name for run in runs)),
-        tuple(tuple(" ".join(cell).rstrip() for cell in row) for row in rows),
+        tuple(rows),
         tuple(range(1, len(runs) + 1)),
         Basis.MEASURED,
     )
-    if table.width <= width:
-        return table
-    stacked = tuple(tuple("\n".join(cell) for cell in row) for row in rows)
-    return replace(table, rows=stacked, is_stacked=True)
 
 
 def _time_change_text(before: ComparedRun, after: ComparedRun) -> str:

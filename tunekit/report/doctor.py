@@ -7,7 +7,7 @@ from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
-from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.prediction import Calibration, ConvolutionSeen
 from tunekit.report.blocks import (
     Column,
@@ -18,11 +18,12 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
-    fitted_table,
+    field_text,
     found_blocks,
+    table_of,
 )
-from tunekit.report.text import SEVERITY_WORDS, sandbox_text
-from tunekit.units import bytes_text, count_text
+from tunekit.report.text import SEVERITY_WORDS, sandbox_text, torch_text, value_text
+from tunekit.units import bytes_text, count_text, percent_text
 
 
 def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
@@ -61,9 +62,10 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     host = checkup.host
+    torch = f"{torch_text(host.torch)}, {host.torch.python}" if host.torch else ""
     facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
     facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
-    facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
+    facts.append(("torch", torch if host.torch else checkup.why_no_torch or "not asked"))
     if host.sandbox is not None:
         facts.append(("trials", sandbox_text(host.sandbox.kind)))
     facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
@@ -85,17 +87,22 @@ def _of(now: float | None, most: float | None) -> str | None:
 
 
 def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
-    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
-    share = max(0.01, buffered_bytes / ram_limit_bytes)
-    below = "less than " if share == 0.01 else ""
-    held, has_queue = loader.held_batch_bytes, loader.num_workers > 0
-    pinned = f" ({bytes_text(held)} pinned)" if held else ""
-    buffer = f"buffer {bytes_text(buffered_bytes)} (predicted), {below}{share:.0%} of the RAM limit"
-    queue = f" x prefetch {loader.prefetch_factor}"
-    queue += f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-    batches = f", batches of {bytes_text(loader.batch_bytes)}{pinned}: {buffer}" if loader.batch_bytes else ""
     taken = f" ({loader.taken_from})" if loader.taken_from else ""
-    return count_text(loader.num_workers, "worker") + (queue + batches) * has_queue + taken
+    if not loader.num_workers:
+        return f"0 workers{taken}"
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
+    share = percent_text(buffered_bytes / ram_limit_bytes)
+    return (
+        _parts(
+            ("{}", f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"),
+            ("{} processes", loader.processes if loader.processes > 1 else None),
+            ("batches of {}", bytes_text(loader.batch_bytes) if loader.batch_bytes else None),
+            ("{} of it pinned", bytes_text(loader.held_batch_bytes) if loader.held_batch_bytes else None),
+            ("buffer {}", f"{bytes_text(buffered_bytes)} (predicted)" if loader.batch_bytes else None),
+            ("{} of the RAM limit", share if loader.batch_bytes else None),
+        )
+        + taken
+    )
 
 
 def _gpu_text(gpu: Accelerator) -> str:
@@ -143,79 +150,62 @@ def _shm_text(host: Host) -> str:
     return _parts(("{}", bytes_text(host.shm_bytes)), ("{} used", None if used is None else bytes_text(used)))
 
 
-def _torch_text(build: TorchBuild) -> str:
-    made_for = _parts(("CUDA {}", build.cuda_version), ("ROCm {}", build.hip_version)) or "CPU build"
-    builds = _parts(("{}", made_for), ("cuDNN {}", build.cudnn_version))
-    return f"{build.version} ({builds}), Python {build.python_version}, {build.python}"
-
-
 _HOW_READ = {True: "read cold", False: "read from the page cache", None: "read"}
 
 
 def _storage_text(storage: Storage) -> str:
-    if storage.kind is StorageKind.NONE:
-        return f"{storage.path}: {storage.filesystem}, no storage: the kernel makes up its files"
     more = "" if storage.is_walk_complete else " or more"
-    is_unknown = storage.kind is StorageKind.UNKNOWN
     lies_on = _parts(
         ("disk {}", storage.device),
-        ("{}", "kind unknown" if is_unknown else storage.kind.value),
+        ("{}", f"kind {storage.kind}" if storage.kind is StorageKind.UNKNOWN else storage.kind.value),
         ("{}", storage.filesystem or "unknown file system"),
     )
     cached = storage.cached_share_before
     before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
     is_measured = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
-    how = _HOW_READ[storage.measured_cold]
-    read = f"{how}: {storage.rates_text}{before}" if is_measured else "not measured"
-    return _parts(
-        ("{}", f"{storage.path}: {lies_on}"),
-        ("{}", f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"),
-        ("{}", "in memory" if storage.kind is StorageKind.MEMORY else read),
-        ("{}", "its host may cache" if is_measured and (storage.is_virtual or is_unknown) else None),
-        sep="; ",
-    )
+    rates = f"{_HOW_READ[storage.measured_cold]}: {storage.rates_text}{before}"
+    size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
+    return f"{storage.path}: {lies_on}; {size}; {rates if is_measured else 'not measured'}"
 
 
 # --- calibration -----------------------------------------------------------------------------
 
 _SEEN_BY = {
     "process": "the driver's figure of the process, less what torch had reserved",
-    "device": "growth of the whole GPU, less what torch had reserved: the driver reports no processes here",
+    "device": "growth of the whole GPU, less what torch had reserved",
 }
 
 
-def calibration_blocks(calibration: Calibration, path: str | None, width: int) -> tuple[Table | Passage, ...]:
+def calibration_blocks(calibration: Calibration, path: str | None) -> tuple[Table | Passage, ...]:
     """Return the figures of a calibration and its file; a path of None is one that could not be saved."""
     kept = "stay" if calibration.blas_is_kept else "are given back after each matmul"
     torch = f"torch {calibration.torch_version}, cuDNN {calibration.cudnn_version or 'n/a'}"
-    saved = (f"Saved in {path}; predictions for this GPU go by it from now on.",) if path else ()
     lines = (
         f"{torch}, driver {calibration.driver or 'n/a'}.",
         f"Context: {_SEEN_BY[calibration.context_seen_by]}.",
         f"cuBLAS's workspaces {kept}.",
-        *saved,
+        *([f"Saved in {path}; predictions for this GPU go by it from now on."] if path else []),
     )
-    most = [bytes_text((calibration.workspaces_bytes(bench) or (None, None))[1]) for bench in (False, True)]
-    rows = (
-        ("CUDA context and libraries", bytes_text(calibration.context_bytes)),
-        ("cuBLAS workspace, forward thread", bytes_text(calibration.blas_forward_bytes)),
-        ("cuBLAS workspace, backward thread", bytes_text(calibration.blas_backward_bytes)),
-        ("cuDNN workspace, at most", most[0]),
-        ("  with cudnn.benchmark", most[1]),
-    )
+    most = [(calibration.workspaces_bytes(bench) or (None, None))[1] for bench in (False, True)]
+    sizes = {
+        "CUDA context and libraries": calibration.context_bytes,
+        "cuBLAS workspace, forward thread": calibration.blas_forward_bytes,
+        "cuBLAS workspace, backward thread": calibration.blas_backward_bytes,
+        "cuDNN workspace, at most": most[0],
+        "  with cudnn.benchmark": most[1],
+    }
     title = printable(f"{calibration.device_name}: memory beside torch's tensors (measured)")
-    convolutions = "Convolutions beyond their tensors (measured)"
     return (
-        Table(title, ("", ""), rows, (1,)),
-        fitted_table(convolutions, _CONVOLUTIONS, calibration.convolutions, width),
+        Table(title, ("", ""), tuple((name, bytes_text(size)) for name, size in sizes.items()), (1,)),
+        table_of("Convolutions beyond their tensors (measured)", _CONVOLUTIONS, calibration.convolutions),
         Passage("", tuple(map(printable, lines)), is_apart=True),
     )
 
 
 _CONVOLUTIONS: tuple[Column[ConvolutionSeen], ...] = (
-    Column("shape", lambda one: printable(one.shape), is_numeric=False),
-    Column("dtype", lambda one: printable(one.dtype), is_numeric=False),
-    Column("benchmark", lambda one: "on" if one.benchmark else "off", is_numeric=False),
-    Column("forward", lambda one: bytes_text(one.forward_bytes)),
-    Column("backward", lambda one: bytes_text(one.backward_bytes)),
+    Column("shape", field_text("shape"), is_numeric=False),
+    Column("dtype", field_text("dtype"), is_numeric=False),
+    Column("benchmark", field_text("benchmark", value_text), is_numeric=False),
+    Column("forward", field_text("forward_bytes", bytes_text)),
+    Column("backward", field_text("backward_bytes", bytes_text)),
 )

@@ -68,7 +68,12 @@ _TINT = 0.14
 def figure(chart: Drawing) -> go.Figure:
     """Return a chart drawn in the colours for light; `DARK_OF` has those for dark."""
     if isinstance(chart, Timeline):
-        return go.Figure(_timeline_traces(chart)).update_layout(_timeline_layout(chart))
+        traces = [
+            _timeline_trace(chart, trace, panel, place)
+            for place, panel in enumerate(chart.panels)
+            for trace in panel.traces
+        ]
+        return go.Figure(traces).update_layout(_timeline_layout(chart))
     if isinstance(chart, HeatMap):
         return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
     return go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
@@ -93,8 +98,6 @@ def _traces(chart: Chart) -> list[Any]:
     ordered = sorted(chart.series, key=lambda one: not one.stands_out)
     names = list(dict.fromkeys(one.name for one in ordered if one.mark != "totals"))
     labels, drawn, traces = _labels(_places(chart)), set(), []
-    # Labels above lying bars say it; a legend of six that are all predicted need not say it six times.
-    is_said = chart.is_horizontal and len({one.basis for one in chart.series}) == 1
     for series in chart.series:
         if series.mark == "totals":
             continue
@@ -102,7 +105,7 @@ def _traces(chart: Chart) -> list[Any]:
         if series.mark == "bars":
             # Parts that are measured in one bar and predicted in another are one entry of the legend.
             is_twice = sum(one.name == series.name for one in chart.series) > 1
-            texts = _trace_texts(series, in_hover=is_twice or is_said, in_legend=series.name not in drawn)
+            texts = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
             traces.append(_bars(chart, series, place, labels, texts))
         else:
             traces.append(_scatter(series, place, labels))
@@ -296,20 +299,16 @@ def _bar_labels(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
         labelled = list(chart.series)
     totals = {p.x: f"{p.text}, {one.basis.value}" for one in labelled for p in one.points}
     return [
-        {
-            "text": _bar_label(name, totals.get(name, "")),
-            "align": "left",
-            # Bold by the font: of a tag plotly.js makes a style attribute, which the page forbids.
-            "font": {"size": 12, "weight": 600},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": place - 0.24,
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
+        _heading(_bar_label(name, totals.get(name, "")), place - 0.24) | {"align": "left"}
         for place, name in enumerate(names)
     ]
+
+
+def _heading(text: str, y: float) -> dict[str, Any]:
+    """Return a text at the left edge; bold by its font, as plotly.js makes a forbidden style of a tag."""
+    font = {"size": 12, "weight": 600}
+    at = {"x": 0, "xref": "paper", "xanchor": "left", "y": y, "yanchor": "bottom"}
+    return {"text": text, "font": font, **at, "showarrow": False}
 
 
 def _bar_label(name: str, total: str) -> str:
@@ -351,8 +350,7 @@ def _ticks(chart: Chart) -> dict[str, Any]:
     if len(numbers) < len(places):
         return {"type": "category"}
     if not chart.x_is_log:
-        named = {"tickmode": "array", "tickvals": [*chart.x_places]} if chart.x_places else {}
-        return {"type": "linear", **named}
+        return {"type": "linear"}
     doublings = math.log2(max(numbers) / min(numbers)) if numbers and min(numbers) > 0 else 0.0
     step = max(1, math.ceil(doublings / _MOST_TICKS))
     return {"type": "log", "tickmode": "linear", "tick0": 0, "dtick": step * math.log10(2)}
@@ -379,14 +377,6 @@ def _labels(names: Iterable[str]) -> dict[str, str]:
 
 
 # --- figures over a trial's time -------------------------------------------------------------
-
-
-def _timeline_traces(chart: Timeline) -> list[Any]:
-    return [
-        _timeline_trace(chart, trace, panel, place)
-        for place, panel in enumerate(chart.panels)
-        for trace in panel.traces
-    ]
 
 
 def _timeline_trace(chart: Timeline, trace: Trace, panel: Panel, place: int) -> Any:
@@ -420,17 +410,7 @@ def _timeline_layout(chart: Timeline) -> dict[str, Any]:
         for place, top in enumerate(tops)
     }
     titles = [
-        {
-            "text": escaped(panel.title),
-            "font": {"size": 12, "weight": 600},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": top,
-            "yref": "paper",
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
+        _heading(escaped(panel.title), top) | {"yref": "paper"}
         for panel, top in zip(chart.panels, tops, strict=True)
     ]
     return {

@@ -1,10 +1,7 @@
-"""What fits which GPU: the answer on one screen; every GPU and the basis in full. Pure."""
+"""What fits which GPU: the answer on one screen; every GPU, precision and the basis in full. Pure."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tunekit.plain_text import printable
 from tunekit.predict.checkpointing import EXTRA_TIME, blocks_text, cost_text
@@ -20,7 +17,7 @@ from tunekit.records.prediction import (
     PredictionPath,
     Purpose,
 )
-from tunekit.records.run import BatchFit, FitsRun, GpuFacts, RequestedBatch, RunStatus
+from tunekit.records.run import BatchFit, FitsRun, GpuFacts, RequestedBatch
 from tunekit.report.blocks import (
     Block,
     Column,
@@ -31,15 +28,13 @@ from tunekit.report.blocks import (
     Passage,
     Report,
     Section,
-    Table,
-    fitted_table,
+    table_of,
 )
 from tunekit.report.text import UNKNOWN
 from tunekit.trial.typed_commands import command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
 _ABSENT = "-"
-_OTHER = "*"
 _HALVES = (Precision.BF16, Precision.FP16)
 _TITLE = "What fits which GPU (predicted), by memory"
 _SAME_GIB = 4.0
@@ -52,40 +47,30 @@ _LEAST_GIB = 0.05
 """What is less is written as less than 0.1."""
 _MOST_NAMED = 3
 """GPUs; more are counted."""
-_BUSY_SHARE = 0.8
-"""Of a batch's time, that its process has a CPU where nothing holds it up."""
-_Known = TypeVar("_Known", PredictedFit, RequestedBatch)
-_VERDICTS = ("fits", "fits only in the best case", "does not fit")
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One GPU, its figures by the precision that was traced: fp32 also stands for TF32, fp16 for bf16."""
+class _Row(NamedTuple):
+    """One GPU in one precision."""
 
     name: str
     facts: GpuFacts
-    own: str
-    """The script's own precision."""
-    fits: dict[str, PredictedFit]
-    asked: dict[str, RequestedBatch]
+    fit: PredictedFit
+    asked: RequestedBatch | None
     """The batch that was asked for, else the script's own."""
 
     @property
-    def own_fit(self) -> PredictedFit | None:
-        """In the script's own precision, where that fits anything."""
-        fit = self.fits.get(self.own)
-        return None if fit is None or fit.peak is None else fit
+    def rate(self) -> float:
+        """Of its largest batch."""
+        return self.fit.rate.value if self.fit.rate else 0.0
 
-    @property
-    def shown(self) -> PredictedFit:
-        """The fit that the memory columns show: in the script's own precision where that fits."""
-        either = [self.fits[kind] for kind in sorted(self.fits, key=lambda kind: kind != self.own)]
-        return next((one for one in either if one.peak is not None), either[0])
+    def rate_text(self, name: str) -> str:
+        """Return a rate of the batch that was asked for, where that may fit."""
+        asked = self.asked
+        return _ABSENT if asked is None or asked.verdict is BatchFit.NO else _rate_text(getattr(asked, name))
 
-    def rated(self, kind: str) -> RequestedBatch | None:
-        """Return the batch that was asked for where it may fit, so that its rates are of use."""
-        one = self.asked.get(kind)
-        return None if one is None or one.verdict is BatchFit.NO else one
+    def largest_text(self, name: str) -> str:
+        """Return a rate of the largest batch, where there is one."""
+        return _rate_text(getattr(self.fit, name)) if self.fit.peak else _ABSENT
 
 
 class _View(NamedTuple):
@@ -93,14 +78,23 @@ class _View(NamedTuple):
 
     run: FitsRun
     prediction: DevicePrediction
-    kinds: dict[str, list[PredictedFit]]
-    """32 bit, then 16 bit, by the precision that was traced."""
-    own: str
-    """The kind that the script trains in."""
     rows: list[_Row]
 
-    def largest_text(self, largest: LargestBatch) -> str:
+    @property
+    def own_rows(self) -> list[_Row]:
+        """One row for each GPU: as wide as the script's own precision, or in the only one that it has."""
+        config = self.run.script_config
+        is_half = config is not None and config.precision in _HALVES
+        by_gpu: dict[str, _Row] = {}
+        for row in self.rows:
+            if row.name not in by_gpu or (row.fit.precision in _HALVES) is is_half:
+                by_gpu[row.name] = row
+        return list(by_gpu.values())
+
+    def batch_text(self, largest: LargestBatch | None) -> str:
         """Return the largest batch, "all 50,000" where memory holds every sample of an epoch."""
+        if largest is None:
+            return UNKNOWN
         low, high = largest.low, largest.high
         if not high:
             return "nothing fits"
@@ -115,86 +109,28 @@ class _View(NamedTuple):
         return f"all {self.prediction.epoch_samples:,}" if is_all else _count(samples)
 
 
-class _Spec(NamedTuple):
-    """A figure that each GPU has in each precision."""
-
-    title: str
-    """The precision stands for {}."""
-    item: Callable[[_Row, str], PredictedFit | RequestedBatch | None]
-    text: Callable[[_View, Any], str]
-    drop: int = 0
-    other_drop: int = 0
-    """In the precision that the script doesn't train in."""
-
-
-_LARGEST = _Spec(
-    "batch, {}", lambda row, kind: row.fits.get(kind), lambda view, fit: view.largest_text(fit.largest), 0, 1
-)
-_CHECKPOINTED = _Spec(
-    "checkpointed, {}",
-    lambda row, kind: row.fits.get(kind),
-    lambda view, fit: view.largest_text(fit.checkpointed) if fit.checkpointed else UNKNOWN,
-    3,
-    3,
-)
-_ASKED = _Spec(
-    "{batch}, {}", lambda row, kind: row.asked.get(kind), lambda view, asked: _verdict_text(asked), 0, 1
-)
-_COMPUTE = _Spec("compute, {}", _Row.rated, lambda view, asked: _rate_text(asked.compute))
-_AT_LARGEST = _Spec(
-    "batch, {}", lambda row, kind: row.own_fit, lambda view, fit: view.size_text(fit.batch_size)
-)
-_NAME: Column[_Row] = Column("GPU", lambda row: row.name, is_numeric=False)
-_CAPACITY: Column[_Row] = Column("GiB", lambda row: f"{row.shown.capacity_bytes / GIB:.1f}", drop=2)
-_LARGEST_RATES: tuple[Column[_Row], ...] = (
-    Column("compute", lambda row: _rate_text(row.own_fit.compute) if row.own_fit else _ABSENT),
-    Column("loader", lambda row: _rate_text(row.own_fit.loader) if row.own_fit else _ABSENT),
-)
-_LOADER: Column[_Row] = Column(
-    "loader", lambda row: _rate_text(one.loader) if (one := row.rated(row.own)) else _ABSENT, is_optional=True
-)
-
-
-def _columns(view: _View, spec: _Spec, kinds: Iterable[str] | None = None) -> list[Column[_Row]]:
-    """Return a column for each precision, marked where a GPU has another one in its place."""
-    known = view.prediction.checkpointing
-    if spec is _CHECKPOINTED and (known is None or known.why_not is not None):
-        return []
-
-    def column(kind: str) -> Column[_Row]:
-        has_others = len({fit.precision for fit in view.kinds[kind]}) > 1
-
-        def cell(row: _Row) -> str:
-            one = spec.item(row, kind)
-            if one is None:
-                return _ABSENT
-            text = spec.text(view, one)
-            mark = " " if one.precision == kind or text == UNKNOWN else _OTHER
-            return text + mark * has_others
-
-        title = spec.title.replace("{batch}", str(view.run.batch_size)).format(kind)
-        drop = spec.drop if kind == view.own else spec.other_drop
-        return Column(title, cell, drop=drop, is_optional=spec is _CHECKPOINTED)
-
-    return [column(kind) for kind in kinds or view.kinds]
-
-
-def fits_report(run: FitsRun, width: int = 80) -> Report:
+def fits_report(run: FitsRun) -> Report:
     """Return everything that is shown of what fits which GPU."""
     title = printable(f"What fits which GPU: {run.target.name}")
     view = _view(run)
     if view is None:
         return Report(title, (Lead(_nothing(run)),))
+    columns = _columns(view)
+    columns += [
+        Column("checkpointed", lambda row: view.batch_text(row.fit.checkpointed), is_optional=True),
+        Column("compute at largest", lambda row: row.largest_text("compute")),
+        Column("loader at largest", lambda row: row.largest_text("loader")),
+        Column("machine", _machine_text, is_optional=True),
+    ]
     return Report(
         title,
         (
             Lead(_answer(view)),
             Section("fits", "What fits which GPU", "GPUs"),
-            *_memory(view, width),
-            Section("rates", "How fast", "Speed"),
-            *_speed(view, width),
+            table_of(_TITLE, columns, view.rows),
+            Passage("", (*_legend(view), "machine: the cheapest for its loader, with vCPUs per GPU")),
             Section("peak", "What takes the memory", "Memory"),
-            *_parts(view, width),
+            *_parts(view),
             Section("basis", "How it was predicted", "Basis"),
             Passage("How it was predicted", _basis(view)),
             *(Note(Severity.WARNING, printable(one)) for one in view.prediction.doubts),
@@ -204,38 +140,49 @@ def fits_report(run: FitsRun, width: int = 80) -> Report:
     )
 
 
-def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block, ...]:
+def fits_answer(run: FitsRun, folder: str = "") -> tuple[Block, ...]:
     """Return which GPUs hold the batch and how fast they would be, in one screen.
 
     Args:
         run: the whole prediction.
-        width: letters of a line.
         folder: that it lies in.
     """
     view = _view(run)
     if view is None:
-        return fits_report(run, width).blocks
-    checkpointing = _checkpointing(view)
-    shown = _screen_rows(view, _SCREEN_ROWS - sum(math.ceil(len(line) / width) for line in checkpointing))
-    if run.options.batch_size is None:
-        columns = [_NAME, _CAPACITY, *_columns(view, _LARGEST), *_columns(view, _CHECKPOINTED)]
-        lines = _largest_lines(view, shown)
-    else:
-        columns, lines = [_NAME, *_columns(view, _ASKED)], _asked_lines(view)
-    if _has_rates(run):
-        columns += [*_columns(view, _COMPUTE, [view.own]), _LOADER]
-    table = fitted_table(_TITLE, columns, shown, width)
+        return fits_report(run).blocks
     doubts = view.prediction.doubts
-    every = f"all {len(view.rows)} GPUs, " if len(view.rows) > len(shown) else ""
-    every += f"{count_text(len(doubts), 'doubt')}, " if doubts else ""
-    more = f"{every}memory and method: tunekit report {printable(quoted(folder))} --full"
+    parts = (
+        f"all {len({row.name for row in view.rows})} GPUs",
+        *([count_text(len(doubts), "doubt")] * bool(doubts)),
+    )
+    more = f"{', '.join(parts)}, memory and method: tunekit report {printable(quoted(folder))} --full"
     return (
         Lead(_answer(view)),
-        table,
-        Passage("", (*lines, *_stars(view, table), *_rate_lines(view), *checkpointing)),
+        table_of(_TITLE, _columns(view), _screen_rows(view)),
+        Passage("", _legend(view)),
         Line(more, is_quiet=True),
         _next_steps(run),
     )
+
+
+def _columns(view: _View) -> list[Column[_Row]]:
+    """Return the columns of every medium."""
+    batch = view.run.batch_size
+    return [
+        Column("GPU", lambda row: row.name, is_numeric=False),
+        Column("in", lambda row: str(row.fit.precision), is_numeric=False),
+        Column("GiB", lambda row: f"{row.fit.capacity_bytes / GIB:.1f}"),
+        Column("batch", lambda row: view.batch_text(row.fit.largest)),
+        Column(f"{batch}", lambda row: _verdict_text(row.asked) if row.asked else UNKNOWN, is_optional=True),
+        *(
+            [
+                Column("compute", lambda row: row.rate_text("compute"), is_optional=True),
+                Column("loader", lambda row: row.rate_text("loader"), is_optional=True),
+            ]
+            if any(one.compute is not None for one in view.run.asked)
+            else []
+        ),
+    ]
 
 
 def _view(run: FitsRun) -> _View | None:
@@ -243,69 +190,54 @@ def _view(run: FitsRun) -> _View | None:
     prediction = run.prediction
     if prediction is None or not prediction.fits:
         return None
-    order = (Precision.TF32, Precision.BF16, Precision.FP32, Precision.FP16)
-    split = [[fit for fit in prediction.fits if (fit.precision in _HALVES) is half] for half in (False, True)]
-    kinds = {str(min((fit.precision for fit in fits), key=order.index)): fits for fits in split if fits}
-    config = run.script_config
-    is_half = config is not None and config.precision in _HALVES
-    own = next((kind for kind in kinds if (kind in _HALVES) is is_half), next(iter(kinds)))
-
-    def by_kind(facts: GpuFacts, found: Sequence[_Known]) -> dict[str, _Known]:
-        own = [one for one in found if one.profile_id == facts.profile_id]
-        halves = {kind: kind in _HALVES for kind in kinds}
-        return {kind: one for one in own for kind in kinds if halves[kind] is (one.precision in _HALVES)}
-
+    asked = {(one.profile_id, one.precision): one for one in run.asked}
+    facts = {one.profile_id: one for one in run.gpus}
     rows = [
         _Row(
-            printable(facts.profile_id + (" (here)" if facts.profile_id == run.measured_on else "")),
-            facts,
-            own,
-            by_kind(facts, prediction.fits),
-            by_kind(facts, run.asked),
+            printable(fit.profile_id + " (here)" * (fit.profile_id == run.measured_on)),
+            facts[fit.profile_id],
+            fit,
+            asked.get((fit.profile_id, fit.precision)),
         )
-        for facts in run.gpus
+        for fit in prediction.fits
+        if fit.profile_id in facts
     ]
-    rows = sorted(
-        (row for row in rows if row.fits), key=lambda row: (row.shown.capacity_bytes, _rate(row), row.name)
+    rates: dict[str, float] = {}
+    for row in rows:
+        rates[row.name] = max(row.rate, rates.get(row.name, 0.0))
+    rows.sort(
+        key=lambda row: (row.fit.capacity_bytes, rates[row.name], row.name, row.fit.precision in _HALVES)
     )
-    return _View(run, prediction, kinds, own, rows)
+    return _View(run, prediction, rows)
 
 
-def _rate(row: _Row) -> float:
-    fit = row.fits.get(row.own)
-    return fit.rate.value if fit is not None and fit.rate is not None else 0.0
-
-
-def _screen_rows(view: _View, most: int) -> list[_Row]:
+def _screen_rows(view: _View) -> list[_Row]:
     """Return all GPUs where they are few, else the best of each memory size.
 
     That is the GPU here, else a rented one, else the fastest. Where these are too many, they start a little
     below what the batch needs.
     """
-    if len(view.rows) <= most:
-        return view.rows
+    rows, most = view.own_rows, _SCREEN_ROWS - 2 * len(_checkpointing(view))
+    if len(rows) <= most:
+        return rows
 
     def preference(row: _Row) -> tuple[bool, bool, float]:
-        return row.facts.profile_id == view.run.measured_on, row.facts.instance is not None, _rate(row)
+        return row.facts.profile_id == view.run.measured_on, row.facts.instance is not None, row.rate
 
     by_size: dict[int, list[_Row]] = {}
-    for row in view.rows:
-        by_size.setdefault(round(row.shown.capacity_bytes / GIB / _SAME_GIB), []).append(row)
+    for row in rows:
+        by_size.setdefault(round(row.fit.capacity_bytes / GIB / _SAME_GIB), []).append(row)
     kept = [max(rows, key=preference) for rows in by_size.values()]
     batch = view.run.batch_size or 1
-    first_fit = next((place for place, row in enumerate(kept) if row.shown.largest.low >= batch), len(kept))
+    first_fit = next((place for place, row in enumerate(kept) if row.fit.largest.low >= batch), len(kept))
     start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - most))
     return kept[start : start + most]
 
 
 def _nothing(run: FitsRun) -> str:
-    if run.why_not is not None:
-        return printable(f"Nothing can be predicted: {run.why_not}.")
     failed = next((one.failure for one in run.trials if one.failure is not None), None)
-    if failed is not None:
-        return printable(f"Nothing was predicted: the script failed ({failed.kind}): {failed.message}.")
-    why = "it was interrupted" if run.status is RunStatus.INTERRUPTED else f"status: {run.status}"
-    return f"Nothing was predicted yet ({why})."
+    why = f"the script failed ({failed.kind}): {failed.message}" if failed else f"status: {run.status}"
+    return printable(f"Nothing predicted: {run.why_not or why}.")
 
 
 def _next_steps(run: FitsRun) -> Commands:
@@ -321,33 +253,27 @@ def _next_steps(run: FitsRun) -> Commands:
 
 def _answer(view: _View) -> str:
     run, prediction, batch = view.run, view.prediction, view.run.batch_size
-    gpus = {fit.profile_id for fit in prediction.fits}
     if batch is None:
-        return f"What fits {count_text(len(gpus), 'GPU')}: predicted."
+        gpus = len({fit.profile_id for fit in prediction.fits})
+        return f"What fits {count_text(gpus, 'GPU')}: predicted."
     name = f"Batch {batch}" if run.options.batch_size else f"Your batch of {batch}"
-    margin = f"with {prediction.margin:.0%} margin"
-    if len(gpus) == 1:
-        fits = ", ".join(f"{_VERDICTS[_place(fit, batch)]} in {fit.precision}" for fit in prediction.fits)
-        answer = f"{name} on {printable(gpus.pop())} {margin}: {fits} (predicted)."
-    else:
-        counts = ", ".join(_fit_count(kind, fits, batch) for kind, fits in view.kinds.items())
-        answer = f"{name} fits {margin} on {counts} (predicted)."
+    counts = ", ".join(_fit_counts(prediction, batch))
+    answer = f"{name} fits with {prediction.margin:.0%} margin on {counts} (predicted)."
     samples = prediction.epoch_samples
     is_too_large = run.options.batch_size is not None and samples is not None and batch > samples
     return f"{answer} It is larger than an epoch of {samples:,} samples." if is_too_large else answer
 
 
-def _place(fit: PredictedFit, batch: int) -> int:
-    """Return the place of a fit's verdict in `_VERDICTS`."""
-    return 0 if batch <= fit.largest.low else 1 if batch <= fit.largest.high else 2
-
-
-def _fit_count(kind: str, fits: Sequence[PredictedFit], batch: int) -> str:
+def _fit_counts(prediction: DevicePrediction, batch: int) -> Iterator[str]:
     """Return where a batch fits, such as "3 of 7 GPUs in bf16 or fp16 (1 more in the best case)"."""
-    places = [_place(fit, batch) for fit in fits]
-    precisions = sorted({str(fit.precision) for fit in fits}, key=lambda name: (name != kind, name))
-    tight = f" ({places.count(1)} more in the best case)" if 1 in places else ""
-    return f"{places.count(0)} of {count_text(len(fits), 'GPU')} in {' or '.join(precisions)}{tight}"
+    for are_halves in (False, True):
+        fits = [fit for fit in prediction.fits if (fit.precision in _HALVES) is are_halves]
+        sure = sum(batch <= fit.largest.low for fit in fits)
+        tight = sum(batch <= fit.largest.high for fit in fits) - sure
+        names = " or ".join(sorted({str(fit.precision) for fit in fits}))
+        best_case = f" ({tight} more in the best case)" if tight else ""
+        if fits:
+            yield f"{sure} of {count_text(len(fits), 'GPU')} in {names}{best_case}"
 
 
 def _count(samples: int) -> str:
@@ -373,84 +299,24 @@ def _rate_text(rate: Interval | None) -> str:
 
 def _machine_text(row: _Row) -> str:
     """Return whose CPUs the loader has, where that is known."""
-    has_loader = any(one.loader is not None for one in row.asked.values())
-    if row.facts.instance is None or row.facts.vcpus is None or not has_loader:
+    facts, has_loader = row.facts, row.asked is not None and row.asked.loader is not None
+    if facts.instance is None or facts.vcpus is None or not has_loader:
         return ""
-    return printable(f"{row.facts.instance}, {row.facts.vcpus:g} vCPUs")
+    return printable(f"{facts.instance}, {facts.vcpus:g} vCPUs")
 
 
-# --- everything ------------------------------------------------------------------------------
-
-
-def _memory(view: _View, width: int) -> tuple[Block, ...]:
-    """Return the largest batches, each beside whether the batch that was asked for fits."""
-    asked = _columns(view, _ASKED) if view.run.asked else []
-    columns = [_NAME, _CAPACITY]
-    for batch, *others in zip_longest(_columns(view, _LARGEST), asked, _columns(view, _CHECKPOINTED)):
-        columns += [batch, *(replace(one, is_below=True) for one in others if one is not None)]
-    table = fitted_table(_TITLE, _all_kept(columns), view.rows, width)
-    lines = (
-        *_largest_lines(view, view.rows),
-        *_asked_lines(view),
-        *_checkpointing(view),
-        *_stars(view, table),
-    )
-    return table, Passage("", lines)
-
-
-def _speed(view: _View, width: int) -> tuple[Block, ...]:
-    """Return the rates of GPU and loader, at the batch and at the largest."""
-    machine: Column[_Row] = Column("machine", _machine_text, is_below=True, is_optional=True)
-    largest = [_NAME, *_columns(view, _AT_LARGEST, [view.own]), *_LARGEST_RATES]
-    at_largest = fitted_table("Samples/s at the largest batch (predicted)", largest, view.rows, width)
-    blocks: tuple[Block, ...] = (at_largest, Passage("", _stars(view, at_largest)))
-    if not _has_rates(view.run):
-        return blocks
-    title = f"Samples/s at batch {view.run.batch_size} (predicted)"
-    columns = [_NAME, *_columns(view, _COMPUTE), _LOADER, machine]
-    table = fitted_table(title, _all_kept(columns), view.rows, width)
-    lines = [*_stars(view, table), *_rate_lines(view)]
-    if any(map(_machine_text, view.rows)):
-        lines.append("machine: the loader's, the cheapest of those with fewest GPUs; vCPUs per GPU")
-    return (table, Passage("", tuple(lines)), *blocks)
-
-
-def _all_kept(columns: Iterable[Column[_Row]]) -> list[Column[_Row]]:
-    return [replace(column, drop=0) for column in columns]
-
-
-def _has_rates(run: FitsRun) -> bool:
-    return any(one.compute is not None for one in run.asked)
-
-
-def _rate_lines(view: _View) -> tuple[str, ...]:
-    line = f"compute, loader: samples/s of each GPU at batch {view.run.batch_size}; the lower is the limit"
-    return (line,) if _has_rates(view.run) else ()
-
-
-def _asked_lines(view: _View) -> tuple[str, ...]:
-    batch = view.run.batch_size
-    line = f"{batch}: GiB reserved without margin / available (yes: at worst, no: at best)"
-    return (line,) if view.run.asked else ()
-
-
-def _largest_lines(view: _View, rows: Sequence[_Row]) -> tuple[str, ...]:
-    line = (
-        f"batch: the largest that fits with {view.prediction.margin:.0%} margin (in the best case), per GPU"
-    )
-    fits = [fit for row in rows for fit in row.fits.values()]
-    if not any(view.prediction.has_whole_epoch(fit.largest.high) for fit in fits):
-        return (line,)
-    return line, f"all {view.prediction.epoch_samples:,}: the whole epoch in one batch, made by one worker"
-
-
-def _stars(view: _View, table: Table) -> tuple[str, ...]:
-    """Return which precision stands in for another in a table."""
-    if not any(_OTHER in cell for row in table.rows for cell in row):
-        return ()
-    kinds = [kind for kind in view.kinds if any(kind in title for title in table.columns)]
-    others = {str(fit.precision): kind for kind in kinds for fit in view.kinds[kind] if fit.precision != kind}
-    return tuple(f"{_OTHER} {other}: the GPU has no {kind}" for other, kind in others.items())
+def _legend(view: _View) -> tuple[str, ...]:
+    """Return what the columns are."""
+    run, prediction, batch = view.run, view.prediction, view.run.batch_size
+    margin = f"{prediction.margin:.0%} margin"
+    lines = [f"batch: the largest that fits with {margin} (in the best case), per GPU"]
+    if any(prediction.has_whole_epoch(row.fit.largest.high) for row in view.rows):
+        lines.append(f"all {prediction.epoch_samples:,}: the whole epoch in one batch, made by one worker")
+    if run.asked:
+        lines.append(f"{batch}: GiB reserved without margin / available (yes: at worst, no: at best)")
+    if any(one.compute is not None for one in run.asked):
+        lines.append(f"compute, loader: samples/s of each GPU at batch {batch}; the lower is the limit")
+    return (*lines, *_checkpointing(view))
 
 
 def _checkpointing(view: _View) -> tuple[str, ...]:
@@ -471,29 +337,29 @@ def _checkpointing(view: _View) -> tuple[str, ...]:
     return (line,) if gains else ()
 
 
-def _parts(view: _View, width: int) -> tuple[Block, ...]:
+def _parts(view: _View) -> tuple[Block, ...]:
     """Return what takes each GPU's memory, in GiB."""
-    rows = [row for row in view.rows if row.shown.peak is not None]
-    sizes = [row.shown.peak.by_purpose for row in rows if row.shown.peak is not None]
+    rows = [row for row in view.rows if row.fit.peak is not None]
+    sizes = [row.fit.peak.by_purpose for row in rows if row.fit.peak is not None]
     purposes = [one for one in Purpose if any(size.get(one, 0) >= _LEAST_GIB * GIB for size in sizes)]
 
-    def part(purpose: Purpose, is_below: bool) -> Column[_Row]:
+    def part(purpose: Purpose) -> Column[_Row]:
         def cell(row: _Row) -> str:
-            return _gib_text(row.shown.peak.by_purpose.get(purpose, 0)) if row.shown.peak else _ABSENT
+            return _gib_text(row.fit.peak.by_purpose.get(purpose, 0)) if row.fit.peak else _ABSENT
 
-        return Column(purpose.split()[0], cell, is_below=is_below)
+        return Column(purpose.split()[0], cell)
 
     columns: list[Column[_Row]] = [
-        _NAME,
-        Column("batch", lambda row: f"{view.size_text(row.shown.batch_size)} {row.shown.precision}"),
-        *(part(one, is_below=place % 2 == 1) for place, one in enumerate(purposes)),
+        Column("GPU", lambda row: row.name, is_numeric=False),
+        Column("batch", lambda row: f"{view.size_text(row.fit.batch_size)} {row.fit.precision}"),
+        *map(part, purposes),
         Column(
             "other", lambda row: _gib_text(row.facts.outside.context.high + row.facts.outside.workspace.high)
         ),
     ]
     title = "GiB at the peak of the largest batch with margin (predicted)"
     note = "other: CUDA context and workspaces outside torch, at most"
-    return (fitted_table(title, columns, rows, width), Passage("", (note,))) if rows else ()
+    return (table_of(title, columns, rows), Passage("", (note,))) if rows else ()
 
 
 # --- what the prediction goes by -------------------------------------------------------------
@@ -506,17 +372,20 @@ def _basis(view: _View) -> tuple[str, ...]:
     elsewhere = "any other GPU" if prediction.path is PredictionPath.LOOP_ON_GPU else "a GPU"
     traces = [one.details.trace for one in run.trials if one.details and one.details.trace]
     here = "" if (factor := prediction.speed_factor) is None else f", times {factor:.2f} as measured here"
-    lines = (
+    known = prediction.checkpointing
+    lines = [
         f"Traced here: {prediction.path}, at batch sizes {sizes}; nothing ran on {elsewhere}.",
         *(f"Not all was traced: {trace.why_ended}." for trace in traces if trace.why_ended),
         "Memory: the traced allocations at each batch size, replayed by the rules of torch's allocator; "
-        f"margin {prediction.margin:.0%} either way, {count_text(len(prediction.doubts), 'doubt')}.",
+        f"margin {prediction.margin:.0%} either way.",
         *_outside(run),
-        *_checkpointing_basis(prediction),
         f"Compute: a roofline model of each traced op{here}, +-{ERROR:.0%}; memory layout, fusion and "
         "torch.compile are not modelled.",
         _loader(run, prediction),
-    )
+    ]
+    if known is not None:
+        what = known.why_not or f"{blocks_text(known)}, {cost_text(known.extra_flops)}"
+        lines.append(f"Gradient checkpointing: {what}.")
     return tuple(map(printable, lines))
 
 
@@ -538,14 +407,6 @@ def _ids_text(ids: list[str]) -> str:
     return ", ".join(ids) if len(ids) <= _MOST_NAMED else f"{len(ids)} GPUs"
 
 
-def _checkpointing_basis(prediction: DevicePrediction) -> list[str]:
-    known = prediction.checkpointing
-    if known is None:
-        return []
-    what = known.why_not or f"of {blocks_text(known)}, {cost_text(known.extra_flops)}"
-    return [f"Gradient checkpointing: {what}."]
-
-
 def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     measured, cpus = prediction.loader_measured, prediction.loader_cpus
     seen = next((done for one in reversed(run.trials) if (done := one.measurement or one.dry)), None)
@@ -554,10 +415,12 @@ def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
         return f"Loader: n/a here ({isolated.why_not if isolated and isolated.why_not else 'not measured'})."
     workers = count_text(seen.loop.num_workers if seen else 0, "worker")
     work = isolated.loader_work if isolated else None
-    share = 1.0 if work is None or work.cpu_share is None else work.cpu_share
-    waits = f", less where batches wait for storage or CPUs, {1 - share:.0%} here" * (share < _BUSY_SHARE)
+    waits = (
+        ""
+        if work is None or work.cpu_share is None
+        else f", {1 - work.cpu_share:.0%} of it waiting for storage or CPUs"
+    )
     return (
-        f"Loader: {rate_text(measured)} samples/s with {workers} on {count_text(cpus, 'CPU')}, measured; "
-        "there by a batch's cost here, one worker per vCPU and at most one per batch of an epoch, each as "
-        f"fast as a CPU here, down to half{waits}."
+        f"Loader: {rate_text(measured)} samples/s measured with {workers}, {count_text(cpus, 'CPU')}{waits}; "
+        "there one worker per vCPU, at most one per batch of an epoch, each at 50% to 100% of the speed here."
     )

@@ -1,16 +1,15 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tunekit.machine.price_catalog import FAR_OFF, Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrice
-from tunekit.records.profile import Instance, Profile, SpotPrice
-from tunekit.report.blocks import Column, Passage, Table, field_text, fitted_table
+from tunekit.records.profile import Instance, Profile
+from tunekit.report.blocks import Column, Passage, Table, field_text, table_of
 from tunekit.report.text import UNKNOWN
 from tunekit.units import bytes_text, count_text
 
@@ -18,9 +17,7 @@ ABSENT = "-"
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
-def gpu_list(
-    files: Iterable[ProfileFile], here: Sequence[Accelerator], width: int
-) -> tuple[Table | Passage, ...]:
+def gpu_list(files: Iterable[ProfileFile], here: Sequence[Accelerator]) -> tuple[Table | Passage, ...]:
     """Return the table of all profiles, by architecture and memory, and what to know about it."""
     ids_here = {device.profile_id for device in here} or {"cpu"}
 
@@ -41,7 +38,7 @@ def gpu_list(
         f"To add one, {how_to_add()}; folders in TUNEKIT_PROFILES are read first.",
     ]
     columns = (Column("id", marked_id, is_numeric=False), *_LIST_COLUMNS)
-    table = fitted_table("GPU profiles", columns, _in_order({one.profile.id: one for one in files}), width)
+    table = table_of("GPU profiles", columns, _in_order({one.profile.id: one for one in files}))
     return table, Passage("", tuple(lines), is_apart=True)
 
 
@@ -75,11 +72,6 @@ def _figure(value: float | None, unit: str = "") -> str:
     return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + unit
 
 
-def _short_figure(value: float | None) -> str:
-    """Return a figure in as few letters as a table of them needs."""
-    return _figure(value if value is None or value < 100 else round(value))
-
-
 def _money(usd: float | None) -> str:
     if usd is None:
         return UNKNOWN
@@ -93,11 +85,9 @@ def _compile_text(profile: Profile) -> str:
     return word + ("*" if profile.compile_note else "")
 
 
-def _short_rate(precision: str, drop: int = 0) -> Column[ProfileFile]:
-    figure = field_text(f"profile.{precision}_tflops", _short_figure)
-    return Column(
-        precision, lambda file: figure(file) if _has(file.profile, precision) else ABSENT, drop=drop
-    )
+def _rate(precision: str) -> Column[ProfileFile]:
+    figure = field_text(f"profile.{precision}_tflops", _figure)
+    return Column(precision, lambda file: figure(file) if _has(file.profile, precision) else ABSENT)
 
 
 def _has(profile: Profile, precision: str) -> bool:
@@ -111,24 +101,15 @@ def _cheapest(file: ProfileFile) -> Instance | None:
     return min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None)
 
 
-def _of_cheapest(path: str, text: Callable[[Any], str]) -> Callable[[ProfileFile], str]:
-    cell = field_text(path, text)
-    return lambda file: cell(_cheapest(file))
-
-
 _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
-    Column("name", lambda file: _text(file.profile.device_names[0].removeprefix("NVIDIA ")), False, 6),
+    Column("name", lambda file: _text(file.profile.device_names[0].removeprefix("NVIDIA ")), False),
     Column("GiB", field_text("profile.memory_bytes", lambda size: bytes_text(size).removesuffix(" GiB"))),
-    Column("GB/s", field_text("profile.bandwidth_gb_per_s", _short_figure), drop=2),
-    _short_rate("fp32", drop=1),
-    _short_rate("tf32", drop=3),
-    _short_rate("fp16"),
-    _short_rate("bf16"),
-    _short_rate("fp8", drop=5),
-    Column("compile", field_text("profile", _compile_text), is_numeric=False, drop=4),
+    Column("GB/s", field_text("profile.bandwidth_gb_per_s", _figure)),
+    *map(_rate, _PRECISIONS),
+    Column("compile", field_text("profile", _compile_text), is_numeric=False),
     Column("$/GPU-h", lambda file: _per_gpu(_cheapest(file))),
-    Column("as of", _of_cheapest("as_of", lambda day: day[:7]), is_numeric=False),
-    Column("from", _of_cheapest("provider", _text), is_numeric=False, drop=7),
+    Column("as of", lambda file: one.as_of[:7] if (one := _cheapest(file)) else UNKNOWN, is_numeric=False),
+    Column("from", lambda file: _text(one.provider if (one := _cheapest(file)) else None), is_numeric=False),
 )
 
 
@@ -136,9 +117,8 @@ def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     """Return what a refresh got, what it left as it was, and how to undo it."""
     prices, kept = refreshed.prices, refreshed.kept
     fresh = prices.prices[: len(prices.prices) - len(kept)]
-    dated = " by its files' dates" if refreshed.is_dated_by_files and fresh else ""
     lines = [
-        f"{count_text(len(fresh), 'machine')} priced by {prices.catalog}{_days(fresh)}{dated}.",
+        f"{count_text(len(fresh), 'machine')} priced by {prices.catalog}{_days(fresh)}.",
         f"Saved in {_text(str(path))}: used instead of older shipped prices until you delete it.",
     ]
     if refreshed.without:
@@ -165,7 +145,7 @@ def _days(prices: Sequence[CatalogPrice]) -> str:
 # --- one profile -----------------------------------------------------------------------------
 
 
-def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tuple[Table | Passage, ...]:
+def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[Table | Passage, ...]:
     """Return everything that a profile holds."""
     profile, facts = file.profile, file.profile.facts
     remarks = (("torch.compile", profile.compile_note), ("torch builds", profile.torch_builds))
@@ -184,7 +164,7 @@ def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tup
             by_source.setdefault(f"{one.source} ({one.confidence})", []).append(one.name)
         priced = (f"{_text(', '.join(names))}: {_text(source)}" for source, names in by_source.items())
         machines = (
-            fitted_table("Machines", _MACHINE_COLUMNS, profile.instances, width),
+            table_of("Machines", _MACHINE_COLUMNS, profile.instances),
             Passage("", _price_lines(profile), is_apart=True),
             Passage("Sources of the prices", tuple(priced)),
         )
@@ -199,20 +179,15 @@ def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tup
 
 def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
     profile = file.profile
-    lines = []
     own = [device for device in here if device.profile_id == profile.id]
-    if own:
-        gpus = ", ".join(f"GPU {device.index} with {bytes_text(device.memory_bytes)}" for device in own)
-        lines.append(f"This machine has {gpus}.")
-    elif profile.is_cpu:
-        lines.append("Every machine has one.")
-    if profile.aliases:
-        lines.append(f"Other names: {_text(', '.join(profile.aliases))}")
-    if profile.notes:
-        lines.append(_text(profile.notes))
+    gpus = ", ".join(f"GPU {device.index} with {bytes_text(device.memory_bytes)}" for device in own)
     hidden = "".join(f"; it hides {_text(str(path))}" for path in file.hides)
-    lines.append(f"File: {_text(str(file.path))} ({'yours' if file.is_yours else 'shipped'}{hidden})")
-    return tuple(lines)
+    return (
+        *([f"This machine has {gpus}."] if own else []),
+        *([f"Other names: {_text(', '.join(profile.aliases))}"] if profile.aliases else []),
+        *([_text(profile.notes)] if profile.notes else []),
+        f"File: {_text(str(file.path))} ({'yours' if file.is_yours else 'shipped'}{hidden})",
+    )
 
 
 def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
@@ -248,8 +223,10 @@ def _price_lines(profile: Profile) -> tuple[str, ...]:
 
 
 def _remarks(one: Instance) -> Iterator[str]:
-    if one.spot:
-        yield _spot_text(one.spot)
+    if spot := one.spot:
+        ends = dict.fromkeys(map(_money, (spot.low_usd_per_h, spot.high_usd_per_h)))
+        where = f" in {_text(spot.where)}" if spot.where else ""
+        yield f"Spot {' to '.join(ends)} $/h, seen {spot.as_of}{where}."
     if one.compute_units_per_h:
         yield f"{_figure(one.compute_units_per_h)} prepaid compute units/h."
     for plan in one.subscriptions:
@@ -269,18 +246,12 @@ def _per_gpu(offer: Instance | None) -> str:
     return UNKNOWN if offer is None or offer.usd_per_h is None else _money(offer.usd_per_h / offer.gpus)
 
 
-def _spot_text(spot: SpotPrice) -> str:
-    low, high = _money(spot.low_usd_per_h), _money(spot.high_usd_per_h)
-    price = f"{low} $/h" if low == high else f"{low} to {high} $/h"
-    return f"Spot {price}, seen {spot.as_of}{f' in {_text(spot.where)}' if spot.where else ''}."
-
-
 _MACHINE_COLUMNS: tuple[Column[Instance], ...] = (
     Column("provider", lambda one: _text(f"{one.provider} {one.region or ''}"), is_numeric=False),
     Column("machine", lambda one: _text(one.name), is_numeric=False),
     Column("GPUs", lambda one: str(one.gpus)),
-    Column("vCPUs", lambda one: _figure(one.vcpus), drop=1),
-    Column("RAM GB", lambda one: _figure(one.ram_gb), drop=2),
+    Column("vCPUs", lambda one: _figure(one.vcpus)),
+    Column("RAM GB", lambda one: _figure(one.ram_gb)),
     Column("$/h", lambda one: _money(one.usd_per_h)),
     Column("$/GPU-h", _per_gpu),
     Column("as of", lambda one: one.as_of, is_numeric=False),

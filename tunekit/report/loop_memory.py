@@ -91,13 +91,13 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
 
 def _base_line(measurement: Measurement) -> str:
     queue = measurement.details.queue if measurement.details else None
-    tree = f"process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
+    tree = f"RAM: process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
     if queue is None or queue.main_base_bytes is None:
-        return f"RAM: {tree}"
-    each = ""
-    if measurement.loop.num_workers:
-        each = f" with what workers share, each worker {bytes_text(queue.worker_base_bytes)}"
-    return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each}, without buffer; {tree}"
+        return tree
+    own, each = bytes_text(queue.main_base_bytes), bytes_text(queue.worker_base_bytes)
+    return f"{tree}; without buffer: training process {own}" + f", each worker {each}" * (
+        measurement.loop.num_workers > 0
+    )
 
 
 # --- other workers and prefetch factors ------------------------------------------------------
@@ -137,19 +137,16 @@ def grid_table(cells: Sequence[GridCell], kept: Collection[int | None]) -> Table
     )
 
 
-def grid_axes(
-    cells: Sequence[GridCell], kept: Collection[int | None], most_depths: int = _MOST_DEPTHS
-) -> tuple[list[int], list[int]]:
+def grid_axes(cells: Sequence[GridCell], kept: Collection[int | None]) -> tuple[list[int], list[int]]:
     """Return the workers and the prefetch factors that a grid has room for.
 
     Args:
         cells: those without workers have no buffer, and no place in it.
         kept: prefetch factors that have to stay.
-        most_depths: prefetch factors that there is room for.
     """
     buffered = [cell for cell in cells if cell.num_workers]
     depths = sorted({cell.prefetch_factor or 0 for cell in buffered})
-    while len(depths) > most_depths and (others := [depth for depth in depths if depth not in kept]):
+    while len(depths) > _MOST_DEPTHS and (others := [depth for depth in depths if depth not in kept]):
         depths.remove(others[-1])
     return sorted({cell.num_workers for cell in buffered}), depths
 

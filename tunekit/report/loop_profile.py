@@ -26,9 +26,9 @@ from tunekit.report.blocks import (
     Section,
     Table,
     field_text,
-    fitted_table,
     found_blocks,
-    note_of,
+    table_of,
+    trial_notes,
 )
 from tunekit.report.bottleneck import verdict_text
 from tunekit.report.loop_memory import memory_blocks
@@ -38,28 +38,26 @@ from tunekit.report.loop_time import (
     startup_table,
     step_blocks,
     step_text,
-    telemetry_lines,
 )
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     UNKNOWN,
     config_text,
+    how_measured,
     interval_text,
     knob_rows,
     speedup_text,
     value_text,
 )
+from tunekit.report.trials import loop_telemetry_table
 from tunekit.trial.typed_commands import command_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MORE_ROUNDS = 5
 
 
-def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80) -> Report:
-    """Return everything that is shown of a loop profile, with commands on the folder that it lies in.
-
-    Tables drop columns to fit the width.
-    """
+def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
+    """Return everything that is shown of a loop profile, with commands on the folder that it lies in."""
     seen = profile.profiled_trial
     measured = seen.measurement if seen else None
     step: tuple[Block, ...] = ()
@@ -67,14 +65,12 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
     if seen is not None and measured is not None:
         compiles = bool(seen.config and seen.config.compile) or measured.loop.compile_graphs > 0
         threads = measured.loop.threads
-        lines = telemetry_lines(seen.telemetry, profile.host.cpus)
-        if threads is not None:
-            lines = (*lines, f"CPU threads: {threads_text(threads)}")
         step = (Passage("The config", (config_text(seen.config),)), *step_blocks(measured))
         rest = (
             startup_table(measured.loop, compiles),
             *memory_blocks(measured, seen.telemetry, profile.rank_host),
-            Passage("System during training (measured)", lines),
+            loop_telemetry_table(seen.telemetry, profile.host.cpus),
+            Line("" if threads is None else f"CPU threads: {threads_text(threads)}"),
             *kernel_blocks(measured.details),
         )
     return Report(
@@ -83,7 +79,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
             *map(Lead, _answers(profile, seen)),
             Section("compared", "Comparison", "Compared"),
             *_contenders_blocks(profile),
-            *_ablation_blocks(profile.ablation, profile.noise_floor, width),
+            *_ablation_blocks(profile.ablation, profile.noise_floor),
             Section("step", "Step time", "Step"),
             *step,
             Section("findings", "Findings", "Findings"),
@@ -120,9 +116,8 @@ def _rate(rate: Interval | None, profile: LoopProfile, measurement: Measurement)
     pace = rate.times(per_sample / measurement.loop.world_size)
     trials = profile.contenders[0].trials
     processes = sum(one.number in trials and one.measurement is not None for one in profile.trials)
-    more = f"; --rounds {_MORE_ROUNDS} shows their spread" if processes == 1 else ""
     of = count_text(processes, "fresh process", "fresh processes")
-    return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}{more}."
+    return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}."
 
 
 def _compared(profile: LoopProfile) -> str | None:
@@ -140,24 +135,20 @@ def _compared(profile: LoopProfile) -> str | None:
 def _what_helps(rate: Interval | None, profile: LoopProfile, is_compared: bool) -> str | None:
     """Return what helps most: as measured beside it, else as predicted from the findings of a sure rate."""
     ablation, noise = profile.ablation, profile.noise_floor
-    if ablation is not None:
-        faster = [step for step in ablation.steps if _is(step, "faster", noise)]
-        if faster:
-            best = max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0)
-            return f"Largest gain: {best.name}, {speedup_text(best.alone.factor)} (measured)."
-        if ablation.together is not None:
-            return f"No single gain above noise; all together {speedup_text(ablation.together)} (measured)."
+    faster = [step for step in ablation.steps if _verdict_text(step, noise) == "faster"] if ablation else []
+    if faster:
+        best = max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0)
+        return f"Largest gain: {best.name}, {speedup_text(best.alone.factor)} (measured)."
+    if ablation is not None and ablation.together is not None:
+        return f"No single gain above noise; all together {speedup_text(ablation.together)} (measured)."
     if is_compared:
         return None
     if rate is not None and leaves_bound_open(rate):
         rounds = max(_MORE_ROUNDS, 2 * profile.options.rounds)
         return f"To settle it: a quiet machine, --window 30, and --rounds {rounds}."
     with_remedy = [one for one in profile.findings if one.remedy]
-    if not with_remedy:
-        return None
-    most = max(with_remedy, key=lambda one: one.gain or 0.0)
-    gain = f" (at most {most.gain:.2f}x, predicted)" if most.gain is not None and most.gain > 1.0 else ""
-    return printable(f"Try first: {most.remedy}{gain}.")
+    most = max(with_remedy, key=lambda one: one.gain or 0.0, default=None)
+    return None if most is None else printable(f"Try first: {most.remedy}.")
 
 
 # --- configs beside each other ---------------------------------------------------------------
@@ -220,9 +211,7 @@ def _memory_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
     return [row for row in rows if row[0] != "VRAM reserved" or {*row[1:]} != {UNKNOWN}]
 
 
-def _ablation_blocks(
-    ablation: Ablation | None, noise: NoiseFloor | None, width: int
-) -> tuple[Table | Passage, ...]:
+def _ablation_blocks(ablation: Ablation | None, noise: NoiseFloor | None) -> tuple[Table | Passage, ...]:
     """Return what each optimisation brings, by itself and in turn; nothing where none was asked for."""
     if ablation is None:
         return ()
@@ -233,34 +222,24 @@ def _ablation_blocks(
         if len(step.changes) > 1
     ]
     lines += [f"{step.name}: {why}" for step in steps if (why := _why_missing(step)) is not None]
-    for judged in ("no gain", "inconclusive"):
-        alike = [step.name for step in steps if _is(step, judged, noise)]
-        lines += [f"{judged} alone: {', '.join(alike)}"] * bool(alike)
     if ablation.together is not None and ablation.product_of_alone is not None and len(steps) > 1:
         together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
-        lines.append(
-            f"all together: {together} (measured); product of the single factors: "
-            f"{ablation.product_of_alone:.2f}x (no prediction: they act on the same time)"
-        )
+        product = f"{ablation.product_of_alone:.2f}x"
+        lines.append(f"all together: {together} (measured); product of the single factors: {product}")
     lines += [f"not tried: {reason}" for reason in ablation.left_out]
-    notes = tuple(map(printable, lines))
-    if not steps:
-        return (Passage("What each optimisation brings", notes),)
     columns = (
         Column[AblationStep]("", lambda step: step.name, is_numeric=False),
         Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
+        Column[AblationStep]("verdict", lambda step: _verdict_text(step, noise), is_numeric=False),
         Column[AblationStep]("all so far", _so_far_text),
-        Column[AblationStep](
-            "of which this", lambda step: speedup_text(step.step_factor, TOO_WIDE_IN_TABLE), drop=1
-        ),
+        Column[AblationStep]("of which this", lambda step: speedup_text(step.step_factor, TOO_WIDE_IN_TABLE)),
     )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
-    return fitted_table(title, columns, steps, width), Passage("", notes)
+    return table_of(title, columns, steps), Passage("" if steps else title, tuple(map(printable, lines)))
 
 
-def _is(step: AblationStep, judged: str, noise: NoiseFloor | None) -> bool:
-    """Return whether a step's factor by itself may be called so."""
-    return step.alone.factor is not None and verdict(step.alone.factor, noise) == judged
+def _verdict_text(step: AblationStep, noise: NoiseFloor | None) -> str:
+    return "" if step.alone.factor is None else verdict(step.alone.factor, noise)
 
 
 def _why_missing(step: AblationStep) -> str | None:
@@ -284,30 +263,18 @@ def _so_far_text(step: AblationStep) -> str:
 
 
 def _notes(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Note, ...]:
-    faults = seen.measurement.details.faults if seen and seen.measurement and seen.measurement.details else ()
-    failures = [
-        printable(f"trial {record.number} failed, {record.failure.kind}: {record.failure.message}")
-        for record in profile.trials
-        if record.failure is not None
-    ]
-    return (
-        *(note_of(finding) for finding in profile.machine_findings),
-        *(Note(Severity.INFO, printable(f"not seen: {fault}")) for fault in faults),
-        *(Note(Severity.INFO, line) for line in failures),
-    )
+    details = seen.measurement.details if seen and seen.measurement else None
+    faults = (f"not seen: {fault}" for fault in (details.faults if details else ()))
+    return *trial_notes(profile), *(Note(Severity.INFO, printable(fault)) for fault in faults)
 
 
 def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
     if seen is None:
         return ""
-    of = f"; time and memory are of trial {seen.number}"
-    noise = profile.noise_floor
-    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
-    trials = count_text(len(profile.trials), "trial")
-    status = "" if profile.status is RunStatus.FINISHED else f" (status: {profile.status})"
-    return printable(
-        f"Measured on {profile.measured_on} in {trials}, {duration_text(profile.profile_time_s)}{status}: "
-        f"rates over whole epochs, 95% intervals{of}{floor}."
+    return how_measured(
+        profile,
+        profile.profile_time_s,
+        f"rates over whole epochs, 95% intervals; time and memory are of trial {seen.number}",
     )
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from tunekit.diagnose.attribution import attribution, closure
 from tunekit.records.details import Details, KernelWindow
-from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
+from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.report.blocks import Passage, Table
-from tunekit.units import bytes_text, count_text, duration_text
+from tunekit.units import count_text, duration_text
 
 _SHOWN_KERNELS = 8
 _KERNEL_LETTERS = 52
@@ -52,27 +52,18 @@ def step_text(step_s: float) -> str:
 def _closure_line(measurement: Measurement) -> str:
     found = closure(measurement)
     isolated = measurement.details.floors if measurement.details else None
-    if found is None:
-        why = (isolated.why_not if isolated else None) or "they were not looked at"
-        alone = (
-            {"Loader alone": isolated.loader_step_s, "Training alone": isolated.compute_step_s}
-            if isolated
-            else {}
+    if found is not None:
+        judged = found.meaning or f"consistent with each other (noise {found.slack:.0%})"
+        return (
+            f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
+            f"both {step_text(found.step_s)} (measured): {judged}"
         )
-        rates = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
-        known = f"{rates[0]} (measured); the other half" if rates else "Loader alone and training alone"
-        return f"{known}: n/a, {why}"
-    within, judged = f"by less than the noise of {found.slack:.0%}", "between the longer and the sum"
-    if found.meaning is not None:
-        judged = found.meaning
-    elif found.step_s > found.compute_s + found.loader_s:
-        judged = f"slower than the sum {within}"
-    elif found.step_s < max(found.compute_s, found.loader_s):
-        judged = f"faster than the longer {within}"
-    return (
-        f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)} (measured): {judged}"
-    )
+    alone = {
+        "Loader": isolated.loader_step_s if isolated else None,
+        "Training": isolated.compute_step_s if isolated else None,
+    }
+    texts = (f"{name} alone {'n/a' if s is None else step_text(s)}" for name, s in alone.items())
+    return f"{', '.join(texts)} (measured): {(isolated.why_not if isolated else None) or 'not looked at'}"
 
 
 def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:
@@ -94,43 +85,6 @@ def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:
 
 def _of_loader(loop: LoopMeasurement, seen_s: float) -> str:
     return duration_text(seen_s) if loop.has_loader else "n/a, no DataLoader"
-
-
-def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
-    """Return what the machine did meanwhile; one line for the host, one for each GPU that was used."""
-    if telemetry is None:
-        return ("n/a: the trial was over before two samples",)
-    host = telemetry.host
-    figures = [
-        "CPU n/a" if host.cpu_cores is None else f"{host.cpu_cores:.1f} CPU cores of {cpus}",
-        "reads n/a" if host.read_bytes_per_s is None else f"{host.read_bytes_per_s / 1e6:.1f} MB/s from disk",
-    ]
-    if host.unfetched_share is not None:
-        figures.append(f"page-cache hits {host.unfetched_share:.0%}")
-    window = "the steady window" if telemetry.is_of_steady_window else "the whole trial, which was short"
-    figures.append(f"over {duration_text(telemetry.window_s)} of {window}")
-    return (", ".join(figures), *(_gpu_line(gpu) for gpu in telemetry.gpus if gpu.is_used))
-
-
-def _gpu_line(gpu: GpuTelemetry) -> str:
-    first, last = gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz
-    ends = "" if first is None or last is None else f" ({first:.0f} at first, {last:.0f} at last)"
-    figures = (
-        ("busy", gpu.utilization_percent, "{:.0f}%"),
-        ("SM active", gpu.sm_activity_percent, "{:.0f}%"),
-        ("tensor cores", gpu.tensor_activity_percent, "{:.0f}%"),
-        ("DRAM", gpu.dram_activity_percent, "{:.0f}%"),
-        ("power", gpu.power_w, "{:.0f} W"),
-        ("clock", gpu.sm_clock_mhz, "{:.0f} MHz" + ends),
-    )
-    texts = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
-    memory = gpu.peak_used_bytes if gpu.peak_tree_bytes is None else gpu.peak_tree_bytes
-    if memory is not None:
-        texts.append(f"memory {bytes_text(memory)}")
-    limits = sorted(set(gpu.throttle_reasons) - {"gpu_idle"})
-    if limits:
-        texts.append(f"throttled by {', '.join(limits)}")
-    return f"GPU {gpu.index}: {', '.join(texts) or 'n/a'}"
 
 
 def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:

@@ -2,40 +2,30 @@
 
 from tunekit.plain_text import printable
 from tunekit.predict.ram import GridCell, RamVerdict
-from tunekit.records.machine_memory import GpuFit, MachineMemory, MemoryPart
-from tunekit.report.blocks import Block, Column, Lead, Line, Passage, fitted_table
+from tunekit.records.machine_memory import GpuFit, MachineMemory
+from tunekit.report.blocks import Block, Lead, Line, Passage, Table
 from tunekit.report.loop_memory import grid_table, reason_lines
 from tunekit.units import bytes_text, count_text
 
 _FITS = {"yes": "fits", "tight": "may not fit", "no": "does not fit"}
 
 
-def machine_memory_blocks(found: MachineMemory, width: int = 80) -> tuple[Block, ...]:
+def machine_memory_blocks(found: MachineMemory) -> tuple[Block, ...]:
     """Return the verdicts of workers x prefetch, then each part of RAM and GPU memory."""
     machine, loader = found.machine, found.loader
     cells = [GridCell(**{**dict(one), "verdict": RamVerdict(one.verdict)}) for one in found.loaders]
     gpu = f", {machine.profile_id}" if machine.profile_id else ""
-    own = " (the run's)" if loader.is_present else ""
     workers = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor or 0}"
     marked = ["* the run's setting"] if any(one.is_present and one.num_workers for one in cells) else []
-    columns = (
-        Column[MemoryPart]("memory", lambda one: one.memory, is_numeric=False),
-        Column[MemoryPart]("part", lambda one: one.name, is_numeric=False),
-        Column[MemoryPart]("size", lambda one: bytes_text(one.size_bytes)),
-        Column[MemoryPart]("basis", lambda one: one.basis, is_numeric=False),
-    )
+    parts = tuple((one.memory, one.name, bytes_text(one.size_bytes), one.basis) for one in found.parts)
+    ram = f"{bytes_text(machine.ram_limit_bytes)} RAM, {count_text(machine.cpus, 'CPU')}{gpu}"
     return (
-        Lead(
-            printable(
-                f"{bytes_text(machine.ram_limit_bytes)} RAM, {count_text(machine.cpus, 'CPU')}{gpu}: "
-                f"{workers}{own}: {loader.verdict}."
-            )
-        ),
+        Lead(printable(f"{ram}: {workers}{' (the run)' * loader.is_present}: {loader.verdict}.")),
         Lead(printable(_gpu_text(found.gpu, machine.profile_id))),
         Line(printable(f"{bytes_text(found.batch_bytes)} per batch ({found.source})."), is_quiet=True),
         grid_table(cells, {loader.prefetch_factor}),
         Passage("", tuple(map(printable, (*reason_lines(cells), *marked)))),
-        fitted_table("Memory by part", columns, found.parts, width),
+        Table("Memory by part", ("memory", "part", "size", "basis"), parts, (2,)),
         Passage("", tuple(map(printable, found.notes)), is_quiet=True),
     )
 
@@ -45,7 +35,7 @@ def _gpu_text(gpu: GpuFit | None, profile_id: str | None) -> str:
     if gpu is None:
         return ""
     most = f"largest with margin {gpu.largest_batch:,}"
-    if gpu.largest_checkpointed and gpu.largest_checkpointed > gpu.largest_batch:
+    if gpu.largest_checkpointed:
         most += f", {gpu.largest_checkpointed:,} with gradient checkpointing"
     parts = "" if gpu.peak_batch_size == gpu.batch_size else f"; parts below: batch {gpu.peak_batch_size:,}"
     return (

@@ -26,7 +26,7 @@ _TEXT_LETTERS = 700
 """Of one sentence, as Markdown; only what is hostile or broken is longer. GitHub takes 65,536 in all."""
 _DETAIL_LETTERS = 400
 _CELL_LETTERS = 200
-_CODE_LETTERS = 6_000
+_CODE_LETTERS, _CODE_LINES = 6_000, 20
 """Of a block of code, which can't be cut: a longer one is named instead."""
 
 
@@ -145,10 +145,10 @@ def _table(table: Table) -> list[str]:
     align = ["---:" if place in table.numeric else "---" for place in range(len(table.columns))]
     rows = [
         [
-            f"**{_cells(lines)}**" if (place, column) in table.changed else _cells(lines)
-            for column, lines in enumerate(row)
+            f"**{_cell(text)}**" if (place, column) in table.changed else _cell(text)
+            for column, text in enumerate(row)
         ]
-        for place, row in enumerate(table.split_rows)
+        for place, row in enumerate(table.rows)
     ]
     head = [] if not corner else [f"**{clipped(table.title)}**", ""]
     return [*head, _row(map(_cell, (corner or table.title, *titles))), _row(align), *map(_row, rows)]
@@ -160,16 +160,12 @@ def _row(cells: Iterable[str]) -> str:
 
 def _code(block: Commands) -> list[str]:
     letters = sum(map(len, block.lines))
-    if letters > _CODE_LETTERS:
+    if letters > _CODE_LETTERS or len(block.lines) > _CODE_LINES:
         return [f"{clipped(block.title)}: {letters:,} letters, in the report"]
     lines = code_block(block.lines, block.language)
     if block.language == "sh":
         return lines
     return [f"<details><summary>{clipped(block.title)}</summary>", "", *lines, "", "</details>"]
-
-
-def _cells(lines: Sequence[str]) -> str:
-    return "<br>".join(map(_cell, lines)).removesuffix("<br>")
 
 
 def _cell(text: str) -> str:

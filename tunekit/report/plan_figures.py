@@ -1,23 +1,35 @@
 """Figures of planned machines as text, the same in a plan and in its milestones. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from tunekit.plain_text import printable
-from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanRequest, PlanRow, RateSource
+from tunekit.report.blocks import Table
 from tunekit.report.text import UNKNOWN, taken_text
-from tunekit.units import count_text, digits_text, duration_text, hours_text, rate_text, usd_text
+from tunekit.units import digits_text, duration_text, hours_text, rate_text, usd_text
 
 FigureText = Callable[[float | None], str]
 """How a figure is written."""
 
 PREDICTED_MARK = "~"
-STALE_MARK = "*"
-MAY_NOT_FIT_MARK = "?"
-DOES_NOT_FIT_MARK = "!"
+_STALE_MARK, _MAY_NOT_FIT_MARK, _DOES_NOT_FIT_MARK = "*", "?", "!"
+_MARKS = {
+    PREDICTED_MARK: "predicted",
+    _STALE_MARK: "stale price",
+    _MAY_NOT_FIT_MARK: "may not fit its memory",
+    _DOES_NOT_FIT_MARK: "does not fit it",
+}
 _HOURS = " h"
 _FREE = "free"
+
+
+def with_legend(table: Table) -> Table:
+    """Return a table whose title explains the marks in its cells."""
+    cells = "".join(cell for row in table.rows for cell in row)
+    legend = ", ".join(f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in cells)
+    return replace(table, title=f"{table.title} ({legend})") if legend else table
 
 
 def price_text(usd: float | None) -> str:
@@ -25,46 +37,35 @@ def price_text(usd: float | None) -> str:
     return _FREE if usd == 0 else usd_text(usd)
 
 
-def _few_text(count: float) -> str:
-    """Return a number of epochs, that may be far below one."""
-    return rate_text(count) if count >= 0.1 else digits_text(count, ".1g")
-
-
 def whole_text(count: float | None) -> str:
     """Return a number of whole things, such as sessions."""
     return UNKNOWN if count is None else f"{count:,.0f}"
 
 
-def middle_text(interval: Interval | None, text: FigureText) -> str:
-    """Return an expected figure."""
-    return UNKNOWN if interval is None else text(interval.value)
-
-
-def ends_text(interval: Interval | None, text: FigureText) -> str:
+def ends_text(interval: Interval, text: FigureText) -> str:
     """Return "LOW to HIGH"; nothing where both read the same."""
-    if interval is None:
-        return ""
     low, high = text(interval.low), text(interval.high)
     if high.endswith(_HOURS):
         low = low.removesuffix(_HOURS)
     return "" if low == high.removesuffix(_HOURS) else f"{low} to {high}"
 
 
-def range_text(interval: Interval | None, text: FigureText, unit: str = "") -> str:
-    """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same."""
-    ends = ends_text(interval, text)
-    return middle_text(interval, text) + unit + (f" ({ends})" if ends else "")
+def figure_text(
+    interval: Interval | None, text: FigureText, is_predicted: bool = False, unit: str = ""
+) -> str:
+    """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same, and marked if predicted."""
+    if interval is None:
+        return UNKNOWN
+    figure, ends = text(interval.value), ends_text(interval, text)
+    mark = PREDICTED_MARK * (is_predicted and figure not in (UNKNOWN, _FREE))
+    return f"{mark}{figure}{unit}{f' ({ends})' if ends else ''}"
 
 
-def figure_text(interval: Interval | None, text: FigureText, is_predicted: bool) -> str:
-    """Return an expected figure with its mark."""
-    figure = middle_text(interval, text)
-    return PREDICTED_MARK + figure if is_predicted and figure not in (UNKNOWN, _FREE) else figure
-
-
-def starred(text: str, is_stale: bool) -> str:
-    """Return a price with its mark, or with the mark's place so that figures stand below each other."""
-    return text + (STALE_MARK if is_stale and text != UNKNOWN else " ")
+def dollars_text(row: PlanRow, on_spot: bool) -> str:
+    """Return the dollars of the training on a machine, marked where its price is stale."""
+    usd, is_stale = (row.usd_spot, row.is_spot_stale) if on_spot else (row.usd_on_demand, row.is_stale)
+    text = figure_text(usd, price_text, on_spot or row.how is RateSource.PREDICTED)
+    return text + _STALE_MARK * (is_stale and usd is not None)
 
 
 def machine_name(row: PlanRow) -> str:
@@ -75,19 +76,14 @@ def machine_name(row: PlanRow) -> str:
 
 
 def gpus_text(row: PlanRow) -> str:
-    """Return number and model of its GPUs."""
-    return printable(f"{row.gpus}x {row.profile_id}")
-
-
-def marked_gpus(row: PlanRow) -> str:
     """Return number and model of its GPUs, marked where their memory is too small or may be."""
-    mark = DOES_NOT_FIT_MARK if row.fits is False else MAY_NOT_FIT_MARK if row.may_not_fit else ""
-    return gpus_text(row) + mark
+    mark = _DOES_NOT_FIT_MARK if row.fits is False else _MAY_NOT_FIT_MARK if row.may_not_fit else ""
+    return printable(f"{row.gpus}x {row.profile_id}{mark}")
 
 
 def rate_basis(asked: PlanRequest) -> str:
     """Return the measured rate, with where it comes from."""
-    rate = range_text(asked.rate_samples_per_s, rate_text, " samples/s")
+    rate = figure_text(asked.rate_samples_per_s, rate_text, unit=" samples/s")
     assumed = ", assumed" if asked.precision_is_assumed else ""
     return f"{rate} in {asked.precision}{assumed} ({asked.source}).{taken_text(asked.taken_names)}"
 
@@ -105,8 +101,10 @@ def machine_remarks(asked: PlanRequest, row: PlanRow, on_spot: bool) -> str:
         parts.append(f"in {row.precision}")
     if row.sessions is not None and row.sessions.high > 1:
         longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
-        weeks = f" over {weeks_text(row.weeks)} of {row.hours_per_week:g} h" if row.weeks is not None else ""
-        parts.append(f"{range_text(row.sessions, whole_text)} sessions of up to {longest}{weeks}")
+        weeks = ""
+        if row.weeks is not None:
+            weeks = f" over {figure_text(row.weeks, whole_text)} weeks of {row.hours_per_week:g} h"
+        parts.append(f"{figure_text(row.sessions, whole_text)} sessions of up to {longest}{weeks}")
     if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {_checkpoint_text(asked, row, row.checkpoint_interval_s)}")
     if bought := _purchase_text(row):
@@ -135,25 +133,15 @@ def _warnings(asked: PlanRequest, row: PlanRow, on_spot: bool) -> list[str]:
     return parts
 
 
-def counted(findings: Sequence[Finding]) -> list[str]:
-    """Return the numbers of warnings and notes, of each that there are."""
-    warnings = sum(one.severity is not Severity.INFO for one in findings)
-    notes = len(findings) - warnings
-    return [count_text(many, name) for many, name in ((warnings, "warning"), (notes, "note")) if many]
-
-
-def weeks_text(weeks: Interval) -> str:
-    """Return calendar weeks, with their range."""
-    return f"{range_text(weeks, whole_text)} week{'s' if weeks.high > 1 else ''}"
-
-
 def _checkpoint_text(asked: PlanRequest, row: PlanRow, interval_s: float) -> str:
     """Return the time between two checkpoints, in steps where these are known, and in epochs."""
     samples = interval_s * (row.rate_samples_per_s or asked.rate_samples_per_s).value
     steps = ""
     if asked.samples_per_step is not None:  # each GPU keeps its batch
         steps = f"{max(1.0, samples / asked.samples_per_step * asked.measured_gpus / row.gpus):,.0f} steps, "
-    return f"{duration_text(interval_s)} ({steps}{_few_text(samples / asked.samples_per_epoch)} epochs)"
+    epochs = samples / asked.samples_per_epoch
+    few = rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, ".1g")
+    return f"{duration_text(interval_s)} ({steps}{few} epochs)"
 
 
 def _purchase_text(row: PlanRow) -> str:
@@ -163,7 +151,6 @@ def _purchase_text(row: PlanRow) -> str:
         return ""
     counts = bought.count(units)
     count = ends_text(counts, whole_text) or whole_text(counts.value)
-    many = "s" if counts.high > 1 else ""
-    of = f"month{many} of {bought.name}" if bought.is_monthly else f"pack{many} of {bought.units:g}"
+    of = f"months of {bought.name}" if bought.is_monthly else f"packs of {bought.units:g}"
     worth = f" ({usd_text(row.usd_of_units.value)})" if row.usd_of_units else ""
     return f"{rate_text(units.value)} units{worth}, sold as {count} {of} at {usd_text(bought.usd)}"

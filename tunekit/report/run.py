@@ -1,7 +1,6 @@
 """A run in words, and how each medium arranges them. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tunekit.diagnose.software import threads_text
@@ -14,7 +13,6 @@ from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report import answer
 from tunekit.report.blocks import (
-    WIDE,
     Block,
     Changes,
     Chart,
@@ -32,19 +30,15 @@ from tunekit.report.blocks import (
 from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
-from tunekit.report.overview import tiles
 from tunekit.report.plan import plan_blocks
-from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again
+from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again, torch_text
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.trial.typed_commands import quoted, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
-_MOST_TIERS = 3
 _MOST_CHANGES = 5
 """That have a line each on one screen."""
-_CONFIG_LINES, _CONFIG_LETTERS = 6, 2_000
-"""Of one config; a longer one is named instead."""
 
 
 def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Block, ...]:
@@ -58,7 +52,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     best = answer_of(run.recommendations)
     changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
-    steps = (*answer.next_steps(run, best, str(folder)), _rest_text(run, folder))
+    full = f"all figures and findings: tunekit report {quoted(str(folder))} --full"
     return (
         answer.answer_lead(run, best),
         Line(answer.candidate_text(run, str(folder))),
@@ -74,7 +68,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         Changes(changes if len(changes) <= _MOST_CHANGES else ()),
         Passage("Change", (", ".join(changes),) if len(changes) > _MOST_CHANGES else (), is_list=True),
         *(Note(one.severity, f"{one.code}: {one.message}") for one in errors),
-        Commands("Next", steps),
+        Commands("Next", (*answer.next_steps(run, best, str(folder)), full)),
     )
 
 
@@ -88,42 +82,6 @@ def _written_text(folder: Path, files: Sequence[Path]) -> str:
     return f"Written to {folder}/: {what}." if names else ""
 
 
-def _rest_text(run: Run, folder: Path) -> str:
-    """Return the command that shows what one screen has no room for."""
-    parts = ["all figures"]
-    if run.findings:
-        parts.append(count_text(len(run.findings), "finding"))
-    if failed := sum(one.failure is not None for one in run.trials):
-        parts.append(count_text(failed, "failed trial"))
-    return f"{', '.join(parts)}: tunekit report {quoted(str(folder))} --full"
-
-
-def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
-    """Return the answer, its evidence and what comes next."""
-    best = answer_of(run.recommendations)
-    threads = _threads_text(run)
-    first, *others = answer.missing_lines(run) or ("",)
-    return (
-        answer.answer_lead(run, best),
-        Line(answer.candidate_text(run, str(folder))),
-        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
-        *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), *_on_samples(run))),
-        Changes(answer.change_lines(run, best)),
-        Line(first, is_apart=True),
-        *map(Line, others),
-        tiers_table(run),
-        bottleneck_passage(run, best),
-        answer.prediction_passage(run),
-        telemetry_table(run, best),
-        trials_table(run),
-        scaling_table(run, best),
-        *found_blocks(run.findings),
-        *_failures(run),
-        Line(f"CPU threads: {threads}" if threads != UNKNOWN else "", is_quiet=True, is_apart=True),
-        Commands("Next", answer.next_steps(run, best, str(folder))),
-    )
-
-
 def on_page(
     run: Run,
     folder: str = "FOLDER",
@@ -132,6 +90,8 @@ def on_page(
     saved: Saved = lambda _: (),
 ) -> Report:
     """Return everything that is shown of a run and its plan, with commands on the folder that it lies in.
+
+    A terminal shows it without charts and configs.
 
     Args:
         run: the saved run.
@@ -152,7 +112,8 @@ def on_page(
         *of("time_breakdown"),
         bottleneck_passage(run, best),
         Section("telemetry", "GPU, CPU and storage over time", "Telemetry"),
-        *_telemetry_blocks(run, best, saved),
+        *telemetry_chart(run, best, saved),
+        telemetry_table(run, best),
         Section("throughput", "Throughput by batch size", "Throughput"),
         *of("throughput"),
         Section("memory", "Memory", "Memory"),
@@ -181,8 +142,7 @@ def _answer_blocks(
         Changes(answer.change_lines(run, best)),
         Commands(_next_title(best), answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
-        tiles(run, best),
-        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
+        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
         Line(answer.candidate_text(run, folder)),
         Section("tiers", "Tiers and your baseline", "Tiers"),
@@ -210,16 +170,12 @@ def in_comment(
 ) -> Report:
     """Return what a comment on a pull request has room for; configs are tiers by name with their YAML."""
     best = answer_of(run.recommendations)
-    tiers = short_tiers_table(run)
-    rows = tiers.rows[: 1 + _MOST_TIERS]
-    more = len(tiers.rows) - len(rows)
-    rest = ((f"{more:,} more in the report", *("" for _ in tiers.columns[1:])),) if more else ()
     planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
     commands = answer.next_steps(run, best, folder)
     blocks: list[Block] = [
         answer.answer_lead(run, best),
-        replace(tiers, rows=(*rows, *rest)),
+        short_tiers_table(run),
         Changes(answer.change_lines(run, best)),
         Line(answer.candidate_text(run, folder)),
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
@@ -264,14 +220,6 @@ def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) 
     )
 
 
-def _telemetry_blocks(run: Run, best: Recommendation | None, saved: Saved) -> tuple[Block, ...]:
-    drawn, table = telemetry_chart(run, best, saved), telemetry_table(run, best)
-    if drawn is not None:
-        return drawn, table
-    missing = Line("The run folder holds no time series of these trials, so there is nothing to draw.")
-    return (missing, table) if run.history.evidence(None) else (table,)
-
-
 def _drawn_or_said(chart: Chart | HeatMap) -> Block:
     """Return a chart; a sentence in place of a heat map whose cells are all alike."""
     if not isinstance(chart, HeatMap) or any(cell.value for cells in chart.cells for cell in cells):
@@ -281,12 +229,8 @@ def _drawn_or_said(chart: Chart | HeatMap) -> Block:
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
     """Return the plan; where nothing is known of other machines, that in a sentence or two."""
-    if plan is None:
-        return ()
-    blocks = plan_blocks(plan, WIDE)
-    if not plan.choices:
-        return tuple(Line(block.text) for block in blocks if isinstance(block, Lead))
-    return blocks
+    blocks = () if plan is None else plan_blocks(plan)
+    return blocks if plan and plan.choices else tuple(one for one in blocks if isinstance(one, Lead))
 
 
 def _failures(run: Run) -> list[Note]:
@@ -294,21 +238,11 @@ def _failures(run: Run) -> list[Note]:
 
 
 def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the tiers' knobs; a config that was shown already, or is too long, is only named."""
-    shown: list[str] = []
-    named: dict[str, str] = {}
-    for name, text in configs[:_MOST_TIERS]:
-        lines = text.splitlines()
-        if text in named:
-            shown.append(f"# {name}: the same as {named[text]}")
-        elif len(lines) > _CONFIG_LINES or len(text) > _CONFIG_LETTERS:
-            shown.append(f"# {name}: {len(lines):,} lines, {len(text):,} letters, in {name}.yaml")
-        else:
-            shown += [f"# {name}", *lines]
-        named.setdefault(text, name)
-    if len(configs) > _MOST_TIERS:
-        shown.append(f"# {len(configs) - _MOST_TIERS:,} more in the run folder")
-    return shown
+    """Return the tiers' knobs; a config that was shown already is only named."""
+    names: dict[str, list[str]] = {}
+    for name, text in configs:
+        names.setdefault(text, []).append(name)
+    return [line for text, same in names.items() for line in (f"# {' = '.join(same)}", *text.splitlines())]
 
 
 # --- where and how it was measured -----------------------------------------------------------
@@ -330,8 +264,8 @@ def environment_table(run: Run) -> Table:
         ("world size", str(run.world_size)),
         ("RAM limit per rank", bytes_text(run.rank_host.ram_limit_bytes)),
         ("platform", host.platform),
-        ("Python", torch.python_version if torch else host.python_version),
-        ("torch", _torch_text(run)),
+        ("Python", host.python_version),
+        ("torch", torch_text(torch) if torch else (run.discovery and run.discovery.torch_version) or UNKNOWN),
         ("CPU threads", _threads_text(run)),
         ("precision of the script", own),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else UNKNOWN),
@@ -340,20 +274,6 @@ def environment_table(run: Run) -> Table:
     ]
     known = ((name, text) for name, text in rows if text != UNKNOWN)
     return Table("Environment", ("", ""), tuple(known))
-
-
-def _torch_text(run: Run) -> str:
-    torch = run.host.torch
-    if torch is None:
-        return run.discovery.torch_version if run.discovery else UNKNOWN
-    versions = [torch.version]
-    if torch.hip_version:
-        versions.append(f"ROCm {torch.hip_version}")
-    else:
-        versions.append(f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA")
-    if torch.cudnn_version:
-        versions.append(f"cuDNN {torch.cudnn_version}")
-    return ", ".join(versions)
 
 
 def _threads_text(run: Run) -> str:

@@ -1,9 +1,9 @@
 """A measured scaling: speedup and efficiency, what an iteration loses and where, what to set. Pure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import attrgetter
+from functools import partial
 from typing import Any
 
 from tunekit.diagnose.scaling import NO_WRAPPER, SAME_SAMPLES
@@ -11,11 +11,9 @@ from tunekit.plain_text import printable
 from tunekit.predict.scaling import SOURCE
 from tunekit.recommend.measured_scaling import losses_of, trials_of, why_no_further
 from tunekit.records.data_parallel import DataParallelKind
-from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule
-from tunekit.records.run import RunStatus
-from tunekit.records.scaling import ScaledStep, ScalingMode
+from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScalingRun
 from tunekit.report.blocks import (
     Basis,
@@ -25,7 +23,6 @@ from tunekit.report.blocks import (
     Commands,
     Lead,
     Line,
-    Note,
     Passage,
     Point,
     Report,
@@ -33,22 +30,24 @@ from tunekit.report.blocks import (
     Series,
     Table,
     field_text,
-    fitted_table,
     found_blocks,
-    note_of,
+    stacked_bars,
+    table_of,
+    trial_notes,
 )
 from tunekit.report.loop_time import step_text
 from tunekit.report.plan_figures import PREDICTED_MARK
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     config_text,
+    how_measured,
     interval_text,
     is_too_wide,
     speedup_text,
 )
 from tunekit.report.tiers import lr_text
 from tunekit.trial.typed_commands import quoted
-from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, share_text
+from tunekit.units import bytes_text, count_text, digits_text, rate_text, share_text
 
 _FORM = ".1f"
 """Of per cents."""
@@ -56,8 +55,6 @@ _WORTH_A_WORD = 0.02
 """Of an iteration, from which on the answer says what it is lost to."""
 _NO_ERROR = 5e-4
 """Of a step, up to which a fitted law goes through its figures."""
-_LEAST_APART = 0.04
-"""Of the axis, from one named count of processes to the next."""
 _NONE = "-"
 _KINDS = {
     DataParallelKind.DDP: "DistributedDataParallel",
@@ -74,45 +71,30 @@ _PARTS = {
 """Of an iteration, by field."""
 
 
-def scaling_report(run: ScalingRun, folder: str = "FOLDER", width: int = 80) -> Report:
-    """Return everything that is shown of a measured scaling, with commands on the folder that it lies in.
-
-    Tables drop columns to fit the width.
-    """
+def scaling_report(run: ScalingRun, folder: str = "FOLDER") -> Report:
+    """Return everything that is shown of a measured scaling, with commands on the folder that it lies in."""
     return Report(
         printable(f"Scaling of {run.target.name} on {run.measured_on}"),
         (
             *map(Lead, _answers(run)),
             Line(_setting(run), is_quiet=True),
             Section("rates", "Rates and efficiency", "Rates"),
-            _rate_table(run, width),
+            *_rate_chart(run),
+            _rate_table(run),
             Passage("", _rate_notes(run), is_quiet=True),
             Section("step", "Where an iteration goes", "Iteration"),
-            *_step_blocks(run, width),
+            *_step_blocks(run),
             Section("host", "Batch, learning rate and this host", "Host"),
-            *_host_blocks(run, width),
+            *_host_blocks(run),
             Section("findings", "Findings", "Findings"),
             *found_blocks(run.findings),
             Section("method", "How it was measured", "Method"),
-            *_notes(run),
+            *trial_notes(run),
             Line(_how_measured(run), is_quiet=True, is_apart=True),
             Section("next", "What to do next", "Next"),
             Commands("Next", _next_steps(run, folder)),
         ),
     )
-
-
-def scaling_page(run: ScalingRun, folder: str = "FOLDER", width: int = 80) -> Report:
-    """Return the same with its charts, which only a page draws."""
-    report = scaling_report(run, folder, width)
-    charts = {"rates": _rate_chart(run), "step": _step_chart(run)}
-    blocks: list[Block] = []
-    for block in report.blocks:
-        blocks.append(block)
-        chart = charts.get(block.id) if isinstance(block, Section) else None
-        if chart is not None and chart.series:
-            blocks.append(chart)
-    return replace(report, blocks=tuple(blocks))
 
 
 def _answers(run: ScalingRun) -> tuple[str, ...]:
@@ -125,12 +107,8 @@ def _answers(run: ScalingRun) -> tuple[str, ...]:
     times = speedup_text(largest.efficiency.times(largest.processes / least.processes))
     efficiency = f"efficiency {_with_range(largest.efficiency)} (measured)"
     many = _processes(largest)
-    wrong = _wrong_codes(run)
-    if wrong:
-        handle = f"{many} handle {times} the samples/s of {least.processes}"
-        first = f"Not a speedup, see {' and '.join(wrong)}: {handle}, {efficiency}."
-    else:
-        first = f"Speedup of {many} over {least.processes}: {times}, {efficiency}."
+    wrong = "".join(f" (not one training: {code})" for code in _wrong_codes(run))
+    first = f"Speedup of {many} over {least.processes}: {times}, {efficiency}{wrong}."
     return tuple(filter(None, (first, _largest_loss(least, largest))))
 
 
@@ -174,27 +152,15 @@ def _share(share: float) -> str:
     return share_text(share, _FORM)
 
 
-def _ends(interval: Interval, text: Callable[[float], str] = rate_text) -> str:
-    if interval.low == interval.high:
-        return ""
-    return TOO_WIDE_IN_TABLE if is_too_wide(interval) else f"{text(interval.low)} to {text(interval.high)}"
-
-
-def _share_ends(interval: Interval) -> str:
-    return _ends(interval, lambda share: digits_text(100 * share, _FORM))
-
-
-def _with_range(efficiency: Interval) -> str:
-    ends = _share_ends(efficiency)
-    return f"{_share(efficiency.value)} ({ends})" if ends else _share(efficiency.value)
+def _with_range(share: Interval) -> str:
+    if is_too_wide(share):
+        return f"{_share(share.value)} ({TOO_WIDE_IN_TABLE})"
+    low, high = (digits_text(100 * end, _FORM) for end in (share.low, share.high))
+    return _share(share.value) + f" ({low} to {high})" * (share.low != share.high)
 
 
 def _label(count: ScaledCount) -> str:
     return f"{count.processes}" if count.trials else f"{PREDICTED_MARK}{count.processes}"
-
-
-def _predicted_ends(step: ScaledStep) -> str:
-    return _NONE if step.gpus == 1 else f"{_share_ends(step.efficiency)}%"
 
 
 def _part(name: str) -> Callable[[ScaledCount], str]:
@@ -208,32 +174,29 @@ def _part(name: str) -> Callable[[ScaledCount], str]:
     return cell
 
 
-_EFFICIENCY, _RATE = "efficiency", "rate_samples_per_s"
 _RATE_COLUMNS: tuple[Column[ScaledCount], ...] = (
     Column("processes", _label),
-    Column("samples/s", field_text(f"{_RATE}.value", rate_text)),
-    Column("range", field_text(_RATE, _ends, ""), drop=3, is_optional=True),
-    Column("linear", field_text("linear_samples_per_s", rate_text), drop=2),
-    Column("it/s", field_text("it_per_s", rate_text, _NONE), drop=4),
-    Column("efficiency", field_text(f"{_EFFICIENCY}.value", _share)),
-    Column("range", field_text(_EFFICIENCY, _share_ends, ""), drop=1, is_optional=True),
+    Column("samples/s", field_text("rate_samples_per_s", partial(interval_text, too_wide=TOO_WIDE_IN_TABLE))),
+    Column("linear", field_text("linear_samples_per_s", rate_text)),
+    Column("it/s", field_text("it_per_s", rate_text, _NONE)),
+    Column("efficiency", field_text("efficiency", _with_range)),
     Column("fitted", field_text("fitted", _share), is_optional=True),
-    Column("predicted", field_text("predicted", _predicted_ends), is_optional=True),
+    Column("predicted", field_text("predicted.efficiency", _with_range), is_optional=True),
 )
 _STEP_COLUMNS: tuple[Column[ScaledCount], ...] = (
     Column("processes", _label),
     Column("iteration", field_text("step.time_s", step_text)),
     Column("compute", _part("compute_s")),
     Column("communication", _part("exposed_s")),
-    Column("slowest process", _part("straggler_s"), drop=1),
+    Column("slowest process", _part("straggler_s")),
     Column("data", _part("data_wait_s")),
 )
 
 
-def _rate_table(run: ScalingRun, width: int) -> Table:
+def _rate_table(run: ScalingRun) -> Table:
     marked = f"; {PREDICTED_MARK} predicted" if run.expected else ""
     title = f"Samples/s of all processes (measured{marked})"
-    table = fitted_table(title, _RATE_COLUMNS, (*run.counts, *run.expected), width, Basis.MEASURED)
+    table = table_of(title, _RATE_COLUMNS, (*run.counts, *run.expected), Basis.MEASURED)
     return replace(table, predicted_rows=tuple(range(len(run.counts), len(table.rows))))
 
 
@@ -267,29 +230,28 @@ def _fit_note(run: ScalingRun) -> str:
     )
 
 
-def _step_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+def _step_blocks(run: ScalingRun) -> tuple[Block, ...]:
     counts = [one for one in run.measured if one.step is not None]
-    notes = []
-    if any(one.step and one.step.exposed_s is not None for one in counts):
-        notes.append("communication: exposed, by difference to training without summing gradients")
-    if any(one.step and one.step.exposed_s is None and one.processes > 1 for one in counts):
-        notes.append(f"{_NONE}: not measured, included in compute")
+    notes = (
+        "communication: exposed, by difference to training without summing gradients",
+        f"{_NONE}: not measured, included in compute",
+    )
     title = "Where an iteration goes (measured)"
-    table = fitted_table(title, _STEP_COLUMNS, counts, width, Basis.MEASURED)
-    return table, Passage("", tuple(notes), is_quiet=True)
+    table = table_of(title, _STEP_COLUMNS, counts, Basis.MEASURED)
+    return *_step_chart(counts), table, Passage("", notes if counts else (), is_quiet=True)
 
 
-def _host_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
+def _host_blocks(run: ScalingRun) -> tuple[Block, ...]:
     rule, cpus = run.lr_rule, run.host.cpus
     star = {one: " *" * (rule is one) for one in LearningRateRule}
     columns: tuple[Column[ScaledCount], ...] = (
         Column("processes", _label),
-        Column("batch", field_text("batch_size", "{:,}".format), drop=2),
+        Column("batch", field_text("batch_size", "{:,}".format)),
         Column("global batch", field_text("global_batch", "{:,}".format)),
         Column(f"lr linear{star[LearningRateRule.LINEAR]}", field_text("lr_linear", lr_text)),
         Column(f"lr sqrt{star[LearningRateRule.SQRT]}", field_text("lr_sqrt", lr_text)),
         Column("workers", field_text("workers", "{:,}".format)),
-        Column("per CPU", field_text("workers", lambda workers: rate_text(workers / cpus)), drop=1),
+        Column("per CPU", field_text("workers", lambda workers: rate_text(workers / cpus))),
         Column("RAM", field_text("ram_bytes", bytes_text)),
     )
     notes = [f"{_processes(one)}: {warning}" for one in run.measured for warning in one.warnings]
@@ -297,35 +259,18 @@ def _host_blocks(run: ScalingRun, width: int) -> tuple[Block, ...]:
         notes.append("no rule is published for this optimizer: use either lr only as a start")
     starred = "; * the rule of your optimizer" if rule else ""
     title = f"Batch, learning rate (predicted{starred}), and this host"
-    table = fitted_table(title, columns, run.measured, width)
-    return table, Passage("", tuple(map(printable, notes)))
+    return table_of(title, columns, run.measured), Passage("", tuple(map(printable, notes)))
 
 
 # --- method and next steps -------------------------------------------------------------------
-
-
-def _notes(run: ScalingRun) -> tuple[Note, ...]:
-    counted = {number for one in run.counts if one.why_missing for number in one.trials}
-    failures = [
-        Note(Severity.INFO, printable(f"trial {record.number} failed, {record.failure.text}"))
-        for record in run.trials
-        if record.failure is not None and record.number not in counted
-    ]
-    return (*map(note_of, run.machine_findings), *failures)
 
 
 def _how_measured(run: ScalingRun) -> str:
     if not run.measured:
         return ""
     rounds = count_text(max(len(one.trials) for one in run.measured), "round")
-    noise = run.noise_floor
-    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
-    status = "" if run.status is RunStatus.FINISHED else f" (status: {run.status})"
-    return printable(
-        f"Measured on {run.measured_on} in {count_text(len(run.trials), 'trial')}, "
-        f"{duration_text(run.scale_time_s)}{status}: fresh processes in {rounds}, counts interleaved, steady "
-        f"iterations without the ends of epochs, 95% intervals{floor}."
-    )
+    how = f"fresh processes in {rounds}, counts interleaved, steady iterations without the ends of epochs"
+    return how_measured(run, run.scale_time_s, f"{how}, 95% intervals")
 
 
 def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
@@ -346,7 +291,7 @@ def _next_steps(run: ScalingRun, folder: str) -> tuple[str, ...]:
 # --- charts ----------------------------------------------------------------------------------
 
 
-def _rate_chart(run: ScalingRun) -> Chart:
+def _rate_chart(run: ScalingRun) -> tuple[Chart, ...]:
     points = tuple(
         Point(
             x=float(one.processes),
@@ -361,24 +306,20 @@ def _rate_chart(run: ScalingRun) -> Chart:
     )
     lines = {
         "linear": _line(run, lambda one: 1.0),
-        "fitted law without waiting for data": _line(run, attrgetter("fitted")),
+        "fitted law without waiting for data": _line(run, lambda one: one.fitted),
         "predicted from one": _line(run, lambda one: one.predicted and one.predicted.efficiency.value),
     }
     measured = Series("measured", Basis.MEASURED, points, "points", stands_out=True)
     series = (measured, *(Series(name, Basis.PREDICTED, line, "line") for name, line in lines.items()))
-    named: list[int] = []
-    for count in sorted((one.processes for one in (*run.counts, *run.expected)), reverse=True):
-        if not named or named[-1] - count >= _LEAST_APART * named[0]:
-            named.append(count)
-    return Chart(
+    chart = Chart(
         id="scaling",
         title="Samples/s against processes",
         summary="; ".join(f"{point.x:g}: {point.text}" for point in points) + ".",
         x_title="processes",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
-        x_places=tuple(map(float, named)),
     )
+    return (chart,) if chart.series else ()
 
 
 def _line(run: ScalingRun, share: Callable[[ScaledCount], Any]) -> tuple[Point, ...]:
@@ -392,30 +333,21 @@ def _line(run: ScalingRun, share: Callable[[ScaledCount], Any]) -> tuple[Point, 
     return tuple(found)
 
 
-def _step_chart(run: ScalingRun) -> Chart:
-    counts = [one for one in run.measured if one.step is not None]
-
+def _step_chart(counts: Sequence[ScaledCount]) -> tuple[Chart, ...]:
     def bars(name: str) -> tuple[Point, ...]:
         taken = [(_processes(one), getattr(one.step, name) or 0.0) for one in counts]
         return tuple(Point(x=count, y=1000 * taken_s, text=step_text(taken_s)) for count, taken_s in taken)
 
-    parts = {name: bars(field) for field, name in _PARTS.items()}
-    series = [
-        Series(name, Basis.MEASURED, points, "bars")
-        for name, points in parts.items()
-        if any(point.y for point in points)
-    ]
     totals = bars("time_s")
-    return Chart(
-        id="iteration",
-        title="Where an iteration goes (measured)",
-        summary=f"Time of an iteration: {', '.join(f'{one.x} {one.text}' for one in totals)}.",
-        x_title="processes",
-        y_title="ms",
-        series=(*series, Series("total", Basis.MEASURED, totals, "totals")) if series else (),
-        is_horizontal=True,
-        is_stacked=True,
+    chart = stacked_bars(
+        "iteration",
+        "Where an iteration goes (measured)",
+        f"Time of an iteration: {', '.join(f'{one.x} {one.text}' for one in totals)}.",
+        ("processes", "ms"),
+        [Series(name, Basis.MEASURED, bars(field), "bars") for field, name in _PARTS.items()],
+        [Series("total", Basis.MEASURED, totals, "totals")],
     )
+    return (chart,) if totals else ()
 
 
 def _processes(count: ScaledCount) -> str:

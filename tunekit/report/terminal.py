@@ -1,7 +1,6 @@
 """Draws blocks on a terminal of any width."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -10,14 +9,12 @@ from rich.text import Text
 from tunekit.plain_text import printable
 from tunekit.records.finding import Severity
 from tunekit.report.blocks import (
-    GAP,
     Block,
     Changes,
-    Chart,
     Commands,
+    Drawing,
     Facts,
     FoundBlock,
-    HeatMap,
     Lead,
     Line,
     Note,
@@ -30,6 +27,8 @@ from tunekit.report.blocks import (
 
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 
+GAP = 2
+"""Blanks between the columns of a table."""
 _LEAST_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
 
@@ -40,7 +39,7 @@ def draw(console: Console, blocks: Sequence[Block]) -> None:
     Charts, and what only a page can show, are left out.
     """
     above: Block | None = None
-    shown = (one for one in blocks if not isinstance(one, Chart | HeatMap | Section))
+    shown = (one for one in blocks if not isinstance(one, Drawing | Section))
     for block in filter(has_content, shown):
         if _is_apart(block, above):
             console.print()
@@ -86,9 +85,12 @@ def _draw(console: Console, block: Block) -> None:
                 hang(console, line, first, f"{first}  ", "dim" if block.is_quiet else "")
         case Table():
             say(console, block.title, "bold")
-            _draw_rows(console, block.columns, block.row_lines, block.numeric)
+            _draw_table(console, block.columns, block.rows, block.numeric)
         case TrialTable():
-            _draw_trials(console, block)
+            say(console, block.title, "bold")
+            same = f". In all of them: {block.same}" if block.same else ""
+            hang(console, f"{block.summary}{same}.")
+            _draw_table(console, block.columns, [row.cells for row in block.rows], block.numeric)
         case FoundBlock():
             say(console, block.heading, SEVERITY_STYLES[block.severity])
             for detail in block.details:
@@ -132,13 +134,15 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
         console.print(shown_text(whole.rstrip(), style), soft_wrap=True)
 
 
-def _draw_trials(console: Console, trials: TrialTable) -> None:
-    """Print every trial; what a line has no room for goes on in a table below, each trial by its number."""
-    say(console, trials.title, "bold")
-    same = f". In all of them: {trials.same}" if trials.same else ""
-    hang(console, f"{trials.summary}{same}.")
-    cells = [trials.columns, *(row.cells for row in trials.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+def _draw_table(
+    console: Console, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: Sequence[int]
+) -> None:
+    """Print every cell whole; columns that the terminal has no room for go on below, beside the first again.
+
+    Columns without titles have no line of titles.
+    """
+    lines = [tuple(map(printable, row)) for row in ((titles, *rows) if any(titles) else rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     parts: list[list[int]] = [[0]]
     for place, width in enumerate(widths[1:], start=1):
         if len(parts[-1]) > 1 and sum(GAP + widths[one] for one in parts[-1]) + width > console.width:
@@ -147,25 +151,10 @@ def _draw_trials(console: Console, trials: TrialTable) -> None:
     for number, part in enumerate(parts):
         if number:
             console.print()
-        titles, *rows = (tuple(row[place] for place in part) for row in cells)
-        numeric = [place for place, column in enumerate(part) if column in trials.numeric]
-        _draw_rows(console, titles, rows, numeric)
-
-
-def _draw_rows(
-    console: Console, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: Sequence[int]
-) -> None:
-    """Print rows with every cell whole: a terminal too narrow for them wraps their lines.
-
-    Columns without titles have no line of titles.
-    """
-    heads = tuple(zip_longest(*(title.split("\n") for title in titles), fillvalue="")) if any(titles) else ()
-    lines = [tuple(map(printable, row)) for row in (*heads, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for number, line in enumerate(lines):
-        cells = [
-            cell.rjust(width) if index in numeric else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        style = "bold" if number < len(heads) else ""
-        console.print(shown_text((" " * GAP).join(cells).rstrip(), style), soft_wrap=True)
+        for row, line in enumerate(lines):
+            cells = [
+                line[place].rjust(widths[place]) if place in numeric else line[place].ljust(widths[place])
+                for place in part
+            ]
+            style = "bold" if row == 0 and any(titles) else ""
+            console.print(shown_text((" " * GAP).join(cells).rstrip(), style), soft_wrap=True)

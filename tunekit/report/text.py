@@ -5,18 +5,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Host, SandboxKind
+from tunekit.records.host import Host, SandboxKind, TorchBuild
 from tunekit.records.interval import Interval
 from tunekit.records.profile import TakenName
-from tunekit.records.run import Run, usual_options
+from tunekit.records.run import LoopProfile, Run, RunStatus, usual_options
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.typed_commands import command_text, missing_command, quoted
-from tunekit.units import bytes_text, count_text, digits_text, rate_text, typed_duration_text
+from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -178,11 +180,28 @@ def host_text(host: Host) -> str:
     return f"{gpus}, {cpus}, {memory}"
 
 
+def torch_text(build: TorchBuild) -> str:
+    """Return a torch with what it was built for, such as "2.9.0 (CUDA 12.8, cuDNN 91002), Python 3.12.1"."""
+    versions = {"CUDA": build.cuda_version, "ROCm": build.hip_version, "cuDNN": build.cudnn_version}
+    made_for = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return f"{build.version} ({made_for or 'CPU build'}), Python {build.python_version}"
+
+
 def finding_text(finding: Finding) -> str:
     """Return a finding in one line: what, the figures that show it, what to do."""
     evidence = f" ({finding.evidence})" if finding.evidence else ""
     remedy = f"; {finding.remedy}" if finding.remedy else ""
     return finding.message + evidence + remedy
+
+
+def how_measured(run: LoopProfile | ScalingRun, took_s: float, how: str) -> str:
+    """Return where, in how many trials and how figures were measured, in one sentence."""
+    noise, trials = run.noise_floor, count_text(len(run.trials), "trial")
+    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
+    status = "" if run.status is RunStatus.FINISHED else f" (status: {run.status})"
+    return printable(
+        f"Measured on {run.measured_on} in {trials}, {duration_text(took_s)}{status}: {how}{floor}."
+    )
 
 
 def sandbox_text(kind: SandboxKind) -> str:

@@ -16,7 +16,7 @@ from tunekit.records.recommendation import (
     ScalingRow,
 )
 from tunekit.records.run import Objective, Run
-from tunekit.report.blocks import Basis, Column, Table, changed_cells, fitted_table, predicted_rows
+from tunekit.report.blocks import Basis, Column, Table, changed_cells, predicted_rows, table_of
 from tunekit.report.text import config_text, factor_text, knob_rows, range_text
 from tunekit.units import bytes_text, duration_text, rate_text
 
@@ -84,7 +84,7 @@ def short_tiers_table(run: Run) -> Table:
         Column[TierColumn]("VRAM reserved", lambda one: bytes_text(one.reserved_bytes), is_optional=True),
         Column[TierColumn]("buffer (predicted)", lambda one: one.buffer),
     )
-    return fitted_table("Tiers (measured)", figures, _columns(run), basis=Basis.MEASURED)
+    return table_of("Tiers (measured)", figures, _columns(run), basis=Basis.MEASURED)
 
 
 def _columns(run: Run) -> list[TierColumn]:
@@ -170,4 +170,4 @@ def scaling_table(run: Run, best: Recommendation | None) -> Table:
     )
     title = f"Multi-GPU scaling, {best.tier.value if best else 'no tier'} (predicted{starred})"
     rows = [row for row in run.scaling if best is not None and row.tier is best.tier]
-    return fitted_table(title, columns, rows, basis=Basis.PREDICTED)
+    return table_of(title, columns, rows, basis=Basis.PREDICTED)

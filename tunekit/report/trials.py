@@ -1,7 +1,7 @@
 """Every trial of a run as a row, and what the machine did during it. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from statistics import fmean
 
@@ -11,7 +11,7 @@ from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, fitted_table
+from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, table_of
 from tunekit.report.text import UNKNOWN, interval_text, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
@@ -128,7 +128,7 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
     """Return a row for the baseline and one for the best config; no rows without telemetry.
 
     Figures are means over the steady windows of each config's trials, over the GPUs that it used; a column
-    that nobody could fill is left out.
+    without figures is left out.
     """
     by_config = {"baseline": [trial.telemetry for trial in run.trials if trial.is_baseline_config]}
     if best is not None and not best.is_baseline:
@@ -137,16 +137,28 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
     steady = {
         name: [one for one in each if one and one.is_of_steady_window] for name, each in by_config.items()
     }
-    rows = [
-        {"config": name, **_telemetry_cells(each, run.host.cpus)} for name, each in steady.items() if each
-    ]
+    title = "System during training (measured from outside, in the steady windows)"
+    return _telemetry_rows(title, {name: each for name, each in steady.items() if each}, run.host.cpus)
+
+
+def loop_telemetry_table(telemetry: Telemetry | None, cpus: int) -> Table:
+    """Return what the machine did during one loop, a row for each GPU that was used."""
+    gpus = [gpu for gpu in telemetry.gpus if gpu.is_used] if telemetry else []
+    each = {f"GPU {gpu.index}": [telemetry.changed(gpus=(gpu,))] for gpu in gpus if telemetry}
+    if telemetry is not None and not gpus:
+        each = {"host": [telemetry]}
+    where = "in the steady window" if telemetry and telemetry.is_of_steady_window else "over the whole trial"
+    window = duration_text(telemetry.window_s if telemetry else None)
+    return _telemetry_rows(f"System during training (measured {where}, {window})", each, cpus)
+
+
+def _telemetry_rows(title: str, each: Mapping[str, Sequence[Telemetry]], cpus: int) -> Table:
+    rows = [{"": name, **_telemetry_cells(of, cpus)} for name, of in each.items()]
     columns = [
-        Column[dict[str, str]](title, itemgetter(title), title != "config", is_optional=title != "config")
-        for title in (rows[0] if rows else ())
+        Column[dict[str, str]](name, itemgetter(name), bool(name), is_optional=bool(name))
+        for name in (rows[0] if rows else ())
     ]
-    return fitted_table(
-        "System during training (measured from outside, in the steady windows)", columns, rows
-    )
+    return table_of(title, columns, rows)
 
 
 def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:
@@ -159,6 +171,7 @@ def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:
         "GPU busy": _mean((gpu.utilization_percent for gpu in gpus), "{:.0f}%"),
         "SM active": _mean((gpu.sm_activity_percent for gpu in gpus), "{:.0f}%"),
         "tensor": _mean((gpu.tensor_activity_percent for gpu in gpus), "{:.0f}%"),
+        "DRAM": _mean((gpu.dram_activity_percent for gpu in gpus), "{:.0f}%"),
         "power": _mean((gpu.power_w for gpu in gpus), "{:.0f} W"),
         "SM clock": _clocks(each),
         "GPU memory": bytes_text(max((peak for peak in peaks if peak is not None), default=None)),

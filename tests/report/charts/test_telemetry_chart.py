@@ -47,8 +47,7 @@ def gpu(index: int, busy: float, taken_bytes: float, seconds: int = 20) -> Serie
 
 
 def chart(saved: Mapping[int, Sequence[Series]]) -> Timeline:
-    drawn = telemetry_chart(searched(), BEST, lambda number: saved.get(number, ()))
-    assert drawn is not None
+    (drawn,) = telemetry_chart(searched(), BEST, lambda number: saved.get(number, ()))
     return drawn
 
 
@@ -136,8 +135,8 @@ def test_a_trial_that_was_never_steady_has_no_window():
 
 
 def test_a_run_without_series_has_no_chart():
-    assert telemetry_chart(searched(), BEST, lambda _: ()) is None
-    assert telemetry_chart(searched(), BEST, lambda _: (sampled()[0],)) is None
+    assert telemetry_chart(searched(), BEST, lambda _: ()) == ()
+    assert telemetry_chart(searched(), BEST, lambda _: (sampled()[0],)) == ()
 
 
 @pytest.mark.parametrize("rows", [(), ((0.0, 0.0, 0.0),), ((0.0, 0.0, 0.0), (None, 1.0, 1.0))])

@@ -121,10 +121,8 @@ def tab(first_tab: Page) -> Page:
         """() => {
             document.activeElement.blur();
             scrollTo(0, 0);
-            delete document.documentElement.dataset.theme;
         }"""
     )
-    first_tab.get_by_role("radio", name="all").check()
     return first_tab
 
 
@@ -139,7 +137,7 @@ def drawn(tab: Page, name: str) -> int:
 def column(tab: Page, place: int) -> list[str]:
     """Return a column of the trials, top to bottom, as it is shown."""
     return tab.evaluate(
-        "(place) => [...document.querySelectorAll('#trial-table tbody:not([hidden]) tr:first-child')]"
+        "(place) => [...document.querySelectorAll('#trial-table tbody tr:first-child')]"
         ".map((row) => row.cells[place].innerText)",
         place,
     )
@@ -160,11 +158,11 @@ def test_it_opens_from_a_file_and_draws_every_chart_when_it_is_scrolled_to(
         assert min(shapes.values()) > 10, shapes
 
 
-def test_the_first_screen_has_answer_changes_config_and_tiles(tab: Page, shown: ReadRun):
+def test_the_first_screen_has_answer_changes_and_config(tab: Page, shown: ReadRun):
     seen = " ".join(tab.locator("#answer").inner_text().split()).replace(" : ", ": ")
     for told in (shown.answer, *CONFIGS[0][1].split("\n"), *(one.split(": ")[1] for one in shown.changes)):
         assert told and " ".join(told.split()) in seen
-    lowest = tab.locator("#answer .tiles").bounding_box()
+    lowest = tab.locator("#answer .beside").bounding_box()
     assert lowest and lowest["y"] + lowest["height"] <= DESKTOP["height"]
 
 
@@ -190,7 +188,6 @@ def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, 
         assert tab.get_by_text(shown.answer).is_visible()
         assert tab.get_by_text("need JavaScript").is_visible()
         assert tab.locator("#trial-table tbody").count() == len(shown.trials.rows)
-        assert not tab.locator("#theme").is_visible()
         assert not tab.locator(".plot").first.is_visible()
         tab.locator("#chart-throughput summary").click()
         assert tab.locator("#chart-throughput table").is_visible()
@@ -201,22 +198,16 @@ def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Brow
     with opened(browser, full, before="delete window.DecompressionStream;") as tab:
         tab.locator(".undrawn").wait_for(state="visible")
         assert tab.locator("#chart-throughput table").is_visible()
-        with tab.expect_download() as download:
-            tab.click("#download")
-        assert download.value.suggested_filename == "run.json.gz"
 
 
 # --- what can be done with it --------------------------------------------------------------
 
 
-def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
+def test_dark_colours_change_page_and_chart(tab: Page):
     drawn(tab, "time_breakdown")
     light = colours(tab)
-    tab.click("#theme")
-    dark = colours(tab)
-    assert all(one != other for one, other in zip(light, dark, strict=True)), (light, dark)
-    tab.click("#theme")
-    assert colours(tab) == light
+    tab.emulate_media(color_scheme="dark")
+    assert all(one != other for one, other in zip(light, colours(tab), strict=True))
 
 
 def colours(tab: Page) -> list[str]:
@@ -315,7 +306,6 @@ def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: ReadRun)
         assert serious(tab) == []
         tab.set_viewport_size(PHONE)
         tab.emulate_media(color_scheme="dark")
-        tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
         assert serious(tab, "color-contrast", "scrollable-region-focusable", "target-size") == []
 
 

@@ -2,7 +2,7 @@
 
 gains  rates  memory   the charts of one subject each
 telemetry     what the machine did over a trial's time
-trials        the baseline and the tiers, each config once; which trials there is room for; a point's texts
+trials        the baseline and the tiers, each config once; a point's texts
 """
 
 import math

@@ -14,7 +14,7 @@ from tunekit.recommend.time_breakdown import (
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import KnobGain, Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Basis, Chart, Point, Series
+from tunekit.report.blocks import Basis, Chart, Point, Series, stacked_bars
 from tunekit.report.charts.trials import BASELINE
 from tunekit.report.text import change_text, is_too_wide, speedup_text
 from tunekit.units import duration_text
@@ -35,33 +35,22 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     known = [(name, each) for name, each in loops if each]
     by_device = have_device_parts([loop for _, each in known for loop in each])
     parts: Mapping[str, Seconds] = {**(DEVICE_PARTS if by_device else HOST_PARTS), _BOUNDARY: boundary_s}
-    drawn = {label: _points(known, seconds) for label, seconds in parts.items()}
-    series = [
-        Series(label, Basis.MEASURED, points, "bars")
-        for label, points in drawn.items()
-        if any(point.y for point in points)
-    ]
     totals = tuple(_total(name, each, parts) for name, each in known)
     clock = "the device's" if by_device else "the host's"
     has_boundaries = any(loop.boundary_s is not None for _, each in known for loop in each)
-    boundaries = "epoch boundaries included" if has_boundaries else "without epoch boundaries, which are n/a"
-    return Chart(
-        id="time_breakdown",
-        title=f"Time breakdown per {SAMPLES:,} samples (measured)",
-        summary=(
-            f"Time for {SAMPLES:,} samples by {clock} clock, {boundaries}: "
-            f"{', '.join(f'{one.x} {one.text}' for one in totals)}."
-        ),
-        x_title="config",
-        y_title=f"seconds per {SAMPLES:,} samples",
-        series=(*series, Series("total", Basis.MEASURED, totals, "totals")),
-        is_horizontal=True,
-        is_stacked=True,
+    boundaries = "epoch boundaries included" if has_boundaries else "without epoch boundaries (n/a)"
+    return stacked_bars(
+        "time_breakdown",
+        f"Time breakdown per {SAMPLES:,} samples (measured)",
+        f"Time for {SAMPLES:,} samples by {clock} clock, {boundaries}: "
+        f"{', '.join(f'{one.x} {one.text}' for one in totals)}.",
+        ("config", f"seconds per {SAMPLES:,} samples"),
+        [
+            Series(label, Basis.MEASURED, tuple(_point(*one, seconds) for one in known), "bars")
+            for label, seconds in parts.items()
+        ],
+        [Series("total", Basis.MEASURED, totals, "totals")],
     )
-
-
-def _points(known: Sequence[tuple[str, Sequence[LoopMeasurement]]], seconds: Seconds) -> tuple[Point, ...]:
-    return tuple(_point(name, each, seconds) for name, each in known)
 
 
 def _point(name: str, loops: Sequence[LoopMeasurement], seconds: Seconds) -> Point:

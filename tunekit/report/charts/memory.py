@@ -11,8 +11,8 @@ from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.prediction import PeakShown, PredictedFit, Purpose
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
-from tunekit.report.charts.trials import BASELINE, Marked, marked_configs
+from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series, stacked_bars
+from tunekit.report.charts.trials import Marked, marked_configs
 from tunekit.report.loop_memory import base_note, grid_axes, queue_is_needless, reason_lines
 from tunekit.units import GIB, bytes_text
 
@@ -144,8 +144,7 @@ def _host_bar(marked: Marked, run: Run) -> _Bar:
 
 def _chart(name: str, title: str, summary: str, bars: Sequence[_Bar], limits: Sequence[LimitLine]) -> Chart:
     """Return bars of parts that add up, with their totals."""
-    parts = [(part, basis) for part in (*_ON_DEVICE, _PROCESSES, _BUFFER) for basis in Basis]
-    series = [
+    parts = [
         Series(
             part,
             basis,
@@ -156,23 +155,23 @@ def _chart(name: str, title: str, summary: str, bars: Sequence[_Bar], limits: Se
             ),
             "bars",
         )
-        for part, basis in parts
+        for part in (*_ON_DEVICE, _PROCESSES, _BUFFER)
+        for basis in Basis
     ]
-    for basis in Basis:
-        own = [bar for bar in bars if bar.basis is basis]
-        totals = tuple(Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text) for bar in own)
-        series.append(Series("total", basis, totals, "totals"))
-    return Chart(
-        id=name,
-        title=title,
-        summary=summary,
-        x_title="config",
-        y_title="GiB",
-        series=tuple(one for one in series if one.points),
-        is_horizontal=True,
-        is_stacked=True,
-        limits=tuple(limits),
-    )
+    totals = [
+        Series(
+            "total",
+            basis,
+            tuple(
+                Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text)
+                for bar in bars
+                if bar.basis is basis
+            ),
+            "totals",
+        )
+        for basis in Basis
+    ]
+    return stacked_bars(name, title, summary, ("config", "GiB"), parts, totals, limits)
 
 
 def _totals_text(bars: Sequence[_Bar]) -> str:
@@ -181,8 +180,6 @@ def _totals_text(bars: Sequence[_Bar]) -> str:
 
 # --- the loader's buffer ---------------------------------------------------------------------
 
-_MOST_DEPTHS = 4
-"""More columns would not be read on a telephone."""
 _VALUES = {RamVerdict.SAFE: 0.0, RamVerdict.RISKY: 0.5, RamVerdict.OOM: 1.0}
 
 
@@ -191,7 +188,7 @@ def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
     marked = [one for one in marked_configs(run) if one.config.num_workers]
     cells, summary = _cells(run, best, marked)
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers, depths = grid_axes(cells, {one.config.prefetch_factor for one in marked}, _MOST_DEPTHS)
+    workers, depths = grid_axes(cells, {one.config.prefetch_factor for one in marked})
     return HeatMap(
         id="loader_ram",
         title="RAM buffer by workers and prefetch (predicted)",
@@ -231,20 +228,12 @@ def _cells(
     whose = f"{best.tier.value}'s" if best is not None else "the baseline's"
     limits = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     each = " of each rank" if run.world_size > 1 else ""
-    without = [
-        "the baseline" if name == BASELINE else name
-        for one in marked_configs(run)
-        if not one.config.num_workers
-        for name in one.names
-    ]
-    sentences = [
-        f"With {whose} batches of {config.batch_size:,} samples, against {limits}{each}",
+    texts = (
+        f"{whose} batches of {config.batch_size:,} samples against {limits}{each}",
         base_note(base),
-        "A config's name stands at its workers and prefetch, whatever its own batch size",
         *reason_lines(cells),
-        *([f"without workers, so without a buffer: {', '.join(without)}"] if without else ()),
-    ]
-    return cells, f"{'. '.join(one[0].upper() + one[1:] for one in sentences)}."
+    )
+    return cells, f"{'; '.join(texts)}."
 
 
 def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:

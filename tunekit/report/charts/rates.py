@@ -10,7 +10,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.blocks import Basis, Chart, Point, Series, TrialState
+from tunekit.report.blocks import Basis, Chart, Point, Series
 from tunekit.report.charts.trials import (
     Marked,
     failure_series,
@@ -19,8 +19,7 @@ from tunekit.report.charts.trials import (
     samples_point,
     trial_note,
 )
-from tunekit.report.text import config_text, interval_text
-from tunekit.report.trials import trial_state
+from tunekit.report.text import UNKNOWN, config_text, interval_text
 from tunekit.units import count_text
 
 _FAR = 4.0
@@ -43,12 +42,10 @@ def throughput_chart(run: Run) -> Chart:
         *failure_series(run.trials, lambda one: one.config.batch_size if one.config else None),
         *(_marked_series(one) for one in marked),
     ]
-    unknown = sum(one.config is None for one in run.trials)
-    without = f" {count_text(unknown, 'trial')} failed before the batch size was known." if unknown else ""
     return Chart(
         id="throughput",
         title="Throughput against batch size",
-        summary=f"{_rates_text(run, marked)}{without}{far}",
+        summary=f"{_rates_text(marked)}{far}",
         x_title="batch size per device" if run.world_size > 1 else "batch size",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
@@ -56,22 +53,13 @@ def throughput_chart(run: Run) -> Chart:
     )
 
 
-def _rates_text(run: Run, marked: Sequence[Marked]) -> str:
-    measured = sum(one.measurement is not None for one in run.trials)
-    states = [trial_state(one) for one in run.trials]
-    failed, refused = states.count(TrialState.FAILED), states.count(TrialState.REFUSED)
+def _rates_text(marked: Sequence[Marked]) -> str:
     rates = [
         f"{one.name} {interval_text(one.rate, ' samples/s')} at batch {one.config.batch_size:,}"
         for one in marked
         if one.rate is not None
     ]
-    counts = [f"{count_text(measured, 'trial')} measured"]
-    counts += [f"{failed:,} failed"] if failed else []
-    counts += [f"{refused:,} refused as too large"] if refused else []
-    are_means = any(len(one.records) > 1 for one in marked)
-    label = "Means of fresh processes with their 95% range" if are_means else "By one process each"
-    means = f" {label}: {'; '.join(rates)}." if rates else ""
-    return f"{', '.join(counts)}.{means}"
+    return f"Means of fresh processes with their 95% range: {'; '.join(rates) or UNKNOWN}."
 
 
 def _trial_point(record: TrialRecord) -> Point:

@@ -52,8 +52,8 @@ Saved = Callable[[int], Sequence[Series]]
 """Returns what was sampled of a trial, by its number; nothing where nothing is left of it."""
 
 
-def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Timeline | None:
-    """Return what GPU, CPU and storage did; None where no trial of either config has left its series.
+def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tuple[Timeline, ...]:
+    """Return what GPU, CPU and storage did; nothing where no trial of either config has left its series.
 
     Of each config the first of the trials that its figures come from.
     """
@@ -68,7 +68,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Time
                 sampled[name], numbers[name] = series, one.record.number
                 break
     if not sampled:
-        return None
+        return ()
     stretches = {name: measured_window(series["loop"]) for name, series in sampled.items()}
     steady = [Window(name, start, end) for name, (start, end, is_steady) in stretches.items() if is_steady]
     drawn: dict[_Figure, Panel] = {}
@@ -78,7 +78,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Time
         if _has_figures(panel := _panel(figure, known)):
             drawn[figure], measured[figure] = panel, known
     trials = ", ".join(f"{name} by trial {number}" for name, number in numbers.items())
-    return Timeline(
+    chart = Timeline(
         id="telemetry",
         title="GPU, CPU and storage over a trial's time (measured)",
         summary=f"Seconds since each trial's start: {trials}. Shaded: the windows that were measured.",
@@ -87,6 +87,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> Time
         windows=tuple(steady),
         table=_table(measured, {name: (start, end) for name, (start, end, _) in stretches.items()}),
     )
+    return (chart,)
 
 
 def _is_whole(series: Series | None) -> bool:

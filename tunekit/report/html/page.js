@@ -15,7 +15,6 @@ function start() {
   const { darkOf, figures } = JSON.parse(byId("charts-data").textContent);
   charts = { darkOf: new Map(Object.entries(darkOf)), figures };
   places = [...document.querySelectorAll(".plot")];
-  startColours();
   startButtons();
   startPrint();
   startCharts();
@@ -31,39 +30,12 @@ function tell(id, text) {
 
 /* --- packed data ------------------------------------------------------------------------ */
 
-function bytesOf(id) {
-  const letters = atob(byId(id).textContent.trim());
-  const bytes = new Uint8Array(letters.length);
-  for (let place = 0; place < letters.length; place += 1) bytes[place] = letters.charCodeAt(place);
-  return bytes;
-}
-
 function unpacked(id) {
-  const stream = new Blob([bytesOf(id)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream);
+  const bytes = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
 }
 
-/* --- colours ---------------------------------------------------------------------------- */
-
-function startColours() {
-  byId("theme").addEventListener("click", switchTheme);
-  prefersDark.addEventListener("change", colourPage);
-  colourPage();
-}
-
-function isDark() {
-  return root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches;
-}
-
-function switchTheme() {
-  root.dataset.theme = isDark() ? "light" : "dark";
-  colourPage();
-}
-
-function colourPage() {
-  tell("theme", isDark() ? "Light colours" : "Dark colours");
-  places.filter((place) => place.dataset.drawn).forEach(draw);
-}
+/* --- charts ----------------------------------------------------------------------------- */
 
 function inColours(value, dark) {
   if (typeof value === "string") return (dark && charts.darkOf.get(value)) || value;
@@ -72,10 +44,9 @@ function inColours(value, dark) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, inColours(one, dark)]));
 }
 
-/* --- charts ----------------------------------------------------------------------------- */
-
 function startCharts() {
   if (!places.length) return;
+  prefersDark.addEventListener("change", () => wanted.forEach(draw));
   drawWhenSeen();
   loadPlotly().catch(withoutDrawings);
 }
@@ -104,7 +75,7 @@ async function loadPlotly() {
 function draw(place) {
   wanted.add(place);
   if (!window.Plotly) return;
-  const figure = inColours(charts.figures[place.dataset.chart], isDark() && !isPrinting);
+  const figure = inColours(charts.figures[place.dataset.chart], prefersDark.matches && !isPrinting);
   window.Plotly.react(place, figure.data, layoutOf(figure), {
     displayModeBar: false,
     doubleClick: false,
@@ -134,23 +105,16 @@ function withoutDrawings() {
 /* --- print ------------------------------------------------------------------------------ */
 
 function startPrint() {
-  addEventListener("beforeprint", beforePrint);
-  addEventListener("afterprint", afterPrint);
-  matchMedia("print").addEventListener("change", (event) => (event.matches ? beforePrint() : afterPrint()));
+  addEventListener("beforeprint", () => turnPrint(true));
+  addEventListener("afterprint", () => turnPrint(false));
+  matchMedia("print").addEventListener("change", (event) => turnPrint(event.matches));
 }
 
-function beforePrint() {
-  if (isPrinting) return;
-  isPrinting = true;
-  opened = [...document.querySelectorAll("details:not([open])")];
-  opened.forEach((one) => { one.open = true; });
-  places.forEach(draw);
-}
-
-function afterPrint() {
-  if (!isPrinting) return;
-  isPrinting = false;
-  opened.forEach((one) => { one.open = false; });
+function turnPrint(isStarted) {
+  if (isPrinting === isStarted) return;
+  isPrinting = isStarted;
+  if (isStarted) opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach((one) => { one.open = isStarted; });
   places.forEach(draw);
 }
 
@@ -165,33 +129,21 @@ function startButtons() {
 
 async function copyText(button) {
   const source = byId(button.dataset.copies);
-  let isCopied = true;
-  try {
-    await navigator.clipboard.writeText(source.textContent);
-  } catch {
-    selectText(source);
-    isCopied = document.execCommand("copy");
-  }
-  button.textContent = isCopied ? "Copied" : "Selected: press Ctrl+C";
+  const copied = navigator.clipboard.writeText(source.textContent);
+  button.textContent = await copied.then(() => "Copied", () => select(source));
   tell("copy-status", button.textContent);
   setTimeout(() => { button.textContent = "Copy"; }, 4000);
 }
 
-function selectText(element) {
-  const range = document.createRange();
-  range.selectNodeContents(element);
-  getSelection().removeAllRanges();
-  getSelection().addRange(range);
+function select(element) {
+  getSelection().selectAllChildren(element);
+  return "Selected: press Ctrl+C";
 }
 
 async function downloadRun() {
-  const isUnpacked = "DecompressionStream" in window;
-  const blob = isUnpacked ? await unpacked("raw-packed").blob() : new Blob([bytesOf("raw-packed")]);
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  const name = byId("download").dataset.name;
-  link.download = isUnpacked ? name : `${name}.gz`;
+  link.href = URL.createObjectURL(await unpacked("raw-packed").blob());
+  link.download = byId("download").dataset.name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  tell("download-status", `${link.download} was made`);
 }

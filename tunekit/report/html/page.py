@@ -13,10 +13,8 @@ from itertools import count
 from tunekit.report.blocks import (
     Block,
     Drawing,
-    Line,
     Report,
     Section,
-    Tiles,
     has_content,
 )
 from tunekit.report.figures import DARK_OF, figure
@@ -78,18 +76,12 @@ def _by_section(report: Report) -> list[tuple[Section, list[Block]]]:
     return [part for place, part in enumerate(parts) if part[1] or not place]
 
 
-_PLACES = ("lead", "facts", "changes", "commands", "tiles", "line", "quiet", "other")
-"""Where the answer's blocks stand, top to bottom; "changes" and "commands" stand beside each other."""
-_OF_OVERVIEW = ("facts", "commands")
-"""Places of an answer with tiles; without any, such blocks stand below all others, in their order."""
-
-
 def _by_place(answer: Sequence[Block]) -> dict[str, list[Block]]:
-    has_tiles = any(isinstance(block, Tiles) for block in answer)
-    places: dict[str, list[Block]] = {place: [] for place in _PLACES}
+    """Return the answer's blocks by where they stand; commands stand beside changes, if any."""
+    places: dict[str, list[Block]] = {"lead": [], "changes": [], "commands": [], "other": []}
     for block in answer:
-        name = "quiet" if isinstance(block, Line) and block.is_quiet else name_of(block)
-        is_placed = name in places and (has_tiles or name not in _OF_OVERVIEW)
+        name = name_of(block)
+        is_placed = name in ("lead", "changes") or (name == "commands" and bool(places["changes"]))
         places[name if is_placed else "other"].append(block)
     return places
 
