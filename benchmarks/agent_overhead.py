@@ -29,10 +29,8 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER  # noqa: E402
 from tunekit.records.agent_messages import (  # noqa: E402
     AgentErrorEvent,
     AgentRequest,
-    KnobsAsked,
     LearntEvent,
     StartEvent,
-    dump_request,
     parse_event,
 )
 
@@ -122,13 +120,12 @@ def observed(code: str, arguments: Sequence[str], folder: Path) -> str:
         working_dir=str(folder),
         scratch_folder=str(folder),
         started_at_s=time.time(),
-        knobs=KnobsAsked(),
         loader=None,
         roots=(),
         window_s=1e6,
     )
     path = folder / "request.json"
-    path.write_text(json.dumps(dump_request(request)))
+    path.write_text(request.model_dump_json())
     printed = plain(code, arguments, {"PYTHONPATH": str(SITE_FOLDER), REQUEST_VARIABLE: str(path)})
     lines = [line for file in folder.glob("events-*.jsonl") for line in file.read_text().splitlines()]
     events = [parse_event(line) for line in lines if line]

@@ -98,9 +98,8 @@ def _check_facts(add: Add, gpu: Accelerator, profile: Profile, torch_says: dict[
         seen, stated_fact = torch_says[fact], getattr(profile, fact)
         verdict = None if stated_fact is None else seen == stated_fact
         add(f"profile: {fact}", f"{seen} of torch, {stated_fact} in the profile", verdict)
-    if gpu.pcie is not None and profile.pcie_generation is not None:
-        slot = f"generation {gpu.pcie.max_generation} x{gpu.pcie.max_lanes}"
-        add("profile: PCIe", f"{slot}; {profile.pcie_generation} x{profile.pcie_lanes} in the profile", None)
+    if gpu.pcie is not None and profile.pcie_lanes is not None:
+        add("profile: PCIe", f"x{gpu.pcie.max_lanes}; x{profile.pcie_lanes} in the profile", None)
 
 
 def _check_rates(add: Add, profile: Profile, loaded: dict[str, Loaded]) -> None:

@@ -226,8 +226,6 @@ class RandomWorld:
             peak_allocated_bytes=int(self._bytes(config)),
             peak_reserved_bytes=int(self._bytes(config)),
             allocation_retries=0,
-            loss_first=None,
-            loss_last=None,
             script_steps=120,
         )
         floors = IsolatedRates(

@@ -43,7 +43,7 @@ def gpu_state(**overrides: Any) -> GpuState:
 
 
 def link(lanes: int | None = 16, max_lanes: int | None = 16) -> PcieLink:
-    return PcieLink(generation=5, lanes=lanes, max_generation=5, max_lanes=max_lanes)
+    return PcieLink(lanes=lanes, max_lanes=max_lanes)
 
 
 def gpu(index: int = 0, *, state: Mapping[str, Any] | None = None, **overrides: Any) -> Accelerator:
@@ -86,7 +86,6 @@ def torch_of(**overrides: Any) -> TorchBuild:
         "devices": (seen_device(),),
         "threads": 32,
         "float32_matmul_precision": "high",
-        "tf32_in_cudnn": True,
         "bf16_native": True,
     }
     return TorchBuild(**(values | overrides))
@@ -143,7 +142,6 @@ def checkup(
         "shm_used_bytes": 0,
         "open_files_limit": 1 << 20,
         "load_average": 0.4,
-        "cpu_governor": "performance",
         "accelerators": (gpu(),),
         "torch": torch_of(),
     }

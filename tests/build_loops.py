@@ -78,7 +78,6 @@ def work(
     queued: float | None = None,
     blocked: float = 0.0,
     workers: int = 2,
-    first_s: float = 0.1,
     slow: float = 1.0,
     batches: int = 50,
     **overrides: Any,

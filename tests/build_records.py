@@ -8,7 +8,7 @@ from tunekit.predict.ram import buffer_bytes
 from tunekit.recommend.candidate import candidate_of
 from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
-from tunekit.records.config import LOADER_KNOBS, Precision, TrainConfig
+from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
@@ -81,8 +81,6 @@ def loop(
         "peak_allocated_bytes": 4 * GIB,
         "peak_reserved_bytes": 5 * GIB,
         "allocation_retries": 0,
-        "loss_first": 2.3,
-        "loss_last": 2.2,
         "script_steps": 108,
     }
     if "device" in overrides and overrides["device"].memory_bytes is None:
@@ -191,15 +189,11 @@ def confirm_records(
 
 def untouched() -> KnobsApplied:
     """What an agent tells of a loop to whose knobs it did nothing."""
-    return KnobsApplied(**dict.fromkeys(LOADER_KNOBS), addressed=True, roots_applied=())
+    return KnobsApplied(addressed=True, roots_applied=())
 
 
 def discovery(optimizer: str | None = "SGD", base_lr: float | None = 0.1, **overrides: Any) -> Discovery:
-    optimizers = (
-        ()
-        if optimizer is None
-        else (OptimizerSeen(class_name=optimizer, base_lr=base_lr, parameter_groups=1),)
-    )
+    optimizers = () if optimizer is None else (OptimizerSeen(class_name=optimizer, base_lr=base_lr),)
     values: dict[str, Any] = {
         "loaders": (),
         "roots": (),

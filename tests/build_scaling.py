@@ -94,9 +94,7 @@ def scaling_trial(
             parameters_bytes=GRADIENTS, buffers_bytes=0, gradients_bytes=GRADIENTS, optimizer_bytes=0
         ),
         "data_parallel": seen() if processes > 1 else None,
-        "ranks": tuple(
-            RankSeen(rank=rank, samples_per_s=value, data_wait_share=0.0) for rank, value in enumerate(rates)
-        )
+        "ranks": tuple(RankSeen(rank=rank, samples_per_s=value) for rank, value in enumerate(rates))
         if processes > 1
         else (),
         "threads": Threads(intra_op=1, inter_op=1, variables={"OMP_NUM_THREADS": "1"}),

@@ -5,6 +5,7 @@ Sizes are binary (1 GiB = 2**30 bytes) because that is what drivers, cgroups and
 
 import math
 import re
+from collections.abc import Sequence
 
 from tunekit.errors import UsageError
 
@@ -122,6 +123,12 @@ def share_text(share: float, form: str = ".0f") -> str:
     """
     percent = digits_text(share * 100, form)
     return percent if percent == _UNKNOWN else f"{percent}%"
+
+
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first names, and how many there are beyond them: "a, b and 3 more"."""
+    more = len(names) - most
+    return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _finite(figure: float | None) -> float | None:

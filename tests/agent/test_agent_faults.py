@@ -26,8 +26,7 @@ from build_records import root
 from real_trials import ZOO
 
 from tunekit.agent import REQUEST_VARIABLE
-from tunekit.records.agent_messages import AgentErrorEvent, AgentRequest, AnyEvent, DoneEvent, dump_request
-from tunekit.records.config import KnobsAsked
+from tunekit.records.agent_messages import AgentErrorEvent, AgentRequest, AnyEvent, DoneEvent
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.trial.events import EventReader
 from tunekit.trial.launch import agent_path
@@ -75,10 +74,10 @@ def trained(folder: Path, kind: str, code: str | None = None, steps: int = STEPS
         working_dir=str(folder),
         scratch_folder=str(folder),
         started_at_s=time.time(),
-        **{"knobs": KnobsAsked(), "loader": None, "roots": (), "window_s": 1e6} | asked,
+        **{"loader": None, "roots": (), "window_s": 1e6} | asked,
     )
     path = folder / "request.json"
-    path.write_text(json.dumps(dump_request(request)))
+    path.write_text(request.model_dump_json())
     words = [str(ZOO / "odd_objects.py"), "--kind", kind, "--steps", str(steps)]
     if code is not None:
         (folder / "script.py").write_text(code)
@@ -157,9 +156,7 @@ def test_an_import_goes_on_whatever_the_agent_misses_in_the_module(
 def test_a_knob_that_can_not_be_set_is_named_and_the_training_goes_on_without(
     tmp_path: Path, printed_without_agent: str
 ) -> None:
-    done = trained(
-        tmp_path, "refuses-layout", mode="apply", knobs=KnobsAsked(channels_last=True), roots=(ROOT,)
-    )
+    done = trained(tmp_path, "refuses-layout", mode="apply", knobs={"channels_last": True}, roots=(ROOT,))
     assert done.printed == printed_without_agent
     (fault,) = done.faults
     assert (fault.knobs, fault.message) == (("channels_last",), "TypeError: this weight stays as it is")

@@ -1,6 +1,5 @@
 """What the agent tells of a script's command line, in the script's own process, for each kind of parser."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_trials import ZOO
 
-from tunekit.records.agent_messages import AgentRequest, OptionsEvent, dump_request
-from tunekit.records.config import KnobsAsked
+from tunekit.records.agent_messages import AgentRequest, OptionsEvent
 from tunekit.records.target import ScriptOption
 from tunekit.trial.events import EventReader
 from tunekit.trial.knob_names import ALL_NAMES, plain_name
@@ -31,13 +29,12 @@ def parsed(folder: Path, script: str, *words: str, code: str | None = None) -> d
         working_dir=str(folder),
         scratch_folder=str(folder),
         started_at_s=time.time(),
-        knobs=KnobsAsked(),
         loader=None,
         roots=(),
         window_s=1.0,
         option_names=ALL_NAMES,
     )
-    (folder / "request.json").write_text(json.dumps(dump_request(request)))
+    (folder / "request.json").write_text(request.model_dump_json())
     path = ZOO / "parsers" / f"with_{script}.py"
     if code is not None:
         path = folder / "script.py"

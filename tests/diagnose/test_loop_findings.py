@@ -107,7 +107,6 @@ def plausible_loops(draw: st.DrawFn) -> TrialRecord:
             queued=draw(shares),
             workers=max(1, workers),
             slow=draw(st.floats(1, 5)),
-            first_s=draw(st.floats(0, 60)),
         ),
         boundary_s=draw(st.none() | st.floats(-1, 60)),
         persistent_workers=draw(st.booleans()) and workers > 0,

@@ -48,7 +48,6 @@ def torch_with(*devices: TorchDevice) -> TorchBuild:
         devices=devices,
         threads=4,
         float32_matmul_precision=None,
-        tf32_in_cudnn=None,
         bf16_native=None,
     )
 

@@ -90,9 +90,7 @@ class ScriptedPynvml(ModuleType):
     def _figures(self) -> dict[str, Any]:
         return {
             "nvmlDeviceGetPciInfo": lambda handle: real.nvmlPciInfo_t(busId=b"00000000:AB:00.0"),
-            "nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: 1,
             "nvmlDeviceGetCurrPcieLinkWidth": lambda handle: 16,
-            "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
             "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=98, memory=41),
             "nvmlDeviceGetPowerUsage": lambda handle: 655_250,

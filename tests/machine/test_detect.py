@@ -26,7 +26,7 @@ from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
 
 GPUS = (T4, L4, H200)
-LINK = PcieLink(generation=1, lanes=16, max_generation=5, max_lanes=16)
+LINK = PcieLink(lanes=16, max_lanes=16)
 STATE = GpuState(
     used_bytes=GIB,
     utilization_percent=98,

@@ -15,7 +15,7 @@ from tunekit.predict.step_traces import Unpredictable
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.config import Precision
 from tunekit.records.details import CheckpointingSeen, Details
-from tunekit.records.prediction import DevicePrediction, OutsideTorch, Purpose, StepTrace
+from tunekit.records.prediction import DevicePrediction, OutsideTorch, StepTrace
 from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit
 
@@ -206,17 +206,6 @@ def test_half_the_activations_let_nearly_twice_the_batch_fit(fits: Fits, checkpo
         assert one.checkpointed.low == pytest.approx(2 * one.largest.low, rel=0.15)
         assert one.checkpointed.low <= one.checkpointed.value <= one.checkpointed.high
         assert one.changed(checkpointed=None) == other, "the rest is of the steps as they are"
-
-
-@pytest.mark.parametrize("batch", [16, 10_000])
-def test_the_peak_of_a_batch_is_told_with_it_too(checkpointed: Fits, batch: int):
-    usual, other = (checkpointed.at(A10G, FP32, batch, outside(), with_it) for with_it in (False, True))
-    assert usual is not None and usual.peak is not None
-    assert other is not None and other.peak is not None
-    assert other.largest == usual.checkpointed
-    kept = [one.peak.by_purpose[Purpose.ACTIVATIONS] for one in (other, usual)]
-    assert kept[0] == pytest.approx(kept[1] / 2, rel=0.01)
-    assert other.peak.reserved_bytes < usual.peak.reserved_bytes
 
 
 def other_steps(trials_folder: Path, name: str) -> None:

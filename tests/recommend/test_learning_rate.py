@@ -107,7 +107,7 @@ def test_an_unknown_base_or_rule_gives_no_learning_rate(seen, baseline):
 
 
 def optimizers(*seen):
-    records = tuple(OptimizerSeen(class_name=name, base_lr=lr, parameter_groups=1) for name, lr in seen)
+    records = tuple(OptimizerSeen(class_name=name, base_lr=lr) for name, lr in seen)
     return discovery().model_copy(update={"optimizers": records})
 
 

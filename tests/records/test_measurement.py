@@ -13,9 +13,7 @@ rates = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=8)
 
 def of_ranks(*samples_per_s: float, world_size: int | None = None, rate: float = 100.0) -> LoopMeasurement:
     """A loop whose rank 0 has a rate over whole epochs, and whose ranks' clocks tell others."""
-    seen = [
-        RankSeen(rank=rank, samples_per_s=one, data_wait_share=0.0) for rank, one in enumerate(samples_per_s)
-    ]
+    seen = [RankSeen(rank=rank, samples_per_s=one) for rank, one in enumerate(samples_per_s)]
     return loop(rate, world_size=world_size or len(seen), ranks=tuple(seen))
 
 
@@ -42,8 +40,7 @@ def test_the_rates_of_the_ranks_add_up(each: list[float]) -> None:
 
 def test_a_last_batch_that_is_not_full_is_no_rank_of_its_own() -> None:
     ranks = tuple(
-        RankSeen(rank=rank, samples_per_s=50.0, batch_samples=mean, data_wait_share=0.0)
-        for rank, mean in enumerate((16.0, 15.6))
+        RankSeen(rank=rank, samples_per_s=50.0, batch_samples=mean) for rank, mean in enumerate((16.0, 15.6))
     )
     assert loop(100.0, world_size=2, ranks=ranks).rate_samples_per_s == 200.0
 
@@ -52,8 +49,8 @@ def test_a_last_batch_that_is_not_full_is_no_rank_of_its_own() -> None:
 def test_ranks_whose_gradients_are_summed_count_by_their_batches(sync_gradients: bool, rate: float) -> None:
     """The second has half the batch; its clock told of another span of the window."""
     ranks = (
-        RankSeen(rank=0, samples_per_s=50.0, batch_samples=16.0, data_wait_share=0.0),
-        RankSeen(rank=1, samples_per_s=40.0, batch_samples=8.0, data_wait_share=0.0),
+        RankSeen(rank=0, samples_per_s=50.0, batch_samples=16.0),
+        RankSeen(rank=1, samples_per_s=40.0, batch_samples=8.0),
     )
     seen = DataParallelSeen(
         kind=DataParallelKind.DDP,

@@ -7,7 +7,7 @@ from build_records import config, discovery, failure, loop, target, trial_record
 from scripted_search import learnt
 
 from tunekit.records.agent_messages import LearntEvent
-from tunekit.records.config import KnobsAsked, TrainConfig
+from tunekit.records.config import TrainConfig
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.trial.binding_syntax import binding_text, parse_binding
@@ -111,4 +111,4 @@ def test_the_scripts_own_last_line_says_why_it_failed():
 def test_a_bound_learning_rate_is_read_back_from_the_optimizer(seen: float | None, missed: str | None):
     found = discovery(base_lr=seen)
     learnt = LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=untouched())
-    assert unapplied_knob(loop(), {"lr": 0.05}, KnobsAsked(), learnt, None) == missed
+    assert unapplied_knob(loop(), {"lr": 0.05}, {}, learnt, None) == missed

@@ -162,7 +162,7 @@ def told_by_ranks(
 ) -> Evidence:
     """Evidence of a window and of what ranks told around it: rank, time, samples, seconds of waiting."""
     evidence = Evidence()
-    phases = {"phase": "measuring", "batches": 9, "steps": 9, "graphs": 0, "wait_s": 0.0}
+    phases = {"phase": "measuring", "batches": 9, "steps": 9, "wait_s": 0.0}
     evidence.take(ProgressEvent(event="progress", time_s=window[0], **phases), 1.0)
     for rank, at_s, samples, wait_s in turns:
         turn = RankTurn(at_s=at_s, samples=samples, batches=samples // 10, wait_s=wait_s)
@@ -182,8 +182,8 @@ def test_each_ranks_rate_is_of_the_window_by_its_own_clock():
     ]
     fast = [(0, 11.0, 50, 0.0), (0, 19.0, 210, 0.0)]
     assert told_by_ranks(*slow, *fast).ranks_seen() == (
-        RankSeen(rank=0, samples_per_s=20.0, batch_samples=10.0, data_wait_share=0.0),
-        RankSeen(rank=1, samples_per_s=10.0, batch_samples=10.0, data_wait_share=0.5),
+        RankSeen(rank=0, samples_per_s=20.0, batch_samples=10.0),
+        RankSeen(rank=1, samples_per_s=10.0, batch_samples=10.0),
     )
 
 

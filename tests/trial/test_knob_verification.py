@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.records.agent_messages import LearntEvent
-from tunekit.records.config import KnobsAsked, Precision
+from tunekit.records.config import Precision
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.knob_verification import (
@@ -34,7 +34,7 @@ def learnt_of(now: Discovery) -> LearntEvent:
 
 def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
     """Return what is said of a batch size that was bound from `own` to `wanted`."""
-    return unapplied_knob(loop(), {"batch_size": wanted}, KnobsAsked(), learnt_of(now), before, own)
+    return unapplied_knob(loop(), {"batch_size": wanted}, {}, learnt_of(now), before, own)
 
 
 TENSOR = "[0]"
@@ -127,7 +127,7 @@ def test_matrix_products_must_run_as_the_precision_says(
     precision: Precision | None, is_tf32: bool | None, said: str | None
 ):
     now = discovery(tf32_in_matmul=is_tf32, roots=())
-    asked = KnobsAsked(precision=precision)
+    asked = {"precision": precision}
     told = unapplied_knob(
         loop(),
         {} if precision is None else {"precision": precision},

@@ -22,7 +22,7 @@ from tunekit.records.agent_messages import (
     NonfiniteEvent,
     RankTurn,
 )
-from tunekit.records.config import KnobsAsked, Precision
+from tunekit.records.config import Precision
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details, QueueSeen, TracedAt, TraceSeen
 from tunekit.records.measurement import Measurement, TreeMemory
@@ -51,9 +51,12 @@ DENIED = ("builtins.PermissionError", "builtins.OSError")
 
 
 def learnt(complete: bool = True, **overrides: Any) -> LearntEvent:
-    found = discovery(complete=complete, loaders=(loader(),), roots=(NET,))
-    values = {**LOADER, "persistent_workers": True, "addressed": True, "roots_applied": (NET,)} | overrides
-    return LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=KnobsApplied(**values))
+    applied = {
+        name: overrides.pop(name, one) for name, one in (("addressed", True), ("roots_applied", (NET,)))
+    }
+    seen = loader().changed(**LOADER | {"persistent_workers": True} | overrides)
+    found = discovery(complete=complete, loaders=(seen,), roots=(NET,))
+    return LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=KnobsApplied(**applied))
 
 
 def done(**overrides: Any) -> DoneEvent:
@@ -120,15 +123,13 @@ Verdict = Measurement | Failure
 def verdict(evidence: Evidence, bound: dict[str, Any] | None = None, **asked: Any) -> Verdict:
     """The verdict on a trial some of whose knobs were bound and others injected."""
     changed = asked if bound is None else bound
-    words = Bound(
-        command=("x",), environment={}, file_texts={}, injected=KnobsAsked(**asked), changed=changed
-    )
+    words = Bound(command=("x",), environment={}, file_texts={}, injected=asked, changed=changed)
     return measurement_of(evidence, words, discovery(roots=(NET,)))
 
 
 def of_processes(evidence: Evidence, processes: int | None = None, no_sync: bool = False) -> Verdict:
     """The verdict on a trial of the unchanged script with that many processes."""
-    as_it_is = Bound(command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={})
+    as_it_is = Bound(command=("x",), environment={}, file_texts={}, injected={}, changed={})
     known = discovery(roots=(NET,))
     return measurement_of(evidence, as_it_is, known, processes=processes, no_sync=no_sync)
 
@@ -145,7 +146,7 @@ def own_batches(*sizes: int, batch_size: int | None, bound_to: int | None = None
     """The verdict on a baseline without a loader, whose model is called with a tensor of these sizes."""
     called = NET.model_copy(update={"inputs": (InputSeen(path="[0]", sizes=sizes),)})
     seen = learnt().model_copy(update={"discovery": discovery(complete=True, loaders=(), roots=(called,))})
-    bare = Bound(command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={})
+    bare = Bound(command=("x",), environment={}, file_texts={}, injected={}, changed={})
     told = done(loop=loop(batch_size=batch_size, has_loader=False))
     return measurement_of(measured(learnt=seen, done=told), bare, None, bound_to)
 
@@ -352,7 +353,7 @@ def test_a_done_event_is_a_measurement_whatever_the_output_says():
 def cut_short(details: Details | None = None, sizes: tuple[int, ...] = (), **overrides: Any) -> Details:
     """Return the details of a trial that was measured and then ended before all was looked at."""
     evidence = measured(done=done(is_final=False, details=details), **{"returncode": None} | overrides)
-    bare = Bound(command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={})
+    bare = Bound(command=("x",), environment={}, file_texts={}, injected={}, changed={})
     found = measurement_of(evidence, bare, discovery(roots=(NET,)), sizes=sizes)
     assert isinstance(found, Measurement)
     assert found.details is not None

@@ -238,7 +238,7 @@ def test_a_data_set_that_shards_itself_may_have_workers(ran: Ran) -> None:
 
 @looking_at(BACKWARD, SCALER)
 def test_the_loss_is_the_scripts_own_and_not_the_scaled_one(ran: Ran) -> None:
-    first = loop_of(ran.baseline).loss_first
+    first = loop_of(ran.baseline).losses[0]
     assert first is not None and first < 10
 
 

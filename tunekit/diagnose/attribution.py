@@ -19,7 +19,6 @@ from tunekit.diagnose.policy import (
     LEAST_SLACK,
     MOST_CPUS_SHARE,
     MOSTLY,
-    SCARCE_CPUS_SHARE,
     SMALL_STALL,
     UNSETTLED_FROM,
     WAITS_SHARE,
@@ -228,24 +227,13 @@ def closure(measurement: Measurement) -> Closure | None:
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
     meaning = None
     if step_s > (compute_s + loader_s) * (1 + slack):
-        meaning = _slower_together(loop)
+        meaning = "loader and training slow each other down: they and other programs share the CPU cores"
     elif step_s < max(compute_s, loader_s) * (1 - slack):
         slower = "the training" if compute_s >= loader_s else "the loader"
         meaning = (
             f"{slower} alone was slower than the whole loop, so its figure is too high and gains are too low"
         )
     return Closure(step_s, compute_s, loader_s, slack, meaning)
-
-
-def _slower_together(loop: LoopMeasurement) -> str:
-    queue_share = queued_share(loop.loader_work) if loop.loader_work is not None else None
-    if queue_share is not None and queue_share >= SCARCE_CPUS_SHARE:
-        who = "workers" if loop.num_workers else "the training process"
-        return f"CPU cores are short: {who} waited for one for {queue_share:.0%} of the time to make a batch"
-    return (
-        "loader and training slow each other down, likely because workers, intra-op threads and other "
-        "programs share the CPU cores"
-    )
 
 
 def closure_text(seen: Closure) -> str:

@@ -15,35 +15,24 @@ from tunekit.units import bytes_text, count_text, percent_text
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
 
-@check(
-    "too-few-processes",
-    WARNING,
-    "too few fresh processes to tell whether the runs differ, so no regression is reported",
-)
+@check("too-few-processes", WARNING, "too few fresh processes to tell whether the runs differ")
 def _too_few_processes(pair: RunPair) -> Hits:
     if pair.compared_by is not None and pair.deciding is None and not pair.is_same_run:
         rounds = max(ROUNDS, min(pair.deciding_counts) + 2)
         yield Hit(pair.each(*pair.deciding_counts), f"search both again with --confirm {rounds}")
 
 
-@check(
-    "undecided",
-    (WARNING, INFO),
-    "the runs may differ by more than matters, or not at all: their ranges are too wide to tell",
-)
+@check("undecided", (WARNING, INFO), "the runs are too noisy to tell whether they differ")
 def _undecided(pair: RunPair) -> Hits:
     factor = pair.deciding
     if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
-    lost = f"{max(0.0, 1 - factor.low):.1%}"
-    is_open = factor.low < 1 - pair.tolerance
+    lost, tolerance = f"{max(0.0, 1 - factor.low):.1%}", percent_text(pair.tolerance)
     yield Hit(
-        f"fresh processes: {pair.each(*pair.deciding_counts)}",
+        f"the slowdown is at most {lost} (tolerance {tolerance}); fresh processes: "
+        + pair.each(*pair.deciding_counts),
         _what_would_tell(pair),
-        message=f"a slowdown of up to {lost} can't be excluded (tolerance {percent_text(pair.tolerance)})"
-        if is_open
-        else f"whether the runs differ is open; a slowdown of more than {lost} is excluded",
-        severity=WARNING if is_open else INFO,
+        severity=WARNING if factor.low < 1 - pair.tolerance else INFO,
     )
 
 
@@ -61,11 +50,7 @@ def _what_would_tell(pair: RunPair) -> str:
     return f"about {needed} rounds would tell: search both again with --confirm {needed}"
 
 
-@check(
-    "memory-grew",
-    WARNING,
-    "peak reserved VRAM grew by more than the tolerance, which does not change the exit code",
-)
+@check("memory-grew", WARNING, "peak reserved VRAM grew by more than the tolerance (exit code unchanged)")
 def _memory_grew(pair: RunPair) -> Hits:
     before, after, times = pair.reference, pair.other, pair.reserved_ratio
     if times is not None and times > 1 + pair.tolerance:
@@ -90,19 +75,8 @@ def _differs(
             yield Hit(pair.each(before, after), remedy)
 
 
-def _script_text(side: Side) -> str | None:
-    digest = side.run.target.script_sha256
-    return None if digest is None else f"SHA-256 {digest[:12]}..."
-
-
-def _command_text(side: Side) -> str:
-    return " ".join(command_words(side.run.target))
-
-
 @check(
-    "not-comparable",
-    WARNING,
-    "the runs train different scripts, or were measured on unlike machines without a common baseline",
+    "not-comparable", WARNING, "the runs train different scripts, or on different machines without a baseline"
 )
 def _not_comparable(pair: RunPair) -> Hits:
     if pair.why_not is not None:
@@ -156,14 +130,14 @@ _differs(
     INFO,
     "the scripts differ, which may be what you want to compare",
     _MAY_BE_MEANT,
-    _script_text,
+    lambda side: side.run.target.script_sha256 and f"SHA-256 {side.run.target.script_sha256[:12]}...",
 )
 _differs(
     "other-command",
     INFO,
     "the training commands differ, which may be what you want to compare",
     _MAY_BE_MEANT,
-    _command_text,
+    lambda side: " ".join(command_words(side.run.target)),
 )
 _differs(
     "other-tier",
@@ -196,11 +170,7 @@ def _other_epoch(pair: RunPair) -> Hits:
         )
 
 
-@check(
-    "unfinished",
-    WARNING,
-    "a search has not finished, so its recommendation may still change",
-)
+@check("unfinished", WARNING, "a search has not finished, so its recommendation may still change")
 def _unfinished(pair: RunPair) -> Hits:
     sides = (pair.reference, pair.other)
     unfinished = [side for side in sides if side.run.status is not RunStatus.FINISHED]

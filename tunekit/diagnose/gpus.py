@@ -3,7 +3,7 @@
 from tunekit.diagnose.machine import Gpu, Machine
 from tunekit.diagnose.policy import HOT_C, LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.units import bytes_text, count_text
+from tunekit.units import bytes_text, count_text, listed
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
@@ -14,11 +14,11 @@ POWER_CAP = "sw_power_cap"
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
 def _no_gpu(machine: Machine) -> Hits:
     if not machine.host.accelerators:
+        asked = (
+            "the NVIDIA driver and torch show none" if machine.host.torch else "the NVIDIA driver shows none"
+        )
         yield Hit(
-            "neither the NVIDIA driver nor torch shows one"
-            if machine.host.torch
-            else "the NVIDIA driver shows none",
-            "if there should be one, `nvidia-smi` must list it; in a container start it with --gpus all",
+            asked, "if there should be one, `nvidia-smi` must list it; start a container with --gpus all"
         )
 
 
@@ -28,15 +28,12 @@ def _mixed_gpus(machine: Machine) -> Hits:
     if len(names) > 1:
         yield Hit(
             ", ".join(names),
-            "choose one model with CUDA_VISIBLE_DEVICES, numbered as in nvidia-smi with "
-            "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            "choose one model with CUDA_VISIBLE_DEVICES; CUDA_DEVICE_ORDER=PCI_BUS_ID has nvidia-smi's order",
         )
 
 
 @check(
-    "bf16-emulated",
-    WARNING,
-    "this GPU emulates bf16: it gains nothing over fp32, though torch calls it supported",
+    "bf16-emulated", WARNING, "this GPU emulates bf16, which torch calls supported: it is no faster than fp32"
 )
 def _bf16_emulated(machine: Machine) -> Hits:
     gpu, profile = next(iter(machine.host.accelerators), None), machine.profile
@@ -83,11 +80,9 @@ def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
     if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
         return
-    named = ", ".join(f"{other.name or 'process'} {other.pid}" for other in others[:3])
-    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-    who = f"computing on it: {named}{more}" if others else "the driver names no process"
+    named = listed([f"{other.name or 'process'} {other.pid}" for other in others], 3)
     yield Hit(
-        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken; {who}",
+        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named or 'unnamed processes'}",
         "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES",
         used_bytes,
     )
@@ -113,11 +108,7 @@ def _figure(value: float | None, unit: str) -> str:
 def _gpu_hot(one: Gpu) -> Hits:
     heat_c = one.state.temperature_c
     if heat_c is not None and heat_c >= HOT_C:
-        yield Hit(
-            f"{heat_c:.0f} C",
-            "let it cool, and check what else runs on it",
-            heat_c,
-        )
+        yield Hit(f"{heat_c:.0f} C", "let it cool, and check what else runs on it", heat_c)
 
 
 @check("power-limited", WARNING, "{} has a lower power limit than its model usually has: it will be slower")

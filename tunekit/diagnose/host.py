@@ -4,7 +4,6 @@ from tunekit.diagnose.machine import Machine
 from tunekit.diagnose.policy import (
     BUSY_LOAD,
     BUSY_SHARE,
-    DOCKER_SHM_BYTES,
     FULL_SHM_SHARE,
     LOW_RAM_SHARE,
     MANY_WORKERS,
@@ -42,7 +41,7 @@ def _no_shm(machine: Machine) -> Hits:
 @check(
     "small-shm",
     (ERROR, WARNING),
-    "/dev/shm has too little room for the loader's full queue: workers die with a bus error",
+    "/dev/shm is too small for the loader's queue: workers die with a bus error",
 )
 def _small_shm(machine: Machine) -> Hits:
     host, loader = machine.host, machine.loader
@@ -60,14 +59,8 @@ def _small_shm(machine: Machine) -> Hits:
                 queued_bytes,
             )
     elif host.shm_bytes < SMALL_SHM_BYTES:
-        usual = ", Docker's default" if host.shm_bytes == DOCKER_SHM_BYTES else ""
-        yield Hit(
-            f"/dev/shm has {bytes_text(host.shm_bytes)}{usual}",
-            _bigger_shm(0),
-            host.shm_bytes,
-            message="/dev/shm is small: loader workers that fill it die with a bus error",
-            severity=WARNING,
-        )
+        has = f"/dev/shm has {bytes_text(host.shm_bytes)}; Docker's default is 64 MiB"
+        yield Hit(has, _bigger_shm(0), host.shm_bytes, severity=WARNING)
 
 
 def _bigger_shm(needed_bytes: int) -> str:
@@ -78,11 +71,7 @@ def _bigger_shm(needed_bytes: int) -> str:
     )
 
 
-@check(
-    "large-buffer",
-    (ERROR, WARNING),
-    "the loader's buffer leaves little memory for the page cache, forks and spikes",
-)
+@check("large-buffer", (ERROR, WARNING), "the loader's buffer leaves too little RAM for everything else")
 def _large_buffer(machine: Machine) -> Hits:
     loader, limit_bytes = machine.loader, machine.host.ram_limit_bytes
     if loader is None or loader.waiting_bytes is None:
@@ -90,14 +79,12 @@ def _large_buffer(machine: Machine) -> Hits:
     buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes)
     verdict = buffer_verdict(buffered_bytes, 0, limit_bytes)
     if verdict is not RamVerdict.SAFE:
-        is_fatal = verdict is RamVerdict.OOM
         yield Hit(
             f"{bytes_text(buffered_bytes)} (predicted) are {buffered_bytes / limit_bytes:.0%} of the "
             f"{bytes_text(limit_bytes)} that may be used; safe is up to {SAFE_BUFFER_SHARE:.0%}",
             "fewer workers, a smaller prefetch_factor or a smaller batch",
             buffered_bytes,
-            message="the loader's buffer alone is out of memory" if is_fatal else None,
-            severity=ERROR if is_fatal else WARNING,
+            severity=ERROR if verdict is RamVerdict.OOM else WARNING,
         )
 
 
@@ -112,32 +99,20 @@ def _shm_in_use(machine: Machine) -> Hits:
         )
 
 
-@check(
-    "more-workers-than-cpus",
-    WARNING,
-    "more loader workers than CPUs: they compete with each other and with the training process",
-)
+@check("more-workers-than-cpus", WARNING, "more loader workers than CPUs: they compete with each other")
 def _more_workers_than_cpus(machine: Machine) -> Hits:
     loader, cpus = machine.loader, machine.host.cpus
     if loader is None or loader.total_workers <= cpus:
         return
     ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
     yield Hit(
-        f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'CPU')} that may be used",
-        f"use at most {count_text(cpus // loader.processes, 'worker')}{ranks}; "
-        "`tunekit search` finds the best"
-        if cpus >= loader.processes
-        else f"start at most {count_text(cpus, 'process', 'processes')} with 1 worker each, or load with "
-        "workers 0",
+        f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'usable CPU')}",
+        f"use at most {count_text(cpus // loader.processes, 'worker')}{ranks}; `tunekit search` tries fewer",
         loader.total_workers,
     )
 
 
-@check(
-    "low-free-ram",
-    WARNING,
-    "little memory is free: the loader's buffer and the page cache will compete for it",
-)
+@check("low-free-ram", WARNING, "little RAM is free for the loader's buffer and the page cache")
 def _low_free_ram(machine: Machine) -> Hits:
     free_bytes, limit_bytes = machine.host.ram_available_bytes, machine.host.ram_limit_bytes
     if free_bytes is not None and free_bytes < LOW_RAM_SHARE * limit_bytes:
@@ -149,21 +124,17 @@ def _low_free_ram(machine: Machine) -> Hits:
 
 
 @check(
-    "busy-cpus",
-    (WARNING, INFO),
-    "machine is busy: figures measured now would be noisy and too low",
+    "busy-cpus", (WARNING, INFO), "the machine is or just was busy: rates measured now are noisy and too low"
 )
 def _busy_cpus(machine: Machine) -> Hits:
     load, cpus = machine.host.load_average, machine.host.cpus_total
     if load is None or load <= BUSY_SHARE * cpus:
         return
-    is_busy = load > BUSY_LOAD
     yield Hit(
         f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
-        "measure when it is quiet: `top` shows what runs",
+        "stop other programs (`top` shows them)",
         load,
-        message=None if is_busy else "machine may be busy, or just was: the load average falls slowly",
-        severity=WARNING if is_busy else INFO,
+        severity=WARNING if load > BUSY_LOAD else INFO,
     )
 
 
@@ -173,15 +144,12 @@ def _numa(machine: Machine) -> Hits:
     nodes = {gpu.index: gpu.numa_node for gpu in host.accelerators if gpu.numa_node is not None}
     if (host.numa_nodes or 1) > 1 and nodes:
         index, node = next(iter(nodes.items()))
-        yield Hit(
-            f"{host.numa_nodes} nodes; " + ", ".join(f"GPU {gpu} on node {at}" for gpu, at in nodes.items()),
-            f"for GPU {index}: numactl --cpunodebind={node} --membind={node} python train.py",
-        )
+        where = ", ".join(f"GPU {gpu} on node {at}" for gpu, at in nodes.items())
+        remedy = f"for GPU {index}: numactl --cpunodebind={node} --membind={node} python train.py"
+        yield Hit(f"{host.numa_nodes} nodes; {where}", remedy)
 
 
-@check(
-    "few-open-files", INFO, "workers pass every tensor as an open file, and the limit of open files is low"
-)
+@check("few-open-files", INFO, "the limit of open files is low: workers pass every tensor as one")
 def _few_open_files(machine: Machine) -> Hits:
     limit, loader = machine.host.open_files_limit, machine.loader
     workers = loader.total_workers if loader else machine.host.cpus
@@ -190,20 +158,13 @@ def _few_open_files(machine: Machine) -> Hits:
         yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
 
 
-@check(
-    "no-sandbox",
-    (WARNING, INFO),
-    "only the agent's file guard protects your files: programs other than Python get past it",
-)
+@check("no-sandbox", (WARNING, INFO), "trials don't have an overlay sandbox that discards their writes")
 def _no_sandbox(machine: Machine) -> Hits:
     sandbox = machine.host.sandbox
     if sandbox is not None and sandbox.kind != "overlay":
-        is_landlock = sandbox.kind == "landlock"
         yield Hit(
             "; ".join(f"{kind}: {reason}" for kind, reason in sandbox.reasons.items()),
-            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13)",
-            message="programs other than Python that a trial starts can't write outside its folder"
-            if is_landlock
-            else None,
-            severity=INFO if is_landlock else WARNING,
+            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13), which keeps programs "
+            "other than Python from writing outside the trial's folder",
+            severity=INFO if sandbox.kind == "landlock" else WARNING,
         )

@@ -22,6 +22,7 @@ from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
+_CHEAPER_BATCHES = "use smaller images, fewer transforms, or data stored as the transforms leave it"
 
 
 @check("data-bound", WARNING, "training waits for its data")
@@ -50,43 +51,24 @@ def _data_wait_hits(facts: LoopFacts) -> Hits:
             f"the loader alone makes {rate_text(ratio(samples, isolated.loader_step_s))} samples/s, training "
             f"alone takes {rate_text(ratio(samples, isolated.compute_step_s))}"
         )
-    workers = count_text(loop.num_workers, "worker") if loop.num_workers else "num_workers is 0"
-    figures.append(f"{workers}, {count_text(facts.host.cpus, 'usable CPU')}")
-    yield Hit(
-        "; ".join(figures),
-        _more_or_cheaper(facts),
-        stall.share,
-        _gain(facts),
-        None if loop.num_workers else "loading in the training process blocks training",
-    )
+    figures.append(f"{count_text(loop.num_workers, 'worker')}, {count_text(facts.host.cpus, 'usable CPU')}")
+    yield Hit("; ".join(figures), _more_or_cheaper(facts), stall.share, _gain(facts))
 
 
 def _more_or_cheaper(facts: LoopFacts) -> str:
     """Return what makes batches come faster, as far as the CPUs go."""
-    more = facts.more_workers
-    if facts.loop.num_workers and facts.making is Making.WAITING_FOR_CPU:
+    more, workers = facts.more_workers, facts.loop.num_workers
+    if workers and facts.making is Making.WAITING_FOR_CPU:
         return _FREE_CPUS
-    cheaper = (
-        "make a batch cheaper: smaller images, fewer or faster transforms, or store the data as the "
-        "transforms leave it"
-    )
-    if facts.loop.num_workers == 0:
-        then = _at_once(facts, more or 1) if facts.is_fetch_waiting else "; then measure again"
-        return f"load in workers: {facts.set_knob('num_workers', more or 1)}{then}"
+    if workers == 0 or (facts.is_fetch_waiting and more):
+        more = more or 1
+        beyond = f" (a search needs --range num_workers=0..{more})" if more > facts.host.cpus else ""
+        return f"load in workers: {facts.set_knob('num_workers', more)}{beyond}"
     if facts.is_fetch_waiting:
-        return f"{facts.set_knob('num_workers', more)}{_at_once(facts, more)}" if more else _FASTER_DATA
+        return _FASTER_DATA
     if more is None or facts.cpus_are_taken:
-        why = "every CPU is busy" if facts.cpus_are_taken else "there are as many workers as spare CPUs"
-        return f"{why}, so {cheaper}"
-    return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
-
-
-def _at_once(facts: LoopFacts, workers: int) -> str:
-    """Return why so many workers help, and how a search comes to try more than there are CPUs."""
-    why = ", as they wait at the same time"
-    if workers <= facts.host.cpus:
-        return why
-    return f"{why}; a search tries more than {facts.host.cpus} with --range num_workers=0..{workers}"
+        return f"no CPU is spare: {_CHEAPER_BATCHES}"
+    return f"{facts.set_knob('num_workers', more)}, or {_CHEAPER_BATCHES}"
 
 
 def _gain(facts: LoopFacts) -> float | None:
@@ -133,7 +115,7 @@ def _loader_cpu(facts: LoopFacts) -> Hits:
         yield Hit(text + taken, _more_or_cheaper(facts), facts.cpu_share, _gain(facts))
 
 
-@check("loader-contended", WARNING, "making batches waits for a CPU: other processes hold the CPUs")
+@check("loader-contended", WARNING, "the loader is short of CPUs: other processes use them")
 def _loader_contended(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
     if text is None or facts.work is None or facts.making is not Making.WAITING_FOR_CPU:
@@ -159,11 +141,7 @@ def _loader_storage(facts: LoopFacts) -> Hits:
     yield Hit(text, remedy, facts.cpu_share, _gain(facts))
 
 
-@check(
-    "loader-waits",
-    WARNING,
-    "making batches is waiting: for a lock, a network, a file system or a sleep",
-)
+@check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
 def _loader_waits(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
     if text is None or facts.making is not Making.WAITING:
@@ -187,7 +165,7 @@ def _wait_at_once(facts: LoopFacts) -> str:
     return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
 
 
-@check("cpu-contended", WARNING, "the training process waits for a CPU: other processes hold the CPUs")
+@check("cpu-contended", WARNING, "the training process waits for a CPU")
 def _cpu_contended(facts: LoopFacts) -> Hits:
     """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
     loop, waited_s = facts.loop, facts.loop.parts.run_queue_s
@@ -201,21 +179,9 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
         f"{_cores_text(facts)}",
-        _cpu_remedy(loop, own),
+        "use fewer workers, or fewer threads (OMP_NUM_THREADS)" if own else _FREE_CPUS,
         share,
         smaller(without(facts.measurement, waited_s / loop.steady_batches), loader_cap(facts.measurement)),
-        "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
-    )
-
-
-def _cpu_remedy(loop: LoopMeasurement, own: bool) -> str:
-    """Return what leaves the training its CPUs: an operation in several threads waits for the last one."""
-    remedy = "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS
-    if loop.device.type != "cpu" or loop.threads is None or loop.threads.intra_op < 2:
-        return remedy
-    threads = loop.threads.intra_op
-    return (
-        f"{remedy}; an operation waits for the last of its {threads} intra-op threads: try OMP_NUM_THREADS=1"
     )
 
 
@@ -232,19 +198,11 @@ def _unpickling(facts: LoopFacts) -> Hits:
     fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
     piped_bytes = loop.batch.piped_bytes if loop.batch else None
     piped = f"; {bytes_text(piped_bytes)} of each batch are not tensors" if piped_bytes else ""
-    advice = (
-        "return tensors from the data set or the collate function, not arrays or lists: they pass through "
-        "shared memory"
-        if piped_bytes
-        else "return few large tensors instead of many small ones"
-    )
-    if facts.is_cuda and not loop.pin_memory:
-        advice += f"; {facts.set_knob('pin_memory', True)} moves it to a thread"
     exposed_s = facts.attribution.stall_share * loop.step_time_s
     yield Hit(
         f"{rate_text(1000 * fetch_s)} ms of CPU time per batch, {min(share, 1.0):.0%} of its wait "
         f"(clock of its thread){piped}",
-        advice,
+        "return few large tensors from the collate function, not arrays, lists or many small tensors",
         min(share, 1.0),
         smaller(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
     )
@@ -261,22 +219,15 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
     if least_share <= COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
         return
     restarts = loop.num_workers > 0 and not loop.persistent_workers
+    remedy = "look at what the script does between epochs, or make epochs longer"
     if restarts:
         remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"
-    elif loop.num_workers:
-        remedy = (
-            "workers persist, so it is the queue that refills, or what the script does between epochs; "
-            "longer epochs have fewer boundaries"
-        )
-    else:
-        remedy = "look at what the script does between epochs; longer epochs have fewer boundaries"
     yield Hit(
         f"{duration_text(boundary_s)} at each boundary, {share:.0%} of an epoch of {duration_text(epoch_s)} "
         f"(host clock, {count_text(loop.boundaries_seen, 'boundary', 'boundaries')} timed)",
         remedy,
         share,
         boundary_gain(loop, boundary_s),
-        "each epoch restarts its workers, and training waits for them" if restarts else None,
     )
 
 

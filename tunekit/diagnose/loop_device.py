@@ -23,10 +23,7 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
-from tunekit.units import bytes_text, count_text, rate_text
-
-_WAITS_FOR = {Bound.DATA: "data", Bound.HOST: "the host", Bound.COPIES: "copies"}
-
+from tunekit.units import bytes_text, count_text, listed, rate_text
 
 # --- what makes training faster -------------------------------------------------------------
 
@@ -98,19 +95,15 @@ def _compute_bound(facts: LoopFacts) -> Hits:
     left = _unused(facts)
     yield Hit(
         "; ".join(figures),
-        f"not used yet: {', '.join(left)}; `tunekit search` measures what they bring"
+        f"`tunekit search` measures what these bring: {', '.join(left)}"
         if left
-        else "what tunekit sets is in use already: a smaller model, or a faster or another device",
+        else "tunekit's knobs are all in use: take a smaller model or a faster device",
         shares.trains_share,
-        message="loader and training take about equally long: only both together make the loop faster"
-        if facts.bound is Bound.BALANCED
-        else None,
+        message="loader and training take equally long" if facts.bound is Bound.BALANCED else None,
     )
 
 
-@check(
-    "fp16-unscaled", INFO, "this GPU is faster in fp16, which is not tried: the script has no gradient scaler"
-)
+@check("fp16-unscaled", INFO, "fp16, which this GPU is faster in, needs a gradient scaler in the script")
 def _fp16_unscaled(facts: LoopFacts) -> Hits:
     """Find that the GPU's half precision lies idle: it takes a gradient scaler, which can't be injected."""
     config, discovery, profile = facts.config, facts.discovery, facts.profile
@@ -123,14 +116,11 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
     if can_train_in_fp16(facts.target, discovery, config.precision):
         return
     half, whole = profile.fp16_tflops, profile.fp32_tflops
-    times = ratio(half, whole) if half is not None and whole is not None else None
-    rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
+    times = half / whole if half and whole else None
     yield Hit(
-        f"profile {profile.id}: {rates}; {facts.attribution.trains_share:.0%} of step time is training "
-        f"({facts.attribution.source})",
-        'add to the script `with torch.autocast("cuda", torch.float16):` around forward and loss, and '
-        '`scaler = torch.amp.GradScaler("cuda")` with scaler.scale(loss).backward(), '
-        "scaler.step(optimizer), scaler.update(); then search again",
+        f"profile {profile.id}: {rate_text(half)} TFLOPS in fp16, {rate_text(whole)} in fp32; "
+        f"{facts.attribution.trains_share:.0%} of step time is training ({facts.attribution.source})",
+        "use torch.autocast with torch.float16 and torch.amp.GradScaler in the script, then search again",
         gain=training_gain(facts.measurement, times) if times and times > 1 else None,
     )
 
@@ -140,11 +130,10 @@ def _no_loader(facts: LoopFacts) -> Hits:
     share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
     if facts.bound is not Bound.NO_LOADER or share is None:
         return
-    left = _unused(facts)
-    faster = f"; for the training, not used yet: {', '.join(left)}" if left else ""
+    left = "".join(f", or {word}" for word in _unused(facts))
     yield Hit(
         f"{share.share:.0%} of step time is both together ({share.source})",
-        f"time your batch function by itself{faster}; `tunekit search` measures what that brings",
+        f"time your batch function by itself{left}",
         share.share,
     )
 
@@ -161,8 +150,7 @@ def _host_bound(facts: LoopFacts) -> Hits:
         f"the GPU had no work left at the end of {drained:.0%} of the batches, "
         f"{facts.attribution.stall_share:.0%} of step time is data wait (CUDA events)"
     ]
-    idle = facts.attribution.of(Part.DEVICE_IDLE)
-    busy_share = nvml_busy_share(facts.telemetry)
+    idle, busy_share = facts.attribution.of(Part.DEVICE_IDLE), nvml_busy_share(facts.telemetry)
     if idle is not None:
         figures.append(f"it is idle for {idle.share:.0%} of step time ({idle.source})")
     elif busy_share is not None:
@@ -195,21 +183,16 @@ def _copy_bound(facts: LoopFacts) -> Hits:
     )
 
 
-@check(
-    "sync-points",
-    (WARNING, INFO),
-    "the script synchronizes with the GPU within steps, so the host can't run ahead",
-)
+@check("sync-points", (WARNING, INFO), "the script synchronizes with the GPU within its steps")
 def _sync_points(facts: LoopFacts) -> Hits:
     seen = [point for point in facts.details.syncs or () if point.per_batch > RARE_PER_BATCH]
     if not seen or not facts.is_cuda:
         return
     seen.sort(key=lambda point: -point.per_batch)
-    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:SHOWN_SYNCS]]
-    more = [f"and {len(seen) - SHOWN_SYNCS} more"] if len(seen) > SHOWN_SYNCS else []
+    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen]
     is_bound = facts.bound is Bound.HOST
     yield Hit(
-        "; ".join(places + more),
+        listed(places, SHOWN_SYNCS, "; "),
         "do it every 50th step only, keep sums as tensors on the GPU, and copy to it with "
         "non_blocking=True from pinned memory",
         len(seen),
@@ -227,23 +210,18 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
     if gpu is None or busy_percent >= BUSY_PERCENT:
         return
-    waits_for = _WAITS_FOR.get(facts.bound)
     sm = gpu.sm_activity_percent
     beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
     gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
-        f"busy for {busy_percent:.0f}% of the time (NVML){beside}",
-        "see the findings beside this one" if waits_for else "`tunekit profile --trace-kernels` looks closer",
+        f"GPU {gpu.index}: busy for {busy_percent:.0f}% of the time (NVML){beside}",
+        "`tunekit profile --trace-kernels` shows what it waits for",
         busy_percent,
         gain_of(facts.measurement) if gain_of else None,
-        f"GPU {gpu.index} is idle for much of the time"
-        + (f": it waits for {waits_for}" if waits_for else ""),
     )
 
 
-@check(
-    "gpu-throttled-in-trial", WARNING, "{} was slowed down by heat or by its power supply while the loop ran"
-)
+@check("gpu-throttled-in-trial", WARNING, "heat or the power supply slowed {} down while the loop ran")
 def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
     gpu, best_mhz = one.gpu, one.max_clock_mhz
     reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
@@ -266,29 +244,21 @@ def _is_getting_warm(one: TrialGpu) -> bool:
 
 def _moved_text(one: TrialGpu) -> str:
     """Return what clock and temperature did, such as "1710 to 1530 MHz and 51 to 63 C within 10 s"."""
-    gpu, moved = one.gpu, []
-    if gpu.first_sm_clock_mhz is not None and gpu.last_sm_clock_mhz is not None:
-        moved.append(f"{gpu.first_sm_clock_mhz:.0f} to {gpu.last_sm_clock_mhz:.0f} MHz")
-    if gpu.first_temperature_c is not None and gpu.last_temperature_c is not None:
-        moved.append(f"{gpu.first_temperature_c:.0f} to {gpu.last_temperature_c:.0f} C")
-    return f"{' and '.join(moved)} within {one.facts.loop.steady_time_s:.0f} s" if moved else ""
+    gpu = one.gpu
+    clocks = (gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz, "MHz")
+    moves = (clocks, (gpu.first_temperature_c, gpu.last_temperature_c, "C"))
+    moved = [f"{a:.0f} to {b:.0f} {unit}" for a, b, unit in moves if a is not None and b is not None]
+    return f"{' and '.join(moved)} within {one.facts.loop.steady_time_s:.0f} s"
 
 
 @check("gpu-unsoaked", WARNING, "{} was still getting warm at its power limit: a long run will be slower")
 def _gpu_unsoaked(one: TrialGpu) -> Hits:
     if POWER_CAP in one.gpu.throttle_reasons and _is_getting_warm(one):
-        yield Hit(
-            f"{POWER_CAP}; {_moved_text(one)} (NVML)",
-            "measure longer, such as --window 120, until clock and temperature are steady",
-            one.fall_of_clock,
-        )
+        remedy = "measure longer, such as --window 120, until clock and temperature are steady"
+        yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
 
 
-@check(
-    "allocation-retries",
-    WARNING,
-    "GPU memory ran out for a moment: the allocator had to free its cache and retry",
-)
+@check("allocation-retries", WARNING, "GPU memory ran out: the allocator had to free its cache and retry")
 def _allocation_retries(facts: LoopFacts) -> Hits:
     loop = facts.loop
     if loop.allocation_retries:

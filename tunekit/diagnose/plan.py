@@ -7,12 +7,11 @@ from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_
 from tunekit.records.finding import Finding
 from tunekit.records.plan import Choice, PlanRequest, PlanRow
 from tunekit.records.profile import NO_TORCH_BUILD
-from tunekit.units import bytes_text, count_text, rate_text
+from tunekit.units import bytes_text, count_text, listed, rate_text
 
 _NAMED = 4
 """Machines that a finding names before it only counts them."""
-
-_MEASURE_THERE = "rent for an hour and run tunekit search there before the long training"
+_PROFILES = "~/.config/tunekit/profiles"
 
 
 @dataclass(frozen=True)
@@ -64,34 +63,23 @@ def _prevented(facts: PlanFacts) -> dict[str, int]:
 def _rates_unknown(facts: PlanFacts) -> Hits:
     request = facts.request
     unknown = [row for row in facts.rows if row.how is None]
-    if unknown and request.measured_on == "cpu":
-        yield Hit(
-            None,
-            "search on a machine with a GPU and plan from that run, or give a rate that you saw on one with "
-            "--rate",
-            message="The rate was measured on a CPU, so the hours on a GPU are unknown",
-        )
-    elif unknown:
+    if unknown:
+        on_cpu = "plan from a search on a GPU, or give the rate that you saw on one with --rate"
+        on_gpu = f"give a rate in another precision, or fill in the profile in {_PROFILES}"
         yield Hit(
             "; ".join(sorted({row.basis for row in unknown})[:_NAMED]),
-            "give a rate in another precision, or fill in the profile in ~/.config/tunekit/profiles",
+            on_cpu if request.measured_on == "cpu" else on_gpu,
             message=f"The rate is unknown on {_gpus(unknown)}",
         )
 
 
-@check(
-    "memory-unknown",
-    WARNING,
-    "Memory need unknown: a GPU with less memory than the measured one may not hold it",
-)
+@check("memory-unknown", WARNING, "Memory need unknown: it may not fit GPUs with less memory")
 def _memory_unknown(facts: PlanFacts) -> Hits:
     request = facts.request
     smaller = [row for row in facts.rows if row.may_not_fit and row.how is not None]
     if smaller and request.peak_reserved_bytes is None:
-        yield Hit(
-            f"less than {request.measured_on}: {_gpus(smaller)}",
-            "give the peak memory per GPU with --memory-gib",
-        )
+        seen = f"less than {request.measured_on}: {_gpus(smaller)}"
+        yield Hit(seen, "give the peak memory per GPU with --memory-gib")
 
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
@@ -99,23 +87,18 @@ def _memory_too_small(facts: PlanFacts) -> Hits:
     request = facts.request
     small = [row for row in facts.rows if row.fits is False]
     if small:
-        yield Hit(
-            f"{bytes_text(request.peak_reserved_bytes)} per GPU",
-            "a smaller batch may fit: search there",
-            message=f"The training does not fit the memory of {_gpus(small)}",
-        )
+        message = f"The training does not fit the memory of {_gpus(small)}"
+        peak = f"{bytes_text(request.peak_reserved_bytes)} per GPU"
+        yield Hit(peak, "a smaller batch may fit: search there", message=message)
 
 
 @check("session-too-short", WARNING, "The training does not fit into the sessions of some machines")
 def _session_too_short(facts: PlanFacts) -> Hits:
     blocked = facts.without_session
     if blocked:
-        assumed = facts.request.assumptions
         yield Hit(
             "; ".join(sorted({row.obstacle for row in blocked if row.obstacle})),
-            "let the script write checkpoints and resume from them"
-            if assumed.checkpoint_cost_s is None
-            else "give a longer --max-session, or leave these machines out with --provider",
+            "let the script write checkpoints, raise --max-session, or leave these out with --provider",
             message=f"The training does not fit into sessions on {_names(blocked)}",
         )
 
@@ -126,13 +109,11 @@ def _stale_price(facts: PlanFacts) -> Hits:
     stale = [row.price_as_of or "" for row in facts.rows if row.usd_on_demand is not None and row.is_stale]
     spot = [row.spot_as_of or "" for row in facts.rows if row.usd_spot is not None and row.is_spot_stale]
     if stale or spot:
-        of_spot = f", {len(spot)} of them on spot" if spot else ""
+        count, oldest = count_text(len(stale + spot), "price"), min(stale + spot)
         yield Hit(
-            None,
-            "get newer ones with tunekit gpus --refresh, or look them up and correct them in "
-            "~/.config/tunekit/profiles",
-            message=f"{count_text(len(stale + spot), 'price')} older than {days} days{of_spot}, "
-            f"the oldest of {min(stale + spot)}",
+            f"{len(spot)} on spot; the oldest of {oldest}",
+            f"get newer ones with tunekit gpus --refresh, or correct them in {_PROFILES}",
+            message=f"{count} older than {days} days",
         )
 
 
@@ -142,13 +123,11 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
     per_cpu = facts.request.loader_per_cpu
     if idle and per_cpu is not None:
         is_measured = facts.request.loader_samples_per_s_per_cpu is not None
-        known = "measured" if is_measured else "the rate that it kept up with; it may load more"
-        is_sure = not any(row.loader_is_assumed for row in idle)
+        at_least = "" if is_measured else "at least "
         yield Hit(
-            f"one CPU loads {rate_text(per_cpu.value)} samples/s: {known}",
-            "make the loader faster, or measure there" if is_sure else _MEASURE_THERE,
-            message=f"On {_count(idle)} the loader {'would' if is_sure else 'may'} leave the GPUs idle most "
-            f"of the time, so they are not chosen: {_names(idle)}",
+            f"one CPU loads {at_least}{rate_text(per_cpu.value)} samples/s",
+            "make the loader faster, or rent for an hour and run tunekit search there",
+            message=f"The loader can't feed the GPUs of {_count(idle)}: {_names(idle)}",
         )
 
 
@@ -161,28 +140,19 @@ def _no_torch_build(facts: PlanFacts) -> Hits:
 
 @check("no-price", INFO, "No price is known of some machines")
 def _no_price(facts: PlanFacts) -> Hits:
-    # Macs are not rented by the hour.
-    offered = [
-        row for row in facts.rows if not row.is_measured_machine and not row.device_name.startswith("Apple ")
-    ]
-    without = [row for row in offered if row.hours and row.lower_usd is None]
+    unpriced = [row for row in facts.rows[1:] if row.hours and row.lower_usd is None]
+    without = [row for row in unpriced if not row.device_name.startswith("Apple ")]  # Macs are not rented
     if without:
-        yield Hit(
-            None,
-            "add one to its profile in ~/.config/tunekit/profiles",
-            message=f"No price is known of {_count(without)}: {_names(without)}",
-        )
+        message = f"No price is known of {_count(without)}: {_names(without)}"
+        yield Hit(None, f"add one to its profile in {_PROFILES}", message=message)
 
 
 @check("too-slow", INFO, "Machines that need longer than --max-hours are left out")
 def _too_slow(facts: PlanFacts) -> Hits:
     count, most_h = facts.left_out, facts.request.max_hours
     if count and most_h is not None:
-        yield Hit(
-            None,
-            "give a higher --max-hours to see them",
-            message=f"Too slow for --max-hours {most_h:,g}: {count_text(count, 'machine')}",
-        )
+        message = f"Too slow for --max-hours {most_h:,g}: {count_text(count, 'machine')}"
+        yield Hit(None, "give a higher --max-hours to see them", message=message)
 
 
 def _count(rows: Sequence[PlanRow]) -> str:
@@ -190,17 +160,9 @@ def _count(rows: Sequence[PlanRow]) -> str:
 
 
 def _names(rows: Sequence[PlanRow]) -> str:
-    return _listed([_name(row) for row in rows])
+    named = (f"{row.provider} {row.instance}" if row.instance else row.profile_id for row in rows)
+    return listed(list(named), _NAMED)
 
 
 def _gpus(rows: Sequence[PlanRow]) -> str:
-    return _listed(sorted({row.profile_id for row in rows}))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _name(row: PlanRow) -> str:
-    return row.profile_id if row.instance is None else f"{row.provider} {row.instance}"
+    return listed(sorted({row.profile_id for row in rows}), _NAMED)

@@ -99,8 +99,6 @@ LOW_POWER_SHARE = 0.85
 
 # --- CPUs, memory and /dev/shm ---
 
-DOCKER_SHM_BYTES = 64 * MIB
-"""Docker's default for /dev/shm."""
 SMALL_SHM_BYTES = 512 * MIB
 """One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
 FULL_SHM_SHARE = 0.5

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.policy import UNSTEADY_RATIO
@@ -14,8 +15,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.units import bytes_text, rate_text
+from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.units import bytes_text, listed, rate_text
 
 _TORCHS_OWN = "/torchinductor_"
 """Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
@@ -25,14 +26,10 @@ _TORCHS_OWN = "/torchinductor_"
 class RunFacts:
     """A search with all its trials."""
 
+    called: ClassVar = "a config"
     run: Run
     loop: LoopMeasurement | None
     """Of any config that may be chosen; None where none was measured."""
-
-    @property
-    def confirming(self) -> tuple[TrialRecord, ...]:
-        """Fresh interleaved processes."""
-        return tuple(record for record in self.run.trials if record.role is TrialRole.CONFIRM)
 
 
 def run_findings(
@@ -68,16 +65,12 @@ def _other_device(facts: RunFacts) -> Hits:
         return
     devices = (record.measurement.loop.device for record in run.trials if record.measurement)
     capped = next((device for device in devices if device.whole_bytes is not None), None)
-    if capped is None:
-        message = f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
-    else:
-        message = (
-            f"measured on {run.measured_on} with its memory capped to {run.profile.id}'s "
-            f"{bytes_text(capped.memory_bytes)}: what fits is held against that, of which a CUDA context on "
-            f"{run.profile.id} takes 0.3 to 1.5 GiB; rates are those of {run.measured_on}"
-        )
-    remedy = f"run the same command on a machine with {run.profile.device_names[0]}"
-    yield Hit(None, remedy, message=message)
+    seen = f"memory was capped to {bytes_text(capped.memory_bytes)}, less a CUDA context" if capped else None
+    yield Hit(
+        seen,
+        f"run the same command on a machine with {run.profile.device_names[0]}",
+        message=f"measured on {run.measured_on}, not on {run.profile.id}: rates are for this machine",
+    )
 
 
 @check("baseline-failed", WARNING, "the baseline did not run here")
@@ -110,65 +103,44 @@ def _with_checkpointing(run: Run) -> str:
 # --- losses ---------------------------------------------------------------------------------
 
 
-@check(
-    "loss-unknown", INFO, "whether the losses in another precision are as good as the baseline's is unknown"
-)
+@check("loss-unknown", INFO, "the losses with {} could not be compared with the baseline's")
 def _loss_unknown(one: GuardedMode) -> Hits:
     if one.verdict.outcome is LossOutcome.UNKNOWN:
-        yield Hit(
-            one.verdict.why,
-            f"compare a short training by hand, or keep it out of the search with {one.remedy}",
-            message=f"whether the losses with {one.name} are as good as the baseline's is unknown",
-        )
+        yield Hit(one.verdict.why, f"compare a short training by hand, or leave it out with {one.remedy}")
 
 
-@check(
-    "loss-diverges",
-    WARNING,
-    "in another precision the loss ends higher than the baseline's, or is not finite",
-)
+@check("loss-diverges", WARNING, "with {} the loss ends higher than the baseline's, or is not finite")
 def _loss_diverges(one: GuardedMode) -> Hits:
     verdict = one.verdict
-    remedy = f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
-    if verdict.outcome is LossOutcome.NONFINITE:
+    spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
+    seen = {
+        LossOutcome.NONFINITE: verdict.why or f"NaN or infinite within {verdict.steps} losses",
+        LossOutcome.DIVERGENT: f"mean loss {verdict.candidate_end or 0:.4g} over the last "
+        f"{verdict.end_steps} of {verdict.steps} steps against {verdict.baseline_end or 0:.4g}{spread}",
+    }
+    if verdict.outcome in seen:
         yield Hit(
-            f"trial {one.trial}: {verdict.why or f'within {verdict.steps} losses'} (measured)",
-            remedy,
-            message=f"with {one.name} the loss becomes NaN or infinite, and the baseline's does not",
-        )
-    elif verdict.outcome is LossOutcome.DIVERGENT:
-        spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
-        yield Hit(
-            f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
-            f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
-            remedy,
-            message=f"with {one.name} the loss ends higher than the baseline's",
+            f"trial {one.trial}: {seen[verdict.outcome]} (measured)",
+            f"Conservative and Balanced leave it out; the search does with {one.remedy}",
         )
 
 
 # --- the data set's largest samples ---------------------------------------------------------
 
 
-@check(
-    "largest-samples",
-    WARNING,
-    "a config ran out of memory on a batch of the data set's largest samples",
-)
+@check("largest-samples", WARNING, "{} ran out of memory on a batch of the data set's largest samples")
 def _largest_samples(facts: RunFacts) -> Hits:
-    all_failed = failed_on_largest_samples(facts.confirming)
-    for is_own in (True, False):
-        failed = [one for one in all_failed if one.is_baseline_config is is_own]
-        seen = failed[0].failure.largest if failed and failed[0].failure else None
-        if seen is None:
-            continue
+    failed = failed_on_largest_samples(facts.run.history.confirming)
+    seen = failed[0].failure.largest if failed and failed[0].failure else None
+    if seen is not None:
         sizes = sorted({one.config.batch_size for one in failed if one.config})
-        whose = "your own config" if is_own else "what was chosen first"
+        own = "; your own config among them" if any(one.is_baseline_config for one in failed) else ""
         yield Hit(
-            batches_text(seen),
+            f"{batches_text(seen)}{own}",
             "cap or bucket sizes (where batches are padded, one is enough), or lower the batch size",
             seen.times_usual,
-            message=f"{whose} (batch {', '.join(f'{size:,}' for size in sizes)}) ran out of memory on a "
-            "batch of the data set's largest samples",
+            message=f"batch {', '.join(f'{size:,}' for size in sizes)} ran out of memory on the data set's "
+            "largest samples",
         )
 
 
@@ -182,20 +154,10 @@ def _writes_diverted(facts: RunFacts) -> Hits:
         {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
     )
     if diverted:
-        shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
-        yield Hit(
-            None,
-            None,
-            len(diverted),
-            message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
-        )
+        yield Hit(listed(diverted, 3), None, len(diverted))
 
 
-@check(
-    "unsteady-machine",
-    WARNING,
-    "the same config ran at very different rates: the machine was busy",
-)
+@check("unsteady-machine", WARNING, "the same config ran at very different rates: the machine was busy")
 def _unsteady_machine(facts: RunFacts) -> Hits:
     rates: dict[TrainConfig, list[float]] = {}
     for record in facts.run.trials:
@@ -206,9 +168,8 @@ def _unsteady_machine(facts: RunFacts) -> Hits:
     widest = max((seen for seen in rates.values() if min(seen) > 0), key=_spread, default=[1.0])
     if _spread(widest) >= UNSTEADY_RATIO:
         yield Hit(
-            f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} fresh "
-            "processes",
-            "search again when it is quiet; until then trust the confirmed speed-ups only",
+            f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} processes",
+            "search again with --wait-quiet; until then trust the confirmed speedups only",
             _spread(widest),
         )
 
@@ -217,9 +178,7 @@ def _spread(rates: Sequence[float]) -> float:
     return max(rates) / min(rates)
 
 
-@check(
-    "lr-scaled-by-script", INFO, "the script scales its learning rate itself, so no rule is applied on top"
-)
+@check("lr-scaled-by-script", INFO, "the script scales its learning rate itself, so no rule is applied")
 def _lr_scaled_by_script(facts: RunFacts) -> Hits:
     if facts.run.script_scales_lr:
         seen = {

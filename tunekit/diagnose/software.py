@@ -1,7 +1,6 @@
 """The training command, its Python's torch and the environment that training would inherit."""
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from tunekit.diagnose.machine import Machine
@@ -41,45 +40,29 @@ LD_PRELOAD): they are kept so that the checkups of two machines can be compared.
 @check("command-absent", ERROR, "the training command can't be run as it was given")
 def _command_absent(machine: Machine) -> Hits:
     if machine.checkup.why_no_command is not None:
-        # The reason is an error's words: what is wrong, then "; " and what to do about it.
-        reason, _, remedy = machine.checkup.why_no_command.rpartition("; ")
-        yield Hit(reason or remedy, remedy if reason else "give the command as you would type it")
+        yield Hit(machine.checkup.why_no_command, None)
 
 
 # --- torch ----------------------------------------------------------------------------------
 
 
-@check(
-    "torch-absent",
-    ERROR,
-    "the Python that the command runs has no torch that answers: training can't start with it",
-)
+@check("torch-absent", ERROR, "the command's Python has no torch that works: training can't start")
 def _torch_absent(machine: Machine) -> Hits:
     seen = machine.checkup
     if seen.host.torch is None and seen.why_no_torch is not None and seen.has_python_answered:
         yield Hit(seen.why_no_torch, "install torch there, or give a command whose Python has it")
 
 
-@check(
-    "torch-unknown",
-    INFO,
-    "the training environment's torch is not known, so it was not held against this machine",
-)
+@check("torch-unknown", INFO, "the training environment's torch is unknown, so it was not checked")
 def _torch_unknown(machine: Machine) -> Hits:
     seen = machine.checkup
     is_known = seen.host.torch is not None or seen.has_python_answered
     # A program that is not there runs no Python.
     if not is_known and seen.why_no_torch is not None and seen.why_no_command is None:
-        yield Hit(
-            seen.why_no_torch,
-            "give the training environment's Python after --, as in: "
-            "tunekit doctor -- /path/to/env/bin/python train.py",
-        )
+        yield Hit(seen.why_no_torch, "name its Python: tunekit doctor -- /path/to/env/bin/python train.py")
 
 
-@check(
-    "torch-cpu-build", ERROR, "this torch is built without CUDA: it will train on the CPU beside an idle GPU"
-)
+@check("torch-cpu-build", ERROR, "this torch is built without CUDA: it will train on the CPU")
 def _torch_cpu_build(machine: Machine) -> Hits:
     build, gpus = machine.host.torch, machine.nvidia_gpus
     if build is not None and gpus and not build.devices and build.cuda_version is None:
@@ -113,18 +96,11 @@ def has_code_for(architectures: tuple[str, ...], capability: str) -> bool:
         capability: the GPU's compute capability, such as "8.9".
     """
     major, minor = (int(part) for part in capability.split("."))
-    for name in architectures:
-        found = re.fullmatch(r"(sm|compute)_([0-9]+)([0-9])([af]?)", name)
-        if found is None:
-            continue
-        has_major, has_minor = int(found[2]), int(found[3])
-        if found[4] == "a":
-            fits = (has_major, has_minor) == (major, minor)
-        elif found[1] == "sm" or found[4] == "f":
-            fits = has_major == major and has_minor <= minor
-        else:
-            fits = (has_major, has_minor) <= (major, minor)
-        if fits:
+    known = (re.fullmatch(r"(sm|compute)_([0-9]+)([0-9])([af]?)", name) for name in architectures)
+    for kind, has_major, has_minor, bound in (one.groups() for one in known if one):
+        has = (int(has_major), int(has_minor))
+        is_same_major = has[0] == major or (kind == "compute" and bound == "")
+        if has <= (major, minor) and is_same_major and (bound != "a" or has == (major, minor)):
             return True
     return False
 
@@ -135,24 +111,18 @@ def _torch_lacks_architecture(machine: Machine) -> Hits:
     if build is None or build.cuda_version is None or not build.architectures:
         return
     for gpu in machine.nvidia_gpus:
-        capability = gpu.compute_capability or ""
-        is_known = re.fullmatch(r"[0-9]+\.[0-9]+", capability)
-        if is_known and not has_code_for(build.architectures, capability):
+        capability = gpu.compute_capability
+        if capability and not has_code_for(build.architectures, capability):
             yield Hit(
-                f"the GPU is sm_{capability.replace('.', '')}; torch {build.version} has "
+                f"{gpu.name} is sm_{capability.replace('.', '')}; torch {build.version} has "
                 + ", ".join(build.architectures),
-                f"`tunekit gpus {gpu.profile_id}` names the builds that support it"
-                if gpu.profile_id
-                else "install a build of torch that supports it: pytorch.org/get-started",
-                message=f"this torch holds no code for {gpu.name}: the first kernel will fail",
+                "install a build of torch that supports it: pytorch.org/get-started",
             )
             return  # the others are of the same kind, or also need another build
 
 
 @check(
-    "no-gpu-telemetry",
-    WARNING,
-    "torch sees the GPU but the driver's library is silent: no utilisation, power or clocks",
+    "no-gpu-telemetry", WARNING, "the driver's library does not show the GPU: no utilization, power or clocks"
 )
 def _no_gpu_telemetry(machine: Machine) -> Hits:
     build = machine.host.torch
@@ -187,28 +157,15 @@ def threads_text(seen: Threads) -> str:
     return f"{seen.intra_op} intra-op, {seen.inter_op} inter-op" + (f" ({variables})" if variables else "")
 
 
-@check(
-    "threads-above-cpus",
-    WARNING,
-    "torch or OMP_NUM_THREADS asks for more threads than usable CPUs: they contend for them",
-)
+@check("threads-above-cpus", WARNING, "torch or OMP_NUM_THREADS asks for more threads than usable CPUs")
 def _threads_above_cpus(machine: Machine) -> Hits:
-    build, cpus, omp_threads = (
-        machine.host.torch,
-        machine.host.cpus,
-        machine.environment.get("OMP_NUM_THREADS", ""),
-    )
-    if build is not None and build.threads > cpus:
-        threads, asked = build.threads, f"torch.get_num_threads() is {build.threads}"
-    elif omp_threads.isdecimal() and len(omp_threads) < 10 and int(omp_threads) > cpus:
-        threads, asked = int(omp_threads), f"OMP_NUM_THREADS={omp_threads}"
-    else:
-        return
-    yield Hit(
-        f"{asked}; affinity and quota allow {count_text(cpus, 'CPU')}",
-        f"export OMP_NUM_THREADS={cpus}",
-        threads,
-    )
+    build, cpus, omp = machine.host.torch, machine.host.cpus, machine.environment.get("OMP_NUM_THREADS", "")
+    asked = {"torch.get_num_threads() is ": build.threads if build else 0}
+    asked["OMP_NUM_THREADS="] = int(omp) if re.fullmatch("[0-9]{1,9}", omp) else 0
+    seen, threads = next(((name, count) for name, count in asked.items() if count > cpus), ("", 0))
+    if threads:
+        text = f"{seen}{threads}; affinity and quota allow {count_text(cpus, 'CPU')}"
+        yield Hit(text, f"export OMP_NUM_THREADS={cpus}", threads)
 
 
 # --- other variables and tools --------------------------------------------------------------
@@ -218,35 +175,25 @@ class _Slowing(NamedTuple):
     """A variable that slows training down while it is on."""
 
     why: str
-    is_on: Callable[[str], bool]
-    """Whether the variable's text switches it on."""
+    on: str
+    """Pattern of the texts that switch it on."""
     needs: str | None = None
     """Only matters on such a machine: "nvidia" or "tf32"."""
 
 
-def _is_one(text: str) -> bool:
-    return text == "1"
-
-
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", _is_one, "nvidia"),
+    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", "1", "nvidia"),
     # CUDACachingAllocator looks only whether it is set.
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing(
-        "the driver allocates every tensor", lambda text: True, "nvidia"
-    ),
-    # OFF and INFO check nothing.
-    "TORCH_DISTRIBUTED_DEBUG": _Slowing("every collective is checked", lambda text: text.upper() == "DETAIL"),
-    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", _is_one, "nvidia"),
-    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", _is_one, "nvidia"),
-    "NVIDIA_TF32_OVERRIDE": _Slowing(
-        "TF32 is off whatever the script sets", lambda text: text == "0", "tf32"
-    ),
-    **dict.fromkeys(
-        ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"), _Slowing("torch.compile is off", _is_one)
-    ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing("the driver allocates every tensor", ".*", "nvidia"),
+    "TORCH_DISTRIBUTED_DEBUG": _Slowing("every collective is checked", "(?i)detail"),
+    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", "1", "nvidia"),
+    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", "1", "nvidia"),
+    "NVIDIA_TF32_OVERRIDE": _Slowing("TF32 is off whatever the script sets", "0", "tf32"),
+    "TORCH_COMPILE_DISABLE": _Slowing("torch.compile is off", "1"),
+    "TORCHDYNAMO_DISABLE": _Slowing("torch.compile is off", "1"),
     # Any text that is not empty, "0" too: python(1).
-    "PYTHONDEVMODE": _Slowing("Python checks itself", lambda text: text != ""),
-    "PYTHONMALLOC": _Slowing("Python checks its memory", lambda text: text.endswith("debug")),
+    "PYTHONDEVMODE": _Slowing("Python checks itself", ".+"),
+    "PYTHONMALLOC": _Slowing("Python checks its memory", ".*debug"),
 }
 
 
@@ -257,7 +204,7 @@ def _slow_environment(machine: Machine) -> Hits:
     on = {
         name: f"{name}={machine.environment[name]}: {slowing.why}"
         for name, slowing in _SLOWING.items()
-        if name in machine.environment and slowing.is_on(machine.environment[name])
+        if name in machine.environment and re.fullmatch(slowing.on, machine.environment[name])
         if here[slowing.needs]
     }
     if on:

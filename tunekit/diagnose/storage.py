@@ -19,9 +19,7 @@ def _where(storage: Storage) -> str:
     return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
 
 
-@check(
-    "network-storage", WARNING, "{} is read over a network: every epoch pays its latency, and others share it"
-)
+@check("network-storage", WARNING, "{} is read over a network: every epoch pays its latency")
 def _network_storage(data: DataSet) -> Hits:
     if data.storage.is_network:
         yield Hit(
@@ -65,24 +63,19 @@ def _slow_storage(data: DataSet) -> Hits:
 
 
 @check(
-    "data-larger-than-ram",
-    INFO,
-    "{} does not fit the page cache: every epoch reads storage again, and a short measurement that re-reads "
-    "a part of it is too fast",
+    "data-larger-than-ram", INFO, "{} does not fit the page cache: every epoch reads it from storage again"
 )
 def _data_larger_than_ram(data: DataSet) -> Hits:
     storage = data.storage
     if storage.kind is not StorageKind.MEMORY and storage.total_bytes > CACHEABLE_SHARE * data.ram_bytes:
         yield Hit(
             f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM are usable",
-            "trust rates of cold reads only; keep the data on fast local storage",
+            "keep the data on fast local storage; measurements that re-read a part of it are too fast",
             storage.total_bytes,
         )
 
 
-@check(
-    "many-small-files", (WARNING, INFO), "{} is many small files: opening them costs more than reading them"
-)
+@check("many-small-files", (WARNING, INFO), "{} is many small files, whose opening takes most of the time")
 def _many_small_files(data: DataSet) -> Hits:
     storage, mean, rate = data.storage, data.storage.mean_file_bytes, _slow_rate(data)
     if mean is None or storage.kind is StorageKind.MEMORY:
@@ -101,7 +94,7 @@ def _many_small_files(data: DataSet) -> Hits:
     )
 
 
-@check("storage-not-measured", INFO, "how fast {} can be read was not measured")
+@check("storage-not-measured", INFO, "how fast {} can be read was not fully measured")
 def _storage_not_measured(data: DataSet) -> Hits:
     storage = data.storage
     if storage.measured_cold is False:
@@ -110,10 +103,4 @@ def _storage_not_measured(data: DataSet) -> Hits:
             "measure on a data set that was not read lately, or after a reboot",
         )
     elif storage.kind is not StorageKind.MEMORY and storage.problem is not None:
-        is_partial = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
-        how = "only partly" if is_partial else "not"
-        yield Hit(
-            storage.problem,
-            "name the whole data set with --data",
-            message=f"how fast {storage.path} can be read was {how} measured",
-        )
+        yield Hit(storage.problem, "name the whole data set with --data")

@@ -62,7 +62,6 @@ def detect_host(
         shm_used_bytes=limits.shm_used_bytes(root),
         open_files_limit=limits.open_files_limit(),
         load_average=limits.load_average(root),
-        cpu_governor=limits.cpu_governor(root),
         accelerators=merged(accelerators, torch, known, ram_total_bytes),
         gpu_models=models,
         platform=platform.platform(),

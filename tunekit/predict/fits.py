@@ -119,11 +119,7 @@ class Fits:
     """
 
     def __init__(
-        self,
-        trials: Sequence[TrialRecord],
-        trials_folder: Path,
-        cpus: int,
-        here: Profile | None = None,
+        self, trials: Sequence[TrialRecord], trials_folder: Path, cpus: int, here: Profile | None = None
     ) -> None:
         traced = [trial for trial in trials if trace_of(trial)]
         trial = (traced or list(trials))[0]
@@ -143,16 +139,15 @@ class Fits:
         traces = [trace for one in traced[:2] if (trace := trace_of(one))]
         self._doubts = tuple(sorted({doubt for trace in traces for doubt in trace.doubts}))
         own = trial.config.precision
-        self._pairs = _of_same_steps(_by_precision(pairs, own))
+        self._pairs = _of_same_steps(pairs, own)
         self._checkpointed: dict[Precision, TracedPair] = {}
         with contextlib.suppress(Unpredictable):
             more = read_traces(traced[:2], trials_folder, is_checkpointed=True)
-            with_it = _of_same_steps(_by_precision(more, own))
+            with_it = _of_same_steps(more, own)
             # What it gives and costs is told beside the steps without it.
             self._checkpointed = {one: pair for one, pair in with_it.items() if one in self._pairs}
-        self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
         self._memory: dict[tuple[Precision, bool, tuple[int, ...]], MemoryPrediction] = {}
-        self._largest: dict[tuple[Precision, bool, tuple[int, ...], int], int] = {}
+        self._largest: dict[tuple[MemoryPrediction, int], int] = {}
         self._speed_factor = self._measured_over_roofline(own, here)
 
     @property
@@ -185,7 +180,7 @@ class Fits:
             path=prediction_path(self._seen),
             margin=self.margin,
             doubts=self._doubts,
-            traced_sizes=tuple(self._sizes),
+            traced_sizes=tuple(sorted({one.batch_size for pair in self._pairs.values() for one in pair})),
             epoch_samples=self._loop.epoch_samples,
             fits=tuple(fits),
             checkpointing=self._checkpointing(),
@@ -198,26 +193,18 @@ class Fits:
         self, precision: Precision, batch_size: int, outside: OutsideTorch, is_checkpointed: bool = False
     ) -> PeakPredicted | None:
         """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
-        traced = self._traced(precision, is_checkpointed)
-        if traced is None:
-            return None
-        return self._memory_of(traced, self._blas_blocks(outside), is_checkpointed).peak(batch_size)
+        memory = self._memory_of(precision, outside, is_checkpointed)
+        return None if memory is None else memory.peak(batch_size)
 
     def fits_in(
         self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
     ) -> bool:
         """Return whether a batch size runs where torch can reserve so much, without the margin."""
-        traced = self._traced(precision)
-        assert traced is not None
-        return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, headroom_bytes)
+        memory = self._memory_of(precision, outside)
+        return memory is not None and memory.fits(batch_size, headroom_bytes)
 
     def at(
-        self,
-        profile: Profile,
-        precision: Precision,
-        batch_size: int,
-        outside: OutsideTorch,
-        is_checkpointed: bool = False,
+        self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
@@ -229,11 +216,10 @@ class Fits:
             precision: that it trains in.
             batch_size: per device.
             outside: what the GPU's memory holds beside torch's tensors.
-            is_checkpointed: whether with gradient checkpointing, all but the rates.
         """
-        if self._traced(precision, is_checkpointed) is None or not profile.has_own_memory:
+        if self._traced(precision) is None or not profile.has_own_memory:
             return None
-        return self._fit(profile, precision, outside, batch_size, is_checkpointed)
+        return self._fit(profile, precision, outside, batch_size)
 
     def asked(
         self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
@@ -250,8 +236,7 @@ class Fits:
             batch_size: per device.
         """
         headroom = _Headroom.of(fit.capacity_bytes, outside)
-        headrooms = (*self._headrooms(headroom), None)
-        peak = self._peak(fit.precision, outside, batch_size, headrooms)
+        peak = self._peak(fit.precision, outside, batch_size, headroom)
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = BatchFit.NO if batch_size > fit.largest.high else BatchFit.TIGHT
@@ -281,18 +266,16 @@ class Fits:
         precision: Precision,
         outside: OutsideTorch,
         batch_size: int | None = None,
-        is_checkpointed: bool = False,
     ) -> PredictedFit:
         capacity = profile.capacity_bytes
-        traced = self._traced(precision, is_checkpointed)
         assert capacity is not None
-        assert traced is not None
-        largest = self._largest_batch(traced, capacity, outside, is_checkpointed)
+        headroom = _Headroom.of(capacity, outside)
+        largest = self._largest_batch(precision, outside, headroom)
+        assert largest is not None
         batch = self._made(batch_size or largest.low)
         peak, rates = None, _Rates(None, None)
         if batch:
-            headrooms = (*self._headrooms(_Headroom.of(capacity, outside)), None)
-            found = self._peak(precision, outside, batch, headrooms, is_checkpointed)
+            found = self._peak(precision, outside, batch, headroom)
             peak = PeakShown(
                 batch_size=batch,
                 allocated_bytes=found.allocated_bytes,
@@ -306,7 +289,7 @@ class Fits:
             precision=precision,
             capacity_bytes=capacity,
             largest=largest,
-            checkpointed=self._largest_checkpointed(precision, capacity, outside),
+            checkpointed=self._largest_batch(precision, outside, headroom, is_checkpointed=True),
             peak=peak,
             rate=rates.slower,
             compute=rates.compute,
@@ -357,21 +340,16 @@ class Fits:
         return batch / step_s / roofline.value if roofline else None
 
     def _largest_batch(
-        self, traced: Precision, capacity: int, outside: OutsideTorch, is_checkpointed: bool = False
-    ) -> LargestBatch:
-        headrooms = self._headrooms(_Headroom.of(capacity, outside))
-        blas = self._blas_blocks(outside)
-        low, value, high = sorted(
-            self._largest_batch_within(traced, blas, headroom_bytes, is_checkpointed)
-            for headroom_bytes in headrooms
-        )
-        return LargestBatch(low=low, value=value, high=high)
-
-    def _largest_checkpointed(
-        self, precision: Precision, capacity: int, outside: OutsideTorch
+        self, precision: Precision, outside: OutsideTorch, headroom: _Headroom, is_checkpointed: bool = False
     ) -> LargestBatch | None:
-        traced = self._traced(precision, is_checkpointed=True)
-        return None if traced is None else self._largest_batch(traced, capacity, outside, True)
+        memory = self._memory_of(precision, outside, is_checkpointed)
+        if memory is None:
+            return None
+        for most in self._headrooms(headroom):
+            if (memory, most) not in self._largest:
+                self._largest[memory, most] = memory.largest_batch(most) if most > 0 else 0
+        low, value, high = sorted(self._largest[memory, most] for most in self._headrooms(headroom))
+        return LargestBatch(low=low, value=value, high=high)
 
     def _checkpointing(self) -> CheckpointingPredicted | None:
         """Return what gradient checkpointing costs by the trace, or why it was not traced."""
@@ -395,34 +373,19 @@ class Fits:
         above = 1 + self.margin
         return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
 
-    def _largest_batch_within(
-        self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int, is_checkpointed: bool
-    ) -> int:
-        key = (traced, is_checkpointed, blas_blocks, headroom_bytes)
-        if key not in self._largest:
-            memory = self._memory_of(traced, blas_blocks, is_checkpointed)
-            self._largest[key] = memory.largest_batch(headroom_bytes) if headroom_bytes > 0 else 0
-        return self._largest[key]
-
     def _peak(
-        self,
-        precision: Precision,
-        outside: OutsideTorch,
-        batch_size: int,
-        headrooms: Sequence[int | None],
-        is_checkpointed: bool = False,
+        self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom
     ) -> PeakPredicted:
-        """Return the peak with the first headroom that is enough, None being all that is asked for.
+        """Return the peak with the least memory that is enough, without a limit where none is.
 
         Where there is less, torch gives back what it kept before it asks for more.
         """
-        traced = self._traced(precision, is_checkpointed)
-        assert traced is not None
-        memory = self._memory_of(traced, self._blas_blocks(outside), is_checkpointed)
-        for headroom_bytes in headrooms:
+        memory = self._memory_of(precision, outside)
+        assert memory is not None
+        for most in self._headrooms(headroom):
             with contextlib.suppress(OutOfDeviceMemory):
-                return memory.peak(batch_size, headroom_bytes)
-        raise AssertionError(f"batch size {batch_size} fits none of {headrooms}")
+                return memory.peak(batch_size, most)
+        return memory.peak(batch_size)
 
     def _traced(self, precision: Precision, is_checkpointed: bool = False) -> Precision | None:
         """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
@@ -430,17 +393,19 @@ class Fits:
         return next((one for one in (precision, _ALIKE[precision]) if one in pairs), None)
 
     def _memory_of(
-        self, precision: Precision, blas_blocks: tuple[int, ...], is_checkpointed: bool = False
-    ) -> MemoryPrediction:
-        key = (precision, is_checkpointed, blas_blocks)
+        self, precision: Precision, outside: OutsideTorch, is_checkpointed: bool = False
+    ) -> MemoryPrediction | None:
+        traced, blas_blocks = self._traced(precision, is_checkpointed), self._blas_blocks(outside)
+        if traced is None:
+            return None
+        key = (traced, is_checkpointed, blas_blocks)
         if key not in self._memory:
-            pairs = self._checkpointed if is_checkpointed else self._pairs
             held = [size for size in self._seen.kept or () if size not in _BLAS_BYTES]
             first, second = (
                 with_more(
                     with_more(AllocationTrace.of(steps), held, Purpose.HELD), blas_blocks, Purpose.WORKSPACE
                 )
-                for steps in pairs[precision]
+                for steps in (self._checkpointed if is_checkpointed else self._pairs)[traced]
             )
             self._memory[key] = MemoryPrediction(first, second, self._seen.is_expandable)
         return self._memory[key]
@@ -468,25 +433,21 @@ class Fits:
         return batch / isolated.loader_step_s
 
 
-def _by_precision(pairs: Mapping[str | None, TracedPair], own: Precision) -> dict[Precision, TracedPair]:
-    return {Precision(precision) if precision else own: pair for precision, pair in pairs.items()}
-
-
-def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:
-    """Return the pairs without those whose two sizes are not of the same steps.
+def _of_same_steps(pairs: Mapping[str | None, TracedPair], own: Precision) -> dict[Precision, TracedPair]:
+    """Return the pairs by precision, without those whose two sizes are not of the same steps.
 
     Raises:
         Unpredictable: none is left.
     """
     kept, why = {}, ""
-    for precision, pair in pairs.items():
+    for name, pair in pairs.items():
         try:
             MemoryPrediction.of(*pair)
             ops_between(*pair, pair.first.batch_size)
         except TracesDiffer as error:
             why = why or str(error)
         else:
-            kept[precision] = pair
+            kept[Precision(name) if name else own] = pair
     if not kept:
         raise Unpredictable(why)
     return kept

@@ -4,8 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
+from tunekit.records.checkup import LoaderPlan
+from tunekit.records.config import TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.machine_memory import OtherMachine
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.units import bytes_text
 
@@ -46,48 +50,23 @@ class LoaderRam:
         return self.why if self.verdict is RamVerdict.OOM else None
 
 
-class RamLimits(Protocol):
-    """What of a machine stands against a loader: a host, or a machine that is not here."""
+class _OfBatches(NamedTuple):
+    """A loader whose batch counts as one sample."""
 
-    @property
-    def cpus(self) -> int:
-        """That may be used."""
-
-    @property
-    def ram_limit_bytes(self) -> int:
-        """What may be used."""
-
-    @property
-    def shm_bytes(self) -> int | None:
-        """Size of /dev/shm; None without one, or where that is not known."""
-
-    @property
-    def shm_used_bytes(self) -> int | None:
-        """What others keep there."""
-
-    @property
-    def shm_free_bytes(self) -> int | None:
-        """The rest."""
+    num_workers: int
+    prefetch_factor: int | None
+    batch_size: int = 1
 
 
-class Loader(Protocol):
-    """What a loader's memory follows from: a config, a plan or a measured loop."""
+RamLimits = Host | OtherMachine
+"""What stands against a loader: a host, or a machine that is not here."""
 
-    @property
-    def num_workers(self) -> int:
-        """Of one training process."""
+BatchLoader = TrainConfig | _OfBatches
+Loader = BatchLoader | LoaderPlan | LoopMeasurement
+"""What a loader's memory follows from."""
 
-    @property
-    def prefetch_factor(self) -> int | None:
-        """Batches that each worker keeps ready."""
-
-
-class BatchLoader(Loader, Protocol):
-    """A loader with the batch that it makes."""
-
-    @property
-    def batch_size(self) -> int:
-        """Samples in it."""
+Pinning = TrainConfig | LoopMeasurement
+"""What decides about a batch in pinned memory."""
 
 
 def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
@@ -98,18 +77,6 @@ def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
         batch_bytes: of a batch while it waits: `held_per_sample` of its samples.
     """
     return round(loader.num_workers * (loader.prefetch_factor or 0) * batch_bytes)
-
-
-class Pinning(Protocol):
-    """What decides about a batch in pinned memory: a config, or a measured loop."""
-
-    @property
-    def batch_size(self) -> int | None:
-        """Samples in it."""
-
-    @property
-    def pin_memory(self) -> bool:
-        """Whether the loader copies it there."""
 
 
 def pinned_growth(loader: Pinning, loop: LoopMeasurement) -> float:
@@ -193,23 +160,17 @@ def loader_ram(
         loader, loader.batch_size * (bytes_per_sample if shared_per_sample is None else shared_per_sample)
     )
     verdict, limit_bytes = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes), host.ram_limit_bytes
+    taken = f"buffer {bytes_text(buffered)} (predicted)"
     if verdict is RamVerdict.OOM:
-        taken = f"buffer {bytes_text(buffered)} (predicted)"
-        taken = f"base {bytes_text(base_bytes)} + {taken} exceed" if base_bytes else f"{taken} exceeds"
-        why = f"{taken} {OOM_SHARE:.0%} of the RAM limit ({bytes_text(math.floor(OOM_SHARE * limit_bytes))})"
+        limit = f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(math.floor(OOM_SHARE * limit_bytes))})"
+        why = f"base {bytes_text(base_bytes)} + {taken}: above {limit}"
         return LoaderRam(buffered, verdict, "RAM", why)
     if not fits_shm(queued, host):
-        why = (
-            f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
-            f"which has {shm_text(host)}"
-        )
+        why = f"queue {bytes_text(queued)} (predicted): above /dev/shm ({shm_text(host)})"
         return LoaderRam(buffered, RamVerdict.OOM, "/dev/shm", why)
     if verdict is RamVerdict.RISKY:
-        why = (
-            f"buffer {bytes_text(buffered)} (predicted) exceeds {SAFE_BUFFER_SHARE:.0%} of the RAM limit "
-            f"({bytes_text(SAFE_BUFFER_SHARE * limit_bytes)})"
-        )
-        return LoaderRam(buffered, verdict, "safe share of RAM", why)
+        limit = f"{SAFE_BUFFER_SHARE:.0%} of the RAM limit ({bytes_text(SAFE_BUFFER_SHARE * limit_bytes)})"
+        return LoaderRam(buffered, verdict, "safe share of RAM", f"{taken}: above {limit}")
     return LoaderRam(buffered, verdict, None, None)
 
 
@@ -291,14 +252,6 @@ class GridCell(LoaderRam):
     """Training process, workers and buffer."""
     is_present: bool
     """Whether the loop has this loader now."""
-
-
-class _OfBatches(NamedTuple):
-    """A loader whose batch counts as one sample."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    batch_size: int = 1
 
 
 def ram_grid(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, stdev
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import Precision, TrainConfig
@@ -204,6 +204,7 @@ class Mode(NamedTuple):
 class GuardedMode:
     """A mode and what its losses say."""
 
+    called: ClassVar = "another precision or compile"
     mode: Mode
     name: str
     """What it changes, such as "bf16 + compile"."""

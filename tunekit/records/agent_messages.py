@@ -5,7 +5,7 @@ before anything uses them.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     ConfigDict,
@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from tunekit.records.base import Record
-from tunekit.records.config import KnobsAsked
+from tunekit.records.config import KnobValue
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
@@ -53,7 +53,8 @@ class AgentRequest(Record):
     """observe: what holds the trial's writes; without an overlay the agent redirects those of Python."""
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch."""
-    knobs: KnobsAsked
+    knobs: dict[str, KnobValue | float] = Field(default_factory=dict)
+    """What to set inside the process."""
     no_sync: bool = False
     """Whether DistributedDataParallel stops summing gradients after the first steps."""
     loader: LoaderAddress | None
@@ -111,13 +112,12 @@ class ProgressEvent(AgentEvent):
     phase: str = Field(max_length=40)
     batches: NonNegativeInt
     steps: NonNegativeInt
-    graphs: NonNegativeInt
     wait_s: NonNegativeFloat
     """In the loader's next() so far."""
 
 
-class KnobsApplied(KnobsAsked):
-    """What of the loader's knobs really holds in the training process."""
+class KnobsApplied(Record):
+    """Where the knobs were set in the training process."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     addressed: bool
@@ -135,8 +135,6 @@ class RankTurn(Record):
     """That it had trained on by then."""
     batches: NonNegativeInt = Field(le=_MOST_COUNTED)
     """Of which these were; steps of a loop that makes its batches itself."""
-    wait_s: NonNegativeFloat
-    """In the loader's next() by then."""
 
 
 class RankEvent(AgentEvent):
@@ -286,10 +284,3 @@ def parse_event(line: str | bytes) -> AnyEvent:
         pydantic.ValidationError: the line is no event that this tunekit knows.
     """
     return _EVENT.validate_json(line)
-
-
-def dump_request(request: AgentRequest) -> dict[str, Any]:
-    """Return the request as the agent reads it: without what it must leave alone."""
-    payload = request.model_dump(mode="json")
-    payload["knobs"] = {name: value for name, value in payload["knobs"].items() if value is not None}
-    return payload

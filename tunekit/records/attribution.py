@@ -57,6 +57,7 @@ class WorkerWork(Record):
     """What one loader process made in the steady window; the loop's own process without workers."""
 
     batches: NonNegativeInt
+    """The first batch after its start is left out."""
     time_s: NonNegativeFloat
 
 

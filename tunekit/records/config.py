@@ -1,6 +1,6 @@
 """The knobs, one entry each, and a config: a value for every one of them.
 
-A knob that the agent can set is an entry of TABLE and a field of KnobsAsked and TrainConfig, or LoaderKnobs.
+A knob is an entry of TABLE and a field of TrainConfig, or of LoaderKnobs.
 """
 
 from dataclasses import dataclass
@@ -51,12 +51,8 @@ class Knob:
     needs_workers: bool = False
     off: KnobValue = False
     """Its value without effect: what it has without workers, where it needs them."""
-    can_be_bounded: bool = False
-    """Whether `--range` bounds it."""
     label: str = ""
     """Its short name; the whole one where none is given."""
-    option_names: tuple[str, ...] = ()
-    """What people call it, in small letters and digits; the clearest first."""
 
     @property
     def is_switch(self) -> bool:
@@ -69,92 +65,16 @@ class Knob:
         return self.label or self.name
 
 
-def _names(words: str) -> tuple[str, ...]:
-    return tuple(words.split())
-
-
 TABLE = (
-    Knob(
-        "batch_size",
-        Place.LOADER,
-        least=1,
-        label="batch",
-        can_be_bounded=True,
-        option_names=_names(
-            """
-            batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize
-            pergpubatchsize pergputrainbatchsize batchsizeperdevice batchsizepergpu
-            devicebatchsize localbatchsize minibatchsize minibatch batchsizetrain trainbatch batch bsz bs
-            mbs b samplespergpu imgspergpu imsperbatch maxsentences globalbatchsize
-            totalbatchsize
-            """
-        ),
-    ),
-    Knob(
-        "num_workers",
-        Place.LOADER,
-        least=0,
-        label="workers",
-        off=0,
-        can_be_bounded=True,
-        option_names=_names(
-            """
-            numworkers dataloadernumworkers loadernumworkers numdataloaderworkers
-            dataloaderworkers loaderworkers dataworkers workerspergpu workers worker nworkers
-            nworker numthreads nthreads jobs j
-            """
-        ),
-    ),
-    Knob(
-        "prefetch_factor",
-        Place.LOADER,
-        least=1,
-        label="prefetch",
-        needs_workers=True,
-        off=None,
-        can_be_bounded=True,
-        option_names=_names("prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch"),
-    ),
-    Knob(
-        "pin_memory",
-        Place.LOADER,
-        label="pinned",
-        option_names=_names("pinmemory dataloaderpinmemory pinmem"),
-    ),
-    Knob(
-        "persistent_workers",
-        Place.LOADER,
-        needs_workers=True,
-        label="persistent",
-        option_names=_names("persistentworkers dataloaderpersistentworkers"),
-    ),
-    Knob(
-        "compile",
-        Place.MODEL,
-        option_names=_names("torchcompile compile usecompile compilemodel torchcompilemodel"),
-    ),
-    Knob(
-        "precision",
-        Place.MODEL,
-        choices=tuple(Precision),
-        off=Precision.FP32,
-        option_names=_names("precision mixedprecision ampdtype dtype torchdtype"),
-    ),
-    Knob("channels_last", Place.MODEL, option_names=_names("channelslast")),
-    Knob(
-        "accumulate_grad_batches",
-        Place.LOOP,
-        least=1,
-        label="accumulate",
-        off=1,
-        option_names=_names(
-            """
-            accumulategradbatches gradientaccumulationsteps gradaccumulationsteps
-            gradientaccumulation gradaccumulation accumulationsteps gradaccumsteps accumsteps
-            gradaccum accumiter accumulate accum updatefreq itersize
-            """
-        ),
-    ),
+    Knob("batch_size", Place.LOADER, least=1, label="batch"),
+    Knob("num_workers", Place.LOADER, least=0, label="workers", off=0),
+    Knob("prefetch_factor", Place.LOADER, least=1, label="prefetch", needs_workers=True, off=None),
+    Knob("pin_memory", Place.LOADER, label="pinned"),
+    Knob("persistent_workers", Place.LOADER, needs_workers=True, label="persistent"),
+    Knob("compile", Place.MODEL),
+    Knob("precision", Place.MODEL, choices=tuple(Precision), off=Precision.FP32),
+    Knob("channels_last", Place.MODEL),
+    Knob("accumulate_grad_batches", Place.LOOP, least=1, label="accumulate", off=1),
 )
 """Every knob, in the order in which they are shown."""
 
@@ -175,7 +95,7 @@ INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 SWITCH_KNOBS = tuple(knob.name for knob in TABLE if knob.is_switch)
 """Knobs that are true or false."""
 
-NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.can_be_bounded)
+NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.least is not None and knob.place is Place.LOADER)
 """Knobs that `--range` can bound."""
 
 WORKER_KNOBS = {knob.name: knob.off for knob in TABLE if knob.needs_workers}
@@ -193,19 +113,6 @@ class LoaderKnobs(Record):
     """Batches that each worker keeps ready; None with 0 workers."""
     pin_memory: bool
     persistent_workers: bool
-
-
-class KnobsAsked(Record):
-    """Knob values to set inside the process; None leaves what the script has."""
-
-    batch_size: int | None = None
-    num_workers: int | None = None
-    prefetch_factor: int | None = None
-    pin_memory: bool | None = None
-    persistent_workers: bool | None = None
-    compile: bool | None = None
-    precision: Precision | None = None
-    channels_last: bool | None = None
 
 
 class TrainConfig(LoaderKnobs):

@@ -39,5 +39,3 @@ class RankSeen(Record):
     samples_per_s: PositiveFloat
     batch_samples: PositiveFloat | None = None
     """Mean samples in its loop batches; None where they were not counted."""
-    data_wait_share: float = Field(ge=0, le=1)
-    """Of its time, what it spent inside its loader's next()."""

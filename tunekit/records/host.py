@@ -21,10 +21,7 @@ class Sandbox(Record):
 class PcieLink(Record):
     """A GPU's link to the CPU, now and at its best in this slot."""
 
-    generation: PositiveInt | None
-    """An idle GPU may lower it; the width stays."""
     lanes: PositiveInt | None
-    max_generation: PositiveInt | None
     max_lanes: PositiveInt | None
 
 
@@ -109,7 +106,6 @@ class TorchBuild(Record):
     threads: PositiveInt
     """What torch.get_num_threads() answers in a fresh process."""
     float32_matmul_precision: str | None
-    tf32_in_cudnn: bool | None
     bf16_native: bool | None
     """Whether the first GPU computes bf16 without emulation; None without a GPU."""
     problem: str | None = None
@@ -145,8 +141,6 @@ class Host(Record):
     """Files that one process may have open, before it asks for more."""
     load_average: NonNegativeFloat | None = None
     """Processes that wanted a CPU in the last minute, of the whole machine."""
-    cpu_governor: str | None = None
-    """How the kernel chooses the clock, such as "powersave"; None where the machine's owner does."""
     accelerators: tuple[Accelerator, ...]
     gpu_models: tuple[str, ...] = ()
     """Every model that the driver shows, by name, of hidden GPUs too."""

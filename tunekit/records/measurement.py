@@ -127,8 +127,6 @@ class LoopMeasurement(LoaderKnobs):
     peak_allocated_bytes: NonNegativeInt | None
     peak_reserved_bytes: NonNegativeInt | None
     allocation_retries: NonNegativeInt | None
-    loss_first: float | None
-    loss_last: float | None
     losses: tuple[float | None, ...] = Field(default=(), max_length=256)
     """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt

@@ -154,7 +154,6 @@ class OptimizerSeen(Record):
     class_name: str
     base_lr: float | None = Field(ge=0)
     """The first parameter group's learning rate after warm-up: max_lr, else initial_lr, else lr."""
-    parameter_groups: NonNegativeInt
 
 
 class OptionForm(StrEnum):

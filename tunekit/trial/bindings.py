@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UsageError
-from tunekit.records.config import INJECTED_KNOBS, KnobsAsked, TrainConfig
+from tunekit.records.config import INJECTED_KNOBS, TrainConfig
 from tunekit.records.target import Binding, BindingKind, ScriptOption, Target
 from tunekit.trial.binding_syntax import (
     PLACE,
@@ -32,7 +32,7 @@ class Bound:
     """Variables to set."""
     file_texts: dict[str, str]
     """Real path of each file of the user's that has to read otherwise -> its rewritten text."""
-    injected: KnobsAsked
+    injected: dict[str, BoundValue]
     """What the agent has to set."""
     changed: dict[str, BoundValue]
     """Every knob, and `lr`, that differs from the script as it is."""
@@ -69,7 +69,7 @@ def bind(
     for knob, value in changed.items():
         binding = target.binding_of(knob)
         if binding is None or binding.kind is BindingKind.INJECT:
-            injected[knob] = value
+            injected |= {} if value is None else {knob: value}
         elif binding.kind is BindingKind.ARG:
             first = _first_argument(target)
             command = (*command[:first], *_InCommand(command[first:], binding).set_to(value))
@@ -83,7 +83,7 @@ def bind(
         command=command,
         environment=environment,
         file_texts={str(path): with_values(path, keys) for path, keys in in_files.items()},
-        injected=KnobsAsked.model_validate(injected),
+        injected=injected,
         changed=changed,
     )
 

@@ -378,12 +378,10 @@ def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: flo
     if time_s < _LEAST_TIMED_S or samples <= 0:
         return None
     batches = inside[-1].batches - inside[0].batches
-    share = (inside[-1].wait_s - inside[0].wait_s) / time_s
     return RankSeen(
         rank=rank,
         samples_per_s=samples / time_s,
         batch_samples=samples / batches if batches > 0 else None,
-        data_wait_share=min(max(share, 0.0), 1.0),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tunekit.records.config import KNOB, KNOBS, TABLE, Precision
+from tunekit.records.config import KNOB, KNOBS, Precision
 from tunekit.typos import did_you_mean
 
 LEARNING_RATE = "lr"
@@ -11,20 +11,32 @@ LEARNING_RATE = "lr"
 BINDABLE = (*KNOBS, LEARNING_RATE)
 """Everything that a binding can be for."""
 
-OPTION_NAMES = {
-    **{knob.name: knob.option_names for knob in TABLE},
-    LEARNING_RATE: (
-        "learningrate",
-        "lr",
-        "maxlr",
-        "baselr",
-        "lrbase",
-        "initiallr",
-        "initlr",
-        "peaklr",
-        "lr0",
-    ),
+_SEEN_IN_SCRIPTS = {
+    "batch_size": """
+        batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize pergpubatchsize
+        pergputrainbatchsize batchsizeperdevice batchsizepergpu devicebatchsize localbatchsize minibatchsize
+        minibatch batchsizetrain trainbatch batch bsz bs mbs b samplespergpu imgspergpu imsperbatch
+        maxsentences globalbatchsize totalbatchsize
+    """,
+    "num_workers": """
+        numworkers dataloadernumworkers loadernumworkers numdataloaderworkers dataloaderworkers
+        loaderworkers dataworkers workerspergpu workers worker nworkers nworker numthreads nthreads jobs j
+    """,
+    "prefetch_factor": "prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch",
+    "pin_memory": "pinmemory dataloaderpinmemory pinmem",
+    "persistent_workers": "persistentworkers dataloaderpersistentworkers",
+    "compile": "torchcompile compile usecompile compilemodel torchcompilemodel",
+    "precision": "precision mixedprecision ampdtype dtype torchdtype",
+    "channels_last": "channelslast",
+    "accumulate_grad_batches": """
+        accumulategradbatches gradientaccumulationsteps gradaccumulationsteps gradientaccumulation
+        gradaccumulation accumulationsteps gradaccumsteps accumsteps gradaccum accumiter accumulate accum
+        updatefreq itersize
+    """,
+    LEARNING_RATE: "learningrate lr maxlr baselr lrbase initiallr initlr peaklr lr0",
 }
+
+OPTION_NAMES = {knob: tuple(names.split()) for knob, names in _SEEN_IN_SCRIPTS.items()}
 """Plain names by knob, and of `lr`; the clearest first."""
 
 PRECISION_SWITCHES = {

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tunekit.records.agent_messages import LearntEvent
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, KnobsAsked, Precision
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, Precision
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, RootSeen
 from tunekit.units import count_text
@@ -26,7 +26,7 @@ _AUTOCAST_DTYPES = {Precision.BF16: "bfloat16", Precision.FP16: "float16"}
 def unapplied_knob(
     loop: LoopMeasurement,
     changed: Mapping[str, object],
-    injected: KnobsAsked,
+    injected: Mapping[str, object],
     learnt: LearntEvent,
     baseline: Discovery | None,
     own_batch: int | None = None,
@@ -75,10 +75,9 @@ def _missed_in_loader(
     changed: Mapping[str, object],
     learnt: LearntEvent,
 ) -> str | None:
-    if learnt.discovery.training_loader is None:
-        return None
-    for name in LOADER_KNOBS:
-        wanted, real = changed.get(name), getattr(learnt.applied, name)
+    loader = learnt.discovery.training_loader
+    for name in LOADER_KNOBS if loader else ():
+        wanted, real = changed.get(name), getattr(loader, name)
         if name == "batch_size" and wanted is not None and real is None:
             mean = loop.steady_samples / loop.steady_batches  # a sampler of the script's own tells no size
             real = wanted if _is_about(mean, wanted) else f"batches of {mean:.1f} samples"
@@ -172,8 +171,10 @@ def _follows(before: int, now: int, own_batch: int, wanted: int) -> bool:
     return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
 
 
-def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[RootSeen]) -> str | None:
-    if all(getattr(injected, name) is None for name in MODEL_KNOBS):
+def _missed_in_roots(
+    injected: Mapping[str, object], learnt: LearntEvent, roots: Sequence[RootSeen]
+) -> str | None:
+    if injected.keys().isdisjoint(MODEL_KNOBS):
         return None
     reached = {root.address for root in learnt.applied.roots_applied}
     for root in roots:
@@ -182,20 +183,21 @@ def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[
     return None
 
 
-def _missed_matmul(injected: KnobsAsked, found: Discovery) -> str | None:
+def _missed_matmul(injected: Mapping[str, object], found: Discovery) -> str | None:
     """Return whether the script took back the precision of its matrix products, or the device lacks it."""
-    if injected.precision not in (Precision.FP32, Precision.TF32) or found.tf32_in_matmul is None:
+    precision = injected.get("precision")
+    if precision not in (Precision.FP32, Precision.TF32) or found.tf32_in_matmul is None:
         return None
-    if found.tf32_in_matmul == (injected.precision is Precision.TF32):
+    if found.tf32_in_matmul == (precision == Precision.TF32):
         return None
     real = "TF32" if found.tf32_in_matmul else "IEEE float32"
-    return f"precision was set to {injected.precision}, but matrix products run in {real}"
+    return f"precision was set to {precision}, but matrix products run in {real}"
 
 
 def _missed_by_the_script(
-    changed: Mapping[str, object], injected: KnobsAsked, found: Discovery
+    changed: Mapping[str, object], injected: Mapping[str, object], found: Discovery
 ) -> str | None:
-    bound = {name: value for name, value in changed.items() if getattr(injected, name, None) is None}
+    bound = {name: value for name, value in changed.items() if name not in injected}
     accumulation = bound.get("accumulate_grad_batches")
     if accumulation is not None and accumulation != found.batches_per_step:
         return (

@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import json
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
-from tunekit.records.agent_messages import AgentRequest, dump_request
+from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
 from tunekit.trial.isolation import isolated
@@ -123,7 +122,7 @@ def agent_path(environment: Mapping[str, str]) -> str:
 def write_request(request: AgentRequest) -> Path:
     """Write what the agent is asked into its folder, and return where it stands."""
     path = Path(request.trial_folder) / REQUEST_FILE
-    write_text(path, json.dumps(dump_request(request), indent=2) + "\n")
+    write_text(path, request.model_dump_json(indent=2) + "\n")
     return path
 
 

@@ -391,7 +391,7 @@ def _why_cut_short(evidence: Evidence) -> str:
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
     """Return the failure; of a script that ended before its first step, with what was bound in it."""
-    ours = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is None]
+    ours = [knob for knob in bound.changed if knob not in bound.injected]
     if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
         return failure
     knobs = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)

@@ -94,9 +94,7 @@ PLAYED: dict[str, Callable[..., int]] = {
     "nvmlDeviceGetName": writes(b"NVIDIA H200"),
     "nvmlDeviceGetMemoryInfo": fills(total=140 * GIB, used=3 * GIB),
     "nvmlDeviceGetPciInfo_v3": fills(busId=b"00000000:AB:00.0"),
-    "nvmlDeviceGetCurrPcieLinkGeneration": puts(5),
     "nvmlDeviceGetCurrPcieLinkWidth": puts(16),
-    "nvmlDeviceGetMaxPcieLinkGeneration": puts(5),
     "nvmlDeviceGetMaxPcieLinkWidth": puts(16),
     "nvmlDeviceGetUtilizationRates": fills(gpu=98, memory=41),
     "nvmlDeviceGetPowerUsage": puts(655_250),
@@ -139,7 +137,7 @@ def test_the_real_package_describes_a_gpu(allocator: Allocator) -> None:
             NvmlDevice(0, "GPU-1", "NVIDIA H200", 140 * GIB)
         ]
         assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
-        assert nvml.link(0) == PcieLink(generation=5, lanes=16, max_generation=5, max_lanes=16)
+        assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)
 
 
 def test_the_real_package_tells_a_gpus_state_and_figures(allocator: Allocator) -> None:

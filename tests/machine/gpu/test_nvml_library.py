@@ -133,7 +133,7 @@ def test_threads_that_open_and_close_it_leave_it_to_the_one_that_holds_it(
 def test_a_gpu_tells_its_link_and_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, ScriptedPynvml())
     with Nvml() as nvml:
-        assert nvml.link(0) == PcieLink(generation=1, lanes=16, max_generation=5, max_lanes=16)
+        assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)
         assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
 
 

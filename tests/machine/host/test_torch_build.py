@@ -87,7 +87,6 @@ def test_a_torch_tells_its_build_and_its_gpus(tmp_path: Path) -> None:
         ),
         threads=8,
         float32_matmul_precision="highest",
-        tf32_in_cudnn=True,
         bf16_native=True,
         problem=None,
     )
@@ -159,7 +158,6 @@ def test_questions_that_torch_refuses_are_none(tmp_path: Path) -> None:
         """,
     )
     assert found.float32_matmul_precision is None
-    assert found.tf32_in_cudnn is None
     assert found.cudnn_version is None
     assert found.architectures == ()
     assert found.bf16_native is None
@@ -246,5 +244,4 @@ def test_the_torch_of_this_environment_tells_its_build() -> None:
     assert found.version.startswith("2.")
     assert found.threads == 1
     assert found.float32_matmul_precision == "highest"
-    assert found.tf32_in_cudnn is True
     assert (found.cuda_version is None) <= (found.devices == () and found.problem is None)

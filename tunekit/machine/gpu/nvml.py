@@ -417,9 +417,7 @@ def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | Non
 def _link(nvml: Any, handle: Any) -> PcieLink | None:
     gpu = _Gpu(nvml, handle)
     link = {
-        "generation": gpu.positive("nvmlDeviceGetCurrPcieLinkGeneration"),
         "lanes": gpu.positive("nvmlDeviceGetCurrPcieLinkWidth"),
-        "max_generation": gpu.positive("nvmlDeviceGetMaxPcieLinkGeneration"),
         "max_lanes": gpu.positive("nvmlDeviceGetMaxPcieLinkWidth"),
     }
     return PcieLink(**link) if any(link.values()) else None

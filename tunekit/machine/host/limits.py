@@ -164,12 +164,6 @@ def busy_share(sample_s: float = _SAMPLE_S) -> float:
     return sum(own) / len(own) / 100
 
 
-def cpu_governor(root: Path = ROOT) -> str | None:
-    """Return how the kernel chooses the CPUs' clock, such as "powersave"; None where it does not."""
-    text = text_of(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return (text or "").strip() or None
-
-
 def text_of(path: Path) -> str | None:
     """Return what a file of the kernel's says, None where there is none."""
     try:

@@ -104,7 +104,6 @@ def build_of(torch):
             "devices": devices + mps_devices(torch),
             "threads": torch.get_num_threads(),
             "float32_matmul_precision": answer(torch.get_float32_matmul_precision),
-            "tf32_in_cudnn": answer(lambda: bool(torch.backends.cudnn.allow_tf32)),
             "bf16_native": answer(lambda: bf16_native(torch)) if devices else None,
             "problem": "; ".join(dict.fromkeys(said + problems)) or None,
         }

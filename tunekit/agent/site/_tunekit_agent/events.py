@@ -11,7 +11,6 @@ import threading
 from typing import Any
 
 from .measure import device
-from .model import knobs
 from .originals import as_json, os, time
 from .process import Owner, Ranks
 
@@ -148,7 +147,7 @@ class Progress:
 
     def turn_ended(self) -> None:
         """Remember how far the loop has come by now."""
-        counted = {"samples": self.samples, "batches": self.batches or self.steps, "wait_s": self.wait_s}
+        counted = {"samples": self.samples, "batches": self.batches or self.steps}
         self._turn = {"at_s": time.time(), **counted}
 
     def report(self, phase: str, ranks: Ranks) -> None:
@@ -159,7 +158,7 @@ class Progress:
         self._reported_at = now
         if ranks.measures:
             seen = {"batches": self.batches, "steps": self.steps, "wait_s": self.wait_s}
-            self._log.emit("progress", phase=phase, graphs=knobs.graphs_captured(), **seen)
+            self._log.emit("progress", phase=phase, **seen)
         if ranks.measures and ranks.world_size == 1:
             return
         memory = device.memory_facts() if "torch" in sys.modules else {}

@@ -5,7 +5,7 @@ spawned one finds its file by an environment variable that is set while the load
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
     map:   slot of worker 0 | slot of worker 1 | ...
-    slot:  batches, time, CPU time, what it waited for
+    slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tally:
         self._is_first = True
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
-        """A batch was made; a process's first, which sets up its data set, is left out.
+        """A batch was made; a process's first is left out.
 
         Args:
             time_ns: that it took.
@@ -287,7 +287,7 @@ class WorkWindow:
         if not self._is_known or not any(sums[_BATCHES] for sums in self._sums):
             return None
         return {
-            "workers": [{"batches": sums[_BATCHES], "time_s": sums[_TIME] / 1e9} for sums in self._sums],
+            "workers": [{"batches": one[_BATCHES], "time_s": one[_TIME] / 1e9} for one in self._sums],
             "cpu_s": sum(sums[_CPU] for sums in self._sums) / 1e9,
             "run_queue_s": self._waited_s(_RUN_QUEUE),
             "block_io_s": self._waited_s(_BLOCK_IO),
@@ -313,7 +313,7 @@ class WorkWindow:
             self._sums.append([0] * _SLOT)
         for slot, new in enumerate(after):
             sums, old = self._sums[slot], self._before[slot]
-            for place in (_BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO):
+            for place in range(_WAITS_UNKNOWN):
                 sums[place] += new[place] - old[place]
             sums[_WAITS_UNKNOWN] |= new[_WAITS_UNKNOWN]
         self._slots = None

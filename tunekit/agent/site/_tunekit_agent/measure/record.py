@@ -48,8 +48,6 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         "float32_matmul_precision": knobs.matmul_precision(loop.torch, loop.device_type),
         "threads": thread_facts(loop.torch, loop.request.thread_variables),
         **device.memory_facts(),
-        "loss_first": losses[0] if losses else None,
-        "loss_last": _finite(steps.last_loss_value()),
         "losses": losses,
         **others,
     }

@@ -230,11 +230,9 @@ class Loop:
 
     def applied(self, training: LoaderInfo | None) -> dict:
         """Return what really holds in this process, for the parent to compare with what it asked."""
-        facts = training.facts if training else {}
         asked = self.request.loader
         is_addressed = training is not None and self._loaders.is_addressed(training)
         return {
-            **{name: facts.get(name) for name in knobs.LOADER_KNOBS},
             "addressed": asked is None or is_addressed,
             "roots_applied": [seen.facts() for seen in self._roots.applied],
         }

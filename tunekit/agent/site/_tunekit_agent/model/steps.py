@@ -169,9 +169,9 @@ class StepWatch:
         rate = base_learning_rate(optimizer)
         known = self.optimizers.get(key)
         if known is None:
-            self.optimizers[key] = (type(optimizer).__name__, rate, len(optimizer.param_groups))
+            self.optimizers[key] = (type(optimizer).__name__, rate)
         elif known[1] is not None and rate != known[1]:
-            self.optimizers[key] = (known[0], None, known[2])
+            self.optimizers[key] = (known[0], None)
 
     def loss_values(self) -> list:
         """Return the first losses, in order, with six digits: there are many."""
@@ -188,10 +188,7 @@ class StepWatch:
 
     def seen(self) -> list:
         """Return every optimizer that stepped, in order, as plain facts."""
-        return [
-            {"class_name": name, "base_lr": learning_rate, "parameter_groups": groups}
-            for name, learning_rate, groups in self.optimizers.values()
-        ]
+        return [{"class_name": name, "base_lr": rate} for name, rate in self.optimizers.values()]
 
     def living(self) -> list:
         """Return the optimizers that stepped and are still there."""
