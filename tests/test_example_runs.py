@@ -1,5 +1,6 @@
-"""The figures of the two example runs, worked out again from their trials, stay as they are."""
+"""The example runs: their figures, worked out again, stay as they are. Recorded grids can be read."""
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,14 @@ import yaml
 
 from tunekit.export.files import EXPORTS, scaling_csv, tier_files
 from tunekit.plan.from_run import plan_of_run
+from tunekit.records.host import Host
 from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
 from tunekit.session.folder import load_run
 
-REPORTS = Path(__file__).parents[1] / "reports"
+ROOT = Path(__file__).parents[1]
+REPORTS = ROOT / "reports"
 WORKED_OUT = """noise_floor recommendations missing_tiers candidate scaling knob_gains model prediction
 budget_s search_time_s"""
 PLANNED = "rate_samples_per_s hours hours_per_week usd_on_demand usd_spot gpu_busy compute_units fits"
@@ -62,3 +66,10 @@ def test_the_exported_files_of_an_example_run_are_those_beside_it(name: str):
     for export in EXPORTS:
         for file, text in export(run).items():
             assert text == (REPORTS / name / file).read_text(encoding="utf-8"), file
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/grids/*.gz")), ids=lambda path: path.stem)
+def test_a_recorded_grid_can_be_read(path: Path) -> None:
+    header, *trials = gzip.decompress(path.read_bytes()).splitlines()
+    Host.model_validate(json.loads(header)["host"])
+    assert all(TrialRecord.model_validate_json(trial) for trial in trials)

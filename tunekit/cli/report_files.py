@@ -169,9 +169,7 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
     return written
 
 
-def present(
-    options: argparse.Namespace, record: Record, report: Drawn, answer: Sequence[Block]
-) -> None:
+def present(options: argparse.Namespace, record: Record, report: Drawn, answer: Sequence[Block]) -> None:
     """Write the files that are asked for; show the answer, or all of it with --full."""
     report = report if options.full else report._replace(blocks=lambda: answer)
     write_files(options, report)
