@@ -23,7 +23,7 @@ DEFAULTS = {
 
 
 def parse_args() -> argparse.Namespace:
-    """Return the options, those left out filled in for the device."""
+    """Return the options; the defaults depend on the device."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--image-size", type=int, help="pixels a side after cropping")
@@ -39,14 +39,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--val", action=argparse.BooleanOptionalAction, default=True, help="each epoch")
     parser.add_argument("--output", type=Path, help="write a checkpoint here after each epoch")
     parser.add_argument("--seed", type=int, default=0)
+    device = parser.parse_args().device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = "cuda" if device.startswith("cuda") else "cpu"
+    image_size, samples = USUAL[kind]
+    parser.set_defaults(image_size=image_size, samples=samples, **DEFAULTS[kind])
     args = parser.parse_args()
-    if args.device == "auto":
-        args.device = "cuda" if torch.cuda.is_available() else "cpu"
-    kind = "cuda" if args.device.startswith("cuda") else "cpu"
-    usual_size, usual_samples = USUAL[kind]
-    for name, value in {**DEFAULTS[kind], "image_size": usual_size, "samples": usual_samples}.items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
+    args.device = device
     return args
 
 
