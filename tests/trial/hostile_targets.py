@@ -109,7 +109,6 @@ HOSTILE = (
             "            if id(value) in fakes:\n"
             "                setattr(module, name, fakes[id(value)])\n",
         ),
-        is_usual=True,
     ),
     hostile("json raises", _doing("json.dumps = json.dump = broken", "import json\n" + _RAISE)),
     hostile(
@@ -143,7 +142,6 @@ HOSTILE = (
         _LIMIT + "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\ntrain()",
         OutcomeKind.AGENT_ABSENT,
         "RLIMIT_FSIZE of 0 bytes",
-        is_usual=True,
     ),
     hostile(
         "RLIMIT_NOFILE and closed files",
@@ -191,7 +189,6 @@ HOSTILE = (
     hostile(
         "events removed",
         _doing("[os.unlink(p) for p in glob.glob(folder + '/events-*')]", "import glob\n" + _FOLDER, at="1"),
-        is_usual=True,
     ),
     hostile(
         "pulse emptied",
@@ -206,7 +203,6 @@ HOSTILE = (
         "from loop import train\ntrain(workers=1, multiprocessing_context='spawn')",
         OutcomeKind.SCRIPT_ERROR,
         "new process",
-        is_usual=True,
     ),
     hostile(
         "forkserver without a guard",
@@ -219,7 +215,6 @@ HOSTILE = (
         "import os, sys\nos.execv(sys.executable, [sys.executable, *sys.argv])",
         OutcomeKind.SCRIPT_ERROR,
         "20 times",
-        is_usual=True,
     ),
     hostile(
         "trains in a child",
@@ -232,7 +227,6 @@ HOSTILE = (
         _DAEMON + "def then():\n    from loop import train\n    train()\ndaemonise(then)\nos._exit(0)",
         OutcomeKind.NO_TRAINING_LOOP,
         "background",
-        is_usual=True,
     ),
     hostile("no such program", "", OutcomeKind.SCRIPT_ERROR, "started", ("./gone", "train.py")),
     hostile(
@@ -253,7 +247,6 @@ HOSTILE = (
         _DAEMON + _doing("daemonise(lambda: time.sleep(600)); os.kill(os.getppid(), 9); time.sleep(600)"),
         OutcomeKind.KILLED,
         "signal 9",
-        is_usual=True,
     ),
     hostile("stops its keeper", _doing("os.kill(os.getppid(), 19)", "import os")),
     hostile(
@@ -261,7 +254,6 @@ HOSTILE = (
         _doing("raise ValueError('what it is\\n\\nsee https://example.org/faq')"),
         OutcomeKind.SCRIPT_ERROR,
         "ValueError",
-        is_usual=True,
     ),
     hostile(
         "an error that can't be shown",

@@ -11,7 +11,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial import sandbox
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 PAST_PYTHON = {"commands", "shells", "git", "ctypes", "other Pythons", "tables", "stores", "weights"}
 """Groups with ways in which programs or libraries write by themselves: Landlock refuses these."""
@@ -73,7 +73,6 @@ def leaving(outcomes: list[Outcome]) -> set[str]:
     return {one.name for one in outcomes if one.left}
 
 
-@pytest.mark.slow
 def test_each_way_writes_where_nothing_holds_it_back(files: Planted) -> None:
     outcomes = files.without_tunekit()
     assert failing(outcomes) == {}
