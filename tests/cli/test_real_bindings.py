@@ -69,6 +69,7 @@ def measured(run: Run) -> list[TrialRecord]:
     return [trial for trial in run.trials if trial.measurement]
 
 
+@pytest.mark.slow
 def test_a_key_in_the_users_file_is_tuned_and_the_file_stays_as_it_is(project: Path) -> None:
     before = hashlib.sha256((project / "train.yaml").read_bytes()).digest()
     bind = ("--bind", "batch_size=train.yaml:data.batch_size", "--bind", "lr=train.yaml:optim.lr")
@@ -122,6 +123,7 @@ def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> 
         assert f"batch {trial.config.batch_size} " in said
 
 
+@pytest.mark.slow
 def test_init_writes_what_the_loop_followed_and_says_why_not_the_rest(tmp_path: Path) -> None:
     script = shutil.copy(ZOO / "scales_lr.py", tmp_path)
     shown = " ".join(tunekit(tmp_path, "init", command=(), script=script).split())

@@ -13,7 +13,8 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.session.folder import load_run
 
 TRAIN = [sys.executable, str(ZOO / "trains_for_real.py"), "--epochs", "1000"]
-QUICK = ["--trials", "3", "--confirm", "1", "--window", "0.3", "--fix", "compile=false"]
+QUICK = ["--trials", "3", "--confirm", "1", "--window", "0.3"]
+QUICK += ["--fix", "compile=false", "--fix", "precision=fp32"]
 REFUSED, NO_PLACE = 2, 8
 
 
@@ -82,6 +83,7 @@ def test_the_same_command_later_shows_the_answer_and_leaves_no_folder(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_same_command_later_writes_the_report_where_a_folder_is_asked_for(
     together: tuple[str, Path, list[str]], tmp_path: Path
 ):

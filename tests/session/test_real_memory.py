@@ -59,6 +59,7 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(tmp_path: 
     assert "baseline-failed" in {note.code for note in finished.findings}
 
 
+@pytest.mark.slow
 def test_a_queue_too_big_for_shm_is_refused_with_its_figure_and_named_where_it_was_started(
     tmp_path: Path,
 ) -> None:
