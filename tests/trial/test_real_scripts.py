@@ -27,8 +27,9 @@ TUNED = {"batch_size": 32, "num_workers": 1, "precision": "bf16"}
 NO_WORKERS = {"batch_size": 32, "num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
 
 
-def python(*words: str, roots: tuple[tuple[str, int], ...], optimizers=SGD, is_slow=True, **more) -> Script:
-    return Script(("python", *words), roots=roots, optimizers=optimizers, is_slow=is_slow, **more)
+def python(*words: str, roots: tuple[tuple[str, int], ...], optimizers=SGD, **more) -> Script:
+    """A variant for the nightly run."""
+    return Script(("python", *words), roots=roots, optimizers=optimizers, is_slow=True, **more)
 
 
 def accelerated(*words: str, **more) -> Script:
@@ -104,7 +105,7 @@ SCRIPTS = [
     python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
     python("warmup_lr.py", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.4),)),
     python("warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),)),
-    python("sequential.py", roots=(DEEP,), tuned={"compile": True}, is_slow=False),
+    python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
     python(
         "sequential.py",
         "--batch-sampler",
