@@ -123,7 +123,6 @@ def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> 
         assert f"batch {trial.config.batch_size} " in said
 
 
-@pytest.mark.slow
 def test_init_writes_what_the_loop_followed_and_says_why_not_the_rest(tmp_path: Path) -> None:
     script = shutil.copy(ZOO / "scales_lr.py", tmp_path)
     shown = " ".join(tunekit(tmp_path, "init", command=(), script=script).split())
@@ -143,6 +142,7 @@ def searched_by_itself(folder: Path, *command: str) -> Run:
     return read_json(folder / "run" / "run.json", Run)
 
 
+@pytest.mark.slow
 def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_path: Path) -> None:
     run = searched_by_itself(tmp_path)
     assert [binding_text(one) for one in run.target.bindings] == ["batch_size=--batch-size {}"]

@@ -230,12 +230,6 @@ HOSTILE = (
     ),
     hostile("no such program", "", OutcomeKind.SCRIPT_ERROR, "started", ("./gone", "train.py")),
     hostile(
-        "no exit functions",
-        _doing("atexit._clear(); sys.exit(0)", "import atexit, sys"),
-        OutcomeKind.TOO_SHORT,
-        "gone after 20",
-    ),
-    hostile(
         "stops itself",
         _doing("os.kill(os.getpid(), 19)", "import os"),
         OutcomeKind.HANG,
@@ -271,12 +265,6 @@ HOSTILE = (
         ),
     ),
     hostile(
-        "own signal handlers",
-        _doing(
-            "[signal.signal(n, lambda *_: None) for n in range(1, 32) if n not in (9, 19)]", "import signal"
-        ),
-    ),
-    hostile(
         "an alarm that raises",
         "import signal\ndef late(*_):\n    raise TimeoutError('a step took 3 s')\n"
         "signal.signal(signal.SIGALRM, late)\n" + _doing("pass", each="lambda: signal.alarm(3)"),
@@ -285,7 +273,6 @@ HOSTILE = (
     hostile("warnings are errors", _doing("warnings.simplefilter('error')", "import warnings")),
     hostile("python -W error", _PLAIN, words=("python", "-W", "error::UserWarning", "train.py")),
     hostile("python -c", "", words=("python", "-c", _PLAIN)),
-    hostile("python -m", _PLAIN, words=("python", "-m", "train")),
     hostile("a zip archive", _PLAIN, words=("python", "train.pyz")),
     hostile("compiled", _PLAIN, words=("python", "compiled.pyc")),
     hostile("spaces, a newline and umlauts", _PLAIN, words=("python", "mein Skript\n\u00fcb\u4e2d.py")),

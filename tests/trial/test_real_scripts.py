@@ -13,7 +13,6 @@ from real_trials import ZOO, Plan, Ran, looking_at, loop_of, run_plan
 from zoo_trials import SEQUENTIAL, Script, check_reached, found_by, python_without_tunekit, understood_of
 
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.binding_syntax import parse_binding
 
 pytestmark = pytest.mark.real
 
@@ -47,7 +46,6 @@ def lightning(*words: str, **more) -> Script:
 
 
 ENCODER, DECODER = ("__main__.Encoder", 410656), ("__main__.Decoder", 410880)
-GAN = ((SEQUENTIAL, 185152), (SEQUENTIAL, 173185))
 ACCELERATE_LAUNCH = (
     *("accelerate", "launch", "--num_processes", "1", "--num_machines", "1"),
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--cpu"),
@@ -101,9 +99,7 @@ TOKENS = python(
 SCRIPTS = [
     python("transform_first.py", roots=((SEQUENTIAL, 1595402),), optimizers=(("SGD", 0.05),)),
     python("encoder_decoder.py", roots=(ENCODER, DECODER), optimizers=ADAMW),
-    python("gan.py", roots=GAN, optimizers=(("Adam", 0.0004), ("Adam", 0.0001))),
     python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
-    python("warmup_lr.py", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.4),)),
     python("warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
     python(
@@ -304,29 +300,6 @@ def test_samples_that_the_user_says_are_those_of_a_step(ran: Ran) -> None:
     loop = loop_of(ran.baseline)
     assert found_by(ran).training_loader is None
     assert (loop.batch_size, loop.boundary_s) == (ran.plan.target["samples_per_step"], None)
-
-
-BOUND = {
-    "script": str(ZOO / "language_model.py"),
-    "bindings": (parse_binding("batch_size=--batch_size {}"),),
-}
-
-
-@looking_at(Plan(("python", "language_model.py"), tuned={"batch_size": 40}, target=BOUND, is_slow=True))
-def test_the_default_of_a_bound_flag_is_the_batch_wherever_it_is_in_the_input(ran: Ran) -> None:
-    """Chunks of 35 tokens come first, columns of 20 samples second."""
-    assert ran.baseline.config is not None and ran.baseline.config.batch_size == 20
-    for record, size in ((ran.baseline, 20), (ran.tuned, 40)):
-        loop = loop_of(record)
-        assert (loop.batch_size, loop.steady_samples) == (size, size * loop.steady_batches)
-
-
-@looking_at(Plan(("python", "language_model.py", "--micro_batches", "4"), target=BOUND, is_slow=True))
-def test_micro_batches_are_not_taken_for_the_batch_that_is_bound(ran: Ran) -> None:
-    failure = ran.baseline.failure
-    assert failure is not None
-    assert failure.kind is OutcomeKind.SAMPLES_UNKNOWN
-    assert "35 x 5" in failure.message
 
 
 @looking_at(
