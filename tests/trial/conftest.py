@@ -13,7 +13,7 @@ Started = dict[Plan, Future[Ran]]
 @pytest.fixture(scope="session")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that run trials: most of them wait for a limit or start an interpreter."""
-    pool = ProcessPoolExecutor(4, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(3, mp_context=get_context("spawn"))
     yield pool
     pool.shutdown(cancel_futures=True)
 
