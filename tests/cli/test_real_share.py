@@ -46,6 +46,7 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_two_hosts_make_one_run_and_one_report(together: tuple[str, Path, list[str]]):
     _, folder, said = together
     (report,) = folder.glob("reports/*/report.html")
@@ -58,6 +59,7 @@ def test_two_hosts_make_one_run_and_one_report(together: tuple[str, Path, list[s
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_password_is_neither_said_nor_kept(together: tuple[str, Path, list[str]]):
     _, folder, said = together
     assert all("postgresql://***@/share" in text for text in said)
@@ -68,6 +70,7 @@ def test_the_password_is_neither_said_nor_kept(together: tuple[str, Path, list[s
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_same_command_later_shows_the_answer_and_leaves_no_folder(
     together: tuple[str, Path, list[str]], tmp_path: Path
 ):
