@@ -50,10 +50,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on simulated devices, before `-m` selects."""
+    """Mark what runs on simulated devices, before `-m` selects, and put the longest files first."""
     for item in items:
         if isinstance(item, pytest.Function) and "gpu_torch" in item.fixturenames:
             item.add_marker(pytest.mark.gpu)
+    long = {item.path for item in items if item.get_closest_marker("real") or item.get_closest_marker("gpu")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,6 +25,7 @@ from tunekit.trial.launch import COMPILE_CACHE
 from tunekit.trial.watch import Limits
 
 ZOO = Path(__file__).parent / "zoo"
+COMPILED = Path(tempfile.gettempdir()) / f"compiled-by-tests-{os.getuid()}"
 LIMITS = Limits(trial_s=90.0, no_progress_s=45.0, ram_bytes=3 << 30)
 BESIDE_OTHERS = replace(LIMITS, trial_s=240.0)
 """Beside others a first compile takes long."""
@@ -43,11 +44,10 @@ def zoo_target(*words: str) -> Target:
 
 def share_compiled(trials_folder: Path) -> None:
     """Let a trials folder compile into the one of all tests: torch's headers are read once."""
-    shared = Path(tempfile.gettempdir()) / f"compiled-by-tests-{os.getuid()}"
-    shared.mkdir(exist_ok=True)
+    COMPILED.mkdir(exist_ok=True)
     trials_folder.mkdir(parents=True, exist_ok=True)
     if not (trials_folder / COMPILE_CACHE).exists():
-        (trials_folder / COMPILE_CACHE).symlink_to(shared)
+        (trials_folder / COMPILE_CACHE).symlink_to(COMPILED)
 
 
 class RealTrials:

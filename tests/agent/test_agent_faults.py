@@ -104,7 +104,7 @@ def printed_without_agent() -> str:
     ("kind", "place"),
     [
         ("refuses-parameters", "model/roots.py"),  # at the first forward
-        ("refuses-groups", "model/steps.py"),  # at the first step
+        pytest.param("refuses-groups", "model/steps.py", marks=pytest.mark.slow),  # at the first step
     ],
 )
 def test_a_fault_of_the_agents_is_told_and_the_training_goes_on_as_without_it(
@@ -126,6 +126,7 @@ def test_a_fault_of_the_agents_is_told_and_the_training_goes_on_as_without_it(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_figure_that_can_not_be_read_is_missing_and_no_other_is(tmp_path: Path) -> None:
     done = trained(tmp_path, "refuses-state", steps=MANY_STEPS, window_s=30.0)
     assert done.printed.startswith(f"trained {MANY_STEPS} steps")
@@ -137,6 +138,7 @@ def test_a_figure_that_can_not_be_read_is_missing_and_no_other_is(tmp_path: Path
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_an_import_goes_on_whatever_the_agent_misses_in_the_module(
     tmp_path: Path, printed_without_agent: str
 ) -> None:

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from simulated_loops import BATCH, STEADY_LOOPS, Loop, Simulation, spread, step_s
 
 PROCESSES = 200
+BY_DEFAULT = ("data-bound", "noisy", "no workers")
+STEADY_NAMES = [
+    pytest.param(name, marks=[] if name in BY_DEFAULT else pytest.mark.slow) for name in STEADY_LOOPS
+]
 durations = st.lists(st.floats(1e-3, 10.0), min_size=10, max_size=200)
 
 
@@ -50,7 +54,7 @@ def test_an_interval_is_never_negative_and_a_trend_turns_with_time(seen: list[fl
     assert trend_relative(whole[::-1]) == pytest.approx(-trend_relative(whole), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", STEADY_LOOPS)
+@pytest.mark.parametrize("name", STEADY_NAMES)
 def test_intervals_cover_the_truth_about_as_often_as_they_say(name: str) -> None:
     loop = STEADY_LOOPS[name]
     truth_s = Simulation(loop, 10**6).step_time_s(20_000)
@@ -68,7 +72,7 @@ def test_the_least_of_a_mean_allows_for_several_looks_and_for_phases() -> None:
     assert least_relative([1.0] * 2) == 0.0
 
 
-@pytest.mark.parametrize("name", STEADY_LOOPS)
+@pytest.mark.parametrize("name", STEADY_NAMES)
 def test_a_loop_as_fast_as_it_has_to_be_is_hardly_ever_given_up(name: str) -> None:
     loop = STEADY_LOOPS[name]
     rate = BATCH / Simulation(loop, 10**6).step_time_s(60_000)

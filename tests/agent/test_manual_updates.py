@@ -11,7 +11,7 @@ from tunekit.agent import SITE_FOLDER
 PRELUDE = f"""
 import json, sys
 sys.path.append({str(SITE_FOLDER)!r})
-import torch
+import torch, torch._dynamo  # which each fork would import by its first optimizer
 from _tunekit_agent.model import steps
 
 class Log:

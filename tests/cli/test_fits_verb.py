@@ -184,6 +184,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_real_script_that_makes_its_batches_itself_is_run_at_two_sizes(tmp_path: Path) -> None:
     words = ("--window", "0.3", "--gpu", "a10g", "--out", "looked", "--json")
     binding = ("--bind", "batch_size=--batch_size {}")

@@ -17,12 +17,8 @@ RATE = ("--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10
     "words",
     [
         ("gpus",),
-        ("gpus", "t4"),
-        ("gpus", "--json"),
-        ("plan", *RATE),
         ("plan", *RATE, "--json"),
         ("plan", "--help"),
-        ("--version",),
     ],
 )
 def test_a_reader_that_has_left_is_no_failure(words: tuple[str, ...]):

@@ -69,6 +69,7 @@ def measured(run: Run) -> list[TrialRecord]:
     return [trial for trial in run.trials if trial.measurement]
 
 
+@pytest.mark.slow
 def test_a_key_in_the_users_file_is_tuned_and_the_file_stays_as_it_is(project: Path) -> None:
     before = hashlib.sha256((project / "train.yaml").read_bytes()).digest()
     bind = ("--bind", "batch_size=train.yaml:data.batch_size", "--bind", "lr=train.yaml:optim.lr")
@@ -141,6 +142,7 @@ def searched_by_itself(folder: Path, *command: str) -> Run:
     return read_json(folder / "run" / "run.json", Run)
 
 
+@pytest.mark.slow
 def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_path: Path) -> None:
     run = searched_by_itself(tmp_path)
     assert [binding_text(one) for one in run.target.bindings] == ["batch_size=--batch-size {}"]

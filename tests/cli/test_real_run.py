@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_trials import ZOO
+from build_records import host
+from build_records import run as of_search
+from real_trials import ZOO, RealTrials
 
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.session.folder import load_run
+from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.target import resolve_target
 
 pytestmark = pytest.mark.real
 
@@ -21,16 +26,13 @@ TRAIN = (sys.executable, SCRIPT)
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a search in the script's own folder, with `lr` bound to its flag; it is run elsewhere."""
+    """The folder of a run in the script's own folder, with `lr` bound to its flag; it is run elsewhere."""
     folder = tmp_path_factory.mktemp("searched") / "run"
-    words = ("--trials", "1", "--confirm", "1", "--window", "0.3", "--bind", "lr=--lr {}", "--out", folder)
-    subprocess.run(
-        [sys.executable, "-m", "tunekit", "search", *words, "--", *TRAIN, "--epochs", "1000"],
-        cwd=ZOO,
-        check=True,
-        capture_output=True,
-        timeout=200,
-    )
+    target = resolve_target((*TRAIN, "--epochs", "1000"), ZOO)
+    target = target.changed(bindings=(parse_binding("lr=--lr {}"),))
+    baseline = RealTrials(target, folder / "trials").run_baseline()
+    on_cpu = {"host": host(accelerators=()), "profile": load_profiles()["cpu"], "measured_on": "cpu"}
+    (folder / "run.json").write_text(to_json(of_search(target=target, trials=(baseline,), **on_cpu)))
     return folder
 
 
@@ -115,6 +117,7 @@ def test_another_global_batch_without_a_learning_rate_is_refused(tuned: Path) ->
     assert all("of 64 lr 0.05" in line for line in losses(output))
 
 
+@pytest.mark.slow
 def test_the_settings_bind_what_the_search_did_not(tuned: Path) -> None:
     saved = load_run(tuned)
     (tuned / "run.json").write_text(to_json(saved.changed(target=saved.target.changed(bindings=()))))

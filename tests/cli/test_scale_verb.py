@@ -155,6 +155,7 @@ def scale_for_real(folder: Path, *words: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_two_gloo_processes_are_measured_beside_one_and_each_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     script = str(ZOO / "ddp_gloo.py")

@@ -8,14 +8,12 @@ from simgpu.machine import SimulatedGpu
 TOLERANCE = 0.03
 MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}
 """What a busy machine puts between two clocks of one moment; what samples of half a second leave out."""
-TESTED = {"data-stalled": (), "computing, reads its loss": pytest.mark.slow, "copies": pytest.mark.slow}
+TESTED = ("data-stalled", "computing, reads its loss", "copies")
 """The quickest; benchmarks/simulated_attribution.py has all."""
 
 
-@pytest.mark.parametrize(
-    "loop",
-    [pytest.param(one, marks=TESTED[one.name], id=one.name) for one in LOOPS if one.name in TESTED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", [pytest.param(one, id=one.name) for one in LOOPS if one.name in TESTED])
 def test_stated_parts_are_those_of_the_devices_time_line(
     simulated_gpu: SimulatedGpu, loop: KnownLoop
 ) -> None:

@@ -8,6 +8,8 @@ from gpu_commands import Ended, measured, script, tunekit
 from simgpu.machine import SimulatedGpu
 from tunekit.records.trial import Failure, OutcomeKind
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["--window", "1"]
 SMALL = "a10g:memory_bytes=1GiB:slower=16"
 GIB = 1 << 30
@@ -26,7 +28,6 @@ def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) 
     assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
 
 
-@pytest.mark.slow
 def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
     stops = threading.Event()
     lost = threading.Thread(target=_lose_when_it_trains, args=(simulated_gpu, stops))
@@ -49,7 +50,6 @@ def _lose_when_it_trains(gpu: SimulatedGpu, stops: threading.Event) -> None:
             return
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -69,7 +69,6 @@ def test_a_driver_that_tells_little_costs_no_measurement(
     assert ended.profile.measured_on == "a10g"
 
 
-@pytest.mark.slow
 def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
     ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), "a100-sxm-40:slower=16:mig=1g.5gb")
     assert ended.process.returncode == 0, ended.process.stderr
@@ -81,7 +80,6 @@ def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
     assert device.memory_bytes is not None and device.memory_bytes < 6 * GIB and here.memory_bytes < 6 * GIB
 
 
-@pytest.mark.slow
 def test_another_process_that_came_is_not_the_trials_memory(simulated_gpu: SimulatedGpu) -> None:
     with simulated_gpu.hold(0, 2 * GIB, "a10g:slower=16"):
         ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"))

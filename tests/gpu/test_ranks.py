@@ -12,6 +12,8 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.trial import TrialRecord
 
+pytestmark = pytest.mark.slow
+
 TRIAL = Path(__file__).with_name("trial_of_ranks.py")
 FOUR = ",".join(["a10g:slower=16"] * 4)
 SUM, LOSS = "ncclDevKernel_AllReduce_Sum", "nll_loss_forward"
@@ -51,7 +53,7 @@ def counted(gpu: SimulatedGpu, name: str) -> Counter[int]:
     return Counter(one.device for one in gpu.trace() if name in one.name)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, 4])
 def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     simulated_gpu: SimulatedGpu, processes: int
 ) -> None:
@@ -65,7 +67,6 @@ def test_as_many_devices_as_processes_sum_their_gradients_in_each_step(
     assert all(sums[device] >= steps[device] - 1 for device in steps)
 
 
-@pytest.mark.slow
 @on_both_torches
 def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: SimulatedGpu) -> None:
     loop = trained(simulated_gpu, 2, gradients="apart")
@@ -75,11 +76,7 @@ def test_ranks_that_train_apart_sum_no_gradients_in_the_window(simulated_gpu: Si
     assert all(sums[device] < loop.discarded_batches for device in steps)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["accelerate launch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("Trainer", "Lightning"))],
-)
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_framework_trains_on_as_many_devices_as_processes(simulated_gpu: SimulatedGpu, name: str) -> None:
     seen = parallel(trained(simulated_gpu, 2, FRAMEWORKS[name]))
     assert (seen.kind, seen.backend) == (DataParallelKind.DDP, "nccl")

@@ -49,6 +49,7 @@ def _devices(run: Run) -> set[str | None]:
     return {one.name for one in run.host.accelerators} | {loop.device.name for loop in loops}
 
 
+@pytest.mark.slow
 def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulated_gpu: SimulatedGpu) -> None:
     ended = tunekit(simulated_gpu, "search", FEW, script("plain.py", "--samples", "1280"))
     assert ended.process.returncode == 0, ended.process.stderr

@@ -10,7 +10,7 @@ from tunekit.records.details import Detail
 from tunekit.records.measurement import Measurement
 from tunekit.units import MIB
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 DATA_BYTES = 400 * MIB
 

@@ -140,6 +140,7 @@ def test_without_its_trials_files_a_run_has_its_largest_batch():
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_resnet_50_in_16_bit_at_batch_256_takes_about_13_gb(tmp_path: Path):
     """224 x 224 images, SGD with momentum, the steps traced on a CPU; reserved by torch, without margin."""
     words = (sys.executable, str(SCRIPT), "resnet50", "--batch", "256")

@@ -84,16 +84,6 @@ def test_findings_that_would_settle_it_come_first_with_their_remedy():
     assert "(CPU count: 8 in A, 6 in B)" in notes[1]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("runs", [2, 3, 5])
-def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, runs: int):
-    loops = {"peak_reserved_bytes": 8 * GIB}
-    several = compared(searched(), *(slower(0.1 * place, loop=loops) for place in range(1, runs)))
-    for line in (report_at(several, width) + answer_at(several, width)).splitlines():
-        assert len(line) <= width
-        assert line == line.rstrip()
-
-
 def comment(comparison: RunComparison) -> str:
     return markdown(comparison_report(comparison), MOST_LINES)
 

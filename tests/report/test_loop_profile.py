@@ -101,14 +101,6 @@ def test_a_loop_profile(name: str, tmp_path: Path, golden: Golden):
     golden(f"profile-{name}.txt", drawn(PROFILES[name](tmp_path)))
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, tmp_path: Path):
-    for shown in (profiled(), ablated(tmp_path / "a"), compared(tmp_path / "b")):
-        for line in drawn(shown, width).splitlines():
-            assert len(line) <= width
-            assert line == line.rstrip()
-
-
 @pytest.mark.parametrize(
     ("of", "judged"),
     [

@@ -48,6 +48,7 @@ def test_the_batch_of_a_seq_first_loop_is_searched_from_its_flags_default_on(tmp
     assert same.stdout.split() == [sys.executable, SCRIPT]
 
 
+@pytest.mark.slow
 def test_a_binding_that_is_not_the_batch_of_a_forward_pass_ends_the_search_early(tmp_path: Path) -> None:
     """The first chunk is as long as the batch, so that its size alone contradicts nothing."""
     command = (sys.executable, SCRIPT, "--micro_batches", "2", "--bptt", "20")

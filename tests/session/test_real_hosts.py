@@ -85,6 +85,7 @@ def test_a_killed_host_costs_its_own_trial_which_another_measures(start: Start, 
     assert len(searched(whole.trials)) + 1 == FEW.max_trials
 
 
+@pytest.mark.slow
 def test_a_host_stopped_until_its_job_is_lost_leaves_a_second_measurement(start: Start, tmp_path: Path):
     stopped = start("stopped", 2)
     number, config = begun(stopped)

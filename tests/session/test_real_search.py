@@ -11,7 +11,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,13 +52,28 @@ def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A finished search of three trials and one confirmation round: its folder and its output."""
+    """A search that was killed in its second trial, left nothing and was resumed: its folder and output."""
     folder = tmp_path_factory.mktemp("search") / "run"
+    first = folder / "trials" / "0000" / "trial.json"
+    shm_before = set(Path("/dev/shm").iterdir())
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # short enough for sockets
-        process = search("--trials", "3", "--out", str(folder), *QUICK, temporary=temporary)
-        output, _ = process.communicate(timeout=240)
-        assert process.returncode == 0, output
+        words = ("--trials", "2", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
+        process = search(*words, temporary=temporary)
+        in_second_trial = folder / "trials" / "0001" / "output.log"
+        assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
+        assert processes_with(str(folder / "trials"))
+        process.kill()
+        process.communicate()
+        assert wait_until(lambda: not processes_with(str(folder / "trials")), 2.0)
+        assert wait_until(lambda: not list(Path(temporary).glob("tunekit-*")), 10.0)
+        assert leaked_shared_memory(shm_before) == []
+        kept = first.read_bytes()
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        resumed = search("--resume", folder.name, cwd=folder.parent, temporary=temporary)
+        output, _ = resumed.communicate(timeout=240)
+        assert resumed.returncode == 0, output
         assert list(Path(temporary).iterdir()) == []
+    assert first.read_bytes() == kept
     return folder, output
 
 
@@ -90,6 +105,9 @@ def test_run_json_is_rebuilt_from_the_trial_records(finished: tuple[Path, str]) 
     run = read_json(folder / "run.json", Run)
     on_disk = [read_json(path, TrialRecord) for path in sorted(folder.glob("trials/*/trial.json"))]
     assert list(run.trials) == on_disk
+    assert all(trial.measurement is not None for trial in run.trials)
+    assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
+    assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
 
 
 def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
@@ -99,39 +117,6 @@ def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
     assert "Tiers (measured)" in drawn.stdout
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["schema_version"] == 1
-
-
-@pytest.fixture
-def temporary() -> Iterator[str]:
-    """A folder whose path is short enough for sockets."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        yield folder
-
-
-def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path, temporary: str) -> None:
-    folder = tmp_path / "run"
-    shm_before = set(Path("/dev/shm").iterdir())
-    words = ("--trials", "2", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
-    process = search(*words, temporary=temporary)
-    in_second_trial = folder / "trials" / "0001" / "output.log"
-    assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
-    assert processes_with(str(folder / "trials"))
-    process.kill()
-    process.communicate()
-    assert wait_until(lambda: not processes_with(str(folder / "trials")), 2.0)
-    assert wait_until(lambda: not list(Path(temporary).glob("tunekit-*")), 10.0)
-    assert leaked_shared_memory(shm_before) == []
-
-    first = (folder / "trials" / "0000" / "trial.json").read_bytes()
-    resumed = search("--resume", folder.name, cwd=tmp_path)  # from another folder than the script's
-    output, _ = resumed.communicate(timeout=240)
-    assert resumed.returncode == 0, output
-    assert (folder / "trials" / "0000" / "trial.json").read_bytes() == first
-    run = read_json(folder / "run.json", Run)
-    assert run.status is RunStatus.FINISHED
-    assert all(trial.measurement is not None for trial in run.trials)
-    assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
-    assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
 
 
 class Terminal:

@@ -20,7 +20,7 @@ def _end_with_parent() -> None:
 @pytest.fixture(scope="session")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that run trials: most of them wait for a limit or start an interpreter."""
-    pool = ProcessPoolExecutor(4, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(3, mp_context=get_context("spawn"), initializer=_end_with_parent)
     yield pool
     pool.shutdown(cancel_futures=True)
 

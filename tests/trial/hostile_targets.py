@@ -109,7 +109,6 @@ HOSTILE = (
             "            if id(value) in fakes:\n"
             "                setattr(module, name, fakes[id(value)])\n",
         ),
-        is_usual=True,
     ),
     hostile("json raises", _doing("json.dumps = json.dump = broken", "import json\n" + _RAISE)),
     hostile(
@@ -143,7 +142,6 @@ HOSTILE = (
         _LIMIT + "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\ntrain()",
         OutcomeKind.AGENT_ABSENT,
         "RLIMIT_FSIZE of 0 bytes",
-        is_usual=True,
     ),
     hostile(
         "RLIMIT_NOFILE and closed files",
@@ -191,7 +189,6 @@ HOSTILE = (
     hostile(
         "events removed",
         _doing("[os.unlink(p) for p in glob.glob(folder + '/events-*')]", "import glob\n" + _FOLDER, at="1"),
-        is_usual=True,
     ),
     hostile(
         "pulse emptied",
@@ -206,7 +203,6 @@ HOSTILE = (
         "from loop import train\ntrain(workers=1, multiprocessing_context='spawn')",
         OutcomeKind.SCRIPT_ERROR,
         "new process",
-        is_usual=True,
     ),
     hostile(
         "forkserver without a guard",
@@ -219,7 +215,6 @@ HOSTILE = (
         "import os, sys\nos.execv(sys.executable, [sys.executable, *sys.argv])",
         OutcomeKind.SCRIPT_ERROR,
         "20 times",
-        is_usual=True,
     ),
     hostile(
         "trains in a child",
@@ -232,15 +227,8 @@ HOSTILE = (
         _DAEMON + "def then():\n    from loop import train\n    train()\ndaemonise(then)\nos._exit(0)",
         OutcomeKind.NO_TRAINING_LOOP,
         "background",
-        is_usual=True,
     ),
     hostile("no such program", "", OutcomeKind.SCRIPT_ERROR, "started", ("./gone", "train.py")),
-    hostile(
-        "no exit functions",
-        _doing("atexit._clear(); sys.exit(0)", "import atexit, sys"),
-        OutcomeKind.TOO_SHORT,
-        "gone after 20",
-    ),
     hostile(
         "stops itself",
         _doing("os.kill(os.getpid(), 19)", "import os"),
@@ -253,7 +241,6 @@ HOSTILE = (
         _DAEMON + _doing("daemonise(lambda: time.sleep(600)); os.kill(os.getppid(), 9); time.sleep(600)"),
         OutcomeKind.KILLED,
         "signal 9",
-        is_usual=True,
     ),
     hostile("stops its keeper", _doing("os.kill(os.getppid(), 19)", "import os")),
     hostile(
@@ -261,7 +248,6 @@ HOSTILE = (
         _doing("raise ValueError('what it is\\n\\nsee https://example.org/faq')"),
         OutcomeKind.SCRIPT_ERROR,
         "ValueError",
-        is_usual=True,
     ),
     hostile(
         "an error that can't be shown",
@@ -279,12 +265,6 @@ HOSTILE = (
         ),
     ),
     hostile(
-        "own signal handlers",
-        _doing(
-            "[signal.signal(n, lambda *_: None) for n in range(1, 32) if n not in (9, 19)]", "import signal"
-        ),
-    ),
-    hostile(
         "an alarm that raises",
         "import signal\ndef late(*_):\n    raise TimeoutError('a step took 3 s')\n"
         "signal.signal(signal.SIGALRM, late)\n" + _doing("pass", each="lambda: signal.alarm(3)"),
@@ -293,7 +273,6 @@ HOSTILE = (
     hostile("warnings are errors", _doing("warnings.simplefilter('error')", "import warnings")),
     hostile("python -W error", _PLAIN, words=("python", "-W", "error::UserWarning", "train.py")),
     hostile("python -c", "", words=("python", "-c", _PLAIN)),
-    hostile("python -m", _PLAIN, words=("python", "-m", "train")),
     hostile("a zip archive", _PLAIN, words=("python", "train.pyz")),
     hostile("compiled", _PLAIN, words=("python", "compiled.pyc")),
     hostile("spaces, a newline and umlauts", _PLAIN, words=("python", "mein Skript\n\u00fcb\u4e2d.py")),

@@ -16,7 +16,7 @@ def uneven(*words: str, **more: bool) -> Plan:
 
 
 SHORT = ("--epoch", "40", "--workers", "2", "--validate")
-FORKED, BUSY = uneven(*SHORT), uneven("--workers", "0", "--validate", "--busy")
+FORKED, BUSY = uneven(*SHORT), uneven("--workers", "0", "--validate", "--busy", is_slow=True)
 SPAWNED = uneven("--workers", "2", "--context", "spawn", "--persistent", is_slow=True)
 STREAM = uneven(*SHORT, "--stream", is_slow=True)
 

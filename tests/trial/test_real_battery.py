@@ -2,7 +2,9 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_trials import Plan, Ran, is_alive, leaked_shared_memory, looking_at, processes_with
@@ -20,38 +22,47 @@ BRIEF = Limits(trial_s=3, no_progress_s=30, ram_bytes=2 << 30, start_s=60)
 NARROW = Limits(trial_s=60, no_progress_s=30, ram_bytes=700 << 20)
 
 
-def misbehaving(
-    kind: str, outcome: OutcomeKind | None = None, said: str = "", limits: Limits = USUAL
-) -> Plan:
+def misbehaving(kind: str, outcome: OutcomeKind | None = None, said: str = "", **more: Any) -> Plan:
     """A script that misbehaves, with a worker if it is the worker that does."""
     workers = "1" if kind.endswith("-worker") else "0"
     words = ("python", "misbehaves.py", "--kind", kind, "--workers", workers)
-    return Plan(words, outcome=outcome, said=said, limits=limits)
+    return Plan(words, outcome=outcome, said=said, **{"limits": USUAL} | more)
 
 
-HOG = misbehaving("hog", OutcomeKind.HOST_OOM, "700 MiB", NARROW)
+nightly = partial(misbehaving, is_slow=True)
+
+
+def put_own_sitecustomize(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("print('my own', __name__, flush=True)\n")
+    os.environ["PYTHONPATH"] = str(folder)
+
+
+HOG = misbehaving("hog", OutcomeKind.HOST_OOM, "700 MiB", limits=NARROW)
 CRASH = misbehaving("crash-at-import", OutcomeKind.SCRIPT_ERROR, "flash_attn_9")
-TOO_SHORT = misbehaving("too-short", OutcomeKind.TOO_SHORT, "after 20")
+TOO_SHORT = misbehaving(
+    *("too-short", OutcomeKind.TOO_SHORT, "after 20"),
+    environment={"PYTHONPATH": ""},
+    prepare=put_own_sitecustomize,
+)
 FAILURES = [
     CRASH,
-    misbehaving("rejected-argument", OutcomeKind.SCRIPT_ERROR, "exit status 2"),
     misbehaving("no-torch", OutcomeKind.NO_TRAINING_LOOP),
-    misbehaving("sleeps-before-any-batch", OutcomeKind.NO_TRAINING_LOOP, limits=IMPATIENT),
-    misbehaving("never-steps", OutcomeKind.NO_TRAINING_LOOP, limits=BRIEF),
+    nightly("sleeps-before-any-batch", OutcomeKind.NO_TRAINING_LOOP, limits=IMPATIENT),
+    nightly("never-steps", OutcomeKind.NO_TRAINING_LOOP, limits=BRIEF),
     TOO_SHORT,
-    misbehaving("os-exit", OutcomeKind.TOO_SHORT, "gone after 20"),
-    misbehaving("hangs", OutcomeKind.HANG, "20 batches", IMPATIENT),
-    misbehaving("hanging-worker", OutcomeKind.HANG, "from its loader", IMPATIENT),
+    nightly("os-exit", OutcomeKind.TOO_SHORT, "gone after 20"),
+    misbehaving("hangs", OutcomeKind.HANG, "20 batches", limits=IMPATIENT),
+    nightly("hanging-worker", OutcomeKind.HANG, "from its loader", limits=IMPATIENT),
     misbehaving("raising-worker", OutcomeKind.WORKER_CRASH, "image 400"),
-    misbehaving("killed-worker", OutcomeKind.WORKER_CRASH, "steps"),
+    nightly("killed-worker", OutcomeKind.WORKER_CRASH, "steps"),
     HOG,
-    misbehaving("device-oom", OutcomeKind.DEVICE_OOM, "OutOfMemoryError"),
-    misbehaving("shm-exhausted", OutcomeKind.SHM_EXHAUSTED, "torch_123"),
+    nightly("device-oom", OutcomeKind.DEVICE_OOM, "OutOfMemoryError"),
+    nightly("shm-exhausted", OutcomeKind.SHM_EXHAUSTED, "torch_123"),
     misbehaving("nan-loss", OutcomeKind.NONFINITE_LOSS, "nan"),
     misbehaving("segfault", OutcomeKind.KILLED, "SIGSEGV after 20"),
 ]
-GARBAGE, GIGABYTE = misbehaving("garbage-events"), misbehaving("gigabyte")
-HARMLESS = [GARBAGE, GIGABYTE, *map(misbehaving, ("swallowed-exit", "ignored-sigterm", "daemon"))]
+GARBAGE, GIGABYTE = nightly("garbage-events"), nightly("gigabyte")
+HARMLESS = [GARBAGE, GIGABYTE, misbehaving("ignored-sigterm"), nightly("swallowed-exit")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,8 +89,9 @@ def test_a_target_that_misbehaves_has_its_own_outcome_and_leaves_nothing(
 
 @looking_at(HOG)
 def test_a_tree_that_outgrows_its_limit_shows_how_it_grew(ran: Ran) -> None:
-    failure = ran.baseline.failure
+    failure, config = ran.baseline.failure, ran.baseline.config
     assert failure is not None
+    assert config is not None and config.batch_size == 16, "where a search goes on from smaller batches"
     sizes, times = zip(*((point.pss_bytes, point.at_s) for point in failure.growth), strict=True)
     assert 3 <= len(sizes) <= 32
     assert max(sizes) == sizes[-1] > NARROW.ram_bytes > sizes[0]
@@ -129,38 +141,15 @@ def test_a_script_that_ends_by_itself_is_measured_by_what_it_did(ran: Ran) -> No
     assert ran.printed() == "trained\n"
 
 
-@looking_at(Plan(("python", "ends_by_itself.py", "--exit", "3"), window_s=30.0))
+@looking_at(Plan(("python", "ends_by_itself.py", "--exit", "3"), window_s=30.0, is_slow=True))
 def test_a_script_that_ends_badly_is_an_error_however_much_it_trained(ran: Ran) -> None:
     failure = ran.baseline.failure
     assert failure is not None
     assert (failure.kind, failure.returncode) == (OutcomeKind.SCRIPT_ERROR, 3)
 
 
-OWN = {"notes.txt": b"my notes\n", "log.txt": b"day 1\n", "model.pt": b"forty hours of training"}
-
-
-def put_own_files(folder: Path) -> None:
-    for name, content in OWN.items():
-        (folder / name).write_bytes(content)
-
-
-@looking_at(Plan(("python", "overwrites.py", "--folder", "{output}"), prepare=put_own_files))
-def test_what_the_user_had_is_untouched(ran: Ran) -> None:
-    assert ran.baseline.failure is None  # the script read back what it wrote
-    assert {path.name: path.read_bytes() for path in ran.output.iterdir()} == OWN
-    diverted = {Path(written.path).name for written in ran.baseline.written if written.action == "diverted"}
-    assert diverted == set(OWN)
-
-
-def put_own_sitecustomize(folder: Path) -> None:
-    (folder / "sitecustomize.py").write_text("print('my own', __name__, flush=True)\n")
-    os.environ["PYTHONPATH"] = str(folder)
-
-
-@looking_at(Plan(TOO_SHORT.words, environment={"PYTHONPATH": ""}, prepare=put_own_sitecustomize))
+@looking_at(TOO_SHORT)
 def test_the_users_own_sitecustomize_still_runs(ran: Ran) -> None:
-    assert ran.baseline.failure is not None
-    assert ran.baseline.failure.kind is OutcomeKind.TOO_SHORT
     assert "my own sitecustomize" in ran.printed()
 
 

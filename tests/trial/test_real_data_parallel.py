@@ -43,7 +43,7 @@ def trained(ran: Ran) -> DataParallelSeen:
     return loop.data_parallel
 
 
-@looking_at(*(on(words, no_sync=True, is_slow=words in (ACCELERATE, SPAWN)) for words in GRADIENT_BYTES))
+@looking_at(*(on(words, no_sync=True, is_slow=words != GLOO) for words in GRADIENT_BYTES))
 def test_two_processes_of_each_launcher_train_without_summing_gradients(ran: Ran) -> None:
     assert ran.baseline.no_sync
     assert trained(ran) == DataParallelSeen(
@@ -65,7 +65,7 @@ def test_one_process_is_started_and_reported_like_several(ran: Ran) -> None:
 
 @looking_at(
     ALONE,
-    on(HF, tuned={"processes": 2, "batch_size": 4}),  # frameworks build another loader for several processes
+    on(HF, tuned={"processes": 2, "batch_size": 4}, is_slow=True),  # frameworks build another loader then
     on(LIGHTNING, tuned={"processes": 2, "batch_size": 8}, is_slow=True),
 )
 def test_the_batch_of_processes_is_set_as_the_baseline_showed(ran: Ran) -> None:
@@ -95,8 +95,11 @@ def test_a_script_that_starts_its_processes_is_refused_without_a_place_for_their
         ("python", "plain_with_validation.py"),
         outcome=OutcomeKind.KNOB_NOT_APPLIED,
         said="no process group",  # each trains on its own
+        is_slow=True,
     ),
-    on(("python", "ddp_gloo.py"), outcome=OutcomeKind.SCRIPT_ERROR, said="--output"),  # not of its launcher
+    on(  # not of its launcher
+        ("python", "ddp_gloo.py"), outcome=OutcomeKind.SCRIPT_ERROR, said="--output", is_slow=True
+    ),
 )
 def test_ranks_that_do_not_train_together_are_no_measurement(ran: Ran) -> None:
     failure = ran.baseline.failure

@@ -48,7 +48,17 @@ def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(ran: Ran) -
     assert {kernel.name: kernel.calls for kernel in details.kernels.kernels}["aten::addmm"] == 3 * 5
 
 
-@looking_at(looks("sequential.py", "--rows", "192", "--workers", "1", details=(Detail.QUEUE, Detail.KERNELS)))
+@looking_at(
+    looks(
+        "sequential.py",
+        "--rows",
+        "192",
+        "--workers",
+        "1",
+        details=(Detail.QUEUE, Detail.KERNELS),
+        is_slow=True,
+    )
+)
 def test_epochs_that_end_while_it_is_looked_are_in_no_trace(ran: Ran) -> None:
     _, details = measured(ran)
     assert details.faults == ()
@@ -92,7 +102,7 @@ def test_two_workers_fill_the_queue_as_predicted_and_each_half_shows_its_own_tim
     assert step_s > 0.010, "the script sleeps as long in each step"
 
 
-@looking_at(looks("known_times.py", "--in-place", details=BOTH))
+@looking_at(looks("known_times.py", "--in-place", details=BOTH, is_slow=True))
 def test_without_workers_there_is_no_queue_and_a_batch_changed_in_place_is_not_replayed(ran: Ran) -> None:
     queue, floors = both(measured(ran)[1])
     assert (queue.batches, queue.predicted_bytes, queue.shm_bytes) == (0, 0, 0)
@@ -102,7 +112,7 @@ def test_without_workers_there_is_no_queue_and_a_batch_changed_in_place_is_not_r
     assert "in place" in (floors.why_not or "")
 
 
-@looking_at(looks("exact_schedule.py", details=BOTH))
+@looking_at(looks("exact_schedule.py", details=BOTH, is_slow=True))
 def test_a_schedule_that_ends_while_it_is_looked_at_keeps_its_measurement(ran: Ran) -> None:
     measurement, details = measured(ran)
     assert measurement.loop.steady_batches >= 10
@@ -112,7 +122,7 @@ def test_a_schedule_that_ends_while_it_is_looked_at_keeps_its_measurement(ran: R
 
 
 @looking_at(
-    looks("loader_each_epoch.py", details=BOTH),
+    looks("loader_each_epoch.py", details=BOTH, is_slow=True),
     looks("iterable.py", "--workers", "2", details=BOTH, is_slow=True),
     looks("accelerate_loop.py", "--output", "{output}", details=BOTH, is_slow=True),
 )
@@ -145,7 +155,7 @@ def test_a_larger_batch_takes_longer_in_the_same_process(ran: Ran) -> None:
     assert small.peak_reserved_bytes is None
 
 
-@looking_at(looks("known_times.py", "--state", details=(Detail.SIZES,), sizes=(16, 32, 64)))
+@looking_at(looks("known_times.py", "--state", details=(Detail.SIZES,), sizes=(16, 32, 64), is_slow=True))
 def test_a_script_that_knows_its_own_size_alone_keeps_its_measurement_and_that_size(ran: Ran) -> None:
     _, details = measured(ran)
     assert details.sizes is not None
@@ -156,7 +166,7 @@ def test_a_script_that_knows_its_own_size_alone_keeps_its_measurement_and_that_s
 # --- traces --------------------------------------------------------------------------------
 
 
-@looking_at(looks("known_times.py", "--state", details=(Detail.TRACE,)))
+@looking_at(looks("known_times.py", "--state", details=(Detail.TRACE,), is_slow=True))
 def test_a_script_that_does_not_live_through_a_small_batch_keeps_its_measurement(ran: Ran) -> None:
     _, details = measured(ran)
     assert details.trace is not None
@@ -209,7 +219,7 @@ def test_samples_that_the_measured_window_never_met_are_trained_on(ran: Ran) -> 
     assert seen.step_s > loop.steady_time_s / loop.steady_batches
 
 
-@looking_at(looks("grows_longer.py", "--longest", "2500", "--room", "400", details=LARGEST))
+@looking_at(looks("grows_longer.py", "--longest", "2500", "--room", "400", details=LARGEST, is_slow=True))
 def test_a_script_without_memory_for_the_longest_has_failed(ran: Ran) -> None:
     failure = ran.baseline.failure
     assert failure is not None

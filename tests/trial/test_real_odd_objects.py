@@ -54,7 +54,7 @@ def test_a_knob_that_a_model_refuses_ends_the_trial_as_not_applied(ran: Ran) -> 
     assert parse_binding((ran.tuned.failure.remedy or "").partition("--bind ")[2]).knob == "channels_last"
 
 
-@looking_at(odd("refuses-state"))
+@looking_at(odd("refuses-state", is_slow=True))
 def test_a_model_whose_memory_can_not_be_read_is_measured_without_it(ran: Ran) -> None:
     assert loop_of(ran.baseline).model is None
     (fault,) = ran.baseline.faults

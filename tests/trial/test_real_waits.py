@@ -17,6 +17,7 @@ from tunekit.records.trial import TrialRecord
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="no schedstat here"),
 ]
 
@@ -59,7 +60,6 @@ def work_of(of: TrialRecord) -> LoaderWork:
     return of.measurement.loop.loader_work
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("busy_cpu")
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_decoding_on_a_busy_cpu_waits_for_the_cpu(workers: str, tmp_path: Path) -> None:

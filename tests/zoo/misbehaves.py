@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 BATCH_SIZE = 16
@@ -30,17 +29,6 @@ def hog(step):
 def wait_for_ever():
     while True:
         threading.Event().wait(3600)
-
-
-def daemonise_a_child():
-    """Leave a grandchild in a session of its own, adopted by whoever adopts, the script's output open."""
-    if not os.fork():
-        os.setsid()
-        if not os.fork():
-            os.chdir("/")
-            time.sleep(600)
-        os._exit(0)
-    os.wait()
 
 
 def raise_oom():
@@ -70,7 +58,6 @@ def print_a_gigabyte(step):
 BEFORE_TRAINING = {
     "crash-at-import": lambda: raise_error(ImportError("no module named flash_attn_9")),
     "sleeps-before-any-batch": wait_for_ever,
-    "rejected-argument": lambda: argparse.ArgumentParser("train.py").parse_args(["--num-workers=3"]),
     "no-torch": lambda: sys.exit(print(sum(number * number for number in range(1_000_000)))),
 }
 IN_A_WORKER = {
@@ -81,7 +68,6 @@ IN_A_WORKER = {
 ONCE = {
     "segfault": lambda: ctypes.string_at(0),
     "ignored-sigterm": lambda: [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGTERM, signal.SIGINT)],
-    "daemon": daemonise_a_child,
     "device-oom": raise_oom,
     "os-exit": lambda: os._exit(0),
     "shm-exhausted": lambda: raise_error(

@@ -12,7 +12,7 @@ from tunekit.machine.gpu.outside_torch import BLAS_BYTES
 from tunekit.records.prediction import Calibration
 from tunekit.units import MIB
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 SLOW = "a10g:slower=64"
 """Slow enough for cuDNN's other engine, which needs a workspace, to win wherever there is one."""

@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import filelock
 import h5py
 import lmdb
 import numpy
 import pandas
-import polars
 import safetensors.numpy
 import safetensors.torch
-import tokenizers
 import zarr
 from catalogue import Place, check, over_and_new, way
 from tensors import state
@@ -27,22 +24,12 @@ def safetensors_save_file(path: Path) -> None:
     safetensors.torch.save_file(state(), path)
 
 
-@over_and_new(WEIGHTS)
-def tokenizers_save(path: Path) -> None:
-    tokenizers.Tokenizer(tokenizers.models.BPE()).save(str(path))
-
-
 # --- tables ----------------------------------------------------------------------------------
 
 
 @over_and_new(TABLES)
 def pandas_to_parquet(path: Path) -> None:
     pandas.DataFrame(ROWS).to_parquet(path)
-
-
-@over_and_new(TABLES)
-def polars_write_csv(path: Path) -> None:
-    polars.DataFrame(ROWS).write_csv(path)
 
 
 # --- stores ----------------------------------------------------------------------------------
@@ -84,9 +71,3 @@ def zarr_anew(at: Place) -> None:
     for name in ("rows.zarr", "new.zarr"):
         zarr.open_group(str(at.folder / name), mode="w").create_array("loss", shape=(2,), dtype="f8")
         check("loss" in zarr.open_group(str(at.folder / name), mode="r"), name)
-
-
-@way(STORES)
-def filelock_acquire(at: Place) -> None:
-    with filelock.FileLock(at.folder / "data.lock"):
-        check((at.folder / "data.lock").exists(), "no lock")

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from catalogue import NEW, OLD, OLD_TIME_S, Place, check, gone, over_and_new, see, see_both, way, write_both
+from catalogue import NEW, Place, check, gone, over_and_new, see, see_both, way, write_both
 from torch.utils.data import DataLoader, Dataset
 
 FORKS, ENDINGS, C = "processes", "endings", "ctypes"
@@ -31,12 +31,6 @@ def _in_fork(act: object) -> int:
         status = 0
     finally:
         os._exit(status)
-
-
-@way(FORKS)
-def os_fork(at: Place) -> None:
-    check(_in_fork(lambda: write_both(*_paths(at))) == 0, "it failed")
-    see_both(at)
 
 
 @way(FORKS)
@@ -67,11 +61,6 @@ def _multiprocess(at: Place, method: str) -> None:
 @way(FORKS)
 def multiprocessing_spawn(at: Place) -> None:
     _multiprocess(at, "spawn")
-
-
-@way(FORKS)
-def multiprocessing_forkserver(at: Place) -> None:
-    _multiprocess(at, "forkserver")
 
 
 class Writes(Dataset):
@@ -159,33 +148,6 @@ def c_rename_exchange(at: Place) -> None:
 
 
 @way(C)
-def c_chmod(at: Place) -> None:
-    _ok(libc.chmod(os.fsencode(at.old), 0o600))
-    check(at.old.stat().st_mode & 0o777 == 0o600, oct(at.old.stat().st_mode))
-
-
-@way(C)
-def c_utimes(at: Place) -> None:
-    _ok(libc.utimes(os.fsencode(at.old), None))
-    check(at.old.stat().st_mtime > OLD_TIME_S, "the old time")
-
-
-@way(C)
 def c_setxattr(at: Place) -> None:
     _ok(libc.setxattr(os.fsencode(at.old), b"user.trial", b"here", 4, 0))
     check(os.getxattr(at.old, "user.trial") == b"here", "no attribute")
-
-
-@way(C)
-def c_mmap_shared(at: Place) -> None:
-    handle = _ok(libc.open(os.fsencode(at.old), os.O_RDWR))
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [
-        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
-    ]  # fmt: skip
-    readable_and_writable, shared = 3, 1
-    place = libc.mmap(None, len(OLD), readable_and_writable, shared, handle, 0)
-    ctypes.memmove(place, b"WHAT", 4)
-    libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(len(OLD)))
-    _ok(libc.close(handle))
-    see(at.old, b"WHAT" + OLD[4:])

@@ -54,11 +54,6 @@ def _emit(handler: logging.Handler) -> None:
     handler.close()
 
 
-@over_and_new(FORMATS)
-def logging_file_handler(path: Path) -> None:
-    _emit(logging.FileHandler(path))
-
-
 @way(FORMATS, plant=lambda at: at.have(at.folder / "old.txt.1"))
 def logging_rotating(at: Place) -> None:
     _emit(logging.handlers.RotatingFileHandler(at.old, maxBytes=20, backupCount=1))

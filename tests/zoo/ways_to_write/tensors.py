@@ -1,6 +1,5 @@
 """Ways of NumPy and torch."""
 
-import os
 from pathlib import Path
 
 import numpy
@@ -46,22 +45,6 @@ def numpy_memmap_r_plus(at: Place) -> None:
 @over_and_new(TORCH)
 def torch_save(path: Path) -> None:
     torch.save(state(), path)
-
-
-@over_and_new(TORCH)
-def torch_save_and_replace(path: Path) -> None:
-    part = path.with_suffix(".part")
-    torch.save(state(), part)
-    os.replace(part, path)
-
-
-@way(TORCH, plant=lambda at: [torch.save({}, at.folder / f"step-{step}.pt") for step in (1, 2)])
-def torch_save_with_rotation(at: Place) -> None:
-    for step in (3, 4):
-        torch.save(state(), at.folder / f"step-{step}.pt")
-        for path in sorted(at.folder.glob("step-*.pt"))[:-2]:
-            path.unlink()
-    check(sorted(path.name for path in at.folder.glob("*.pt")) == ["step-3.pt", "step-4.pt"], "other files")
 
 
 @over_and_new(TORCH)
