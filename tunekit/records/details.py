@@ -50,11 +50,10 @@ class QueueSeen(Record):
     """What training process and workers take without shared memory, proportionally, less worker_base_bytes of
     each worker: what the workers share with the training process since their fork is in it once."""
     worker_base_bytes: NonNegativeInt | None = None
-    """What a worker alone has, on average, without shared memory: one more worker takes as much.
-
-    It grows over an epoch where pages of the data set become a worker's own, as reference counts are written
-    into Python objects; that is not predicted.
-    """
+    """What a worker alone has, on average, without shared memory: one more worker takes as much."""
+    worker_growth_bytes: NonNegativeInt = 0
+    """What that grows by until the epoch's end, predicted from its growth within a window: pages of the data
+    set become a forked worker's own as reference counts are written into Python objects."""
     pss_bytes: NonNegativeInt | None = None
     """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches
     that wait in the queue are mapped by none, and stand in shm_bytes alone."""

@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
@@ -114,7 +114,10 @@ class LoaderSeen(LoaderKnobs):
     batch_size_bound: bool
     """Whether the agent can set the batch size: no custom batch sampler stands in the way."""
     training: bool
-    """Whether the optimizer steps consume its batches."""
+    """Whether the optimizer steps consume its batches; of several that each loop batch takes from, the one
+    with the most samples."""
+    step_samples: PositiveFloat | None = None
+    """Samples that each loop batch takes from it; None where not each does."""
 
 
 class InputSeen(Record):

@@ -272,8 +272,10 @@ class Evidence:
                 self._take_rank(event)
             case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
                 self.options[event.pid] = event.options
-            case LearntEvent() if self.learnt is None or not self.learnt.discovery.complete:
-                self.learnt = event  # the first complete discovery, or the latest partial one
+            case LearntEvent() if (
+                self.learnt is None or self.learnt.pid == event.pid or not self.learnt.discovery.complete
+            ):
+                self.learnt = event  # the latest of the first process that knows its loop, else a partial one
             case DoneEvent() if self.done is None or not self.done.is_final:
                 self.measured_at_s = self.measured_at_s or event.time_s
                 self.done = event  # told again, it comes with more details

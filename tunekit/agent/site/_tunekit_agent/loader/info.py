@@ -19,8 +19,9 @@ class LoaderInfo:
         call_stack: innermost user frames of its construction, as "file:line+instruction".
         ordinal: how many loaders that call stack had built before.
         credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
-        fetches: batches that the main process took from it.
+        fetches, samples: batches that the main process took from it, and what was in them.
         epoch_fetches: of them, those since its iterator was made or reset.
+        thread: which took its latest batch.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
         epoch: samples and batches of one epoch, as it said last; None where unknown.
@@ -34,7 +35,8 @@ class LoaderInfo:
         self.call_stack = call_stack
         self.ordinal = ordinal
         self.credits = 0.0
-        self.fetches = self.epoch_fetches = 0
+        self.fetches = self.epoch_fetches = self.samples = 0
+        self.thread = 0
         self.facts: dict = {}
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
         self.batch_sampler: Any = None  # a weak reference too
@@ -76,7 +78,7 @@ class LoaderInfo:
             return declared
         epoch_batches = epoch_of(self)[1]
         if epoch_batches is not None:
-            return seen if self.epoch_fetches == epoch_batches else declared
+            return seen if self.epoch_fetches % epoch_batches == 0 else declared
         return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
@@ -86,9 +88,24 @@ def matches(address: dict, info: LoaderInfo) -> bool:
     return same_place and info.ordinal % address["period"] in address["ordinals"]
 
 
-def is_there(info: Any) -> bool:
-    """Return whether a loader is still there to begin another epoch: a script may keep no name for it."""
-    return info is not None and info.loader() is not None
+def length_of(thing: object) -> int | None:
+    """Return a length, None for what has none or raises."""
+    try:
+        return len(thing)  # type: ignore[arg-type]
+    except Exception:
+        return None
+
+
+def repeats(info: Any) -> bool:
+    """Return whether one iterator serves all epochs: its batch sampler never ends, as of YOLO and timm."""
+    loader = info.loader()
+    sampler = getattr(loader, "batch_sampler", None)
+    return sampler is not None and length_of(sampler) is None and length_of(loader) is not None
+
+
+def restarts(info: Any) -> bool:
+    """Return whether a loader can begin another epoch: a script may keep no name for it, or one iterator."""
+    return info is not None and info.loader() is not None and not repeats(info)
 
 
 def epoch_of(info: Any) -> tuple:
@@ -105,19 +122,14 @@ def epoch_of(info: Any) -> tuple:
 
 
 def _epoch_of(info: Any, loader: Any) -> tuple:
-    try:
-        count = len(loader)
-        sampler = getattr(loader.batch_sampler, "sampler", None)
-    except Exception:
-        return None, None
-    batch_size = info.facts.get("batch_size")
-    if batch_size is None or count <= 0:
+    count, batch_size = length_of(loader), info.facts.get("batch_size")
+    if batch_size is None or not count:
         return None, (count or None)
-    try:
-        samples = len(sampler) if sampler is not None else count * batch_size
-    except Exception:
-        samples = count * batch_size
-    return max(1, min(samples, count * batch_size)), count
+    sampler = getattr(loader.batch_sampler, "sampler", None)
+    if repeats(info):  # what it repeats is a batch sampler
+        sampler = getattr(sampler, "sampler", None)
+    samples = length_of(sampler)
+    return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 
 def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:

@@ -15,7 +15,7 @@ from ..measure.host import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS, applying
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, matches, shards_itself
+from .info import LoaderInfo, length_of, matches, shards_itself
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -46,14 +46,6 @@ def _imported_as(frame: Any) -> str:
     *folders, file = frame.f_code.co_filename.split(os.sep)
     depth = str(frame.f_globals.get("__name__")).count(".") + (file == "__init__.py")
     return "/".join([*folders[max(0, len(folders) - depth) :], file])
-
-
-def length_of(thing: object) -> int | None:
-    """Return a length, None for what has none or raises."""
-    try:
-        return len(thing)  # type: ignore[arg-type]
-    except Exception:
-        return None
 
 
 class LoaderWatch:
