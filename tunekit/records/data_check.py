@@ -1,4 +1,4 @@
-"""Whether a config still trains the same thing: its samples, its steps and its schedule against the baseline's."""
+"""Whether a config trains the same thing as the baseline: its samples, its steps and its schedule."""
 
 from enum import StrEnum
 
@@ -56,8 +56,10 @@ class DataCheck(Record):
     verdict: Sameness
     differences: tuple[Difference, ...] = Field(default=(), max_length=16)
     indices_checked: int = 0
-    """Draws of the sampler that were compared, over whole epochs."""
+    """Draws of the sampler that were compared, or samples of a stream, in an epoch."""
     samples_checked: int = 0
     """Samples whose content was compared."""
+    left_out_samples: int = 0
+    """Of an epoch with the baseline: those that come in no batch, other ones each epoch."""
     why_not: str | None = Field(default=None, max_length=300)
     """Why it is not checked, or what part of it is not."""

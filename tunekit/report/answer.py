@@ -26,6 +26,7 @@ from tunekit.records.recommendation import (
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Lead, Passage, Tone
+from tunekit.report.same_data import data_text
 from tunekit.report.text import (
     UNKNOWN,
     change_text,
@@ -236,7 +237,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
         trials += f" by {len(hosts)} hosts"
     return (
         f"Measured on {run.measured_on}: {trials} in {duration_text(run.search_time_s)}, "
-        f"{rounds}, {_floor_text(run)}."
+        f"{rounds}, {_floor_text(run)}.{data_text(best)}"
     )
 
 

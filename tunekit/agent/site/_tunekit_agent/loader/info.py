@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from . import batches
+from .samples import AttributeWatch
 
 _AGREED_PER_DIFFERED = 4
 _SHARDING_CALL = "get_worker_info"
@@ -29,6 +30,7 @@ class LoaderInfo:
         batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
         shm_at_start_bytes: the same before its workers of now were started.
+        attributes: what the script changes in its data set between epochs.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
@@ -47,6 +49,7 @@ class LoaderInfo:
         self.shm_at_start_bytes: int | None = None
         self.batch: dict | None = None
         self.has_full_batch = False
+        self.attributes = AttributeWatch()
         self._agreed = self._differed = 0
         self._exceeded = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .batch_sizes import BatchSizes
+from .data import DataSeen
 from .isolated_rates import IsolatedRates
 from .kernel_window import KernelWindow
 from .peaks import Peaks
@@ -15,7 +16,17 @@ from .sync_points import SyncPoints
 from .trace.stage import LoopTrace
 from .worst_batch import WorstBatch
 
-_IN_ORDER = (QueueMemory, KernelWindow, SyncPoints, Peaks, IsolatedRates, WorstBatch, BatchSizes, LoopTrace)
+_IN_ORDER = (
+    QueueMemory,
+    KernelWindow,
+    SyncPoints,
+    Peaks,
+    IsolatedRates,
+    WorstBatch,
+    BatchSizes,
+    LoopTrace,
+    DataSeen,  # the last: it moves what the data set reads from
+)
 """Each is named as in the parent's `Detail`."""
 
 
