@@ -31,9 +31,9 @@ class DifferenceCode(StrEnum):
     STALE = "stale"
     """Persistent workers keep the data set as it was in the first epoch."""
     SCHEDULE = "schedule"
-    """A learning-rate schedule keeps its length in steps while the steps per epoch change."""
+    """A learning-rate schedule keeps its length in steps (`of`) where the same samples take other (`affected`)."""
     STEPS = "steps"
-    """A step limit stays while the samples per step change."""
+    """A step limit stays (`of`) where the same samples take another number of steps (`affected`)."""
     LOADER_RATIO = "loader_ratio"
     """Loaders that are read together no longer give the same ratio of samples."""
 

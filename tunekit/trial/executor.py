@@ -227,6 +227,7 @@ class ProcessExecutor:
             dry=result if isinstance(result, DryRun) else None,
             discovery=discovery,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
+            step_numbers=evidence.step_numbers,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,

@@ -46,7 +46,16 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-ALL_NAMES = tuple(sorted({name for names in OPTION_NAMES.values() for name in names} | {*PRECISION_SWITCHES}))
+STEP_NAMES = frozenset(
+    "maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps "
+    "maxtrainsteps maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations "
+    "trainiters maxupdates totalupdates stepsperepoch tmax".split()
+)
+"""Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
+
+ALL_NAMES = tuple(
+    sorted({*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES, *STEP_NAMES})
+)
 """What the agent is asked for."""
 
 _SPOKEN = {

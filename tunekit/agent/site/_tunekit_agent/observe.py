@@ -9,11 +9,11 @@ import sys
 import threading
 from typing import Any, Callable
 
-from . import faults, imports
+from . import faults, imports, process
 from .events import FETCHING, TRAINING, Progress
 from .faults import kept_from_script
 from .loader.batches import BatchWatch
-from .loader.info import LoaderInfo, epoch_of, restarts
+from .loader.info import LoaderInfo, epoch_of, restarts, threads_held_by
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
@@ -27,6 +27,7 @@ from .model.data_parallel import DataParallelWatch
 from .model.knobs import AutocastWatch
 from .model.loop import Loop
 from .model.roots import RootFinder
+from .model.schedules import ScheduleWatch
 from .model.steps import ManualUpdates, StepWatch
 from .options import OptionWatch
 from .originals import time
@@ -53,6 +54,7 @@ class Observer:
         self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner, ManualUpdates(log))
         self.autocasts = AutocastWatch()
+        self.schedules = ScheduleWatch()
         self.roots = RootFinder(
             request.roots,
             self._apply_to_root,
@@ -112,10 +114,17 @@ class Observer:
                 self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
+        if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
+            self._tell_threads(info.loader())
         if self._stages is not None:
             self._stages.call("interrupted")
             self._progress(None)
         epoch_of(info)  # while the loader is there
+
+    def _tell_threads(self, loader: Any) -> None:
+        held = threads_held_by(loader.dataset) if loader is not None else None
+        if held is not None:
+            self._log.emit("held_threads", held=held)
 
     @kept_from_script
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
@@ -263,6 +272,8 @@ class Observer:
         self._times.step_ended()
         self.data_parallel.stepped()
         if self._progress_log.steps == 1:
+            if process.imports_main():
+                self._log.emit("reruns_main")
             device.synchronize()
             self._startup.stepped(time.perf_counter())
         if self._loop.complete:
@@ -296,7 +307,10 @@ class Observer:
 
     def _report_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         discovery, applied = self._loop.discovery(roots, training), self._loop.applied(training)
-        self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied)
+        numbers = self.schedules.facts(max(self.steps.steps.values(), default=0))
+        self._log.emit(
+            "learnt", pid=os.getpid(), discovery=discovery, applied=applied, step_numbers=numbers
+        )
 
     def _time_waits_for_threads(self) -> None:
         """Count what this thread waits for others, by a queue or a future, as its wait for data."""
@@ -521,6 +535,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
     imports.when_imported(imports.STATEFUL, observer.work.install_stateful)
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
+    imports.when_imported("torch.optim.lr_scheduler", observer.schedules.install)
     imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)
     imports.when_imported("torch.nn.parallel.distributed", observer.data_parallel.install)

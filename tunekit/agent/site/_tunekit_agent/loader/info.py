@@ -11,6 +11,8 @@ from .samples import AttributeWatch
 _AGREED_PER_DIFFERED = 4
 _SHARDING_CALL = "get_worker_info"
 _MAX_DATASETS_WITHIN = 3
+_MAX_STAGES = 64
+_THREADED = ("concurrent.futures.", "multiprocessing.pool", "threading")
 
 
 class LoaderInfo:
@@ -28,6 +30,7 @@ class LoaderInfo:
         epoch: samples and batches of one epoch, as it said last; None where unknown.
         work: the `loader_work.Slots` that its workers write into, None where they can't.
         batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
+        batch_sizes: dimensions of what is in that batch, as plain facts of InputSeen records.
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
         shm_at_start_bytes: the same before its workers of now were started.
         attributes: what the script changes in its data set between epochs.
@@ -48,6 +51,7 @@ class LoaderInfo:
         self.shm_before_bytes: int | None = None
         self.shm_at_start_bytes: int | None = None
         self.batch: dict | None = None
+        self.batch_sizes: list = []
         self.has_full_batch = False
         self.attributes = AttributeWatch()
         self._agreed = self._differed = 0
@@ -155,9 +159,23 @@ def _shards_itself(dataset: Any, depth: int) -> bool:
     if depth == 0:
         return False
     within = list(getattr(dataset, "__dict__", {}).values())
+    for stages in [one for one in within if isinstance(one, list)]:  # of a pipeline, as webdataset's
+        within += stages[:_MAX_STAGES]
     return any(
-        _shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
+        _mentions(one.__code__, one.__globals__)
+        if isinstance(one, types.FunctionType)
+        else _is_own(one) and _shards_itself(one, depth - 1)
+        for one in within
     )
+
+
+def threads_held_by(dataset: Any) -> str | None:
+    """Return an attribute of a data set that owns threads, such as "Remote.pool (ThreadPoolExecutor)"."""
+    for name, value in getattr(dataset, "__dict__", {}).items():
+        kind = type(value)
+        if kind.__module__.startswith(_THREADED) and "Thread" in kind.__name__:
+            return f"{type(dataset).__name__}.{name} ({kind.__name__})"[:200]
+    return None
 
 
 def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
@@ -170,7 +188,9 @@ def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
         return True
     if depth == 0:
         return False
-    called = (names.get(name) for name in code.co_names)
+    called = [names.get(name) for name in code.co_names]
+    for module in [one for one in called if isinstance(one, types.ModuleType)]:
+        called += [vars(module).get(name) for name in code.co_names]
     return any(
         _mentions(one.__code__, one.__globals__, depth - 1)
         for one in called

@@ -276,7 +276,12 @@ class Loop:
         return {
             "complete": self.complete,
             "loaders": [
-                {"address": self._loaders.address_of(info), "training": info is training, **info.facts}
+                {
+                    "address": self._loaders.address_of(info),
+                    "training": info is training,
+                    "batch": info.batch_sizes if info is training else [],
+                    **info.facts,
+                }
                 for info in self._loaders.infos[:_MAX_LISTED]
             ],
             "roots": [root.facts() for root in roots[:_MAX_LISTED]],
