@@ -1,7 +1,7 @@
 """Whether the script's schedules and step limits follow another batch size. Pure.
 
-A trial sees seconds of a schedule, so what counts is what the script computed: a length in steps that covers whole
-epochs, or the whole training, must change as the steps do that the same samples take.
+A trial sees seconds of a schedule, so what counts is what the script computed: a length in steps that covers
+whole epochs, or the whole training, must change as the steps do that the same samples take.
 """
 
 import math
@@ -45,7 +45,9 @@ def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Dif
     return tuple(found)[:_MOST_DIFFERENCES]
 
 
-def _paired(before: Iterable[StepNumber], now: Iterable[StepNumber]) -> Iterator[tuple[StepNumber, StepNumber]]:
+def _paired(
+    before: Iterable[StepNumber], now: Iterable[StepNumber]
+) -> Iterator[tuple[StepNumber, StepNumber]]:
     known = dict(_numbered(now))
     for place, one in _numbered(before):
         if place in known:

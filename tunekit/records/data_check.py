@@ -31,7 +31,7 @@ class DifferenceCode(StrEnum):
     STALE = "stale"
     """Persistent workers keep the data set as it was in the first epoch."""
     SCHEDULE = "schedule"
-    """A learning-rate schedule keeps its length in steps (`of`) where the same samples take other (`affected`)."""
+    """A learning-rate schedule keeps its steps (`of`) where the same samples take others (`affected`)."""
     STEPS = "steps"
     """A step limit stays (`of`) where the same samples take another number of steps (`affected`)."""
     LOADER_RATIO = "loader_ratio"

@@ -386,7 +386,7 @@ class Evidence:
 
     @property
     def step_numbers(self) -> tuple[StepNumber, ...]:
-        """The numbers of steps of the script's schedules, and of its options that limit a training in steps."""
+        """The numbers of steps of the script's schedules, and of its options that limit the steps."""
         found = self.discovery
         if self.learnt is None or found is None:
             return ()

@@ -46,11 +46,12 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-STEP_NAMES = frozenset(
-    "maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps "
-    "maxtrainsteps maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations "
-    "trainiters maxupdates totalupdates stepsperepoch tmax".split()
-)
+_STEPS_SEEN = """
+    maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps maxtrainsteps
+    maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations trainiters maxupdates
+    totalupdates stepsperepoch tmax
+"""
+STEP_NAMES = frozenset(_STEPS_SEEN.split())
 """Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
 
 ALL_NAMES = tuple(

@@ -131,14 +131,14 @@ def _missed_batch(
 def _missed_behind_loader(now: Discovery, before: Discovery, own_batch: int, wanted: int) -> str | None:
     """Return whether the samples that the loader takes for a batch get lost before the model sees them.
 
-    Padded, packed and graph batches change from one to the next: only one that is the same in all its sizes has
-    lost samples.
+    Padded, packed and graph batches change from one to the next: only one that is the same in all its sizes
+    has lost samples.
     """
     loader, known = now.training_loader, before.training_loader
     message = f"batch_size was set from {own_batch} to {wanted}"
-    if loader is not None and known is not None and loader.batch_size is not None:
-        if loader.batch and loader.batch == known.batch:
-            return f"{message}, but a batch still holds {_sizes_text(loader.batch)}: {_DROPPED}"
+    batch = loader.batch if loader is not None and loader.batch_size is not None else ()
+    if batch and known is not None and batch == known.batch:
+        return f"{message}, but a batch still holds {_sizes_text(batch)}: {_DROPPED}"
     pairs = _paired_input_sizes(before, now)
     follows = any(_follows(*pair, own_batch, wanted) for pair in pairs)
     if (own_batch, own_batch) in pairs and not follows:

@@ -308,9 +308,7 @@ class Observer:
     def _report_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         discovery, applied = self._loop.discovery(roots, training), self._loop.applied(training)
         numbers = self.schedules.facts(max(self.steps.steps.values(), default=0))
-        self._log.emit(
-            "learnt", pid=os.getpid(), discovery=discovery, applied=applied, step_numbers=numbers
-        )
+        self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied, step_numbers=numbers)
 
     def _time_waits_for_threads(self) -> None:
         """Count what this thread waits for others, by a queue or a future, as its wait for data."""

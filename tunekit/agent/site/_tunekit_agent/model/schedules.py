@@ -1,4 +1,4 @@
-"""Step numbers of the script's learning-rate schedules, read from what its schedulers hold; nothing is called."""
+"""Step numbers of the script's learning-rate schedules, read from its schedulers; nothing is called."""
 
 from __future__ import annotations
 
@@ -77,13 +77,14 @@ def _numbers_in(function: Any) -> Iterator[tuple]:
             yield from _if_steps(name, value)
         return
     known = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
-    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):  # noqa: B905 - Python 3.9
         try:
             known[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
     defaults = function.__defaults__ or ()
-    known.update(zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults))
+    named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    known.update({name: defaults[place] for place, name in enumerate(named)})
     for name, value in known.items():
         yield from _if_steps(name, value)
         held = getattr(value, "__dict__", {}) if not isinstance(value, type(functools)) else {}
