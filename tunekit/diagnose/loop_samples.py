@@ -9,17 +9,32 @@ from tunekit.records.data_check import DifferenceCode, Sameness
 
 _SHARD = "read a share in each worker: torch.utils.data.get_worker_info() tells its id and their number"
 _SEED = "seed it in each worker, in worker_init_fn"
+_COUNT = "{affected:,.0f} of {of:,.0f} samples "
 _TEXTS = {
-    DifferenceCode.REPEATED: ("samples come again in an epoch", _SHARD),
-    DifferenceCode.MISSING: ("samples never come", "shuffle, or use drop_last=False"),
+    DifferenceCode.REPEATED: (_COUNT + "come again in an epoch{example}", _SHARD),
+    DifferenceCode.MISSING: (_COUNT + "never come{example}", "shuffle, or use drop_last=False"),
     DifferenceCode.CONTENT: (
-        "samples have another content",
+        _COUNT + "have another content{example}",
         "open files and make generators in worker_init_fn, not before workers start",
     ),
-    DifferenceCode.SAME_DRAWS: ("samples are drawn with random numbers that another worker has too", _SEED),
+    DifferenceCode.SAME_DRAWS: (
+        _COUNT + "are drawn with random numbers that another worker has too{example}",
+        _SEED,
+    ),
     DifferenceCode.STALE: (
-        "samples are made as in the first epoch",
+        _COUNT + "are made as in the first epoch{example}",
         "leave persistent_workers off: workers that persist don't see what changes in the data set",
+    ),
+    DifferenceCode.SCHEDULE: (
+        "the schedule stays as it is{example}, and the same samples take {affected:,.0f} instead of "
+        "{of:,.0f} steps",
+        "compute its steps from len(loader), or bind an option of the script that both follow: --bind "
+        "batch_size=HOW",
+    ),
+    DifferenceCode.STEPS: (
+        "the step limit stays as it is{example}, and the same samples take {affected:,.0f} instead of "
+        "{of:,.0f} steps",
+        "to train with it all the same, change the step limit to this number yourself",
     ),
 }
 
@@ -62,7 +77,7 @@ def _other_training(facts: RunFacts) -> Hits:
         now, before = config.model_dump(), baseline.model_dump()
         changed = [f"{knob}={now[knob]}" for knob in LOADER_KNOBS if now[knob] != before[knob]]
         for one in found.differences:
-            what, remedy = _TEXTS.get(one.code, (str(one.code), None))
+            what, remedy = _TEXTS[one.code]
             example = f" ({one.example})" if one.example else ""
-            evidence = f"{', '.join(changed)}: {one.affected:,.0f} of {one.of:,.0f} {what}{example}"
-            yield Hit(evidence, remedy, one.affected)
+            said = what.format(affected=one.affected, of=one.of, example=example)
+            yield Hit(f"{', '.join(changed)}: {said}", remedy, one.affected)

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from tunekit.recommend.schedule_check import schedule_differences
 from tunekit.records.config import TrainConfig
 from tunekit.records.data_check import DataCheck, Difference, DifferenceCode, Sameness
 from tunekit.records.details import ContentsSeen, DataSeen, Details, IndicesSeen
+from tunekit.records.trial import TrialRole
 from tunekit.records.trials import Trials
 
 SET_EPOCH = "set_epoch"
@@ -22,17 +24,26 @@ _MOST_LETTERS = 300
 
 
 def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
-    """Return the check of each config that a confirming process looked at, the baseline's own left out."""
-    baseline = trials.baseline.config if trials.baseline else None
-    own = [r.measurement.details for r in trials.records if r.is_baseline_config and r.measurement]
+    """Return the check of each config that a confirming process looked at, the baseline's own left out.
+
+    And of each that a trial saw to leave steps of the script as they are.
+    """
+    baseline = trials.baseline
+    own = [record.details for record in trials.records if record.is_baseline_config]
     known = [one for one in own if one is not None and one.data is not None]
-    if baseline is None or not known:
+    if baseline is None or baseline.config is None or not known:
         return {}
     checks: dict[TrainConfig, DataCheck] = {}
-    for record in trials.confirming:
-        seen = record.measurement.details if record.measurement else None
-        if record.config and not record.is_baseline_config and seen and (seen.data or seen.faults):
-            checks.setdefault(record.config, data_check(known, seen, baseline, record.config))
+    for record in (*trials.confirming, *trials.records):
+        if record.config is None or record.is_baseline_config or record.failure:
+            continue
+        others = schedule_differences(baseline, record)
+        seen = record.details if record.role is TrialRole.CONFIRM else None
+        if seen and (seen.data or seen.faults):
+            check = data_check(known, seen, baseline.config, record.config, others)
+            checks.setdefault(record.config, check)
+        elif others:
+            checks.setdefault(record.config, DataCheck(verdict=Sameness.DIFFERS, differences=others))
     return checks
 
 

@@ -34,8 +34,6 @@ class DifferenceCode(StrEnum):
     """A learning-rate schedule keeps its steps (`of`) where the same samples take others (`affected`)."""
     STEPS = "steps"
     """A step limit stays (`of`) where the same samples take another number of steps (`affected`)."""
-    LOADER_RATIO = "loader_ratio"
-    """Loaders that are read together no longer give the same ratio of samples."""
 
 
 class Difference(Record):

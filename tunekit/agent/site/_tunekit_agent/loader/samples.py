@@ -196,8 +196,8 @@ def _state_of(generator: Any) -> Any:
     try:
         if hasattr(generator, "getstate"):
             return generator.getstate()
-        own = getattr(generator, "bit_generator", None)
-        return own.state if own is not None else generator.get_state()
+        # Asked last: `numpy.random` has a module of this name.
+        return generator.get_state() if hasattr(generator, "get_state") else generator.bit_generator.state
     except Exception:  # the system's own has none
         return None
 
@@ -213,19 +213,19 @@ def state_print(generator: Any) -> int:
 def _set_state(generator: Any, state: Any) -> None:
     if hasattr(generator, "setstate"):
         generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
+    elif hasattr(generator, "set_state"):
         generator.set_state(state)
+    else:
+        generator.bit_generator.state = state
 
 
 def _seed(generator: Any, seed: int) -> None:
     if hasattr(generator, "manual_seed"):
         generator.manual_seed(seed)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = type(generator.bit_generator)(seed).state
-    else:
+    elif hasattr(generator, "seed"):
         generator.seed(seed)
+    else:
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
 
 
 @contextlib.contextmanager
