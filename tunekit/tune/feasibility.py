@@ -107,8 +107,9 @@ def _queued_samples(config: TrainConfig) -> int:
 def chances_to_run(records: Sequence[TrialRecord], columns: Columns) -> Floats:
     """Return for each config how likely it runs and trains the same, memory aside.
 
-    A failure, or another training, speaks against every trait of its config that no measured trial had: a mode, workers,
-    page-locked memory, a batch size other than the script's own. What once ran is not suspected again.
+    A failure, or another training, speaks against every trait of its config that no measured trial had: a
+    mode, workers, page-locked memory, a batch size other than the script's own. What once ran is not
+    suspected again.
     """
     tried = [record for record in records if record.config is not None]
     same = same_training(tried, Trials(tuple(records)))
