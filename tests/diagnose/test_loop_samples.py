@@ -6,6 +6,7 @@ from build_records import baseline_record, config, confirm_records, run, trial_r
 
 from tunekit.diagnose.run import run_findings
 from tunekit.records.details import DataSeen, Details, IndicesSeen, SamplesSeen
+from tunekit.records.target import StepNumber
 from tunekit.records.trial import TrialRecord
 
 CODES = {"samples-repeated", "samples-never-seen", "same-draws"}
@@ -50,3 +51,13 @@ def test_a_config_that_changes_the_samples_is_told_with_its_figures() -> None:
         trials = (own, trial_record(1, 900.0, faster), with_data(confirm, seen))
         found = run_findings(run(trials=trials), (), None)
         assert [one.value for one in found if one.code == "other-training"] == expected
+
+
+def test_a_step_limit_that_stays_is_told_with_the_number_that_it_needs() -> None:
+    own, larger = config(batch_size=16), config(batch_size=64)
+    limit = StepNumber(source="--max-steps", name="max_steps", steps=1_000, is_option=True)
+    baseline = with_data(baseline_record(of=own, overrides={"step_numbers": (limit,)}), draws(1_000, 1_000))
+    trials = (baseline, trial_record(1, 900.0, larger, overrides={"step_numbers": (limit,)}))
+    (found,) = (one for one in run_findings(run(trials=trials), (), None) if one.code == "other-training")
+    assert found.value == 250
+    assert "--max-steps 1000" in found.evidence
