@@ -68,7 +68,11 @@ def test_a_print_is_by_leaf() -> None:
     assert [one == other for one, other in zip(first, second, strict=True)] == [True, False] + [True] * 6
 
 
-@pytest.mark.parametrize("sample", [Odd(), None, torch.eye(3).to_sparse(), [Odd(), 1], object()])
+@pytest.mark.parametrize(
+    "sample",
+    [Odd(), None, torch.eye(3).to_sparse(), [Odd(), 1], object()],
+    ids=["odd", "none", "sparse", "list", "object"],
+)
 def test_what_has_no_data_is_no_error(sample: Any) -> None:
     assert prints_of(sample) == prints_of(sample)
 

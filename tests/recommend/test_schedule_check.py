@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from build_records import baseline_record, config, confirm_records, trial_record
+from build_records import baseline_record, config, confirm_records, discovery, trial_record
+from scripted_search import loader
 
 from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.schedule_check import schedule_differences
@@ -58,6 +59,18 @@ LIMIT = number(1000, "--max-steps", "max_steps")
 def test_numbers_follow_the_batch(before: StepNumber, now: StepNumber, expected: list[float]) -> None:
     assert differences(before, now) == expected
     assert differences(before, before, OWN.changed(num_workers=4)) == []
+
+
+@pytest.mark.parametrize(("epoch_samples", "expected"), [(12_800, []), (12_640, []), (11_600, [64])])
+def test_loaders_that_are_read_together_keep_their_ratio(epoch_samples: int, expected: list[float]) -> None:
+    """Of an epoch of 100 steps, with 112 samples of the one and 16 of the other."""
+    loaders = (loader(step_samples=112), loader(training=False, step_samples=16))
+    own = config(batch_size=112)
+    found = {"discovery": discovery(loaders=loaders)}
+    before = baseline_record(of=own, epoch_samples=12_800, epoch_batches=100, overrides=found)
+    larger = own.changed(batch_size=448)
+    now = trial_record(of=larger, epoch_samples=epoch_samples, epoch_batches=25)
+    assert [one.affected for one in schedule_differences(before, now)] == expected
 
 
 def looked(one: TrialRecord, **seen: Any) -> TrialRecord:

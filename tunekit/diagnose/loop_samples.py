@@ -36,6 +36,10 @@ _TEXTS = {
         "{of:,.0f} steps",
         "to train with it all the same, change the step limit to this number yourself",
     ),
+    DifferenceCode.LOADER_RATIO: (
+        "the loaders beside it still give {of:,.0f} samples a step, and the same ratio takes {affected:,.0f}",
+        "bind an option of the script that sets the batches of all loaders: --bind batch_size=HOW",
+    ),
 }
 
 

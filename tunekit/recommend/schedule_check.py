@@ -24,7 +24,7 @@ _WARM_UPS = ("LinearLR", "ConstantLR")
 
 
 def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Difference, ...]:
-    """Return the step numbers of the script that stay although the trial's steps hold other samples.
+    """Return the step numbers and loaders of the script that stay although the tuned batch changes.
 
     Args:
         baseline: the script as it is.
@@ -42,7 +42,22 @@ def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Dif
         factors = [by_steps] * is_of_steps + [by_batches] * is_of_batches
         if factors and not any(_follows(one.steps, other.steps, factor) for factor in factors):
             found[_difference(other, one.steps * factors[0])] = None
-    return tuple(found)[:_MOST_DIFFERENCES]
+    return (*_of_loaders(baseline, trial, by_batches), *found)[:_MOST_DIFFERENCES]
+
+
+def _of_loaders(baseline: TrialRecord, trial: TrialRecord, by_batches: float) -> Iterator[Difference]:
+    """Yield whether loaders that are read beside the tuned one keep their batches, by the epochs' samples."""
+    loaders = baseline.discovery.loaders if baseline.discovery else ()
+    beside = sum(one.step_samples or 0.0 for one in loaders if not one.training)
+    if not beside or by_batches == 1 or baseline.measurement is None or trial.measurement is None:
+        return
+    before, now = baseline.measurement.loop, trial.measurement.loop
+    if None in (before.epoch_samples, now.epoch_samples, before.epoch_batches, now.epoch_batches):
+        return
+    changed = (now.epoch_samples or 0) - (before.epoch_samples or 0)
+    if_kept = beside * ((now.epoch_batches or 0) - (before.epoch_batches or 0))
+    if abs(changed - if_kept) < abs(changed):
+        yield Difference(code=DifferenceCode.LOADER_RATIO, affected=beside / by_batches, of=beside)
 
 
 def _paired(

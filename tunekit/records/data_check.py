@@ -34,6 +34,8 @@ class DifferenceCode(StrEnum):
     """A learning-rate schedule keeps its steps (`of`) where the same samples take others (`affected`)."""
     STEPS = "steps"
     """A step limit stays (`of`) where the same samples take another number of steps (`affected`)."""
+    LOADER_RATIO = "loader_ratio"
+    """Loaders beside the tuned one still give `of` samples a step, and the same ratio takes `affected`."""
 
 
 class Difference(Record):
