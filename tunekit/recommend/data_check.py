@@ -103,7 +103,9 @@ def data_check(
     )
     missing = [fault for one in (seen, *own) for fault in one.faults]
     missing += _unseen(seen, baseline, config)
-    counted = seen.indices.draws if seen.indices else seen.samples.count if seen.samples else 0
+    counted = seen.samples.count if seen.samples else 0
+    if seen.indices is not None:  # of a sampler that goes on for ever, those that it draws
+        counted = seen.indices.draws if seen.indices.is_whole else seen.indices.distinct
     verdict = Sameness.NOT_CHECKED if missing or not counted else Sameness.SAME
     if verdict is Sameness.SAME and not compared and seen.contents:
         missing = ["contents differ between two runs of the baseline" if len(own) > 1 else "one baseline run"]
