@@ -21,6 +21,8 @@ def loop_of(window_s: float = 1.0, **known: Any) -> Any:
         "step_s": 0.0,
         "batch_shm_bytes": 0,
         "is_dry": False,
+        "reads_ahead": False,
+        "partners": [],
         "dry": None,
         "has_own_autocast": False,
         "roots_cover_step": True,

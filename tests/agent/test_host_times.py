@@ -32,6 +32,13 @@ def test_what_lies_between_two_optimizers_is_not_the_rest() -> None:
     assert split.asked(6.5) == pytest.approx((0.0, 0.0, 2.0, 0.5, 0.0))
 
 
+def test_a_wait_after_the_step_is_no_time_of_the_scripts_own() -> None:
+    split = HostTimes(never_queued)
+    split.step_ended(3.0)
+    split.fetched(wait_s=0.75, cpu_s=0.5)
+    assert split.asked(4.0) == pytest.approx((0.75, 0.5, 0.0, 0.25, 0.0))
+
+
 def test_a_step_within_a_step_counts_once() -> None:
     split = HostTimes(never_queued)
     split.step_began(1.0)

@@ -76,3 +76,16 @@ def test_steps_of_four_seconds_with_a_deep_queue_are_measured_in_good_time(sees_
     assert step_s(clock) == pytest.approx(4.0)
     assert simulation.now < (180 if sees_all else 150)
     assert clock.boundary_s == (None if sees_all else pytest.approx(5.5 + 16.0))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("epoch_batches", [1, 2, 3])
+def test_epochs_of_a_few_batches_are_measured_with_all_that_an_epoch_takes(
+    epoch_batches: int, workers: int
+) -> None:
+    short = Loop(
+        always(0.02), always(0.01), workers, epoch_batches=epoch_batches, start_s=0.1 * workers, stop_s=0.02
+    )
+    clock = Simulation(short).measure(WINDOW_S, learning=1)
+    assert clock.phase == FINISHED
+    assert epoch_s(clock, short) == pytest.approx(Simulation(short).epoch_time_s(50), rel=0.02)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from _tunekit_agent.measure.host import memory_of
 from _tunekit_agent.stages import queue_memory
-from _tunekit_agent.stages.queue_memory import QueueMemory
+from _tunekit_agent.stages.queue_memory import QueueMemory, copied_later
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
 
@@ -81,6 +81,55 @@ def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, reported
     (fault,) = details.facts()["faults"]
     assert fault.startswith("queue: ")
     assert reported in fault
+
+
+EPOCH = 1000
+COPIED = 90 << 20
+"""What a worker has copied of the data set at the epoch's end."""
+
+
+@pytest.mark.parametrize("samples_per_page", [1, 2, 4, 10])
+@pytest.mark.parametrize("copied", [COPIED, 0])
+def test_pages_that_a_worker_copies_are_counted_up_to_the_epochs_end(
+    monkeypatch: pytest.MonkeyPatch, samples_per_page: int, copied: int
+) -> None:
+    """A page is copied at the first of its samples, which come in random order."""
+    source = SimpleNamespace(info=SimpleNamespace(epoch_fetches=20), live=None)
+    stage = QueueMemory(loop_of(step_s=0.02, window_s=1.0))
+
+    def memory(live: Any) -> dict[str, int]:
+        share = 1 - (1 - source.info.epoch_fetches / EPOCH) ** samples_per_page
+        own = (40 << 20) + round(copied * share)
+        return {"main_base_bytes": 400 << 20, "worker_base_bytes": own, "pss_bytes": 500 << 20}
+
+    monkeypatch.setattr(queue_memory, "_memory_of", memory)
+    monkeypatch.setattr(queue_memory, "epoch_of", lambda info: (16 * EPOCH, EPOCH))
+    monkeypatch.setattr(queue_memory, "_forks", lambda info: True)
+    monkeypatch.setattr(stage, "_queue_of", lambda source: {"is_full": True})
+    while not stage.is_over:
+        stage.asked(source)
+        source.info.epoch_fetches += 1
+    assert source.info.epoch_fetches < 80
+    seen = stage.facts()
+    predicted_bytes = seen["worker_base_bytes"] + seen.get("worker_growth_bytes", 0)
+    assert predicted_bytes == pytest.approx((40 << 20) + copied, rel=0.05)
+
+
+def test_pages_that_were_copied_all_at_once_are_not_copied_again() -> None:
+    assert copied_later(40 << 20, 60 << 20, 120 << 20, 7) == 0
+    assert copied_later(40 << 20, 60 << 20, 80 << 20, 7) == 100 << 20
+
+
+def test_an_epoch_that_ends_ends_the_looks_at_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = QueueMemory(loop_of(step_s=0.02))
+    stage.interrupted()
+    assert not stage.is_over
+    monkeypatch.setattr(queue_memory, "epoch_of", lambda info: (16 * EPOCH, EPOCH))
+    monkeypatch.setattr(queue_memory, "_forks", lambda info: True)
+    stage._facts = {"worker_base_bytes": 40 << 20}
+    stage._plan_looks(SimpleNamespace(epoch_fetches=20))
+    stage.interrupted()
+    assert stage.is_over
 
 
 @pytest.mark.real

@@ -331,3 +331,25 @@ def test_samples_that_are_said_may_not_differ_from_what_is_bound():
     ):
         check_bindings(bound.model_copy(update={"samples_per_step": 35}))
     check_bindings(target_of("batch_size=--bs {}").model_copy(update={"samples_per_step": 35}))
+
+
+@pytest.mark.parametrize(
+    ("typed", "default", "passed"),
+    [
+        (("--max-steps", "1000"), 77, ("--max-steps", "250")),
+        ((), 999, ("--max-steps", "250")),
+        ((), None, ()),
+    ],
+)
+def test_steps_are_scaled_with_the_batch(
+    typed: tuple[str, ...], default: int | None, passed: tuple[str, ...]
+) -> None:
+    """By what the command says, else by the script's default, where the search's command had none either."""
+    command = ("python", "train.py", "--bs", "16", *typed)
+    target = target_of("batch_size=--bs {}", "steps=--max-steps {}", command=command)
+    target = target.changed(unset_knobs=() if typed else ("steps",))
+    option = ScriptOption(name="max_steps", form="flag", flags=("--max-steps",), value=default)
+    own = config(batch_size=16)
+    bound = bind(target, own.changed(batch_size=64), own, options=(option,))
+    assert bound.command == ("python", "train.py", "--bs", "64", *passed)
+    assert bind(target, own, own, options=(option,)).command == command

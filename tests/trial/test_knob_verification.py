@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
-from build_records import discovery, loop, root, untouched
+from build_records import config, discovery, loop, root, untouched
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted_search import loader
 
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import Precision
@@ -74,6 +75,35 @@ def test_a_batch_size_did_not_reach_the_model(before: Discovery, now: Discovery)
     told = missed(before, now)
     assert told is not None
     assert told.startswith("batch_size was set from 20 to 40")
+
+
+def behind_loader(batch_size: int, *held: tuple[int, ...], model: tuple[int, ...] = ()) -> Discovery:
+    """What is learnt of a loop whose loader gives batches of these sizes to a model."""
+    batch = tuple(InputSeen(path=f"[{place}]", sizes=sizes) for place, sizes in enumerate(held))
+    seen = loader(batch_size=batch_size, batch=batch)
+    return found({TENSOR: model or held[0]}).changed(loaders=(seen,))
+
+
+@pytest.mark.parametrize(
+    ("own", "now", "is_missed"),
+    [
+        (
+            behind_loader(1, (128, 32), (128,)),
+            behind_loader(4, (128, 32), (128,)),
+            True,
+        ),  # collate drops them
+        (behind_loader(8, (8, 32), model=(8, 64)), behind_loader(16, (16, 32), model=(8, 64)), True),
+        (behind_loader(8, (8, 32)), behind_loader(16, (16, 32)), False),
+        (behind_loader(8, (8, 35)), behind_loader(16, (16, 41)), False),  # padded
+        (behind_loader(8, (187, 16)), behind_loader(16, (361, 16)), False),  # the nodes of graphs
+    ],
+)
+def test_samples_must_not_get_lost_behind_the_loader(own: Discovery, now: Discovery, is_missed: bool) -> None:
+    sizes = [one.training_loader.batch_size for one in (own, now) if one.training_loader]
+    changed = {"batch_size": sizes[1]}
+    of = config(batch_size=sizes[1], num_workers=0)
+    told = unapplied_knob(loop(of=of), changed, {}, learnt_of(now), own, sizes[0])
+    assert (told is not None) is is_missed
 
 
 @given(

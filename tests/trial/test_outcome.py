@@ -21,6 +21,7 @@ from tunekit.records.agent_messages import (
     LearntEvent,
     NonfiniteEvent,
     RankTurn,
+    RerunsMainEvent,
 )
 from tunekit.records.config import Precision
 from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
@@ -29,7 +30,7 @@ from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import InputSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
-from tunekit.trial.events import Evidence
+from tunekit.trial.events import NO_GUARD_REMEDY, Evidence
 from tunekit.trial.external_launchers import ExternalLauncher
 from tunekit.trial.outcome import measurement_of, without_fix
 
@@ -460,3 +461,22 @@ def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():
     found = verdict(measured(turns={0: turns, 1: turns}, measuring_from_s=1.0, measured_at_s=5.0))
     assert isinstance(found, Measurement)
     assert [(one.rank, one.samples_per_s) for one in found.loop.ranks] == [(0, 10.0), (1, 10.0)]
+
+
+def test_a_wait_for_workers_of_a_data_set_with_threads_names_the_likely_cause():
+    for held in (None, "Remote.pool (ThreadPoolExecutor)"):
+        evidence = Evidence(started=True, fetched=True, fetching=True, held_threads=held)
+        evidence.hit_limit(OutcomeKind.HANG, "no batch for 90 s")
+        failure = verdict(evidence)
+        assert isinstance(failure, Failure)
+        assert failure.kind is OutcomeKind.HANG
+        assert ("Remote.pool" in failure.message) is (held is not None)
+
+
+def test_processes_that_train_again_end_a_trial_with_the_guard_as_the_remedy():
+    evidence = Evidence(started=True, steps=5, batches=6)
+    evidence.take(RerunsMainEvent(event="reruns_main", time_s=1.0), 1.0)
+    failure = verdict(evidence)
+    assert isinstance(failure, Failure)
+    assert failure.kind is OutcomeKind.WORKER_CRASH
+    assert failure.remedy == NO_GUARD_REMEDY

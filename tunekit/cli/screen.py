@@ -49,6 +49,7 @@ _PHASES = {
     "largest": "training on the largest samples",
     "sizes": "timing the step at other batch sizes",
     "trace": "tracing steps at two small batch sizes",
+    "data": "checking the samples of an epoch",
     "loader": "timing the loader alone",
     "finished": "shutting down",
 }

@@ -253,6 +253,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
         ablate=options.ablate,
+        skip_data_check=options.skip_data_check,
         wait_quiet_s=options.wait_quiet,
         ignored=tuple(options.ignore),
     )

@@ -63,6 +63,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
         limits, "--confirm", flags.COUNT, "confirmation rounds, interleaved with the baseline (default: 5)"
     )
     flags.switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
+    flags.switch(limits, "--skip-data-check", "don't check that faster configs train on the same samples")
     flags.wait_quiet(limits)
     flags.window(limits)
     hosts = parser.add_argument_group("several hosts")

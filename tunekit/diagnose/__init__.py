@@ -2,7 +2,7 @@
 
 registry      `@check`: the code, severities and sentence of each finding; --codes and --ignore go by it
 machine       a machine before training; its checks are in gpus, host, software, storage
-loop          a measured loop; its checks are in loop_data, loop_device, loop_figures
+loop          a measured loop; its checks are in loop_data, loop_samples, loop_device, loop_figures
 attribution   where a step's time goes and what holds it back; gains: what mending that could bring
 run           a whole search
 scaling       a training on several processes
@@ -21,6 +21,7 @@ from tunekit.diagnose import (  # noqa: F401
     host,
     storage,
     loop_data,
+    loop_samples,
     loop_device,
     loop_figures,
     run,

@@ -218,7 +218,8 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
         return
     if least_share <= COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
         return
-    restarts = loop.num_workers > 0 and not loop.persistent_workers
+    changing = facts.details.data.changing if facts.details.data else None
+    restarts = loop.num_workers > 0 and not loop.persistent_workers and not changing
     remedy = "look at what the script does between epochs, or make epochs longer"
     if restarts:
         remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"

@@ -220,9 +220,8 @@ def base_ram(measurement: Measurement) -> BaseRam:
     if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:
         rest_bytes = peak_bytes - loop.num_workers * queue.worker_base_bytes
         in_worker_bytes = ready_bytes if queue.is_full else 0
-        return BaseRam(
-            max(queue.main_base_bytes, rest_bytes), max(0, queue.worker_base_bytes - in_worker_bytes)
-        )
+        worker_bytes = queue.worker_base_bytes + queue.worker_growth_bytes - in_worker_bytes
+        return BaseRam(max(queue.main_base_bytes, rest_bytes), max(0, worker_bytes))
     return BaseRam(max(0, peak_bytes - loop.num_workers * ready_bytes))
 
 

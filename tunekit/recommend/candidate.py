@@ -4,7 +4,7 @@ from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_of_known, verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import answer_of, comparison_of, memory_need, speedup_over_baseline
-from tunekit.recommend.tiers import best_of
+from tunekit.recommend.tiers import best_of, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import OWN_NAME, Candidate
@@ -32,7 +32,8 @@ def candidate_of(run: Run) -> Candidate | None:
         speedup, one = max(others, key=lambda pair: pair[0].value)
         return _candidate(run, one.config, one.search_trial, speedup, len(one.confirm_trials))
     planned = planned_training(run.options, run.trials)
-    found = best_of([one for one in run.history.candidates if not one.is_baseline_config], planned)
+    beside = [one for one in run.history.candidates if not one.is_baseline_config]
+    found = best_of(same_training(beside, run.history), planned)
     own = [planned.objective_samples_per_s(one.config, one.loop) for one in run.history.evidence(None)]
     baseline = mean_of_known(own)
     if found is None or baseline is None:

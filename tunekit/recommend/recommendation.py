@@ -1,15 +1,17 @@
 """A tier's pick, confirmed by fresh processes and set beside the baseline."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tunekit.predict.ram import buffer_bytes, pinned_growth
+from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
 from tunekit.recommend.tiers import base_ram_bytes, run_noise, violations
 from tunekit.records.config import TrainConfig
+from tunekit.records.data_check import DataCheck, Sameness
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
@@ -54,6 +56,8 @@ class Comparison:
     """The training to come; where its finish counts, speed-ups are of all of it."""
     script_scales_lr: bool = False
     """Whether the script scales its learning rate itself."""
+    data_checks: Mapping[TrainConfig, DataCheck] = field(default_factory=dict)
+    """Of the configs that a confirming process looked at."""
 
     @property
     def baseline_config(self) -> TrainConfig | None:
@@ -72,6 +76,7 @@ def comparison_of(run: Run, trials: Trials) -> Comparison:
         baseline_confirm=trials.baseline_confirm,
         script_scales_lr=run.script_scales_lr,
         planned=planned_training(run.options, trials.records),
+        data_checks=data_checks(trials),
     )
 
 
@@ -118,6 +123,7 @@ def recommend(
         finish_time_s=against.planned.mean_finish_time_s(config, loops),
         **dict(memory_need(config, confirmed)),
         float32_matmul_precision=loops[0].float32_matmul_precision,
+        data_check=None if is_baseline else _data_check(config, against),
         learning_rate=None
         if against.script_scales_lr
         else recommended(
@@ -249,6 +255,12 @@ def _most_batch_bytes(
     usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))
     most_bytes = max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
     return most_bytes * max(pinned_growth(config, loop) for loop in loops)
+
+
+def _data_check(config: TrainConfig, against: Comparison) -> DataCheck | None:
+    if against.options.skip_data_check:
+        return DataCheck(verdict=Sameness.NOT_CHECKED, why_not="--skip-data-check")
+    return against.data_checks.get(config)
 
 
 def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:

@@ -16,6 +16,7 @@ from tunekit.predict.ram import (
     queue_bytes,
     shm_text,
 )
+from tunekit.recommend.data_check import data_checks, trains_otherwise
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import noise_floor
@@ -353,6 +354,7 @@ def pick_tiers(
     planned = planned_training(options, trials.records)
     records = trials.candidates if among is None else among
     baseline = trials.baseline.config if trials.baseline else None
+    records = same_training(records, trials)
     chosen: dict[Tier, TrialRecord] = {}
     for tier in reversed(Tier):
         most = ceiling_of(tier, chosen, baseline, options)
@@ -429,6 +431,16 @@ def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptio
         return options.global_batch is None
     world_size = trials.discovery.world_size if trials.discovery else 1
     return global_batch(record.config, world_size) == options.global_batch
+
+
+def same_training(records: Sequence[TrialRecord], trials: Trials) -> list[TrialRecord]:
+    """Return the records whose config is not known to change what is trained on."""
+    baseline, checks = trials.baseline.config if trials.baseline else None, data_checks(trials)
+    return [
+        one
+        for one in records
+        if one.config is None or one.is_baseline_config or not trains_otherwise(one.config, checks, baseline)
+    ]
 
 
 def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:

@@ -22,7 +22,7 @@ from tunekit.records.config import KnobValue
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
-from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
+from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption, StepNumber
 
 _MOST_COUNTED = 1 << 53
 
@@ -165,6 +165,22 @@ class LearntEvent(AgentEvent):
     pid: NonNegativeInt = 0
     discovery: Discovery
     applied: KnobsApplied
+    step_numbers: tuple[StepNumber, ...] = Field(default=(), max_length=64)
+    """Of the schedulers that are stepped with the optimizer."""
+
+
+class HeldThreadsEvent(AgentEvent):
+    """A data set goes into forked workers with threads, which don't go with it."""
+
+    event: Literal["held_threads"]
+    held: str = Field(max_length=200)
+    """Such as "Remote.pool (ThreadPoolExecutor)"."""
+
+
+class RerunsMainEvent(AgentEvent):
+    """A process that spawn or forkserver started asks a loader for a batch while it imports the script."""
+
+    event: Literal["reruns_main"]
 
 
 class DoneEvent(AgentEvent):
@@ -265,6 +281,8 @@ AnyEvent = (
     | RankEvent
     | OptionsEvent
     | LearntEvent
+    | HeldThreadsEvent
+    | RerunsMainEvent
     | DoneEvent
     | NonfiniteEvent
     | ByHandEvent

@@ -28,6 +28,8 @@ class Detail(StrEnum):
     """The training alone at other batch sizes, on one batch that is resized."""
     TRACE = "trace"
     """What a step allocates and computes, at two small batch sizes."""
+    DATA = "data"
+    """The samples of two epochs. The last: it moves what the data set reads from."""
 
 
 class QueueSeen(Record):
@@ -50,11 +52,10 @@ class QueueSeen(Record):
     """What training process and workers take without shared memory, proportionally, less worker_base_bytes of
     each worker: what the workers share with the training process since their fork is in it once."""
     worker_base_bytes: NonNegativeInt | None = None
-    """What a worker alone has, on average, without shared memory: one more worker takes as much.
-
-    It grows over an epoch where pages of the data set become a worker's own, as reference counts are written
-    into Python objects; that is not predicted.
-    """
+    """What a worker alone has, on average, without shared memory: one more worker takes as much."""
+    worker_growth_bytes: NonNegativeInt = 0
+    """What that grows by until the epoch's end, predicted from its growth within a window: pages of the data
+    set become a forked worker's own as reference counts are written into Python objects."""
     pss_bytes: NonNegativeInt | None = None
     """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches
     that wait in the queue are mapped by none, and stand in shm_bytes alone."""
@@ -229,6 +230,70 @@ class PeaksSeen(Record):
     """The batch's tensors; on the device once they were copied."""
 
 
+class IndicesSeen(Record):
+    """What the batch sampler draws, with pinned generators and without reading a sample."""
+
+    is_whole: bool
+    """Whether whole epochs were drawn; else one alone, cut off."""
+    draws: NonNegativeInt
+    """Of the first epoch."""
+    distinct: NonNegativeInt
+    distinct_in_two: NonNegativeInt | None = None
+    """In two epochs together."""
+    digest: str = Field(max_length=20)
+    """Equal for the same draws in any order."""
+    data_set_samples: NonNegativeInt | None = None
+
+
+class SamplesSeen(Record):
+    """What the loader's processes made of epochs, as the script trains on them."""
+
+    whole_epochs: NonNegativeInt
+    """0 where the time did not do for one: the rest is of a part then."""
+    count: NonNegativeInt
+    """Of the first epoch."""
+    distinct: NonNegativeInt
+    """By index; of a stream by content."""
+    distinct_in_two: NonNegativeInt | None = None
+    digests: tuple[Annotated[str, Field(max_length=20)], ...] = Field(default=(), max_length=2)
+    """Of each whole epoch, equal for the same content in any order."""
+    made_again: NonNegativeInt = 0
+    """Indices whose sample was made more than once."""
+    made_otherwise: NonNegativeInt = 0
+    """Of them, those with another content than before."""
+
+
+class LeafSeen(Record):
+    """One leaf of some samples."""
+
+    prints: str = Field(max_length=8 * 256)
+    """Eight digits for each sample, equal for equal type, shape and data."""
+    unlike: NonNegativeInt
+    """Samples of which it came out otherwise a second time."""
+
+
+class ContentsSeen(Record):
+    """Samples of chosen indices, the same in every trial, made twice with pinned generators."""
+
+    indices: tuple[NonNegativeInt, ...] = Field(max_length=256)
+    leaves: tuple[LeafSeen, ...] = Field(max_length=8)
+
+
+class DataSeen(Record):
+    """The samples of the training loader: which are drawn, which arrive, and what is in some of them."""
+
+    indices: IndicesSeen | None = None
+    """None for a stream."""
+    samples: SamplesSeen | None = None
+    contents: ContentsSeen | None = None
+    changing: tuple[Annotated[str, Field(max_length=200)], ...] | None = Field(default=None, max_length=8)
+    """What the script changes in its data set between epochs; None where that was not seen."""
+    shared_generators: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=8)
+    """From which several workers draw the same numbers."""
+    faults: tuple[Annotated[str, Field(max_length=500)], ...] = Field(default=(), max_length=8)
+    """Why something is missing."""
+
+
 class Details(Record):
     """Whatever was asked for and could be seen; None where not."""
 
@@ -240,5 +305,6 @@ class Details(Record):
     largest: LargestSamples | None = None
     sizes: ComputeSweep | None = None
     trace: TraceSeen | None = None
+    data: DataSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
     """Why something that was asked for is missing."""

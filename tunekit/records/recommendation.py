@@ -7,6 +7,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
+from tunekit.records.data_check import DataCheck
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
@@ -122,6 +123,8 @@ class Recommendation(MemoryNeed):
     learning_rate: LearningRate | None
     set_aside: SetAside | None = None
     """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
+    data_check: DataCheck | None = None
+    """Whether it trains on the baseline's samples; None for the baseline's own config."""
 
     @property
     def buffered_bytes_per_sample(self) -> float | None:

@@ -94,6 +94,8 @@ class SearchOptions(MeasuringOptions):
     confirm_rounds: PositiveInt = 5
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
+    skip_data_check: bool = False
+    """Whether not to look at which samples the configs train on."""
     wait_quiet_s: PositiveFloat | None = None
     """Longest wait for other programs to leave the CPUs alone; None where the search does not wait."""
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
@@ -99,6 +99,15 @@ class LoaderAddress(Record):
     size is set there."""
 
 
+class InputSeen(Record):
+    """A tensor, or a list, in a batch or in what a root is called with."""
+
+    path: str = Field(max_length=200)
+    """Where it is, such as "[0]" for the first argument."""
+    sizes: tuple[NonNegativeInt, ...] = Field(min_length=1, max_length=16)
+    """Its dimensions; of a list, its length."""
+
+
 class LoaderSeen(LoaderKnobs):
     """One DataLoader as the baseline's script built it."""
 
@@ -114,16 +123,12 @@ class LoaderSeen(LoaderKnobs):
     batch_size_bound: bool
     """Whether the agent can set the batch size: no custom batch sampler stands in the way."""
     training: bool
-    """Whether the optimizer steps consume its batches."""
-
-
-class InputSeen(Record):
-    """A tensor, or a list, in what a root is called with."""
-
-    path: str = Field(max_length=200)
-    """Where it is, such as "[0]" for the first argument."""
-    sizes: tuple[NonNegativeInt, ...] = Field(min_length=1, max_length=16)
-    """Its dimensions; of a list, its length."""
+    """Whether the optimizer steps consume its batches; of several that each loop batch takes from, the one
+    with the most samples."""
+    step_samples: PositiveFloat | None = None
+    """Samples that each loop batch takes from it; None where not each does."""
+    batch: tuple[InputSeen, ...] = Field(default=(), max_length=64)
+    """What a full batch of it holds; empty where none was seen."""
 
 
 class RootSeen(Record):
@@ -140,7 +145,7 @@ class RootSeen(Record):
     autocast_dtype: str | None
     """dtype of the autocast that the script itself runs this module under."""
     inputs: tuple[InputSeen, ...] = Field(default=(), max_length=64)
-    """What it was called with in the latest step that was looked at; its largest inputs of that step."""
+    """The largest that it was called with in the steps that were looked at."""
 
     @property
     def address(self) -> tuple[str, int, int]:
@@ -185,6 +190,17 @@ class ScriptOption(Record):
     """The only values that the parser takes; empty: any."""
     value: bool | int | float | str | None
     """In force once the command was parsed, typed or by default; None: none, or no plain value."""
+
+
+class StepNumber(Record):
+    """A number of steps that the script computed or was given: a schedule's length, a limit."""
+
+    source: str = Field(max_length=80)
+    """Class of the scheduler, or the flag of an option."""
+    name: str = Field(max_length=80)
+    """Such as total_steps."""
+    steps: PositiveInt
+    is_option: bool = False
 
 
 class Discovery(Record):

@@ -11,7 +11,7 @@ from tunekit.records.details import Details, LargestSamples
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryRun, Measurement, Telemetry
 from tunekit.records.prediction import PeakAt
-from tunekit.records.target import Discovery
+from tunekit.records.target import Discovery, StepNumber
 
 
 class OutcomeKind(StrEnum):
@@ -128,6 +128,8 @@ class TrialRecord(Record):
     discovery: Discovery | None = None
     learning_rate: NonNegativeFloat | None = None
     """The base learning rate that all optimizers had; None when they differ or it is unknown."""
+    step_numbers: tuple[StepNumber, ...] = Field(default=(), max_length=128)
+    """What the script's schedules and its own step limits are made of."""
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
     faults: tuple[str, ...] = Field(default=(), max_length=100)
     """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""

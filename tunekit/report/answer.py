@@ -26,6 +26,7 @@ from tunekit.records.recommendation import (
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Lead, Passage, Tone
+from tunekit.report.same_data import data_text
 from tunekit.report.text import (
     UNKNOWN,
     change_text,
@@ -36,6 +37,9 @@ from tunekit.report.text import (
     to_go_on,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
+from tunekit.trial.binding_syntax import how_text
+from tunekit.trial.bindings import scaled_steps
+from tunekit.trial.knob_names import STEPS
 from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
 from tunekit.units import (
     bytes_text,
@@ -211,6 +215,12 @@ def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple
     changes = [change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]]
     if (loader_only := loader_only_text(run, config)) is not None:
         changes[0] += f" ({loader_only})"  # the batch size comes first
+    options = run.discovery.options if run.discovery else ()
+    steps = scaled_steps(run.target, config, run.baseline_config, options)
+    if steps is not None and steps[0] != steps[1]:
+        binding = run.target.binding_of(STEPS)
+        name = how_text(binding).partition("{")[0].rstrip(" =") if binding else STEPS
+        changes.append(f"{name}: {steps[0]:,} -> {steps[1]:,}")
     times = global_batch(config) / global_batch(run.baseline_config)
     return tuple(changes) if times == 1 else (*changes, _lr_change(run, times, lr))
 
@@ -236,7 +246,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
         trials += f" by {len(hosts)} hosts"
     return (
         f"Measured on {run.measured_on}: {trials} in {duration_text(run.search_time_s)}, "
-        f"{rounds}, {_floor_text(run)}."
+        f"{rounds}, {_floor_text(run)}.{data_text(best)}"
     )
 
 

@@ -59,7 +59,7 @@ def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasure
 def _loaders(discovery: Discovery) -> Table:
     rows = tuple(
         (
-            "trains" if loader.training else "",
+            "trains" if loader.training else "with it" if loader.step_samples else "",
             loader.dataset,
             "n/a" if loader.batch_size is None else str(loader.batch_size),
             f"{loader.num_workers} x {loader.prefetch_factor or 0}",

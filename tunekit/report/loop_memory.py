@@ -94,10 +94,12 @@ def _base_line(measurement: Measurement) -> str:
     tree = f"RAM: process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
     if queue is None or queue.main_base_bytes is None:
         return tree
-    own, each = bytes_text(queue.main_base_bytes), bytes_text(queue.worker_base_bytes)
-    return f"{tree}; without buffer: training process {own}" + f", each worker {each}" * (
-        measurement.loop.num_workers > 0
-    )
+    line = f"{tree}; without buffer: training process {bytes_text(queue.main_base_bytes)}"
+    if measurement.loop.num_workers:
+        line += f", each worker {bytes_text(queue.worker_base_bytes)}"
+        if queue.worker_growth_bytes:
+            line += f", {bytes_text(queue.worker_growth_bytes)} more at the end of the epoch (predicted)"
+    return line
 
 
 # --- other workers and prefetch factors ------------------------------------------------------

@@ -264,6 +264,8 @@ def search_again(run: Run, place: str | None = None) -> str:
         words += ["--epochs", str(asked.epochs)]
     if asked.ablate:
         words.append("--ablate")
+    if asked.skip_data_check:
+        words.append("--skip-data-check")
     return command_text("search", run.target, asked.gpu, words, asked.fixed)
 
 

@@ -4,6 +4,7 @@ from tunekit.records.run import Run
 from tunekit.records.target import Binding, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.trial.binding_suggestions import candidate_bindings
+from tunekit.trial.knob_names import STEPS
 
 _NOT_FOLLOWED = (OutcomeKind.KNOB_NOT_APPLIED, OutcomeKind.SCRIPT_ERROR)
 _ACCUMULATION = "accumulate_grad_batches"
@@ -22,6 +23,9 @@ def own_settings(run: Run, target: Target) -> dict[str, tuple[Binding, ...]]:
     seen = {"batch_size": config.batch_size}
     if run.options.global_batch or any(one.knob == _ACCUMULATION for one in run.options.fixed):
         seen[_ACCUMULATION] = config.accumulate_grad_batches
+    baseline = run.history.baseline
+    limits = [one.steps for one in baseline.step_numbers if one.is_option] if baseline else []
+    seen |= {STEPS: limits[0]} if limits else {}
     places = candidate_bindings(target, seen, discovery)
     return {knob: tuple(one.changed(is_typed=False) for one in found) for knob, found in places.items()}
 

@@ -13,7 +13,7 @@ from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
-from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded
+from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Recommendation
@@ -277,7 +277,8 @@ class Search(Session[Run]):
     def _learn_target(self) -> None:
         """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
         if self._trials.baseline is None:
-            details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine))
+            data = () if self.found.options.skip_data_check else (Detail.DATA,)
+            details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine), *data)
             purpose = "the script as it is"
             self._trial(TrialRole.BASELINE, None, purpose, details=details, guesses_batch=True)
         baseline = self._trials.baseline
@@ -447,7 +448,7 @@ class Search(Session[Run]):
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
         for tier in CONFIRM_ORDER:
-            best = best_of(self._trials.candidates, self._planned)
+            best = best_of(same_training(self._trials.candidates, self._trials), self._planned)
             pick = self._time.picks.get(tier)
             if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
                 continue
@@ -575,11 +576,13 @@ class Search(Session[Run]):
         """Run interleaved rounds; a config that fails once is not run again."""
         first = next_round(self._records)
         for number in range(first, first + rounds):
-            unfit = {record.config for record in self._trials.confirming if record.failure is not None}
+            confirming, checks_data = self._trials.confirming, not self.found.options.skip_data_check
+            unfit = {record.config for record in confirming if record.failure is not None}
+            unfit |= {one.config for one in confirming if not same_training([one], self._trials)}
             for config in round_order(configs, with_baseline, number):
                 if config in unfit:
                     continue
-                details = details_to_confirm(self._records, config)
+                details = details_to_confirm(self._records, config, checks_data)
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
                 self._trial(TrialRole.CONFIRM, config, purpose, round=number, details=details)
 

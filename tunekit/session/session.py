@@ -280,6 +280,8 @@ class Session(ABC, Generic[AnyRun]):
         """
         known = self._known
         assert known is not None
+        first = next((one.measurement for one in self._records if one.measurement), None)
+        data = first.details.data if first and first.details else None
         return SearchContext(
             host=self.found.rank_host,
             profile=self._here,
@@ -288,6 +290,7 @@ class Session(ABC, Generic[AnyRun]):
             baseline=known.baseline,
             target=self.found.target,
             boundary=boundary,
+            changing=(data.changing or ()) if data else (),
         )
 
 

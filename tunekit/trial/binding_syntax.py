@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from tunekit.errors import UsageError
 from tunekit.records.config import INJECTED_KNOBS, KNOB, SWITCH_KNOBS, KnobValue
 from tunekit.records.target import Binding, BindingKind
-from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE, knob_hint
+from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE, STEPS, knob_hint
 
 PLACE = "{}"
 """Where the value goes."""
@@ -52,7 +52,7 @@ def parse_value(knob: str, text: str) -> BoundValue:
     lowered = text.strip().lower()
     if knob == LEARNING_RATE:
         return _positive_number(lowered)
-    known = KNOB[knob]
+    known = KNOB["batch_size" if knob == STEPS else knob]
     if known.is_switch:
         if lowered in _SWITCH_WORDS:
             return _SWITCH_WORDS[lowered]

@@ -1,5 +1,6 @@
 """How a config reaches the training process: by the agent, the command, the user's files or variables."""
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from tunekit.trial.binding_syntax import (
     value_text,
 )
 from tunekit.trial.config_files import Scalar, read_key, with_values
-from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE
+from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE, STEPS
 
 Words = tuple[str, ...]
 
@@ -35,7 +36,7 @@ class Bound:
     injected: dict[str, BoundValue]
     """What the agent has to set."""
     changed: dict[str, BoundValue]
-    """Every knob, and `lr`, that differs from the script as it is."""
+    """Every knob, and `lr` and `steps`, that differs from the script as it is."""
 
 
 def bind(
@@ -45,6 +46,7 @@ def bind(
     lr: float | None = None,
     *,
     stale: Collection[str] = (),
+    options: Collection[ScriptOption] = (),
 ) -> Bound:
     """Return how a config reaches the target; only what differs from the baseline is touched.
 
@@ -56,12 +58,13 @@ def bind(
         baseline: the knobs that the script has; None when they are unknown, so that all are set.
         lr: learning rate to set; None leaves the script's own.
         stale: knobs to set although the baseline has the same value: what they are now is another.
+        options: what the script's parser was seen to have.
 
     Raises:
         UsageError: a knob that only a binding can set has none, or its binding has no text for the value.
         TargetError: a bound file can't be read or rewritten.
     """
-    changed = _changed(target, config, baseline, lr, stale)
+    changed = _changed(target, config, baseline, lr, stale, options)
     command = target.command
     environment: dict[str, str] = {}
     in_files: dict[Path, dict[str, Scalar]] = {}
@@ -116,6 +119,26 @@ def _text_in_force(binding: Binding, options: Collection[ScriptOption]) -> str |
     return None if value is None else value_text(value)
 
 
+def scaled_steps(
+    target: Target, config: TrainConfig, baseline: TrainConfig, options: Collection[ScriptOption]
+) -> tuple[int, int] | None:
+    """Return the steps of the training as it is, and those that take the same samples with a config.
+
+    None where no option for them is bound, or its value is not known. As many processes are taken to train.
+
+    Args:
+        target: the command and its bindings.
+        config: the knobs wanted.
+        baseline: the knobs that the script has.
+        options: of the script's parser, for an option that the searched command left out, as this one does.
+    """
+    steps = present_values(target, options if STEPS in target.unset_knobs else ()).get(STEPS)
+    if not target.is_bound(STEPS) or not isinstance(steps, int):
+        return None
+    before, now = (one.batch_size * one.accumulate_grad_batches for one in (baseline, config))
+    return steps, max(1, math.ceil(steps * before / now))
+
+
 def check_bindings(target: Target) -> None:
     """Refuse bindings that no trial could use, before the first one.
 
@@ -163,12 +186,15 @@ def _changed(
     baseline: TrainConfig | None,
     lr: float | None,
     stale: Collection[str],
+    options: Collection[ScriptOption],
 ) -> dict[str, BoundValue]:
     wanted: dict[str, BoundValue] = config.model_dump(mode="json") if config else {}
     present: dict[str, BoundValue] = baseline.model_dump(mode="json") if baseline else {}
     if lr is not None:
         wanted[LEARNING_RATE] = lr
         present |= {knob: now for knob, now in present_values(target).items() if knob == LEARNING_RATE}
+    if config and baseline and (steps := scaled_steps(target, config, baseline, options)):
+        present[STEPS], wanted[STEPS] = steps
     changed = {}
     for knob in (knob for knob in BINDABLE if knob in wanted):
         value = wanted[knob]

@@ -23,21 +23,24 @@ from tunekit.records.agent_messages import (
     ErrorSeen,
     ExitEvent,
     GuardErrorEvent,
+    HeldThreadsEvent,
     LearntEvent,
     NonfiniteEvent,
     OptionsEvent,
     ProgressEvent,
     RankEvent,
     RankTurn,
+    RerunsMainEvent,
     StartEvent,
     WrittenEvent,
     parse_event,
 )
 from tunekit.records.data_parallel import RankSeen
 from tunekit.records.measurement import TreeMemory
-from tunekit.records.target import Discovery, ScriptOption
+from tunekit.records.target import Discovery, ScriptOption, StepNumber
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.external_launchers import ExternalLauncher
+from tunekit.trial.knob_names import STEP_NAMES, plain_name
 from tunekit.units import count_text
 
 MAX_LINE_BYTES = 1 << 20
@@ -62,6 +65,11 @@ _LOOP_BATCHES = 16
 """A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
 _MOST_EXECS = 20
 """Programs that one process may become before its first batch."""
+_RERUN = "processes that the script starts by spawn or forkserver run all of it again, its training too"
+NO_GUARD_REMEDY = (
+    'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
+    "forkserver import the script again; or load with num_workers=0"
+)
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -201,6 +209,8 @@ class Evidence:
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
+    held_threads: str | None = None
+    """What of the data set owns threads, which its forked workers do not have."""
     by_hand: ByHandEvent | None = None
     """The loop trains without an optimizer of torch."""
     external_launcher: ExternalLauncher | None = None
@@ -272,13 +282,19 @@ class Evidence:
                 self._take_rank(event)
             case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
                 self.options[event.pid] = event.options
-            case LearntEvent() if self.learnt is None or not self.learnt.discovery.complete:
-                self.learnt = event  # the first complete discovery, or the latest partial one
+            case LearntEvent() if (
+                self.learnt is None or self.learnt.pid == event.pid or not self.learnt.discovery.complete
+            ):
+                self.learnt = event  # the latest of the first process that knows its loop, else a partial one
             case DoneEvent() if self.done is None or not self.done.is_final:
                 self.measured_at_s = self.measured_at_s or event.time_s
                 self.done = event  # told again, it comes with more details
             case NonfiniteEvent():
                 self.nonfinite = event
+            case HeldThreadsEvent():
+                self.held_threads = event.held
+            case RerunsMainEvent():
+                self.hit_limit(OutcomeKind.WORKER_CRASH, _RERUN, NO_GUARD_REMEDY)
             case ByHandEvent():
                 self.by_hand = event
             case ExitEvent(error=ErrorSeen(types=(name, *_))) if name.endswith(_LAUNCHERS_ERROR):
@@ -367,6 +383,20 @@ class Evidence:
         last = next(reversed(self.options.values()), ())
         options = self.options.get(self.learnt.pid, last)
         return self.learnt.discovery.changed(options=options)
+
+    @property
+    def step_numbers(self) -> tuple[StepNumber, ...]:
+        """The numbers of steps of the script's schedules, and of its options that limit the steps."""
+        found = self.discovery
+        if self.learnt is None or found is None:
+            return ()
+        limits = [
+            StepNumber(source=max(option.flags, key=len), name=option.name, steps=int(text), is_option=True)
+            for option in found.options
+            if plain_name(option.name) in STEP_NAMES and option.flags
+            if (text := str(option.value)).isdecimal() and int(text)
+        ]
+        return (*self.learnt.step_numbers, *limits)
 
 
 def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: float) -> RankSeen | None:

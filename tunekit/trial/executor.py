@@ -181,7 +181,8 @@ class ProcessExecutor:
 
     def _bound(self, spec: TrialSpec, known: KnownTarget | None) -> Bound:
         """Return how a trial's config, and its number of processes, reach the target."""
-        bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
+        baseline, options = (known.baseline, known.discovery.options) if known else (None, ())
+        bound = bind(self.target, spec.config, baseline, spec.lr, options=options)
         if spec.processes is None:
             return bound
         command = with_processes(bound.command, spec.processes, script_text_of(self.target))
@@ -227,6 +228,7 @@ class ProcessExecutor:
             dry=result if isinstance(result, DryRun) else None,
             discovery=discovery,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
+            step_numbers=evidence.step_numbers,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,

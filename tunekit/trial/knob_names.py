@@ -8,7 +8,10 @@ from tunekit.typos import did_you_mean
 LEARNING_RATE = "lr"
 """Not a knob that is searched, but bound like one."""
 
-BINDABLE = (*KNOBS, LEARNING_RATE)
+STEPS = "steps"
+"""How long the training is: bound where the script has an option for it, and scaled with the batch."""
+
+BINDABLE = (*KNOBS, LEARNING_RATE, STEPS)
 """Everything that a binding can be for."""
 
 _SEEN_IN_SCRIPTS = {
@@ -34,10 +37,17 @@ _SEEN_IN_SCRIPTS = {
         updatefreq itersize
     """,
     LEARNING_RATE: "learningrate lr maxlr baselr lrbase initiallr initlr peaklr lr0",
+    STEPS: """
+        maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps
+        maxtrainsteps maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations
+        trainiters maxupdates totalupdates stepsperepoch tmax
+    """,
 }
 
 OPTION_NAMES = {knob: tuple(names.split()) for knob, names in _SEEN_IN_SCRIPTS.items()}
-"""Plain names by knob, and of `lr`; the clearest first."""
+"""Plain names by knob, and of `lr` and `steps`; the clearest first."""
+STEP_NAMES = frozenset(OPTION_NAMES[STEPS])
+"""Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
 
 PRECISION_SWITCHES = {
     **dict.fromkeys(("bf16", "usebf16"), "bf16"),
@@ -46,7 +56,7 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-ALL_NAMES = tuple(sorted({name for names in OPTION_NAMES.values() for name in names} | {*PRECISION_SWITCHES}))
+ALL_NAMES = tuple(sorted({*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES}))
 """What the agent is asked for."""
 
 _SPOKEN = {

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, Precision
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.target import Discovery, RootSeen
+from tunekit.records.target import Discovery, InputSeen, RootSeen
 from tunekit.units import count_text
 
 _LEAST_FULL = 0.75
 """Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
 _MOST_INPUTS = 4
 """Of a model, that a message tells."""
+_DROPPED = "the collate function drops or merges the other samples"
 _SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
 _LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
 """Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
@@ -44,8 +45,8 @@ def unapplied_knob(
     if not learnt.applied.addressed:
         return "the loader that trains is not the one that the baseline found"
     checks = (
-        _missed_batch(changed, learnt.discovery, baseline, own_batch),
         _missed_in_loader(loop, changed, learnt),
+        _missed_batch(changed, learnt.discovery, baseline, own_batch),
         _missed_in_roots(injected, learnt, baseline.roots if baseline else ()),
         _missed_matmul(injected, learnt.discovery),
         _missed_by_the_script(changed, injected, learnt.discovery),
@@ -94,16 +95,18 @@ def _is_about(mean: float, wanted: object) -> bool:
 def _missed_batch(
     changed: Mapping[str, object], discovery: Discovery, baseline: Discovery | None, own_batch: int | None
 ) -> str | None:
-    """Return whether another batch size of a loop without a loader did not reach its models' inputs.
+    """Return whether another batch size did not reach the models' inputs, or with a loader its batches.
 
     A dimension of an input that held the batch, alone or times the parts of each sample, must scale with it.
     Lengths that vary need only follow.
     """
     wanted = changed.get("batch_size")
-    if discovery.training_loader is not None or baseline is None or own_batch is None:
+    if baseline is None or own_batch is None or not isinstance(wanted, int) or wanted == own_batch:
         return None
+    if discovery.training_loader is not None:
+        return _missed_behind_loader(discovery, baseline, own_batch, wanted)
     pairs = _paired_input_sizes(baseline, discovery)
-    if not isinstance(wanted, int) or wanted == own_batch or not pairs:
+    if not pairs:
         return None
     scaled = [before for before, now in pairs if _is_scaled(before, now, own_batch, wanted)]
     if any(_holds(own_batch, before) for before in scaled):
@@ -125,6 +128,24 @@ def _missed_batch(
     return message if stays and not follows else None
 
 
+def _missed_behind_loader(now: Discovery, before: Discovery, own_batch: int, wanted: int) -> str | None:
+    """Return whether the samples that the loader takes for a batch get lost before the model sees them.
+
+    Padded, packed and graph batches change from one to the next: only one that is the same in all its sizes
+    has lost samples.
+    """
+    loader, known = now.training_loader, before.training_loader
+    message = f"batch_size was set from {own_batch} to {wanted}"
+    batch = loader.batch if loader is not None and loader.batch_size is not None else ()
+    if batch and known is not None and batch == known.batch:
+        return f"{message}, but a batch still holds {_sizes_text(batch)}: {_DROPPED}"
+    pairs = _paired_input_sizes(before, now)
+    follows = any(_follows(*pair, own_batch, wanted) for pair in pairs)
+    if (own_batch, own_batch) in pairs and not follows:
+        return f"{message}, but the model's input stays {inputs_text(now)}: {_SPLIT}"
+    return None
+
+
 def batch_contradicted(found: Discovery, batch_size: int) -> bool:
     """Return whether no input of a loop without a loader can hold batches of this size."""
     sizes = [size for root in found.roots for one in root.inputs for size in one.sizes]
@@ -133,11 +154,15 @@ def batch_contradicted(found: Discovery, batch_size: int) -> bool:
 
 def inputs_text(found: Discovery) -> str:
     """Return what the models are called with, such as "35 x 20 and 1 x 20 x 64"; "n/a" if unknown."""
+    return _sizes_text(*(root.inputs for root in found.roots))
+
+
+def _sizes_text(*groups: Sequence[InputSeen]) -> str:
     shapes = dict.fromkeys(
         " x ".join(map(str, one.sizes))
-        for root in found.roots
-        for one in root.inputs
-        if not any(other.path.startswith(f"{one.path}[") for other in root.inputs)
+        for group in groups
+        for one in group
+        if not any(other.path.startswith(f"{one.path}[") for other in group)
     )
     return " and ".join(list(shapes)[:_MOST_INPUTS]) or "n/a"
 

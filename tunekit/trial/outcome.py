@@ -16,7 +16,7 @@ from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measur
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
-from tunekit.trial.events import Evidence, place_and_message, plain
+from tunekit.trial.events import NO_GUARD_REMEDY, Evidence, place_and_message, plain
 from tunekit.trial.knob_verification import (
     batch_contradicted,
     inputs_text,
@@ -30,6 +30,7 @@ _DEVICE = re.compile(
     r"|Triton Error \[\w+\]: out of memory"
     r"|\w+ out of memory\. Tried to allocate"  # torch's own, told again by a compiler
     r"|MPS backend out of memory"
+    r"|No executable batch size found, reached zero"  # accelerate's, after it ran out at every size
     r"|\bCU[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
     r"|Cuda failure (?:2 )?'out of memory'|Failed to CUDA (?:calloc|malloc)\b"  # NCCL's
 )
@@ -52,9 +53,8 @@ _PINNED_REMEDY = (
 
 _TRACEBACK = "Traceback (most recent call last)"
 _NO_GUARD = "before the current process has finished its bootstrapping phase"
-_NO_GUARD_REMEDY = (
-    'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
-    "forkserver import the script again; or load with num_workers=0"
+_THREADS_REMEDY = (
+    "create it where the workers use it, at the first sample or in worker_init_fn; or load with num_workers=0"
 )
 _GPU_FAILED = re.compile(
     r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
@@ -131,7 +131,7 @@ def remedy_of(error: ErrorSeen) -> str | None:
         return _PINNED_REMEDY
     if _GPU_FAILED.search(error.message):
         return _GPU_FAILED_REMEDY
-    return _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
+    return NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
 
 
 def error_text(error: ErrorSeen) -> str:
@@ -495,6 +495,9 @@ def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
     if limit is OutcomeKind.HANG and lost:
         message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
         return _Reason(OutcomeKind.SHM_EXHAUSTED, message)
+    if limit is OutcomeKind.HANG and evidence.held_threads is not None and evidence.fetching:
+        cause = f"likely cause: {evidence.held_threads} has threads, and a forked worker has none of them"
+        return _Reason(limit, f"{evidence.limit_message}; {cause}", _THREADS_REMEDY)
     return _Reason(limit, evidence.limit_message, evidence.limit_remedy)
 
 
@@ -511,7 +514,8 @@ def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    return _Reason(kind, message, remedy_of(error))
+    is_unguarded = any(_NO_GUARD in line for line in evidence.last_lines)  # a worker's own traceback
+    return _Reason(kind, message, NO_GUARD_REMEDY if is_unguarded else remedy_of(error))
 
 
 def _why_by_status(code: int, evidence: Evidence) -> _Reason:

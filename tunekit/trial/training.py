@@ -106,7 +106,9 @@ def prepare_training(
         UsageError: a knob that differs can't be set.
         RunFolderError: the folder can't be written.
     """
-    bound = bind(target, config, baseline, lr, stale=_stale(target, baseline, named))
+    bound = bind(
+        target, config, baseline, lr, stale=_stale(target, baseline, named), options=discovery.options
+    )
     loader = discovery.training_loader
     folder = folder.resolve()
     try:

@@ -8,7 +8,7 @@ from functools import cached_property
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import modes_due
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise
+from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run, SearchOptions
@@ -299,7 +299,7 @@ class TimeLeft:
     @property
     def missed(self) -> str:
         """A faster trial that was not confirmed, with its rate over the best that was; empty without one."""
-        confirmed = self._trials.confirmed
+        confirmed = same_training(self._trials.confirmed, self._trials)
         chosen = self._all_picks.get(Tier.AGGRESSIVE)
         best = best_of(confirmed, planned_training(self.run.options, self.records))
         if chosen is None or best is None or any(one.number == chosen.number for one in confirmed):

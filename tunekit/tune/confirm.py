@@ -173,18 +173,25 @@ def _mean(seconds: Sequence[float]) -> float:
     return sum(seconds) / len(seconds) if seconds else 0.0
 
 
-def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | None) -> tuple[Detail, ...]:
+def details_to_confirm(
+    records: Sequence[TrialRecord], config: TrainConfig | None, checks_data: bool = False
+) -> tuple[Detail, ...]:
     """Return what a confirming process looks at: the first of each config, the data set's largest samples.
 
     Nobody looks again where an earlier process saw that sizes do not vary, that they can't be told, or did
     not come to it.
+
+    Args:
+        records: of all trials so far.
+        config: that the process has; None for the baseline.
+        checks_data: whether it looks at the samples of epochs too.
     """
     confirming = [record for record in records if record.role is TrialRole.CONFIRM]
     if any(r.is_baseline_config if config is None else r.config == config for r in confirming):
         return ()
     looks = [r.measurement.details for r in confirming if r.measurement and r.measurement.details]
     can_tell = all(look.largest is not None and look.largest.varies is True for look in looks)
-    return (Detail.LARGEST,) if can_tell else ()
+    return (*((Detail.LARGEST,) if can_tell else ()), *((Detail.DATA,) if checks_data else ()))
 
 
 def next_round(records: Sequence[TrialRecord], role: TrialRole = TrialRole.CONFIRM) -> int:

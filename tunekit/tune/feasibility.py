@@ -8,12 +8,13 @@ import numpy as np
 from tunekit.predict.ram import held_per_sample, loader_ram, predicted_base_ram
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Flags, Floats
 from tunekit.predict.vram.measured_peaks import DeviceMemoryModel, PeakSeen, peaks_seen
-from tunekit.recommend.tiers import POLICIES
+from tunekit.recommend.tiers import POLICIES, same_training
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trials import Trials
 
 LOOK_TRIALS = 3
 """Time that there should be for a trial which looks at other sizes, in usual trials."""
@@ -104,17 +105,20 @@ def _queued_samples(config: TrainConfig) -> int:
 
 
 def chances_to_run(records: Sequence[TrialRecord], columns: Columns) -> Floats:
-    """Return for each config how likely it runs, memory aside.
+    """Return for each config how likely it runs and trains the same, memory aside.
 
-    A failure speaks against every trait of its config that no measured trial had: a mode, workers,
-    page-locked memory, a batch size other than the script's own. What once ran is not suspected again.
+    A failure, or another training, speaks against every trait of its config that no measured trial had: a
+    mode, workers, page-locked memory, a batch size other than the script's own. What once ran is not
+    suspected again.
     """
     tried = [record for record in records if record.config is not None]
-    failed = [one for one in tried if one.failure is not None and not one.failure.kind.is_memory]
+    same = same_training(tried, Trials(tuple(records)))
+    failed = [one for one in tried if one not in same]
+    failed += [one for one in tried if one.failure is not None and not one.failure.kind.is_memory]
     if not failed:
         return np.ones(len(columns))
     own_batch = tried[0].config.batch_size if tried[0].config else 0
-    ran = _traits([one for one in tried if one.measurement is not None], own_batch)
+    ran = _traits([one for one in same if one.measurement is not None], own_batch)
     fell = _traits(failed, own_batch)
     chances = np.ones(len(columns))
     for has, ran_with, fell_with in zip(_flags_of(columns, own_batch), ran, fell, strict=True):

@@ -24,6 +24,8 @@ class SearchContext:
     target: Target
     boundary: Boundary | None = None
     """What an epoch's end costs, as the first measured trial has it; None before one."""
+    changing: tuple[str, ...] = ()
+    """What the script changes in its data set between epochs."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def _why_not_in_loader(knob: str, context: SearchContext, insisted: bool) -> str
         return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
     if knob == "batch_size" and not loader.batch_size_bound:
         return f"the script makes its batches with a sampler of its own; {hint}"
+    if knob == "persistent_workers" and context.changing and not context.baseline.persistent_workers:
+        names = ", ".join(context.changing)
+        return f"the data set changes between epochs ({names}), which persistent workers would not see"
     worker_knob = knob == "num_workers" or knob in WORKER_KNOBS
     if worker_knob and loader.iterable and not loader.shards_itself and not insisted:
         return (

@@ -19,7 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.predict.ram import OOM_SHARE, buffer_bytes, held_per_sample
-from tunekit.recommend.tiers import POLICIES, base_ram_bytes, violations
+from tunekit.recommend.tiers import POLICIES, base_ram_bytes, same_training, violations
 from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
@@ -156,6 +156,7 @@ class Study:
             record.config is not None
             and contains(self._space, self._as_searched(record.config))
             and not violations(record, Tier.AGGRESSIVE, self._host)
+            and bool(same_training([record], Trials(tuple(self._records))))
         )
 
     def _as_searched(self, config: TrainConfig) -> TrainConfig:

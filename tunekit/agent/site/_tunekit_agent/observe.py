@@ -6,13 +6,14 @@ import atexit
 import math
 import os
 import sys
+import threading
 from typing import Any, Callable
 
-from . import faults, imports
+from . import faults, imports, process
 from .events import FETCHING, TRAINING, Progress
 from .faults import kept_from_script
 from .loader.batches import BatchWatch
-from .loader.info import LoaderInfo, epoch_of, is_there
+from .loader.info import LoaderInfo, epoch_of, restarts, threads_held_by
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
@@ -26,6 +27,7 @@ from .model.data_parallel import DataParallelWatch
 from .model.knobs import AutocastWatch
 from .model.loop import Loop
 from .model.roots import RootFinder
+from .model.schedules import ScheduleWatch
 from .model.steps import ManualUpdates, StepWatch
 from .options import OptionWatch
 from .originals import time
@@ -52,6 +54,7 @@ class Observer:
         self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner, ManualUpdates(log))
         self.autocasts = AutocastWatch()
+        self.schedules = ScheduleWatch()
         self.roots = RootFinder(
             request.roots,
             self._apply_to_root,
@@ -107,12 +110,21 @@ class Observer:
     @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         if info is self._training and self._clock is not None:
+            if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
+                self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
+        if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
+            self._tell_threads(info.loader())
         if self._stages is not None:
             self._stages.call("interrupted")
             self._progress(None)
         epoch_of(info)  # while the loader is there
+
+    def _tell_threads(self, loader: Any) -> None:
+        held = threads_held_by(loader.dataset) if loader is not None else None
+        if held is not None:
+            self._log.emit("held_threads", held=held)
 
     @kept_from_script
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
@@ -122,7 +134,7 @@ class Observer:
         if self._startup.asked_at is None:
             self._startup.asked(now)
             self._progress("fetching")
-        if self._training in (None, info):
+        if self._training in (None, info) and not self._loop.reads_ahead:
             self._settling.asked(
                 now,
                 knobs.graphs_captured(),
@@ -135,7 +147,8 @@ class Observer:
         self._turn_ended()
         if self._stages is not None:
             return self._ask_stages(source)
-        return self._tick(now, info, source) if self._clock is not None else None
+        ticks = self._clock is not None and not self._loop.reads_ahead
+        return self._tick(now, info, source) if ticks else None
 
     def _turn_ended(self) -> None:
         """A batch is trained on: in a job of several ranks that is told of each."""
@@ -178,7 +191,7 @@ class Observer:
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
             self._stages.call("interrupted")
-        if info is not self._training or self._clock is None or self._finished:
+        if info is not self._training or self._clock is None or self._finished or self._loop.reads_ahead:
             return False
         forced = self._clock.phase == DRAINING
         self._clock.epoch_ended(asked_at)
@@ -190,17 +203,20 @@ class Observer:
             self._fetched_in_stage(info, batch)
             return
         self._loop.fetched(info)
+        is_partner = self._loop.is_partner(info)
         if info is self._training or self._training is None:
-            self._times.fetched()
+            self._take_batch(info, batch, wait_s, cpu_s)
+        elif is_partner:
             self._host_times.fetched(wait_s, cpu_s)
-            self._take_batch(info, batch, wait_s)
+            samples = self._samples_in(info, batch)
+            self._samples += samples if self._samples else 0  # before an epoch's first ask they end no batch
         else:
             self._others_fetched = True
         self._progress_log.pulse(TRAINING)
         if not self._loop.complete and info.fetches == 1 and self.ranks.measures:
             # In case the script runs out of memory before its loop is learnt.
             self._report_learnt([], self._loop.latest())
-        learnt_other = self._loop.complete and info is not self._training
+        learnt_other = self._loop.complete and info is not self._training and not is_partner
         self._progress("validating" if learnt_other else None)
 
     def _fetched_in_stage(self, info: LoaderInfo, batch: object) -> None:
@@ -208,17 +224,26 @@ class Observer:
         is_training = info is self._training
         self._progress_log.batches += is_training
         self._progress_log.pulse(TRAINING)
-        self._progress(None if is_training else "validating")
+        is_other = not is_training and not self._loop.is_partner(info)
+        self._progress("validating" if is_other else None)
         if is_training:
             self._stages.call("fetched", batch)
-        else:
+        elif is_other:
             self._stages.call("interrupted")
 
-    def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
-        self._samples = samples = max(1, info.samples_in(batch))
-        self._progress_log.batches += 1
+    def _samples_in(self, info: LoaderInfo, batch: object) -> int:
+        samples = max(1, info.samples_in(batch))
+        info.samples += samples
         self._progress_log.samples += samples
-        self._progress_log.wait_s += wait_s
+        return samples
+
+    def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
+        if not self._loop.reads_ahead:  # else what the loop waits for is its thread
+            self._times.fetched()
+            self._host_times.fetched(wait_s, cpu_s)
+            self._progress_log.wait_s += wait_s
+        self._samples = samples = self._samples_in(info, batch)
+        self._progress_log.batches += 1
         self._batch_watch.take(info, batch, samples, info is self._training)
         if self._progress_log.batches == 1:
             self._startup.fetched(wait_s, time.perf_counter())
@@ -247,14 +272,18 @@ class Observer:
         self._times.step_ended()
         self.data_parallel.stepped()
         if self._progress_log.steps == 1:
+            if process.imports_main():
+                self._log.emit("reruns_main")
             device.synchronize()
             self._startup.stepped(time.perf_counter())
-        if not self._loop.complete and self._knows_enough(self._loop.stepped(optimizer)):
+        if self._loop.complete:
+            self._loop.step_counted(optimizer)
+        elif self._knows_enough(self._loop.stepped(optimizer)):
             self._learn()
         if self._training is None and self.steps.is_first(optimizer):
             self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
             self._turn_ended()
-        ticks = self._clock is not None and self._training is None and not self._finished
+        ticks = self._clock is not None and self._loop.turns_are_steps and not self._finished
         if ticks and self.steps.is_first(optimizer):
             now, graphs, steps = time.perf_counter(), knobs.graphs_captured(), self._progress_log.steps
             per_step = self._loop.batches_per_step
@@ -267,6 +296,8 @@ class Observer:
         roots = self._stepped_roots = self._loop.conclude()
         if not self.ranks.measures:
             return
+        if self._loop.reads_ahead:
+            self._time_waits_for_threads()
         self.data_parallel.found(self._loop.modules())
         self._report_learnt(roots, self._training)
         if self._loop.is_dry:
@@ -276,13 +307,29 @@ class Observer:
 
     def _report_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         discovery, applied = self._loop.discovery(roots, training), self._loop.applied(training)
-        self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied)
+        numbers = self.schedules.facts(max(self.steps.steps.values(), default=0))
+        self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied, step_numbers=numbers)
+
+    def _time_waits_for_threads(self) -> None:
+        """Count what this thread waits for others, by a queue or a future, as its wait for data."""
+        here, original = threading.get_ident(), threading.Condition.wait
+
+        def wait(condition, timeout=None):
+            began = time.perf_counter()
+            try:
+                return original(condition, timeout)
+            finally:
+                if threading.get_ident() == here:
+                    self._host_times.fetched(time.perf_counter() - began, 0.0)
+
+        threading.Condition.wait = wait  # type: ignore[method-assign]
 
     def _make_clock(self) -> None:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = epoch_of(self._training)
-        is_alone = self._loop.world_size == 1  # several ranks all train on the same count of batches
+        # Several ranks all train on the same count of batches; a step's loaders may go in pairs.
+        is_alone = self._loop.world_size == 1 and not self._loop.partners and not self._loop.reads_ahead
         self._clock = LoopClock(
             time.perf_counter,
             device.synchronize,
@@ -290,7 +337,7 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=epoch_batches is not None and is_alone and is_there(self._training),
+            can_force_boundary=epoch_batches is not None and is_alone and restarts(self._training),
             rate_to_beat=self._request.rate_to_beat,
             throw_away=self._throw_away if self._training and is_alone else None,
         )
@@ -298,7 +345,7 @@ class Observer:
             self._loop.torch,
             self._loop.device_type,
             self.roots.device(),
-            has_loader=self._training is not None,
+            has_loader=not self._loop.turns_are_steps,
             batches_per_turn=self._loop.batches_per_turn,
         )
 
@@ -343,7 +390,7 @@ class Observer:
         knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
-        count = self._progress_log.steps if self._training is None else self._progress_log.batches
+        count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches
         return self._settling.is_settled(count)
 
     # --- reporting -----------------------------------------------------------------------------
@@ -362,6 +409,8 @@ class Observer:
         samples_unknown = self._training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
+        if self._loop.reads_ahead and wanted:
+            return None  # its thread asks them
         return self._ask_stages(source)
 
     def _step_s(self) -> float:
@@ -415,6 +464,8 @@ class Observer:
 
     def _measurement(self) -> dict:
         """Return the plain facts of the measurement, and report a loss that is none."""
+        if self._loop.recount():
+            self._report_learnt(self._stepped_roots, self._training)
         last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
             self._log.emit("nonfinite", loss=str(last), steps=self._progress_log.steps)
@@ -482,6 +533,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
     imports.when_imported(imports.STATEFUL, observer.work.install_stateful)
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
+    imports.when_imported("torch.optim.lr_scheduler", observer.schedules.install)
     imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)
     imports.when_imported("torch.nn.parallel.distributed", observer.data_parallel.install)

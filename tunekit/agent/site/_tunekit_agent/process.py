@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable
 
 from .originals import os
@@ -36,6 +37,12 @@ def image() -> int:
             return int(stream.read().rpartition(")")[2].split()[_STACK_START])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def imports_main() -> bool:
+    """Return whether this process was started by spawn or forkserver and imports the script just now."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and getattr(module.current_process(), "_inheriting", False)
 
 
 class Ranks:

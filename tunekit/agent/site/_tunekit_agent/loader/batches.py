@@ -263,6 +263,7 @@ class BatchWatch:
                 _scaled(batch_facts(batch, samples), declared or samples),
                 is_full,
             )
+            info.batch_sizes = sizes_in((batch,), {})
         self._latest = info.batch
         self._is_settled = is_training and info.has_full_batch
 

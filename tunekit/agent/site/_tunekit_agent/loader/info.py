@@ -6,10 +6,13 @@ import types
 from typing import Any
 
 from . import batches
+from .samples import AttributeWatch
 
 _AGREED_PER_DIFFERED = 4
 _SHARDING_CALL = "get_worker_info"
 _MAX_DATASETS_WITHIN = 3
+_MAX_STAGES = 64
+_THREADED = ("concurrent.futures.", "multiprocessing.pool", "threading")
 
 
 class LoaderInfo:
@@ -19,22 +22,26 @@ class LoaderInfo:
         call_stack: innermost user frames of its construction, as "file:line+instruction".
         ordinal: how many loaders that call stack had built before.
         credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
-        fetches: batches that the main process took from it.
+        fetches, samples: batches that the main process took from it, and what was in them.
         epoch_fetches: of them, those since its iterator was made or reset.
+        thread: which took its latest batch.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
         epoch: samples and batches of one epoch, as it said last; None where unknown.
         work: the `loader_work.Slots` that its workers write into, None where they can't.
         batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
+        batch_sizes: dimensions of what is in that batch, as plain facts of InputSeen records.
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
         shm_at_start_bytes: the same before its workers of now were started.
+        attributes: what the script changes in its data set between epochs.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
         self.call_stack = call_stack
         self.ordinal = ordinal
         self.credits = 0.0
-        self.fetches = self.epoch_fetches = 0
+        self.fetches = self.epoch_fetches = self.samples = 0
+        self.thread = 0
         self.facts: dict = {}
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
         self.batch_sampler: Any = None  # a weak reference too
@@ -44,7 +51,9 @@ class LoaderInfo:
         self.shm_before_bytes: int | None = None
         self.shm_at_start_bytes: int | None = None
         self.batch: dict | None = None
+        self.batch_sizes: list = []
         self.has_full_batch = False
+        self.attributes = AttributeWatch()
         self._agreed = self._differed = 0
         self._exceeded = False
 
@@ -76,7 +85,7 @@ class LoaderInfo:
             return declared
         epoch_batches = epoch_of(self)[1]
         if epoch_batches is not None:
-            return seen if self.epoch_fetches == epoch_batches else declared
+            return seen if self.epoch_fetches % epoch_batches == 0 else declared
         return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
@@ -86,9 +95,24 @@ def matches(address: dict, info: LoaderInfo) -> bool:
     return same_place and info.ordinal % address["period"] in address["ordinals"]
 
 
-def is_there(info: Any) -> bool:
-    """Return whether a loader is still there to begin another epoch: a script may keep no name for it."""
-    return info is not None and info.loader() is not None
+def length_of(thing: object) -> int | None:
+    """Return a length, None for what has none or raises."""
+    try:
+        return len(thing)  # type: ignore[arg-type]
+    except Exception:
+        return None
+
+
+def repeats(info: Any) -> bool:
+    """Return whether one iterator serves all epochs: its batch sampler never ends, as of YOLO and timm."""
+    loader = info.loader()
+    sampler = getattr(loader, "batch_sampler", None)
+    return sampler is not None and length_of(sampler) is None and length_of(loader) is not None
+
+
+def restarts(info: Any) -> bool:
+    """Return whether a loader can begin another epoch: a script may keep no name for it, or one iterator."""
+    return info is not None and info.loader() is not None and not repeats(info)
 
 
 def epoch_of(info: Any) -> tuple:
@@ -105,19 +129,14 @@ def epoch_of(info: Any) -> tuple:
 
 
 def _epoch_of(info: Any, loader: Any) -> tuple:
-    try:
-        count = len(loader)
-        sampler = getattr(loader.batch_sampler, "sampler", None)
-    except Exception:
-        return None, None
-    batch_size = info.facts.get("batch_size")
-    if batch_size is None or count <= 0:
+    count, batch_size = length_of(loader), info.facts.get("batch_size")
+    if batch_size is None or not count:
         return None, (count or None)
-    try:
-        samples = len(sampler) if sampler is not None else count * batch_size
-    except Exception:
-        samples = count * batch_size
-    return max(1, min(samples, count * batch_size)), count
+    sampler = getattr(loader.batch_sampler, "sampler", None)
+    if repeats(info):  # what it repeats is a batch sampler
+        sampler = getattr(sampler, "sampler", None)
+    samples = length_of(sampler)
+    return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 
 def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
@@ -140,9 +159,23 @@ def _shards_itself(dataset: Any, depth: int) -> bool:
     if depth == 0:
         return False
     within = list(getattr(dataset, "__dict__", {}).values())
+    for stages in [one for one in within if isinstance(one, list)]:  # of a pipeline, as webdataset's
+        within += stages[:_MAX_STAGES]
     return any(
-        _shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
+        _mentions(one.__code__, one.__globals__)
+        if isinstance(one, types.FunctionType)
+        else _is_own(one) and _shards_itself(one, depth - 1)
+        for one in within
     )
+
+
+def threads_held_by(dataset: Any) -> str | None:
+    """Return an attribute of a data set that owns threads, such as "Remote.pool (ThreadPoolExecutor)"."""
+    for name, value in getattr(dataset, "__dict__", {}).items():
+        kind = type(value)
+        if kind.__module__.startswith(_THREADED) and "Thread" in kind.__name__:
+            return f"{type(dataset).__name__}.{name} ({kind.__name__})"[:200]
+    return None
 
 
 def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
@@ -155,7 +188,9 @@ def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
         return True
     if depth == 0:
         return False
-    called = (names.get(name) for name in code.co_names)
+    called = [names.get(name) for name in code.co_names]
+    for module in [one for one in called if isinstance(one, types.ModuleType)]:
+        called += [vars(module).get(name) for name in code.co_names]
     return any(
         _mentions(one.__code__, one.__globals__, depth - 1)
         for one in called

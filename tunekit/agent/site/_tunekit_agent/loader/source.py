@@ -121,7 +121,11 @@ class Source:
         loader = self.info.loader()
         if loader is None:
             return False
-        live = self._watch.module.DataLoader.__iter__(loader)
+        self.info.attributes.is_paused = True
+        try:
+            live = self._watch.module.DataLoader.__iter__(loader)
+        finally:
+            self.info.attributes.is_paused = False
         self._successor = None if live is self._own() else live
         self.restarts += 1
         return True

@@ -15,7 +15,7 @@ from ..measure.host import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS, applying
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, matches, shards_itself
+from .info import LoaderInfo, length_of, matches, shards_itself
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -46,14 +46,6 @@ def _imported_as(frame: Any) -> str:
     *folders, file = frame.f_code.co_filename.split(os.sep)
     depth = str(frame.f_globals.get("__name__")).count(".") + (file == "__init__.py")
     return "/".join([*folders[max(0, len(folders) - depth) :], file])
-
-
-def length_of(thing: object) -> int | None:
-    """Return a length, None for what has none or raises."""
-    try:
-        return len(thing)  # type: ignore[arg-type]
-    except Exception:
-        return None
 
 
 class LoaderWatch:
@@ -251,7 +243,7 @@ class LoaderWatch:
         @functools.wraps(original_reset)
         def _reset(self, loader, first_iter=False):
             if not first_iter:
-                watch._epoch_started(getattr(self, "_tunekit_info", None))
+                watch._epoch_started(getattr(self, "_tunekit_info", None), loader.dataset)
             return original_reset(self, loader, first_iter)
 
         @functools.wraps(original_next)
@@ -274,11 +266,12 @@ class LoaderWatch:
         if info is not None and self._owner.is_here:
             info.shm_at_start_bytes = shm_used_bytes()
             info.shm_before_bytes = self._shm_before.setdefault(info.call_stack, info.shm_at_start_bytes)
-        self._epoch_started(info)
+        self._epoch_started(info, loader.dataset)
 
-    def _epoch_started(self, info: LoaderInfo | None) -> None:
+    def _epoch_started(self, info: LoaderInfo | None, dataset: Any) -> None:
         if info is not None and self._owner.is_here:
             info.epoch_fetches = 0
+            info.attributes.began(dataset, bool(info.facts.get("num_workers")))
             self.observer.epoch_started(info, time.perf_counter())
 
     def _next(self, iterator: Any, info: LoaderInfo) -> Any:
@@ -294,6 +287,7 @@ class LoaderWatch:
             batch = source.fetch()
         except StopIteration:
             if not self.observer.epoch_ended(info, asked) or not source.restart():
+                info.attributes.ended(getattr(iterator, "_dataset", None))
                 raise
             batch = source.fetch()
         wait_s = time.perf_counter() - asked

@@ -4,8 +4,9 @@ Each loader has a map of numbers that its workers write into, a slot each: a for
 spawned one finds its file by an environment variable that is set while the loader starts its workers.
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
-    map:   slot of worker 0 | slot of worker 1 | ...
-    slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown
+    map:   what is noted of samples, of which | slot of worker 0 | slot of worker 1 | ...
+    slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown,
+           states that it drew from
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Any, Callable
 from ..measure.host import waits_ns
 from ..originals import time
 from ..process import Owner
+from .samples import MOST_GENERATORS, SampleNotes, generators_of, state_print
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
-_BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN = range(6)
+_HEADER = 16
+_NOTED, _MOST_RANK = range(2)
+_BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(7)
 _SLOT = 16
 """Words of a slot: two cache lines, so that workers do not share one."""
 _WORD_BYTES = 8
@@ -44,8 +48,27 @@ class Tally:
     def __init__(self, words: Any, slot: int, cpu_clock: Callable[[], int]) -> None:
         self.cpu_clock = cpu_clock
         self._words = words
-        self._at = slot * _SLOT
+        self._at = _HEADER + slot * _SLOT
         self._is_first = True
+
+    def noted(self) -> tuple:
+        """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
+        words = self._words
+        return words[_NOTED], words[_MOST_RANK]
+
+    def generators_before(self, dataset: Any) -> list | None:
+        """Return the states of a process's generators before its first batch; None for a later one."""
+        if not self._is_first:
+            return None
+        try:
+            return [(one, state_print(one)) for _, one in generators_of(dataset)][:MOST_GENERATORS]
+        except Exception:  # whatever a data set does when it is looked at
+            return None
+
+    def generators_after(self, before: list) -> None:
+        """Keep them where its first batch has moved them."""
+        for at, (generator, state) in enumerate(before, self._at + _GENERATORS):
+            self._words[at] = state if state_print(generator) != state else 0
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
         """A batch was made; a process's first is left out.
@@ -88,7 +111,7 @@ class Slots:
     def __init__(self, count: int, path: str | None = None) -> None:
         self.count = count
         self.path = path
-        size = count * _SLOT * _WORD_BYTES
+        size = (_HEADER + count * _SLOT) * _WORD_BYTES
         if path is None:
             self.words = memoryview(mmap.mmap(-1, size)).cast("Q")
         else:
@@ -96,8 +119,17 @@ class Slots:
             weakref.finalize(self, _remove, path, os.getpid())
         self.own = Tally(self.words, 0, time.thread_time_ns)
 
+    def note(self, mode: int, most_rank: int = 0) -> None:
+        """Have samples noted from the next batch on, as `samples` says."""
+        self.words[_MOST_RANK], self.words[_NOTED] = most_rank, mode
+
+    def generators(self) -> list:
+        """Return, of each worker, the states that its first batch drew from; 0 where it did not draw."""
+        return [words[_GENERATORS : _GENERATORS + MOST_GENERATORS] for words in self.read()]
+
     def read(self) -> list:
-        return [self.words[at : at + _SLOT].tolist() for at in range(0, self.count * _SLOT, _SLOT)]
+        ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)
+        return [self.words[at : at + _SLOT].tolist() for at in ends]
 
 
 def _mapped(path: str, flags: int, size: int = 0) -> Any:
@@ -130,6 +162,7 @@ class WorkWatch:
         self._starting: Slots | None = None  # of the loader whose workers are being forked
         self._spawned_by = os.environ.pop(VARIABLE, None)
         self._tally: Any = _UNKNOWN  # of this process, where it is a worker
+        self._notes = SampleNotes(folder)
 
     def install_fetch(self, module: Any) -> None:
         """Wrap what makes a batch in `torch.utils.data._utils.fetch`."""
@@ -155,13 +188,20 @@ class WorkWatch:
                 tally = self._tunekit_tally = watch._tally_of(self)
             if tally is None:
                 return original(self, possibly_batched_index)
+            generators = tally.generators_before(self.dataset)
+            mode, most_rank = tally.noted()
             cpu_clock = tally.cpu_clock
             waits_before, cpu_before = waits_ns(), cpu_clock()
             began = time.perf_counter_ns()
-            batch = original(self, possibly_batched_index)
+            if mode:
+                batch = watch._notes.fetch(original, self, possibly_batched_index, mode, most_rank)
+            else:
+                batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began
             cpu_ns = cpu_clock() - cpu_before
             tally.made(time_ns, cpu_ns, _since(waits_before, waits_ns()))
+            if generators is not None:
+                tally.generators_after(generators)
             return batch
 
         return fetch
@@ -182,7 +222,7 @@ class WorkWatch:
         elif self._spawned_by is not None:
             with contextlib.suppress(OSError, ValueError):
                 words = _mapped(self._spawned_by, 0)
-        known = words is not None and (worker_id + 1) * _SLOT <= len(words)
+        known = words is not None and _HEADER + (worker_id + 1) * _SLOT <= len(words)
         return Tally(words, worker_id, time.process_time_ns) if known else None
 
     def _wrap_start(self, loader_class: Any) -> None:

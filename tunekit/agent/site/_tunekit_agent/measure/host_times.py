@@ -32,6 +32,8 @@ class HostTimes:
         """A batch came after wait_s, in which this thread computed for cpu_s."""
         self.wait_s += wait_s
         self.fetch_cpu_s += cpu_s
+        if self._ended is not None:  # a loader beside the training one: its wait is not the script's own time
+            self._ended += wait_s
 
     def step_began(self, now: float) -> None:
         """An optimizer begins a step; a step within a step belongs to it."""

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..loader import batches
-from ..loader.info import LoaderInfo, epoch_of
+from ..loader.info import epoch_of
 from ..loader.storages import Storages, data_bytes, is_tensor
 from ..model import knobs
 from ..model.loop import Loop
@@ -43,7 +43,7 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         "boundary_s": clock.boundary_s,
         "boundary_deviation_s": clock.boundary_deviation_s,
         "boundaries_seen": clock.boundaries_seen,
-        **_of_epochs(loop.training, clock),
+        **_of_epochs(loop, clock),
         "compile_graphs": knobs.graphs_captured(),
         "float32_matmul_precision": knobs.matmul_precision(loop.torch, loop.device_type),
         "threads": thread_facts(loop.torch, loop.request.thread_variables),
@@ -68,9 +68,11 @@ def thread_facts(torch: Any, variables: list) -> dict:
     }
 
 
-def _of_epochs(training: LoaderInfo | None, clock: LoopClock) -> dict:
-    samples, batches = epoch_of(training)
-    if samples is None and batches is not None and clock.steady.batches:
+def _of_epochs(loop: Loop, clock: LoopClock) -> dict:
+    samples, batches = epoch_of(loop.training)
+    if samples is not None:
+        samples = round(samples * loop.samples_ratio)
+    elif batches is not None and clock.steady.batches:
         samples = round(batches * clock.steady.samples / clock.steady.batches)
     return {"epoch_samples": samples, "epoch_batches": batches}
 

@@ -42,10 +42,11 @@ def ramp_batches(num_workers: int, prefetch_factor: int, epoch_batches: int | No
     """Return how many batches of an epoch to leave out while the queue is still filling.
 
     The queue holds workers x prefetch batches; they come for free at first. Capped at 32 batches
-    and at half an epoch, so that a slow loop or a short epoch still gives a window.
+    and at half an epoch, so that a slow loop or a short epoch still gives a window: an epoch of one batch has
+    no ramp, and its workers' start is time of that batch.
     """
     ramp = min(max(num_workers * max(prefetch_factor, 1), 3), 32)
-    return ramp if epoch_batches is None else min(ramp, max(1, epoch_batches // 2))
+    return ramp if epoch_batches is None else min(ramp, epoch_batches // 2)
 
 
 class Tally:
@@ -223,7 +224,7 @@ class LoopClock:
         now, is_settled = self._clock(), settled()
         ended = samples > 0
         if ended:
-            self._epoch_batches += 1
+            self._epoch_batches += batches
             self._ramped += 1
             if len(self._marks) < _MAX_MARKS:
                 self._marks.append(now)
@@ -254,8 +255,8 @@ class LoopClock:
             self.steady.time_s += owed
         self._last_tick = None
         self._has_ended = True
-        if self._epoch_batches:
-            self._ramp = min(self._ramp, max(1, self._epoch_batches // 2))
+        if self._epoch_batches and self._epoch_start is not None:
+            self._ramp = min(self._ramp, self._epoch_batches // 2)
         if self.phase == DRAINING:
             self.phase = REFILLING
         return self.phase

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
+import threading
+from collections import deque
+from statistics import median_high
 from typing import Any
 
 from ..loader.info import LoaderInfo, matches
@@ -21,6 +24,8 @@ _LEARN_BATCHES = 8
 _LEARN_TIME_S = 5.0
 _SILENT_STEPS = 32
 """Steps of one optimizer in a row without a fetch, after which the loop is taken to make its own batches."""
+_LATEST_STEPS, _LEAST_STEPS = 10, 3
+"""Whose batches are counted, for what a step takes by now: a script may accumulate more as it warms up."""
 _MAX_LISTED = 64
 
 
@@ -34,6 +39,9 @@ class Loop:
 
     Attributes:
         training: the training loader, None before it is known and for a loop without one.
+        partners: addresses of other loaders that are read in each loop batch too.
+        samples_ratio: samples of a loop batch over those from the training loader.
+        reads_ahead: whether a thread of the script takes the training loader's batches, and hands them over.
         device_facts: type, name and memory of the roots' device.
         complete: whether the loop is known.
         own_batch_samples: samples in a loop batch of a script without a loader.
@@ -55,6 +63,9 @@ class Loop:
         self._loaders, self._steps, self._roots = loaders, steps, roots
         self._ranks, self._autocasts = ranks, autocasts
         self.training: LoaderInfo | None = None
+        self.partners: list = []
+        self.samples_ratio = 1.0
+        self.reads_ahead = False
         self.device_facts: dict = {"type": "cpu", "name": "cpu", "memory_bytes": None}
         self.complete = False
         self.own_batch_samples = request.samples_per_step or 1
@@ -63,6 +74,10 @@ class Loop:
         self.dry: Any = None
         self._address: dict | None = None
         self._since_step: list = []
+        self._order: list = []  # loaders by their fetches, while they are learnt
+        self._latest: deque = deque(maxlen=_LATEST_STEPS)  # batches of each step
+        self._unstepped = 0
+        self._leading = 0  # id of the optimizer that steps most
         self._iterations = self._silent_steps = 0
         self._fetched = False
         self._first_step_at: float | None = None
@@ -76,8 +91,11 @@ class Loop:
 
     def fetched(self, info: LoaderInfo) -> None:
         self._fetched = True
+        info.thread = threading.get_ident()
         if not self.complete:
             self._since_step.append(info)
+            self._order.append(info)
+        self._unstepped += info is self.training
 
     def stepped(self, optimizer: Any) -> bool:
         """Credit the loaders whose batches this step consumed, the last fetched most.
@@ -85,13 +103,17 @@ class Loop:
         Returns:
             Whether enough is known to conclude.
         """
-        self._first_step_at = self._first_step_at or time.perf_counter()
+        if self._first_step_at is None:
+            self._first_step_at = time.perf_counter()
+            self._order = self._order[-len(set(self._since_step)) :]  # not what a script looks at before
         self._roots.stepped(optimizer)
-        if self._since_step:
+        threads = {info.thread for info in self._loaders.infos if info.fetches}
+        is_fed = bool(self._since_step or threads - {threading.get_ident()})  # a thread may be far ahead
+        if is_fed:
             self._silent_steps = 0
         elif self._steps.is_first(optimizer):
             self._silent_steps += 1
-        if self._since_step or (self._steps.is_first(optimizer) and self._makes_own_batches()):
+        if is_fed or (self._steps.is_first(optimizer) and self._makes_own_batches()):
             self._iterations += 1
         for info in set(self._since_step):
             info.credits += 1.0 if info is self._since_step[-1] else 0.5
@@ -108,19 +130,60 @@ class Loop:
         if not self._trains_from_memory():
             self.training = max(trained, key=lambda info: info.credits, default=None)
         if self.training is not None:
+            self._find_partners(self.training)
             self._address = self._loaders.address_of(self.training)
+            self.reads_ahead = self.training.thread != threading.get_ident()
+            if self.reads_ahead:
+                self.own_batch_samples = round(self.training.samples / self.training.fetches)
         self.device_facts = self._roots.device_facts()
         self._batches_per_step = self._count_batches_per_step()
+        self._leading = max(self._steps.steps, key=self._steps.steps.__getitem__, default=0)
         return self._roots.roots()
+
+    def _find_partners(self, trained: LoaderInfo) -> None:
+        """Find what each loop batch takes from every loader; the one with the most samples trains."""
+        others = self._read_with(trained)
+        together = [trained, *(one for one in others if trained in self._read_with(one))]
+        together.sort(key=self._order.index)
+        training = max(together, key=lambda info: (self._loaders.is_addressed(info), info.samples))
+        self.training = training
+        partners = self._read_with(training)
+        self.partners = [self._loaders.address_of(info) for info in partners]
+        for info in (training, *partners):
+            info.facts["step_samples"] = info.samples / training.fetches
+        self.samples_ratio = 1 + sum(info.samples for info in partners) / max(1, training.samples)
+
+    def _read_with(self, info: LoaderInfo) -> list:
+        """Return the loaders that were read between any two of its batches."""
+        places = [place for place, one in enumerate(self._order) if one is info]
+        between = [set(self._order[a + 1 : b]) for a, b in zip(places, places[1:])]  # noqa: B905, RUF007 - Python 3.9
+        return list(set.intersection(*between)) if len(between) > 1 else []
+
+    def is_partner(self, info: LoaderInfo) -> bool:
+        """Return whether each loop batch takes from this loader, beside the training one."""
+        return info is not self.training and any(matches(address, info) for address in self.partners)
+
+    def step_counted(self, optimizer: Any) -> None:
+        """Remember how many batches a step took, once the loop is known."""
+        if id(optimizer) == self._leading:
+            self._latest.append(self._unstepped)
+            self._unstepped = 0
+
+    def recount(self) -> bool:
+        """Take the batches of a step from the latest steps; returns whether that is another number."""
+        before = self.batches_per_step
+        if self.training is not None and not self.reads_ahead and len(self._latest) >= _LEAST_STEPS:
+            self._batches_per_step = max(1, median_high(self._latest))
+        return self.batches_per_step != before
 
     def latest(self) -> LoaderInfo | None:
         """Return the loader that was fetched from last since a step."""
         return self._since_step[-1] if self._since_step else None
 
     def _count_batches_per_step(self) -> int:
-        """Without a loader, a batch is what has a backward pass and a forward of the root of its own."""
+        """Where fetches don't say, a batch is what has a backward pass and a forward of the root."""
         most_steps = max(self._steps.steps.values(), default=1)
-        if self.training is not None:
+        if self.training is not None and not self.reads_ahead:
             return max(1, round(self.training.fetches / most_steps))
         forwards = max((root.forwards for root in self._roots.roots()), default=self._steps.backwards)
         return max(1, round(min(self._steps.backwards, forwards) / most_steps))
@@ -164,9 +227,14 @@ class Loop:
         return self._batches_per_step or self._count_batches_per_step()
 
     @property
+    def turns_are_steps(self) -> bool:
+        """Whether the loop is seen at its steps only: no loader, or not the loop's own thread asks it."""
+        return self.training is None or self.reads_ahead
+
+    @property
     def batches_per_turn(self) -> int:
-        """Loop batches from one turn to the next: those of a step, where there is no loader."""
-        return self.batches_per_step if self.training is None else 1
+        """Loop batches from one turn to the next: those of a step, where turns are steps."""
+        return self.batches_per_step if self.turns_are_steps else 1
 
     @property
     def roots_cover_step(self) -> bool:
@@ -208,7 +276,12 @@ class Loop:
         return {
             "complete": self.complete,
             "loaders": [
-                {"address": self._loaders.address_of(info), "training": info is training, **info.facts}
+                {
+                    "address": self._loaders.address_of(info),
+                    "training": info is training,
+                    "batch": info.batch_sizes if info is training else [],
+                    **info.facts,
+                }
                 for info in self._loaders.infos[:_MAX_LISTED]
             ],
             "roots": [root.facts() for root in roots[:_MAX_LISTED]],

@@ -52,11 +52,14 @@ class SeenModule:
             self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
 
     def called_with(self, arguments: tuple, keywords: dict, step: int) -> None:
-        """Keep the sizes of its largest inputs of the latest step: others come before the loop."""
+        """Keep the sizes of its largest inputs since the first step: others come before the loop.
+
+        The latest step's may be an epoch's last batch.
+        """
         inputs = batches.sizes_in(arguments, keywords)
         elements = sum(math.prod(one["sizes"]) for one in inputs)
         self.forwards += 1
-        if step != self._step or elements >= self._elements:
+        if (step != self._step and not self._step) or elements >= self._elements:
             self._step, self.inputs, self._elements = step, inputs, elements
 
     def facts(self) -> dict:

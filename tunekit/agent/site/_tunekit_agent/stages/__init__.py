@@ -5,16 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from .batch_sizes import BatchSizes
+from .data import DataSeen
 from .isolated_rates import IsolatedRates
 from .kernel_window import KernelWindow
 from .peaks import Peaks
 from .queue_memory import QueueMemory
-from .runner import Stage
+from .replay import ReplayStage
+from .runner import Missing, Stage
 from .sync_points import SyncPoints
 from .trace.stage import LoopTrace
 from .worst_batch import WorstBatch
 
-_IN_ORDER = (QueueMemory, KernelWindow, SyncPoints, Peaks, IsolatedRates, WorstBatch, BatchSizes, LoopTrace)
+_IN_ORDER = (
+    QueueMemory,
+    KernelWindow,
+    SyncPoints,
+    Peaks,
+    IsolatedRates,
+    WorstBatch,
+    BatchSizes,
+    LoopTrace,
+    DataSeen,  # the last: it moves what the data set reads from
+)
 """Each is named as in the parent's `Detail`."""
 
 
@@ -40,6 +52,10 @@ class _Unmade(Stage):
 
 def _made(stage: Any, loop: Any) -> Stage:
     try:
+        if loop.reads_ahead and stage is not QueueMemory:
+            raise Missing("a thread of the script takes the loader's batches, so that none can be told apart")
+        if loop.partners and issubclass(stage, ReplayStage):
+            raise Missing("each batch of the loop takes from several loaders: no batch of one stands for it")
         return stage(loop)
     except Exception as error:  # the script has replaced what it builds on
         return _Unmade(loop, stage.name, error)

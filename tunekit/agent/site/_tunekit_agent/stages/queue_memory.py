@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import multiprocessing
 import os
 from typing import Any
 
+from ..loader.info import epoch_of
 from ..measure.host import memory_of, shm_used_bytes
 from .replay import NO_LOADER
 from .runner import Missing, Stage
@@ -18,6 +20,12 @@ _MOST_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
 _GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
 """Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
+_GROWTHS = 2
+"""Of a worker's memory that are looked at, one after the other."""
+_LEAST_COPIED_BYTES = 1 << 20
+"""Of each growth: batches come and go in a worker too."""
+_MOST_RISE = 1.5
+"""Of the second growth over the first."""
 _SEMAPHORE_DEPTH = 2
 """An event holds a condition, which holds its locks."""
 
@@ -35,8 +43,14 @@ class QueueMemory(Stage):
 
     name = "queue"
 
+    _looks: Any = ()  # at what a worker has, evenly spaced in its epoch
+    _each = _next_at = _rounds = 0  # batches from one look to the next; such rounds in the rest of the epoch
+
     def asked(self, source: Any) -> Any:
         """Hold the script until the queue is full, then look at it."""
+        if self._facts is not None:
+            self._look_again(source)
+            return None
         self.is_over = True
         if source is None:
             raise Missing(NO_LOADER)
@@ -44,7 +58,36 @@ class QueueMemory(Stage):
         if ranks > 1:
             raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
+        self._plan_looks(source.info)
         return None
+
+    def interrupted(self) -> None:
+        """Where the epoch is over its workers may be too: they are not looked at again."""
+        self.is_over |= bool(self._looks)
+
+    def _plan_looks(self, info: Any) -> None:
+        """Look twice more in this epoch at forked workers: writing reference counts, they copy pages."""
+        if not self._facts["worker_base_bytes"] or not _forks(info):
+            return
+        left = (epoch_of(info)[1] or 0) - info.epoch_fetches
+        in_time = round(self._loop.request.window_s / max(self._loop.step_s, 1e-6))
+        self._each = min(left, in_time) // _GROWTHS
+        if self._each > 0:
+            self._next_at, self._rounds = info.epoch_fetches + self._each, left // self._each
+            self._looks, self.is_over = [self._facts["worker_base_bytes"]], False
+
+    def _look_again(self, source: Any) -> None:
+        if source.info.epoch_fetches < self._next_at:
+            return
+        self._next_at += self._each
+        self._facts.update(_memory_of(source.live))
+        self._looks.append(self._facts["worker_base_bytes"] or 0)
+        if self._looks[-1] - self._looks[-2] < _LEAST_COPIED_BYTES:
+            self.is_over = True
+        elif len(self._looks) > _GROWTHS:
+            self.is_over = True
+            later_bytes = copied_later(*self._looks, self._rounds)
+            self._facts["worker_growth_bytes"] = min(later_bytes, self._facts["main_base_bytes"] or 0)
 
     def _queue_of(self, source: Any) -> dict:
         facts = source.info.facts
@@ -111,6 +154,25 @@ def _memory_of(live: Any) -> dict:
         "worker_base_bytes": each_bytes,
         "pss_bytes": sum(process.pss_bytes for process in (main, *known)),
     }
+
+
+def copied_later(before: int, between: int, now: int, rounds: int) -> int:
+    """Return what a worker copies after two of the rounds that are left of its epoch.
+
+    A page is copied at the first of its samples: with k of them in each, in random order, what a round copies
+    falls as the (k - 1)th power of what is left of the epoch. What rises is no such copying: a garbage
+    collector that went over all objects at once leaves nothing to copy.
+
+    Args:
+        before, between, now: bytes that it had at first, after one of the rounds and after the other.
+        rounds: of the rest of the epoch, those two included.
+    """
+    first, second = between - before, now - between
+    if second > _MOST_RISE * first:
+        return 0
+    power = max(0.0, math.log(first / second) / math.log((rounds - 0.5) / (rounds - 1.5)))
+    later = ((rounds - place - 0.5) / (rounds - 1.5) for place in range(_GROWTHS, rounds))
+    return round(second * sum(share**power for share in later))
 
 
 def _semaphore_bytes(live: Any) -> int:

@@ -11,7 +11,8 @@ import sys
 from typing import Any, Callable, Iterator
 
 from ..loader import batches
-from ..loader.watch import MOST_WRAPPED, length_of
+from ..loader.info import length_of
+from ..loader.watch import MOST_WRAPPED
 from ..measure import errors
 from .peaks import DevicePeak
 from .replay import (

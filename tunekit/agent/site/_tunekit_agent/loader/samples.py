@@ -1,0 +1,355 @@
+"""Which samples a loader makes and what is in them, noted where they are made: before they are collated.
+
+A word of the loader's map (`work`) says what its processes do. Each appends rows to files of its own.
+
+    samples-PID:  index, or -1 from a stream | print of the sample; a fetcher's first row is MARK
+    pinned-PID:   index | leaves that came out alike twice, a bit each | print of each leaf
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import pickle
+import random
+import struct
+import sys
+import types
+from itertools import islice
+from typing import Any
+from zlib import crc32
+
+from ..originals import os
+from .batches import leading_size, path_of, walk
+from .storages import is_tensor
+
+OFF, NOTED, PINNED = range(3)
+"""What is done: nothing, rows of samples, and samples of chosen indices made twice with pinned generators."""
+MARK = -2
+LEAVES = 8
+"""Of a sample, each with a print; what comes after the last is in that one's."""
+_ROW, _PINNED_ROW, _PRINTS = (
+    struct.Struct("<qI"),
+    struct.Struct(f"<qB{LEAVES}I"),
+    struct.Struct(f"<{LEAVES}I"),
+)
+OPAQUE = 1 << 62
+"""From here on an index that is no number has one."""
+MOST_GENERATORS = 8
+_MOST_LEAVES, _MOST_ELEMENTS, _MOST_ROWS = 4096, 4096, 4096
+_MOST_THINGS, _MOST_IN_LIST, _DEPTH = 300, 64, 4
+_PLAIN = (bool, int, float, str, type(None))
+_WHOLE = (*_PLAIN, bytes, type, types.ModuleType, types.FunctionType)
+_SEED = 20_240_229
+
+
+# --- prints ------------------------------------------------------------------------------------
+
+
+def prints_of(sample: Any) -> tuple:
+    """Return a number for each leaf of a sample, equal for equal type, shape and data."""
+    prints = [0] * LEAVES
+    for number, (place, leaf) in enumerate(islice(walk(sample), _MOST_LEAVES)):
+        at = min(number, LEAVES - 1)
+        prints[at] = crc32(bytes_of(leaf), crc32(path_of(place).encode("utf-8", "replace"), prints[at]))
+    return tuple(prints)
+
+
+def bytes_of(leaf: Any) -> bytes:
+    """Return type, shape and data of a leaf, of a large one evenly spaced elements; its type if all fails."""
+    try:
+        if isinstance(leaf, str):
+            return leaf.encode("utf-8", "surrogatepass")
+        if isinstance(leaf, (bytes, bytearray)):
+            return bytes(leaf)
+        if isinstance(leaf, (int, float, complex)):
+            return repr(leaf).encode()
+        if hasattr(leaf, "getbands"):
+            return f"{leaf.mode}{leaf.size}".encode() + leaf.tobytes()
+        head = f"{leaf.dtype}{tuple(leaf.shape)}".encode()
+        flat = (leaf.detach() if is_tensor(leaf) else leaf).reshape(-1)
+        some = flat[:: max(1, -(-flat.shape[0] // _MOST_ELEMENTS))]
+        if is_tensor(leaf):
+            some = some.cpu().contiguous().view(sys.modules["torch"].uint8)
+            return head + (some.numpy().tobytes() if "numpy" in sys.modules else bytes(some.tolist()))
+        return head + (repr(some.tolist()).encode() if leaf.dtype.hasobject else some.tobytes())
+    except Exception:  # sparse, nested, or an object that answers as it likes
+        return type(leaf).__name__.encode()
+
+
+def _row_prints(batch: Any) -> list:
+    """Return a print for each sample of what is a batch already: by its parts with a row for each."""
+    count = min(leading_size(batch) or 0, _MOST_ROWS)
+    parts = [
+        (path_of(place), leaf)
+        for place, leaf in islice(walk(batch), _MOST_LEAVES)
+        if getattr(leaf, "shape", None) and len(leaf) >= count
+    ]
+    if not count or not parts:
+        return [_print_of(batch)]
+    return [_print_of([(path, leaf[row]) for path, leaf in parts]) for row in range(count)]
+
+
+def _print_of(sample: Any) -> int:
+    return crc32(_PRINTS.pack(*prints_of(sample)))
+
+
+def id_of(index: Any) -> int:
+    """Return an index as a number: itself where it is one."""
+    try:
+        number = operator.index(index)
+    except TypeError:
+        number = -1
+    return number if 0 <= number < OPAQUE else OPAQUE | crc32(repr(index).encode("utf-8", "replace"))
+
+
+def rank_of(identity: int) -> int:
+    """Return where an index stands in the order in which indices are chosen: the same in every trial."""
+    return crc32(struct.pack("<q", identity))
+
+
+# --- what a data set holds ---------------------------------------------------------------------
+
+
+def _reached(thing: Any):
+    """Yield (name, value) of all that an object holds in attributes and short lists, a few levels deep."""
+    waiting: list = [("", thing, 0)]
+    seen: set = set()
+    while waiting and len(seen) < _MOST_THINGS:
+        name, one, depth = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, (list, tuple)):
+            held = [(f"{name}[{i}]", part) for i, part in enumerate(one[:_MOST_IN_LIST])]
+            yield f"len({name})", len(one)
+        else:
+            attributes = getattr(one, "__dict__", None)
+            held = list(islice(attributes.items(), _MOST_THINGS)) if isinstance(attributes, dict) else []
+            held = [(f"{name}.{key}".lstrip("."), part) for key, part in held]
+        for key, part in held:
+            yield key, part
+            if depth < _DEPTH and not isinstance(part, _WHOLE) and not hasattr(part, "shape"):
+                waiting.append((key, part, depth + 1))
+
+
+def plain_attributes(dataset: Any) -> dict:
+    """Return the numbers, texts and states of generators that a data set and its parts hold, by name."""
+    try:
+        plain = {name: value for name, value in _reached(dataset) if isinstance(value, _PLAIN)}
+        return {**plain, **{name: state_print(one) for name, one in _own_generators(dataset)}}
+    except Exception:  # whatever a data set does when it is looked at
+        return {}
+
+
+class AttributeWatch:
+    """Finds what the script changes in a data set between two epochs: workers that persist don't see it.
+
+    Attributes:
+        names: of what has changed.
+        has_seen: whether there was a second epoch to compare.
+        is_paused: while the observer begins an epoch by itself.
+    """
+
+    def __init__(self) -> None:
+        self.names: set = set()
+        self.has_seen = self.is_paused = False
+        self._last: dict | None = None
+
+    def ended(self, dataset: Any) -> None:
+        """An epoch is over, and the script goes on."""
+        if not self.is_paused:
+            self._last = plain_attributes(dataset)
+
+    def began(self, dataset: Any, has_workers: bool) -> None:
+        """The script begins an epoch: without workers the data set may change itself from here to its end."""
+        if self.is_paused:
+            return
+        now, last = plain_attributes(dataset), self._last
+        if last is not None:
+            self.has_seen = True
+            # In lists, where what is not equal to itself is so.
+            self.names |= {name for name, value in now.items() if [last.get(name, value)] != [value]}
+        self._last = now if has_workers else None
+
+
+# --- generators of random numbers --------------------------------------------------------------
+
+
+def generators_of(thing: Any) -> list:
+    """Return (name, generator) of those that all share and of those that an object holds."""
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    shared = [("random", random), ("numpy.random", numpy), ("torch", torch and torch.default_generator)]
+    return [*((name, one) for name, one in shared if one is not None), *_own_generators(thing)]
+
+
+def _own_generators(thing: Any) -> list:
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    kinds: tuple = (random.Random,)
+    kinds += (numpy.Generator, numpy.RandomState) if numpy is not None else ()
+    kinds += (torch.Generator,) if torch is not None else ()
+    found = ((name, one) for name, one in _reached(thing) if isinstance(one, kinds))
+    return [(name, one) for name, one in found if _state_of(one) is not None]
+
+
+def _state_of(generator: Any) -> Any:
+    try:
+        if hasattr(generator, "getstate"):
+            return generator.getstate()
+        # Asked last: `numpy.random` has a module of this name.
+        return generator.get_state() if hasattr(generator, "get_state") else generator.bit_generator.state
+    except Exception:  # the system's own has none
+        return None
+
+
+def state_print(generator: Any) -> int:
+    """Return a number for a generator's state, never 0."""
+    state = _state_of(generator)
+    if is_tensor(state):
+        state = bytes(state.tolist())
+    return crc32(pickle.dumps(state)) or 1
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if hasattr(generator, "setstate"):
+        generator.setstate(state)
+    elif hasattr(generator, "set_state"):
+        generator.set_state(state)
+    else:
+        generator.bit_generator.state = state
+
+
+def _seed(generator: Any, seed: int) -> None:
+    if hasattr(generator, "manual_seed"):
+        generator.manual_seed(seed)
+    elif hasattr(generator, "seed"):
+        generator.seed(seed)
+    else:
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
+
+
+@contextlib.contextmanager
+def pinned(thing: Any, seed: int = _SEED) -> Any:
+    """Seed all generators that an object can draw from, and put them back."""
+    kept = [(one, _state_of(one)) for _, one in generators_of(thing)]
+    try:
+        for one, _ in kept:
+            _seed(one, seed)
+        yield
+    finally:
+        for one, state in kept:
+            _set_state(one, state)
+
+
+def is_seeded_by_index(dataset: Any, name: str, index: Any) -> bool:
+    """Return whether the data set itself seeds a generator whenever it makes a sample."""
+    after = []
+    for seed in (_SEED, _SEED + 1):
+        with pinned(dataset, seed):
+            dataset[index]
+            after.append(state_print(dict(generators_of(dataset))[name]))
+    return after[0] == after[1]
+
+
+# --- in the processes that make samples --------------------------------------------------------
+
+
+class SampleNotes:
+    """What one process notes of the samples that it makes.
+
+    Args:
+        folder: for its files.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def fetch(self, original: Any, fetcher: Any, index: Any, mode: int, most_rank: int) -> Any:
+        """Make a batch and note its samples.
+
+        Args:
+            original: makes it.
+            fetcher: torch's, which has the data set.
+            most_rank: of the indices whose samples are made again, pinned.
+        """
+        collate = fetcher.collate_fn
+
+        def noting(data):
+            with contextlib.suppress(Exception):  # whatever the samples do when they are looked at
+                self._note(fetcher, index, data, mode, most_rank)
+            return collate(data)
+
+        fetcher.collate_fn = noting
+        try:
+            return original(fetcher, index)
+        finally:
+            fetcher.collate_fn = collate
+
+    def _note(self, fetcher: Any, index: Any, data: Any, mode: int, most_rank: int) -> None:
+        is_stream = hasattr(fetcher, "dataset_iter")
+        has_list = fetcher.auto_collation and isinstance(data, (list, tuple))
+        prints = [_print_of(one) for one in data] if has_list else _row_prints(data)
+        if is_stream:
+            indices = [None] * len(prints)
+        else:
+            indices = list(index) if fetcher.auto_collation else [index]
+            prints = prints if len(prints) == len(indices) else [_print_of(data)] * len(indices)
+        ids = [-1 if one is None else id_of(one) for one in indices]
+        rows = list(map(_ROW.pack, ids, prints))
+        if "_tunekit_marked" not in vars(fetcher):
+            fetcher._tunekit_marked = True
+            rows.insert(0, _ROW.pack(MARK, 0))
+        self._append("samples", rows)
+        if mode == PINNED and not is_stream:
+            chosen = [one for one in indices if rank_of(id_of(one)) <= most_rank]
+            self._append("pinned", [_pinned_row(fetcher.dataset, one) for one in chosen])
+
+    def _append(self, kind: str, rows: list) -> None:
+        path = os.path.join(self._folder, f"{kind}-{os.getpid()}")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, b"".join(rows))
+        finally:
+            os.close(handle)
+
+
+def _pinned_row(dataset: Any, index: Any) -> bytes:
+    identity = id_of(index)
+    twice = []
+    for _ in range(2):
+        with pinned(dataset, identity & 0xFFFFFFFF):
+            twice.append(prints_of(dataset[index]))
+    alike = sum(is_alike << at for at, is_alike in enumerate(map(operator.eq, *twice)))
+    return _PINNED_ROW.pack(identity, alike, *twice[0])
+
+
+# --- in the process that trains ----------------------------------------------------------------
+
+
+def rows_of(folder: str, pids: list) -> list:
+    """Return (index, print) of the samples that some processes have made in their latest epoch."""
+    rows: list = []
+    for content in _contents(folder, "samples", pids):
+        latest: list = []
+        for index, print_ in _ROW.iter_unpack(content):
+            if index == MARK:
+                latest = []
+            else:
+                latest.append((index, print_))
+        rows += latest
+    return rows
+
+
+def pinned_rows_of(folder: str, pids: list) -> dict:
+    """Return by index (leaves that came out alike, as bits; print of each) as some processes made it."""
+    rows = (row for content in _contents(folder, "pinned", pids) for row in _PINNED_ROW.iter_unpack(content))
+    return {index: (alike, prints) for index, alike, *prints in rows}
+
+
+def _contents(folder: str, kind: str, pids: list):
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            with open(os.path.join(folder, f"{kind}-{pid}"), "rb") as stream:
+                content = stream.read()
+            size = (_ROW if kind == "samples" else _PINNED_ROW).size
+            yield content[: len(content) // size * size]

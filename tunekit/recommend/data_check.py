@@ -1,0 +1,242 @@
+"""Whether a config trains on the samples that the baseline trains on, by what their processes saw. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tunekit.recommend.schedule_check import schedule_differences
+from tunekit.records.config import TrainConfig
+from tunekit.records.data_check import DataCheck, Difference, DifferenceCode, Sameness
+from tunekit.records.details import ContentsSeen, DataSeen, Details, IndicesSeen
+from tunekit.records.trial import TrialRole
+from tunekit.records.trials import Trials
+
+SET_EPOCH = "set_epoch"
+"""Among what changes in a data set: that it can be told its epoch, where no second one was seen."""
+
+_FIXED_SHARE = 0.75
+"""Of the samples that an epoch leaves out: if two epochs leave out more, they are always the same. Of a
+shuffled remainder two epochs leave out less than half."""
+_CHANCE = 3.0
+"""Standard deviations by which counts may differ where the sampler draws with replacement."""
+_DIGITS = 8
+_OF_WORKERS = (DifferenceCode.REPEATED, DifferenceCode.CONTENT, DifferenceCode.SAME_DRAWS)
+_MOST_LETTERS = 300
+
+
+def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
+    """Return the check of each config that a confirming process looked at, the baseline's own left out.
+
+    And of each that a trial saw to leave steps of the script as they are.
+    """
+    baseline = trials.baseline
+    own = [record.details for record in trials.records if record.is_baseline_config]
+    known = [one for one in own if one is not None and one.data is not None]
+    if baseline is None or baseline.config is None or not known:
+        return {}
+    checks: dict[TrainConfig, DataCheck] = {}
+    for record in (*trials.confirming, *trials.records):
+        if record.config is None or record.is_baseline_config or record.failure:
+            continue
+        others = schedule_differences(baseline, record)
+        seen = record.details if record.role is TrialRole.CONFIRM else None
+        if seen and (seen.data or seen.faults):
+            check = data_check(known, seen, baseline.config, record.config, others)
+            checks.setdefault(record.config, check)
+        elif others:
+            checks.setdefault(record.config, DataCheck(verdict=Sameness.DIFFERS, differences=others))
+    return checks
+
+
+def trains_otherwise(
+    config: TrainConfig, checks: Mapping[TrainConfig, DataCheck], baseline: TrainConfig | None
+) -> bool:
+    """Return whether a config changes the training: it was seen to, or has what made another one do so."""
+    for other, check in checks.items():
+        if check.verdict is not Sameness.DIFFERS:
+            continue
+        codes = {one.code for one in check.differences}
+        fewest = baseline.num_workers if baseline else 0
+        by_workers = codes & set(_OF_WORKERS) and config.num_workers >= other.num_workers > fewest
+        is_stale = DifferenceCode.STALE in codes and config.persistent_workers
+        if config == other or by_workers or is_stale:
+            return True
+    return False
+
+
+def is_fixed_part(missing: float, in_two: float) -> bool:
+    """Return whether what one epoch leaves out is always the same, by what two epochs both leave out."""
+    return in_two > 0 and in_two > _FIXED_SHARE * missing
+
+
+def data_check(
+    baselines: Sequence[Details],
+    candidate: Details,
+    baseline: TrainConfig,
+    config: TrainConfig,
+    others: tuple[Difference, ...] = (),
+) -> DataCheck:
+    """Return whether a config trains on the baseline's samples.
+
+    Args:
+        baselines: what processes of the baseline looked at; contents are compared where two of them agree.
+        candidate: what a process of the config looked at.
+        baseline: the knob values that the user has now.
+        config: the candidate's.
+        others: what else of the training the config changes.
+    """
+    own, seen = [one.data for one in baselines if one.data], candidate.data
+    if not own or seen is None:
+        faults = [fault for details in (candidate, *baselines) for fault in details.faults]
+        why = next((one for one in faults if one.startswith("data")), "no process looked at its samples")
+        return DataCheck(
+            verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
+            differences=others,
+            why_not=why[:_MOST_LETTERS],
+        )
+    compared, altered = _contents([one.contents for one in own], seen.contents)
+    differences = (
+        *_of_draws(own[0].indices, seen.indices, config),
+        *(_of_stream(own, seen, baseline, config) if seen.indices is None else ()),
+        *_of_contents(own, seen, compared, altered),
+        *_of_workers(own, seen, baseline, config),
+        *others,
+    )
+    missing = [fault for one in (seen, *own) for fault in one.faults]
+    missing += _unseen(seen, baseline, config)
+    counted = seen.samples.count if seen.samples else 0
+    if seen.indices is not None:  # of a sampler that goes on for ever, those that it draws
+        counted = seen.indices.draws if seen.indices.is_whole else seen.indices.distinct
+    verdict = Sameness.NOT_CHECKED if missing or not counted else Sameness.SAME
+    if verdict is Sameness.SAME and not compared and seen.contents:
+        missing = ["contents differ between two runs of the baseline" if len(own) > 1 else "one baseline run"]
+    return DataCheck(
+        verdict=Sameness.DIFFERS if differences else verdict,
+        differences=differences[:16],
+        indices_checked=counted,
+        samples_checked=compared,
+        left_out_samples=_left_out(own[0].indices, seen.indices),
+        why_not=missing[0][:_MOST_LETTERS] if missing else None,
+    )
+
+
+def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:
+    """Yield what the sampler draws more often, or never any more.
+
+    A batch more may be repeated, as padding; what depends on chance may differ by chance.
+    """
+    if own is None or seen is None or own.digest == seen.digest:
+        return
+    repeats = own.draws > own.distinct
+    slack = max(config.batch_size, _CHANCE * math.sqrt(seen.draws)) if repeats else config.batch_size
+    repeated = (seen.draws - seen.distinct) - (own.draws - own.distinct)
+    if repeated > slack and seen.is_whole == own.is_whole:
+        yield Difference(code=DifferenceCode.REPEATED, affected=repeated, of=seen.draws)
+    if own.distinct_in_two is None or seen.distinct_in_two is None:
+        return
+    missing, in_two = own.distinct - seen.distinct, own.distinct_in_two - seen.distinct_in_two
+    if (in_two > slack if repeats else is_fixed_part(missing, in_two)) or missing > slack:
+        yield Difference(code=DifferenceCode.MISSING, affected=max(in_two, missing), of=own.distinct)
+
+
+def _left_out(own: IndicesSeen | None, seen: IndicesSeen | None) -> int:
+    return max(0, own.distinct - seen.distinct) if own and seen and own.is_whole and seen.is_whole else 0
+
+
+def _of_stream(
+    own: Sequence[DataSeen], seen: DataSeen, baseline: TrainConfig, config: TrainConfig
+) -> Iterator[Difference]:
+    """Yield what a stream gives more often, or no more, than with the baseline.
+
+    Each worker may leave out the end of its share, less than a batch.
+    """
+    ours, theirs = seen.samples, [one.samples for one in own if one.samples]
+    if ours is None or not theirs:
+        return
+    first = theirs[0]
+    chance = max(one.count for one in theirs) - min(one.count for one in theirs)
+    more = (ours.count - ours.distinct) - (first.count - first.distinct) * ours.count / max(1, first.count)
+    if ours.whole_epochs and first.whole_epochs:
+        more = max(more, ours.count - first.count)
+    if more > max(config.batch_size, chance):
+        yield Difference(code=DifferenceCode.REPEATED, affected=more, of=ours.count)
+        return
+    if not ours.whole_epochs or not first.whole_epochs:
+        return
+    missing = first.count - ours.count
+    is_known = len(set().union(*(one.digests for one in theirs))) == 1
+    in_two = (first.distinct_in_two or 0) - (ours.distinct_in_two or 0) if ours.distinct_in_two else 0
+    may_miss = max(1, config.num_workers) * (config.batch_size - 1) + _CHANCE * chance
+    if missing > may_miss or (is_known and is_fixed_part(missing, in_two)):
+        yield Difference(code=DifferenceCode.MISSING, affected=max(missing, in_two), of=first.count)
+    elif is_known and len(own) > 1 and not missing and ours.digests[0] not in first.digests:
+        yield Difference(code=DifferenceCode.CONTENT, affected=ours.count, of=ours.count)
+
+
+def _unseen(seen: DataSeen, baseline: TrainConfig, config: TrainConfig) -> list[str]:
+    """Return why a stream is not known to be the same: the time did not do for a whole epoch."""
+    stream = seen.samples if seen.indices is None else None
+    if stream is None or stream.whole_epochs or config.num_workers in (0, 1, baseline.num_workers):
+        return []
+    return [f"an epoch is longer than the {stream.count:,} samples that there was time to read"]
+
+
+def _contents(own: Sequence[ContentsSeen | None], seen: ContentsSeen | None) -> tuple[int, tuple[int, ...]]:
+    """Return how many contents could be compared, and the indices of those that differ.
+
+    By leaf: one that is not the same in all processes of the baseline says nothing.
+    """
+    known = [one for one in own if one is not None]
+    if seen is None or len(known) < 2:
+        return 0, ()
+    compared: set[int] = set()
+    altered: set[int] = set()
+    for leaf in range(len(seen.leaves)):
+        first, *rest = (_prints(one, leaf) for one in known)
+        theirs = _prints(seen, leaf)
+        is_random = any(leaf < len(one.leaves) and one.leaves[leaf].unlike for one in known)
+        if is_random or any(
+            other.get(index, first[index]) != first[index] for other in rest for index in first
+        ):
+            continue
+        common = [index for index in theirs if all(index in one for one in (first, *rest))]
+        compared.update(common)
+        altered.update(index for index in common if theirs[index] != first[index])
+    return len(compared), tuple(sorted(altered))
+
+
+def _prints(seen: ContentsSeen, leaf: int) -> dict[int, str]:
+    """Return the prints of a leaf by index; none where there is no such leaf."""
+    text = seen.leaves[leaf].prints if leaf < len(seen.leaves) else ""
+    return {index: text[_DIGITS * at : _DIGITS * (at + 1)] for at, index in enumerate(seen.indices) if text}
+
+
+def _of_contents(
+    own: Sequence[DataSeen], seen: DataSeen, compared: int, altered: Sequence[int]
+) -> Iterator[Difference]:
+    if altered:
+        example = f"index {altered[0]}"
+        yield Difference(code=DifferenceCode.CONTENT, affected=len(altered), of=compared, example=example)
+        return
+    samples = [one.samples for one in own if one.samples]
+    is_steady = any(one.made_again for one in samples) and not any(one.made_otherwise for one in samples)
+    if seen.samples and seen.samples.made_otherwise and is_steady:
+        affected, of = seen.samples.made_otherwise, seen.samples.made_again
+        yield Difference(code=DifferenceCode.CONTENT, affected=affected, of=of)
+
+
+def _of_workers(
+    own: Sequence[DataSeen], seen: DataSeen, baseline: TrainConfig, config: TrainConfig
+) -> Iterator[Difference]:
+    """Yield what workers don't see of the training process, or all have alike."""
+    count = seen.samples.count if seen.samples else seen.indices.draws if seen.indices else 0
+    changing = [name for one in own for name in one.changing or () if name != SET_EPOCH]
+    if changing and config.persistent_workers and not baseline.persistent_workers:
+        example = ", ".join(dict.fromkeys(changing))[:_MOST_LETTERS]
+        yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=example)
+    shared = [
+        name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
+    ]
+    if shared:
+        affected = round(count * (1 - 1 / config.num_workers)) if config.num_workers > 1 else count
+        example = ", ".join(shared)[:_MOST_LETTERS]
+        yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=example)

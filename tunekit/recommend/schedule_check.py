@@ -1,0 +1,107 @@
+"""Whether the script's schedules and step limits follow another batch size. Pure.
+
+A trial sees seconds of a schedule, so what counts is what the script computed: a length in steps that covers
+whole epochs, or the whole training, must change as the steps do that the same samples take.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.data_check import Difference, DifferenceCode
+from tunekit.records.target import StepNumber
+from tunekit.records.trial import TrialRecord
+from tunekit.trial.knob_names import STEP_NAMES, plain_name
+
+_LEAST_EPOCH_STEPS = 8
+"""Steps of an epoch; whole numbers of fewer are met by chance."""
+_LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
+"""Of a number's change to the steps', both as logarithms: whole steps and batches round it."""
+_MOST_DIFFERENCES = 16
+_WARM_UPS = ("LinearLR", "ConstantLR")
+"""Schedulers whose length is that of the warm-up alone."""
+
+
+def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Difference, ...]:
+    """Return the step numbers and loaders of the script that stay although the tuned batch changes.
+
+    Args:
+        baseline: the script as it is.
+        trial: of another config; workers, prefetching and the like change no number of steps.
+    """
+    before, now = baseline.config, trial.config
+    if before is None or now is None:
+        return ()
+    by_batches = before.batch_size / now.batch_size
+    by_steps = by_batches * before.accumulate_grad_batches / now.accumulate_grad_batches
+    epoch_batches = baseline.measurement.loop.epoch_batches if baseline.measurement else None
+    found: dict[Difference, None] = {}
+    for one, other in _paired(baseline.step_numbers, trial.step_numbers):
+        is_of_steps, is_of_batches = _unit_of(one, epoch_batches, before)
+        factors = [by_steps] * is_of_steps + [by_batches] * is_of_batches
+        if factors and not any(_follows(one.steps, other.steps, factor) for factor in factors):
+            found[_difference(other, one.steps * factors[0])] = None
+    return (*_of_loaders(baseline, trial, by_batches), *found)[:_MOST_DIFFERENCES]
+
+
+def _of_loaders(baseline: TrialRecord, trial: TrialRecord, by_batches: float) -> Iterator[Difference]:
+    """Yield whether loaders that are read beside the tuned one keep their batches, by the epochs' samples."""
+    loaders = baseline.discovery.loaders if baseline.discovery else ()
+    beside = sum(one.step_samples or 0.0 for one in loaders if not one.training)
+    if not beside or by_batches == 1 or baseline.measurement is None or trial.measurement is None:
+        return
+    before, now = baseline.measurement.loop, trial.measurement.loop
+    if None in (before.epoch_samples, now.epoch_samples, before.epoch_batches, now.epoch_batches):
+        return
+    changed = (now.epoch_samples or 0) - (before.epoch_samples or 0)
+    if_kept = beside * ((now.epoch_batches or 0) - (before.epoch_batches or 0))
+    if abs(changed - if_kept) < abs(changed):
+        yield Difference(code=DifferenceCode.LOADER_RATIO, affected=beside / by_batches, of=beside)
+
+
+def _paired(
+    before: Iterable[StepNumber], now: Iterable[StepNumber]
+) -> Iterator[tuple[StepNumber, StepNumber]]:
+    known = dict(_numbered(now))
+    for place, one in _numbered(before):
+        if place in known:
+            yield one, known[place]
+
+
+def _numbered(numbers: Iterable[StepNumber]) -> Iterator[tuple[tuple[str, str, int], StepNumber]]:
+    seen: Counter[tuple[str, str]] = Counter()
+    for one in numbers:
+        place = one.source, one.name
+        yield (*place, seen[place]), one
+        seen[place] += 1
+
+
+def _unit_of(one: StepNumber, epoch_batches: int | None, config: TrainConfig) -> tuple[bool, bool]:
+    """Return whether a number counts optimizer steps, and whether it may count loop batches."""
+    of_steps = of_batches = False
+    if epoch_batches is not None:
+        epoch_steps = epoch_batches / config.accumulate_grad_batches
+        of_steps = any(_is_multiple(one.steps, round_(epoch_steps)) for round_ in (math.floor, math.ceil))
+        of_batches = _is_multiple(one.steps, epoch_batches)
+    is_whole = one.is_option or (plain_name(one.name) in STEP_NAMES and one.source not in _WARM_UPS)
+    return of_steps or is_whole, of_batches or is_whole
+
+
+def _is_multiple(number: int, of: int) -> bool:
+    return of >= _LEAST_EPOCH_STEPS and number % of == 0
+
+
+def _follows(before: int, now: int, factor: float) -> bool:
+    if math.isclose(factor, 1.0):
+        return True
+    share = math.log(now / before) / math.log(factor)
+    return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
+
+
+def _difference(stayed: StepNumber, expected: float) -> Difference:
+    if stayed.is_option:
+        code, example = DifferenceCode.STEPS, f"{stayed.source} {stayed.steps}"
+    else:
+        code, example = DifferenceCode.SCHEDULE, f"{stayed.source}({stayed.name}={stayed.steps})"
+    return Difference(code=code, affected=round(expected), of=stayed.steps, example=example)
