@@ -114,6 +114,7 @@ def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
         "dry-run",
         "ablate",
         "share",
+        "skip-data-check",
     }
     assert flags - of_one_call <= set(SETTINGS)
 

@@ -40,6 +40,7 @@ GIVEN = {
     "--trials": ("9",),
     "--confirm": ("7",),
     "--ablate": (),
+    "--skip-data-check": (),
     "--wait-quiet": ("5m",),
     "--window": ("2.5",),
 }

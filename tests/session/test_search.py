@@ -76,10 +76,11 @@ def fails_elsewhere_than(own: TrainConfig):
 def test_the_script_as_it_is_comes_first(walked):
     whole, executor, _, _ = walked
     first = whole.trials[0]
-    details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+    details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS, Detail.DATA)
     first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=(), guesses_batch=True)
     assert executor.specs[0] == first_spec
-    assert {spec.details for spec in executor.specs[1:]} == {(), (Detail.SIZES,), (Detail.LARGEST,)}
+    looks = {(), (Detail.SIZES,), (Detail.DATA,), (Detail.LARGEST, Detail.DATA)}
+    assert {spec.details for spec in executor.specs[1:]} == looks
     assert (first.number, first.role, first.is_baseline_config) == (0, TrialRole.BASELINE, True)
     assert sum(record.role is TrialRole.BASELINE for record in whole.trials) == 1
 

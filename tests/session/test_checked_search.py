@@ -9,12 +9,13 @@ from scripted_search import confirming, search_in, searched
 from tunekit.records.config import TrainConfig
 from tunekit.records.data_check import Sameness
 from tunekit.records.details import DataSeen, Detail, Details, IndicesSeen, SamplesSeen
-from tunekit.records.run import Run
+from tunekit.records.run import FixedKnob, Run
 from tunekit.trial.executor import TrialSpec
 
 OWN = config(num_workers=0)
 MOST_WORKERS = 2
 """More repeat each other's samples."""
+KEPT = {"batch_size": OWN.batch_size, "precision": "fp32", "compile": False, "channels_last": False}
 
 
 def repeats_beyond(workers: int) -> Any:
@@ -29,7 +30,9 @@ def repeats_beyond(workers: int) -> Any:
 
 def search(folder: Path, **asked: Any) -> tuple[Run, list[TrialSpec]]:
     looks = {"baseline": OWN, "looked": repeats_beyond(MOST_WORKERS)}
-    whole, executor = search_in(folder, options(max_trials=12, budget_s=3_000.0, **asked), None, looks)
+    fixed = tuple(FixedKnob(knob=knob, value=value) for knob, value in KEPT.items())
+    asked |= {"max_trials": 12, "budget_s": 3_000.0, "fixed": fixed}
+    whole, executor = search_in(folder, options(**asked), None, looks)
     return whole, executor.specs
 
 
