@@ -41,31 +41,6 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingExecutor:
     return executor
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        ((), 2, "scale needs the training command"),
-        (("--processes", "2", *TRAIN), 2, "--processes has one count"),
-        (("--processes", "1,x", *TRAIN), 2, "must be a whole number, at least 1, got 'x'"),
-        (("--processes", "0,1", *TRAIN), 2, "at least 1, got '0'"),
-        (("--", "bash", "-c", "python train.py"), 4, "can't be started with another number of processes"),
-    ],
-)
-def test_what_can_not_be_measured_is_refused_before_anything_runs(
-    words: tuple[str, ...],
-    code: int,
-    told: str,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-):
-    try:
-        assert main(["scale", *words]) == code
-    except SystemExit as refused:
-        assert refused.code == code
-    assert told in capsys.readouterr().err
-    assert not (project / "reports").exists()
-
-
 @pytest.mark.parametrize(("gpus", "counts"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4)), (8, (1, 2, 4, 8))])
 def test_counts_are_powers_of_two_up_to_the_gpus(gpus: int, counts: tuple[int, ...]):
     assert verb.usual_counts(host(accelerators=host().accelerators * gpus), "auto") == counts
