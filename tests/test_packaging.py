@@ -1,4 +1,4 @@
-"""What is shipped and promised: README, dependencies, pinned versions, quick start, the bare agent."""
+"""What is shipped and promised: README, dependencies, pinned versions, the bare agent."""
 
 import ast
 import re

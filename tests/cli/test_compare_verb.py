@@ -1,4 +1,4 @@
-"""`tunekit compare`: its exit codes, what it refuses, and what it writes where."""
+"""`tunekit compare`: its exit codes, and what it writes where."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`tunekit fits`: what it refuses before it runs, and what it leaves on disk."""
+"""`tunekit fits`: which GPUs it looks at, and what it leaves on disk."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`tunekit scale`: what it refuses before it runs, which counts it measures, and what it leaves on disk."""
+"""`tunekit scale`: which counts it measures, and what it leaves on disk."""
 
 import io
 import json
