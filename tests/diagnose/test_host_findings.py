@@ -7,6 +7,7 @@ import pytest
 from build_checkups import (
     checkup,
     codes,
+    finding_of,
     found,
     gpu,
     loader_plan,
@@ -40,7 +41,6 @@ def ram(limit_bytes: int, **more: Any) -> dict[str, Any]:
 ROWS = [
     {"shm_bytes": QUEUE - 1, "loader": loader_plan()},
     {"shm_bytes": 4 * GIB, "shm_used_bytes": 4 * GIB - QUEUE + 1, "loader": loader_plan()},
-    {"shm_bytes": 8 * GIB, "shm_used_bytes": 8 * GIB - QUEUE + 1, "loader": loader_plan()},
     {"shm_bytes": 8 * GIB, "loader": loader_plan(processes=4), **ONE_THREAD},
     {"shm_bytes": 512 * MIB - 1},
     {"shm_bytes": 64 * MIB, "loader": loader_plan(batch_bytes=None)},
@@ -90,6 +90,11 @@ def test_what_a_machine_lacks_is_told(golden: Callable[[str, str], None]):
 )
 def test_what_just_suffices_is_no_finding(machine: dict[str, Any]):
     assert codes(checkup(**machine)) == []
+
+
+def test_the_size_to_ask_for_holds_what_others_keep_there():
+    full = checkup(shm_bytes=8 * GIB, shm_used_bytes=8 * GIB - QUEUE + 1, loader=loader_plan())
+    assert "--shm-size=9g" in finding_of("small-shm", full).remedy
 
 
 @pytest.mark.parametrize(
