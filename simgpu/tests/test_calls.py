@@ -8,7 +8,6 @@ import pytest
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 
-GIB = 2**30
 ASK = """
 import ctypes, json, os, time
 import pynvml

@@ -11,7 +11,7 @@ from _tunekit_agent.model.roots import MemoryCap, RootFinder
 from torch import nn
 
 GIB = 1 << 30
-CUDA0, CUDA1 = torch.device("cuda", 0), torch.device("cuda", 1)
+CUDA0 = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
 

@@ -1,4 +1,4 @@
-"""`tunekit compare`: its exit codes, what it refuses, and what it writes where."""
+"""`tunekit compare`: its exit codes, and what it writes where."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ from build_records import target
 
 from tunekit import __version__
 from tunekit.cli.main import main
-from tunekit.records.codec import from_json, write_json
+from tunekit.records.codec import from_json
 from tunekit.records.comparison import RunComparison
 from tunekit.records.run import Run
 from tunekit.session.folder import RunFolder
@@ -69,29 +69,6 @@ def test_too_few_processes_end_with_zero_and_a_warning(tmp_path: Path, capsys: p
     told = capsys.readouterr().out
     assert "warning: B: too few fresh processes" in told
     assert "--confirm 3" in told
-
-
-@pytest.mark.parametrize(("first", "code"), [("fast", 1), ("slow", 0)])
-def test_a_process_of_its_own_ends_with_the_code(first: str, code: int, fast: str, slow: str, tmp_path: Path):
-    runs = (fast, slow) if first == "fast" else (slow, fast)
-    done = subprocess.run(
-        [sys.executable, "-m", "tunekit", "compare", *runs], capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (code, "")
-    assert "Runs (measured)" in done.stdout
-
-
-# --- what is refused -----------------------------------------------------------------------
-
-
-def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    try:
-        code = main(["compare", *words])
-    except SystemExit as ended:
-        code = int(str(ended.code))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return code, captured.err
 
 
 # --- tiers ---------------------------------------------------------------------------------
@@ -171,15 +148,6 @@ def test_the_steps_summary_is_appended_to(
     assert main(["compare", fast, slow, "--github-summary"]) == 1
     lines = summary.read_text().splitlines()
     assert lines[:2] == ["before", "## tunekit compare: regression"]
-
-
-def test_a_copy_elsewhere_is_compared_and_said_to_be_one(
-    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "copy").mkdir()
-    write_json(tmp_path / "copy" / "run.json", searched())
-    assert main(["compare", fast, str(tmp_path / "copy")]) == 0
-    assert "warning: B: both folders hold the same trials" in capsys.readouterr().out
 
 
 # --- what can't be compared ----------------------------------------------------------------

@@ -162,23 +162,6 @@ def saved(folder: Path, **overrides: Any) -> Path:
     return folder
 
 
-def test_a_run_tells_how_its_baseline_loads(machine: Machine, capsys: Captured, tmp_path: Path):
-    loads = baseline_record(
-        of=config(batch_size=256, num_workers=6, prefetch_factor=4),
-        bytes_per_sample=600_000,
-        world_size=2,
-    )
-    folder = saved(tmp_path / "run", trials=(loads,))
-    assert main(["doctor", "--json", "--run", str(folder)]) == 0
-    assert printed(capsys).loader == LoaderPlan(
-        num_workers=6,
-        prefetch_factor=4,
-        batch_bytes=256 * 600_000,
-        processes=2,
-        taken_from=f"baseline of {folder}",
-    )
-
-
 def test_a_run_that_pins_its_batches_is_held_against_memory_by_what_they_take(
     machine: Machine, capsys: Captured, tmp_path: Path
 ):

@@ -69,18 +69,6 @@ def test_one_profile_is_printed_as_json(capsys: pytest.CaptureFixture[str]):
     assert Profile.model_validate_json(capsys.readouterr().out) == load_profiles()["h100-sxm"]
 
 
-def test_a_profile_of_your_own_wins_and_is_marked(own_t4: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["gpus"]) == 0
-    assert "t4 (yours)" in capsys.readouterr().out
-    assert main(["gpus", "t4"]) == 0
-    shown = capsys.readouterr().out
-    assert "Measured here." in shown
-    assert "power limit            71 W" in shown
-    joined = " ".join(shown.split())
-    assert f"File: {own_t4} (yours; it hides" in joined
-    assert f"{Path('profiles') / 't4.yaml'})" in joined
-
-
 def test_a_file_that_is_no_profile_is_named(own_t4: Path, capsys: pytest.CaptureFixture[str]):
     own_t4.write_text("id: t4\n")
     assert main(["gpus"]) == 10

@@ -122,15 +122,6 @@ def test_a_share_is_read_with_its_sign_or_as_a_fraction(text: str, value: float)
 
 
 @pytest.mark.parametrize(
-    "text", ["5", "1", "1.0", "100%", "%", "-5%", "+5%", "5%%", "inf", "nan", "1e-3", ""]
-)
-def test_what_is_no_share_says_how_to_write_it(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError) as caught:
-        share(text)
-    assert str(caught.value) == f"must be a share from 0% to below 100%, written as 5% or 0.05, got {text!r}"
-
-
-@pytest.mark.parametrize(
     ("text", "size_bytes"),
     [
         ("62", 62 * 2**30),

@@ -94,22 +94,3 @@ def test_a_trial_without_arithmetic_gives_its_batch_by_the_trace(
     memory = found(capsys, tmp_path, *HERE, "--gpu", "a10g")
     assert memory.batch_bytes == pytest.approx(16 * 600_000, rel=0.01)
     assert memory.parts[1].size_bytes is None
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--ram", "62", "--batch-mib", "1"), "needs --ram and --cpus"),
-        (("--workers", "2"), "needs --ram and --cpus"),
-        (("train.py",), "needs --ram and --cpus; to run a training, put -- before it"),
-        (HERE, "the size of a batch is unknown: give a RUN that measured one, or --batch-mib"),
-        ((*HERE, "--batch-mib", "1", "--gpu", "cpu"), "--gpu cpu: its memory size is not known"),
-        ((*HERE, "--batch-mib", "1", "--gpu", "t4", "--gpu", "l4"), "give --gpu once"),
-        ((*HERE, "--", "python", "train.py"), "drop the training command"),
-    ],
-)
-def test_what_is_not_described_is_refused(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["fits", *words]) == 2
-    assert said in capsys.readouterr().err

@@ -89,13 +89,6 @@ def test_each_difference_is_told_with_both_values(golden: Callable[[str, str], N
     golden("confounders.txt", texts_of(texts))
 
 
-def test_an_unfinished_search_is_to_be_resumed():
-    known = {"target": target(script_sha256="a" * 64), "loop": {"threads": threads(8)}, **CLOSE}
-    other = {"status": RunStatus.INTERRUPTED}
-    (finding,) = found(searched(**BASE, **known), searched(**(BASE | known | BESIDE | other)))
-    assert (finding.code, finding.remedy) == ("unfinished", "tunekit search --resume reports/b")
-
-
 def test_what_is_unknown_of_one_is_no_difference():
     before = searched(target=target(script_sha256="a" * 64), **BASE, **CLOSE)
     after = searched(**(CLOSE | BESIDE), host=host(cpu_name=None, accelerators=()))
@@ -155,15 +148,6 @@ def test_a_script_under_another_name_is_the_same_training():
 def undecided(before: Run, after: Run) -> Finding:
     (finding,) = [one for one in found(before, after) if one.code == "undecided"]
     return finding
-
-
-def test_rounds_that_would_tell_are_named():
-    finding = undecided(searched(), searched(rates=(940.0, 960.0, 930.0)))
-    assert (finding.severity, finding.evidence.rpartition("; ")[2]) == (
-        "warning",
-        "fresh processes: 3 in A, 3 in B",
-    )
-    assert "--confirm 8" in (finding.remedy or "")
 
 
 def test_a_busy_machine_is_to_be_quiet_first():

@@ -126,11 +126,6 @@ def test_no_gain_exceeds_what_taking_its_measured_share_away_would_bring(of: Tri
         assert facts.attribution.stall_share >= 0.25 * (1 - facts.attribution.stall_share)
 
 
-def test_a_loop_far_slower_than_its_halves_has_no_bottleneck_and_is_promised_nothing():
-    (told,) = findings(slow_together())
-    assert (told.code, told.severity, told.gain) == ("closure-broken", Severity.WARNING, None)
-
-
 def test_a_wait_that_is_small_beside_compute_promises_its_share_and_is_not_the_bottleneck():
     of = record(device=CPU, parts=parts(wait=0.12), loader_work=work(0.2))
     assert {one.code for one in findings(of)} == {"data-wait", "loader-cpu", "compute-bound"}
@@ -211,15 +206,6 @@ def test_no_figures_break_it_and_every_gain_is_within_its_share_and_the_closure(
     assert ("data-bound" in {one.code for one in found}) == (held_by is Bound.DATA)
     assert ("host-bound" in {one.code for one in found}) == (held_by is Bound.HOST)
     assert_within_shares(facts)
-
-
-@pytest.mark.parametrize("cpus", [1, 2, 64])
-def test_workers_are_never_advised_beyond_the_cpus(cpus: int):
-    of = record(device=CPU, knobs={"num_workers": 0}, parts=parts(wait=0.8), loader_work=work(5.0, workers=1))
-    remedy = next(one.remedy for one in findings(of, host=host(cpus=cpus)) if one.code == "data-bound")
-    assert remedy is not None
-    workers = int(remedy.partition("num_workers=")[2].split()[0])
-    assert workers == max(1, cpus - 1)
 
 
 def test_boundaries_that_take_most_of_an_epoch_come_before_a_stall():

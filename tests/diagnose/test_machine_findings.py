@@ -118,14 +118,6 @@ def test_a_checkup_with_its_findings_is_kept_as_json(seen: Checkup, profile: Pro
     assert from_json(to_json(whole), Checkup) == whole
 
 
-@given(st.integers(0, 64), st.integers(1, 32), st.none() | st.integers(1, 1 << 32), st.integers(1, 8))
-def test_a_plan_counts_the_workers_of_all_processes(
-    workers: int, prefetch: int, batch: int | None, processes: int
-):
-    plan = LoaderPlan(num_workers=workers, prefetch_factor=prefetch, batch_bytes=batch, processes=processes)
-    assert plan.total_workers == workers * processes
-
-
 @given(configs(), st.integers(1, 1 << 22), hosts(), st.floats(0, 1))
 def test_doctor_and_search_judge_a_loader_alike(
     knobs: TrainConfig, bytes_per_sample: int, machine: Host, taken: float

@@ -106,16 +106,3 @@ def test_every_data_set_has_findings_of_its_own():
 def test_a_rate_that_is_missing_is_told_from_both():
     partly = only_finding(on(**(NOT_READ | {"sequential_mb_per_s": 500.0}), problem=PROBLEM))
     assert partly.message == "how fast /data/shards can be read was not fully measured"
-
-
-@pytest.mark.parametrize(
-    ("rates", "text"),
-    [
-        ({}, "3,120 MB/s in sequence, 412 MB/s in random reads of 64.0 KiB"),
-        ({"random_mb_per_s": None}, "3,120 MB/s in sequence"),
-        ({"sequential_mb_per_s": None, "random_mb_per_s": 3.5}, "3.50 MB/s in random reads of 64.0 KiB"),
-        ({"sequential_mb_per_s": None, "random_mb_per_s": None}, "n/a"),
-    ],
-)
-def test_rates_in_one_line(rates: dict[str, Any], text: str):
-    assert storage_of(**rates).rates_text == text

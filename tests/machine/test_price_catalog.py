@@ -4,7 +4,6 @@ import gc
 import io
 import os
 import shutil
-import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from build_plans import instance
 from build_records import profile
 from recorded_catalog import CATALOG_FOLDER, DAY, recorded_catalog
 
-from tunekit.errors import PricesError, UsageError
+from tunekit.errors import PricesError
 from tunekit.machine.price_catalog import (
     FOLDER_VARIABLE,
     Catalog,
@@ -154,12 +153,6 @@ def test_a_network_that_fails_says_where_and_what_helps(
     assert "prices stay as they are" in said
     assert FOLDER_VARIABLE in said
     assert capsys.readouterr().err == ""
-
-
-def test_without_gpuhunt_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "gpuhunt", None)
-    with pytest.raises(UsageError, match=r"pip install 'tunekit\[prices\]'"):
-        fetch_catalog()
 
 
 # --- which of it are machines of the profiles ------------------------------------------------

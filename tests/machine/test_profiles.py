@@ -108,11 +108,6 @@ def test_an_installed_wheel_reads_the_profiles_inside_the_package(
     assert "h200" in load_profiles()
 
 
-def test_a_users_profile_wins_over_the_shipped_one(write_profile: WriteProfile) -> None:
-    write_profile("t4.yaml", notes="mine")
-    assert load_profiles()["t4"].notes == "mine"
-
-
 def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
     write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

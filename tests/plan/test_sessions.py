@@ -71,14 +71,6 @@ def test_a_weekly_quota_takes_the_weeks_that_walking_through_them_takes(
     )
 
 
-def test_75_hours_at_30_a_week_take_3_weeks_and_8_sessions_of_12():
-    """12 + 12 + 6, twice, and 12 + 3 in the third week, which ends 351 h after the first began."""
-    hour_s = 3600.0
-    assert under_quota(75 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (3, 8, 351 * hour_s)
-    assert under_quota(60 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (2, 6, 198 * hour_s)
-    assert under_quota(30 * hour_s, 12 * hour_s, 0, 30 * hour_s) == (1, 3, 30 * hour_s)
-
-
 def test_a_rest_of_the_quota_that_only_restarts_is_no_session():
     """100 + 90 in the first week, 90 + 90 in the second, 30 behind a restart of 10 in the third."""
     assert under_quota(400, 100, 10, 205) == (3, 5, 2 * WEEK_S + 40)

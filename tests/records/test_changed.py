@@ -17,12 +17,6 @@ def test_a_value_that_no_record_can_have_is_refused(values: dict[str, Any]):
         config().changed(**values)
 
 
-def test_values_that_are_not_allowed_together_are_refused():
-    record = trial_record(1, 100.0)
-    with pytest.raises(ValidationError, match="either a measurement or a failure"):
-        record.changed(measurement=None)
-
-
 def test_the_other_fields_stay_and_so_does_the_record():
     before = config(batch_size=8)
     assert before.changed(batch_size=16) == config(batch_size=16)

@@ -92,17 +92,6 @@ def test_a_comment(golden: Golden):
     golden("compare-comment.md", comment(compared(searched(), slower(0.25))))
 
 
-def test_tables_have_a_line_for_each_row_and_nothing_between():
-    lines = comment(compared(searched(), slower(0.25), searched())).splitlines()
-    tables = [place for place, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(tables) == 3
-    for place in tables:
-        columns = lines[place].count("|")
-        assert lines[place - 1].count("|") == columns
-        assert lines[place - 2] == ""
-        assert lines[place + 1].count("|") == columns
-
-
 @pytest.mark.parametrize("runs", [2, 3, 10])
 def test_it_is_under_sixty_lines_whatever_differs(runs: int):
     knobs = config(batch_size=512, num_workers=4, accumulate_grad_batches=2)

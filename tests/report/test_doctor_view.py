@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 
-import pytest
 from build_calibrations import calibration
 from build_checkups import (
     H200,
@@ -24,7 +23,7 @@ from read_report import drawn as drawn_blocks
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.records.checkup import Checkup, StorageKind
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import Severity
 from tunekit.records.profile import Profile
 from tunekit.report.doctor import calibration_blocks, doctor_report
 
@@ -160,6 +159,7 @@ CHECKUPS: dict[str, Checkup] = {
     "in memory": checkup(
         storage=storage_of(kind=StorageKind.MEMORY, filesystem="tmpfs", device=None, **NOT_MEASURED)
     ),
+    "random reads alone": checkup(storage=storage_of(sequential_mb_per_s=None)),
     "not measured": checkup(storage=storage_of(**NOT_MEASURED)),
     "two data sets": checkup(storage=(storage_of(path="/data/train"), storage_of(path="/data/val"))),
     "one worker": checkup(loader=loader_plan(1, batch_bytes=None)),
@@ -178,19 +178,6 @@ def test_what_is_here(golden: Golden):
         for facts in (Read(doctor_report(seen)).facts,)
     ]
     golden("doctor-facts.txt", "".join(texts))
-
-
-@pytest.mark.parametrize(
-    ("severities", "answer"),
-    [
-        ([], "Ready to train."),
-        (["warning", "info", "info"], "Ready to train: 1 warning, 2 notes."),
-        (["error", "error", "warning"], "Training will fail or miss the GPU: 2 errors, 1 warning."),
-    ],
-)
-def test_the_answer_counts_by_severity(severities: list[str], answer: str):
-    found = tuple(Finding(code="some", severity=Severity(one), message="some") for one in severities)
-    assert Read(doctor_report(checkup().changed(findings=found))).answer == answer
 
 
 def test_a_calibration(golden: Golden):

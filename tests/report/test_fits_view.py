@@ -9,7 +9,6 @@ from build_records import baseline_record, cpu, interval, target
 from read_report import Read, drawn
 
 from tunekit.records.config import Precision
-from tunekit.records.finding import Severity
 from tunekit.records.prediction import (
     CheckpointingPredicted,
     LargestBatch,
@@ -235,8 +234,3 @@ def test_a_batch_larger_than_an_epoch_is_reported(batch: int, ends: str):
     fits = (fit("gpu", 10.0, (400, 450, 500), most=300),)
     run = fits_run(fits, prediction=predicted(fits, epoch_samples=300), options=FitsOptions(batch_size=batch))
     assert Read(fits_report(run)).answer.endswith(ends)
-
-
-def test_doubts_are_warnings():
-    notes = Read(fits_report(on_this_gpu())).notes
-    assert [(note.severity, note.text) for note in notes] == [(Severity.WARNING, "recurrent layers")]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import BATCH, looked_into, profiled
-from build_loops import floors, measured, threads
-from build_records import failure, loop, target, trial_record
+from build_loops import threads
+from build_records import failure, target, trial_record
 from read_report import Read
 from read_report import drawn as drawn_blocks
 from scripted_profile import against, fix, loop_profile, walk_in
@@ -16,10 +16,9 @@ from tunekit.records.details import Details
 from tunekit.records.interval import Interval
 from tunekit.records.run import AblationStep, LoopProfile, ProfileOptions, RunStatus
 from tunekit.records.trial import TrialRecord
-from tunekit.report.blocks import Passage
-from tunekit.report.loop_memory import batch_lines, leaf_text
+from tunekit.report.loop_memory import leaf_text
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.loop_time import step_blocks, step_text
+from tunekit.report.loop_time import step_text
 from tunekit.session.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -101,20 +100,6 @@ def test_a_loop_profile(name: str, tmp_path: Path, golden: Golden):
     golden(f"profile-{name}.txt", drawn(PROFILES[name](tmp_path)))
 
 
-@pytest.mark.parametrize(
-    ("of", "judged"),
-    [
-        (floors(0.01, 0.008), "slow each other down"),
-        (floors(0.06, 0.05), "consistent with each other (noise 5%)"),
-        (floors(0.12, 0.05), "the training alone was slower"),
-    ],
-)
-def test_the_halves_are_set_beside_the_loop(of: Details, judged: str):
-    _, told = step_blocks(measured(of))
-    assert isinstance(told, Passage)
-    assert judged in told.lines[0]
-
-
 def test_a_leaf_is_written_as_its_formula():
     assert leaf_text(BATCH.leaves[0]) == "[0]: 256 x 3 x 224 x 224 x 4 = 154,140,672 B (float32)"
     odd = LeafSeen(path="['text']", kind="text", bytes=7)
@@ -123,26 +108,11 @@ def test_a_leaf_is_written_as_its_formula():
     assert leaf_text(empty) == "batch: 0 B (int64)"
 
 
-def test_leaves_that_hardly_count_are_counted_only():
-    lines = batch_lines(loop(batch=BATCH, batch_bytes=BATCH.total_bytes))
-    assert lines[0] == "Batch of 256 samples: 154,142,720 B (measured), 1 smaller part not shown"
-    assert len([line for line in lines if line.startswith("  ")]) == 1
-
-
 @pytest.mark.parametrize(
     ("step_s", "text"), [(0.00089, "0.89 ms"), (0.0413, "41.3 ms"), (0.09996, "100 ms"), (2.5, "2,500 ms")]
 )
 def test_a_step_is_told_with_three_digits(step_s: float, text: str):
     assert step_text(step_s) == text
-
-
-def test_a_comparison_stands_right_below_the_answer(tmp_path: Path):
-    for shown, title in (
-        (compared(tmp_path / "a"), "Compared (measured"),
-        (ablated(tmp_path / "b"), "What each optimisation brings"),
-    ):
-        text = drawn(shown, 120)
-        assert text.index(title) < text.index("The config\n")
 
 
 def test_commands_keep_what_reaches_the_script():

@@ -82,12 +82,6 @@ def test_a_command_is_whole_or_named():
     assert "letters, in the report" in drawn(run(target=longer))
 
 
-def test_a_fence_is_longer_than_what_it_holds():
-    text = drawn(run(target=target(command=("python", "````"))))
-    assert "\n`````sh\n" in text
-    assert text.count("`````") == 2
-
-
 def has_only_its_own_lines(text: str) -> bool:
     """Return whether there are as few lines as are promised, and no text broke one of them."""
     return text.count("\n") == len(text.splitlines()) <= MOST_LINES and len(text) < 65_536

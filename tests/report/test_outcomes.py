@@ -9,7 +9,6 @@ from build_records import baseline_record, config, confirm_records, recommendati
 from outcomes import FAST, MANY, NEAR, OUTCOMES, SOME, WIDE, finished, left_open
 from read_report import drawn, view
 
-from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Tier
@@ -69,14 +68,6 @@ def test_a_search_that_waited_for_quiet_is_not_advised_to_wait(ratio: Interval, 
     assert not any(re.search("--wait-quiet(?! 1m)", text) for text in (shown.answer, *shown.next_steps))
 
 
-def test_the_answer_speaks_of_balanced_or_the_nearest_tier():
-    tiers = {tier: recommendation(tier) for tier in Tier}
-    assert answer_of(()) is None
-    assert answer_of(tuple(tiers.values())) == tiers[Tier.BALANCED]
-    assert answer_of((tiers[Tier.AGGRESSIVE], tiers[Tier.CONSERVATIVE])) == tiers[Tier.CONSERVATIVE]
-    assert answer_of((tiers[Tier.AGGRESSIVE],)) == tiers[Tier.AGGRESSIVE]
-
-
 @pytest.mark.parametrize(
     ("batches", "columns"),
     [
@@ -93,13 +84,6 @@ def test_tiers_with_one_config_are_one_column(batches: tuple[int, ...], columns:
     assert dict(zip(shown.tiers.columns[2:], sizes[2:], strict=True)) == columns
     assert [row[0] for row in shown.short_tiers.rows] == ["baseline", *columns]
     assert {column for _, column in shown.tiers.changed} == set(range(2, 2 + len(columns)))
-
-
-def test_rows_without_a_figure_are_left_out():
-    tier = recommendation(of=FAST, peak_reserved_bytes=None, device_memory_bytes=None)
-    on_cpu = OUTCOMES["faster, on a CPU"]().changed(recommendations=(tier,))
-    assert "VRAM reserved" not in [row[0] for row in view(on_cpu).tiers.rows]
-    assert "VRAM reserved" in [row[0] for row in view(finished()).tiers.rows]
 
 
 def test_failed_trials_are_grouped_by_kind_and_message():

@@ -125,11 +125,3 @@ def test_further_lines_stand_further_in():
 def test_a_path_is_never_broken():
     path = "/a-long/" + "folder-" * 10
     assert hung(f"it lies in {path} there") == f"it lies in\n  {path}\n  there\n"
-
-
-def test_escape_sequences_do_not_reach_the_terminal():
-    target = Target(name="t", command=("echo", "\x1b[2J"), working_dir="/", script=None, script_sha256=None)
-    notes = (Finding(code="a-note", severity="info", message="\x1b]0;title\x07"),)
-    text = drawn(walked().model_copy(update={"target": target, "findings": notes}), 80)
-    assert "\x1b" not in text
-    assert "\x07" not in text

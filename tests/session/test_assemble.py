@@ -2,7 +2,6 @@
 
 import pytest
 from build_records import (
-    GIB,
     MIB,
     baseline_record,
     config,
@@ -10,7 +9,6 @@ from build_records import (
     device,
     discovery,
     failure,
-    host,
     options,
     run,
     trial_lists,
@@ -20,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.machine.profiles import load_profiles
-from tunekit.recommend.tiers import pick_tiers, run_noise
+from tunekit.recommend.tiers import run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity
 from tunekit.records.recommendation import Tier
@@ -199,17 +197,6 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
     assert {recommendation.config for recommendation in whole.recommendations} <= measured
     for recommendation in whole.recommendations:
         assert len(recommendation.confirm_trials) == len(rates)
-
-
-def test_picks_are_within_the_limits_of_a_small_host():
-    small = host(cpus=2, cpus_total=2, ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
-    trials = Trials((baseline_record(of=own), trial_record(1, 900.0, config(num_workers=1))))
-    picks = pick_tiers(trials, small, options())
-    assert {tier: record.number for tier, record in picks.items()} == {
-        Tier.CONSERVATIVE: 1,
-        Tier.BALANCED: 1,
-        Tier.AGGRESSIVE: 1,
-    }
 
 
 def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():

@@ -102,22 +102,6 @@ def test_a_trial_of_a_newer_tunekit_is_not_touched(folder: Path):
         assert path.exists()
 
 
-def test_a_saved_run_is_loaded_from_its_folder_or_its_file(folder: Path):
-    whole = run()
-    with RunFolder(folder) as owned:
-        owned.save(whole)
-    assert load_run(folder) == whole
-    assert load_run(folder / RUN_FILE) == whole
-
-
-@pytest.mark.parametrize("name", ["", "nowhere"])
-def test_a_folder_without_a_run_says_so(tmp_path: Path, name: str):
-    with pytest.raises(
-        RunFolderError, match=r"no run in .*: run\.json is missing; give the folder that a search"
-    ):
-        load_run(tmp_path / name)
-
-
 @pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])
 def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
     with RunFolder(folder) as owned:

@@ -38,8 +38,6 @@ from tunekit.tune.confirm import rounds_due
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import contains
 
-LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -399,15 +397,6 @@ def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
     assert search.found == saved
     assert [record.number for record in saved.trials] == list(range(at))
     assert saved.search_time_s == pytest.approx(at * TRIAL_S)
-
-
-def test_a_resumed_finished_run_adds_nothing(folder: Path):
-    whole, _ = search_in(folder, options(max_trials=9))
-    again, executor = search_in(folder, options(max_trials=9))
-    assert executor.specs == []
-    assert again.trials == whole.trials
-    assert again.recommendations == whole.recommendations
-    assert again.status is RunStatus.FINISHED
 
 
 def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):

@@ -31,11 +31,6 @@ def test_a_script_is_found_and_read(project: Path):
     assert target.builtin is None
 
 
-def test_a_missing_script_names_what_is_near(project: Path):
-    with pytest.raises(TargetError, match=r"no script 'trian\.py' in .*; did you mean train\.py\?"):
-        resolve_target([PYTHON, "trian.py"], project)
-
-
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -14,7 +14,6 @@ from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
-from tunekit.records.target import ScriptOption
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.tune.acquisition import all_configs
 from tunekit.tune.knob_access import SearchContext
@@ -173,9 +172,6 @@ def test_a_knob_out_of_reach_keeps_its_value_and_says_why(golden: Callable[[str,
         assert entry_of(knob, context).values == (getattr(context.baseline, knob),)
         lines.append(f"{knob}, {', '.join(seen) or 'as usual'}: {why(knob, context)}")
     golden("out-of-reach.txt", "\n".join(lines) + "\n")
-
-
-BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
 
 
 def test_without_a_loader_the_model_is_still_searched():

@@ -17,7 +17,6 @@ from machine.shipped import PROFILES
 
 from tunekit.machine.detect import detect_host
 from tunekit.machine.gpu.nvml import Nvml, NvmlDevice
-from tunekit.records.host import PcieLink
 from tunekit.units import GIB
 
 
@@ -128,13 +127,6 @@ def test_threads_that_open_and_close_it_leave_it_to_the_one_that_holds_it(
             thread.join()
         assert counts == [1] * 800
     assert pynvml.calls.count("nvmlInit") == pynvml.calls.count("nvmlShutdown") == 1
-
-
-def test_a_gpu_tells_its_link_and_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, ScriptedPynvml())
-    with Nvml() as nvml:
-        assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)
-        assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
 
 
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, AttributeError()])

@@ -12,8 +12,6 @@ from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, between, i
 from tunekit.records.prediction import Purpose
 from tunekit.units import GIB, MIB
 
-PURPOSES = list(Purpose)
-
 
 def trace(batch_size: int, events, purposes=None) -> AllocationTrace:
     """Events as (block, fixed bytes, bytes per sample); fixed bytes of -1 are a free."""
