@@ -85,7 +85,7 @@ def rate_text(per_s: float | None) -> str:
 
 def short_rate_text(per_s: float) -> str:
     """Return a rate for a narrow column: from 10,000 on with three digits, such as "10.3k" or "1.14M"."""
-    if per_s < 9_999.5:
+    if per_s < 9_999.5 or not math.isfinite(per_s):
         return rate_text(per_s)
     scale, unit = (1e3, "k") if per_s < 999_500 else (1e6, "M")
     return rate_text(per_s / scale) + unit
