@@ -24,6 +24,8 @@ from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind
+from tunekit.trial.keeper import descendants
+from tunekit.trial.processes import command_of
 from tunekit.trial.watch import Limits, TrialWatch
 
 
@@ -175,30 +177,33 @@ def test_an_update_by_hand_ends_the_trial_at_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def docker(tmp_path: Path) -> Iterator[None]:
-    """A process below this one that is called as docker is."""
+def keeper_of_docker(tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """A process with one below it that is called as docker is."""
     program = tmp_path / "docker"
     program.symlink_to(shutil.which("cat") or "/bin/cat")
-    with subprocess.Popen([program, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
-            assert process.poll() is None  # the kernel fills it in a moment after the program began
-        yield
+    command = ["sh", "-c", f"{program} - run; true"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        while not any(command_of(pid)[:1] == [str(program)] for pid in descendants(process.pid)):
+            assert process.poll() is None
+        yield SimpleNamespace(pid=process.pid)
         assert process.stdin is not None
         process.stdin.close()
 
 
-@pytest.mark.usefixtures("docker")
-def test_a_training_behind_another_program_ends_the_trial_within_seconds(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, steps=0)
+def test_a_training_behind_another_program_ends_the_trial_within_seconds(
+    tmp_path: Path, keeper_of_docker: SimpleNamespace
+) -> None:
+    watched = Watched(tmp_path, steps=0, keeper=keeper_of_docker)
     assert not watched.is_over_limit(1.0)
     assert watched.is_over_limit(6.0)
     assert watched.evidence.external_launcher is not None
     assert watched.evidence.external_launcher.words == "docker run"
 
 
-@pytest.mark.usefixtures("docker")
-def test_a_python_beside_that_program_may_yet_train_by_itself(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, steps=0)
+def test_a_python_beside_that_program_may_yet_train_by_itself(
+    tmp_path: Path, keeper_of_docker: SimpleNamespace
+) -> None:
+    watched = Watched(tmp_path, steps=0, keeper=keeper_of_docker)
     watched.take(StartEvent(event="start", time_s=1.0, pid=1, python="3.11"))
     assert not watched.is_over_limit(1.0)
     assert not watched.is_over_limit(6.0)
