@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
+from tunekit.trial.keeper import PR_SET_PDEATHSIG, libc
 from tunekit.trial.launch import COMPILE_CACHE
 from tunekit.trial.watch import Limits
 
@@ -29,6 +31,11 @@ COMPILED = Path(tempfile.gettempdir()) / f"compiled-by-tests-{os.getuid()}"
 LIMITS = Limits(trial_s=90.0, no_progress_s=45.0, ram_bytes=3 << 30)
 BESIDE_OTHERS = replace(LIMITS, trial_s=240.0)
 """Beside others a first compile takes long."""
+
+
+def end_with_parent() -> None:
+    """Have this process ended when the one that started it is."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def zoo_target(*words: str) -> Target:

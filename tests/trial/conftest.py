@@ -1,26 +1,19 @@
 """Real trials that run beside each other before the tests of a module look at them."""
 
-import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from real_trials import Plan, Ran, run_plan
-
-from tunekit.trial.keeper import PR_SET_PDEATHSIG, libc
+from real_trials import Plan, Ran, end_with_parent, run_plan
 
 Started = dict[Plan, Future[Ran]]
-
-
-def _end_with_parent() -> None:
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that run trials: most of them wait for a limit or start an interpreter."""
-    pool = ProcessPoolExecutor(3, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(3, mp_context=get_context("spawn"), initializer=end_with_parent)
     yield pool
     pool.shutdown(cancel_futures=True)
 
