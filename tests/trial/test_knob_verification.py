@@ -93,6 +93,7 @@ def behind_loader(batch_size: int, *held: tuple[int, ...], model: tuple[int, ...
             True,
         ),  # collate drops them
         (behind_loader(8, (8, 32), model=(8, 64)), behind_loader(16, (16, 32), model=(8, 64)), True),
+        (behind_loader(16, (16, 31)), behind_loader(64, (25, 32)), True),  # collate keeps what fits
         (behind_loader(8, (8, 32)), behind_loader(16, (16, 32)), False),
         (behind_loader(8, (8, 35)), behind_loader(16, (16, 41)), False),  # padded
         (behind_loader(8, (187, 16)), behind_loader(16, (361, 16)), False),  # the nodes of graphs

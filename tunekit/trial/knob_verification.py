@@ -131,14 +131,18 @@ def _missed_batch(
 def _missed_behind_loader(now: Discovery, before: Discovery, own_batch: int, wanted: int) -> str | None:
     """Return whether the samples that the loader takes for a batch get lost before the model sees them.
 
-    Padded, packed and graph batches change from one to the next: only one that is the same in all its sizes
-    has lost samples.
+    Padded, packed and graph batches change from one to the next: samples are lost where all sizes stay, or
+    where no part that had a row for each sample has about as many more.
     """
     loader, known = now.training_loader, before.training_loader
     message = f"batch_size was set from {own_batch} to {wanted}"
     batch = loader.batch if loader is not None and loader.batch_size is not None else ()
-    if batch and known is not None and batch == known.batch:
-        return f"{message}, but a batch still holds {_sizes_text(batch)}: {_DROPPED}"
+    own = known.batch if known is not None else ()
+    rows = {one.path: one.sizes[0] for one in batch}
+    held = [rows.get(one.path, 0) for one in own if one.sizes[0] == own_batch]
+    is_short = bool(held) and not any(_follows(own_batch, one, own_batch, wanted) for one in held)
+    if batch and (batch == own or is_short):
+        return f"{message}, but a batch holds {_sizes_text(batch)}: {_DROPPED}"
     pairs = _paired_input_sizes(before, now)
     follows = any(_follows(*pair, own_batch, wanted) for pair in pairs)
     if (own_batch, own_batch) in pairs and not follows:
