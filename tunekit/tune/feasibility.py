@@ -113,7 +113,8 @@ def chances_to_run(records: Sequence[TrialRecord], columns: Columns) -> Floats:
     """
     tried = [record for record in records if record.config is not None]
     same = same_training(tried, Trials(tuple(records)))
-    failed = [one for one in tried if one not in same]
+    known = {one.number for one in same}
+    failed = [one for one in tried if one.number not in known]
     failed += [one for one in tried if one.failure is not None and not one.failure.kind.is_memory]
     if not failed:
         return np.ones(len(columns))
