@@ -74,7 +74,7 @@ info = loader._tunekit_info
 from _tunekit_agent.loader.work import Slots, Tally
 
 class Fetcher:
-    pass
+    dataset = None
 
 def bare(self, possibly_batched_index):
     return None
