@@ -101,3 +101,15 @@ def test_a_confirming_process_says_more_than_the_search_trial() -> None:
     (check,) = data_checks(Trials((own, searched, confirm))).values()
     assert check.verdict is Sameness.DIFFERS
     assert check.why_not
+
+
+def test_where_the_baselines_look_failed_the_config_is_marked_and_its_steps_are_checked() -> None:
+    own = baseline_record(of=OWN, overrides=numbers(LIMIT))
+    assert own.measurement is not None
+    own = own.changed(measurement=own.measurement.changed(details=Details(faults=("data: it broke",))))
+    (follows,) = confirm_records([900.0], LARGER)
+    follows = looked(follows).changed(step_numbers=(LIMIT.changed(steps=250),))
+    check = data_checks(Trials((own, follows)))[LARGER]
+    assert (check.verdict, check.why_not) == (Sameness.NOT_CHECKED, "data: it broke")
+    stays = trial_record(1, 900.0, LARGER, overrides=numbers(LIMIT))
+    assert same_training([stays], Trials((own, stays))) == []

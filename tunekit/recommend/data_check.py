@@ -11,7 +11,7 @@ from tunekit.records.trial import TrialRole
 from tunekit.records.trials import Trials
 
 SET_EPOCH = "set_epoch"
-"""Among what changes in a data set: that it can be told its epoch, where no second one was seen."""
+"""Listed as changing where a data set has this method and no second epoch was seen."""
 
 _FIXED_SHARE = 0.75
 """Of the samples that an epoch leaves out: if two epochs leave out more, they are always the same. Of a
@@ -30,7 +30,7 @@ def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
     """
     baseline = trials.baseline
     own = [record.details for record in trials.records if record.is_baseline_config]
-    known = [one for one in own if one is not None and one.data is not None]
+    known = [one for one in own if one is not None and (one.data or _faults_of(one))]
     if baseline is None or baseline.config is None or not known:
         return {}
     checks: dict[TrainConfig, DataCheck] = {}
@@ -39,12 +39,17 @@ def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
             continue
         others = schedule_differences(baseline, record)
         seen = record.details if record.role is TrialRole.CONFIRM else None
-        if seen and (seen.data or seen.faults):
+        if seen and (seen.data or _faults_of(seen)):
             check = data_check(known, seen, baseline.config, record.config, others)
             checks.setdefault(record.config, check)
         elif others:
             checks.setdefault(record.config, DataCheck(verdict=Sameness.DIFFERS, differences=others))
     return checks
+
+
+def _faults_of(details: Details) -> list[str]:
+    """Return why the look at the samples failed."""
+    return [fault for fault in details.faults if fault.startswith("data:")]
 
 
 def trains_otherwise(
@@ -86,8 +91,8 @@ def data_check(
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
     if not own or seen is None:
-        faults = [fault for details in (candidate, *baselines) for fault in details.faults]
-        why = next((one for one in faults if one.startswith("data")), "no process looked at its samples")
+        faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
+        why = faults[0] if faults else "no process looked at its samples"
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
