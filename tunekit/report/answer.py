@@ -14,6 +14,7 @@ from tunekit.recommend.noise import (
     verdict,
 )
 from tunekit.records.config import KNOBS, TrainConfig
+from tunekit.records.data_check import Sameness
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
@@ -26,7 +27,6 @@ from tunekit.records.recommendation import (
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Lead, Passage, Tone
-from tunekit.report.same_data import data_text
 from tunekit.report.text import (
     UNKNOWN,
     change_text,
@@ -246,7 +246,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
         trials += f" by {len(hosts)} hosts"
     return (
         f"Measured on {run.measured_on}: {trials} in {duration_text(run.search_time_s)}, "
-        f"{rounds}, {_floor_text(run)}.{data_text(best)}"
+        f"{rounds}, {_floor_text(run)}.{_data_text(best)}"
     )
 
 
@@ -390,3 +390,22 @@ def _how(prediction: DevicePrediction) -> str:
         f"by {prediction.path}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; speed by a "
         f"roofline of each op, within 30%{scaled}{doubts}"
     )
+
+
+def _data_text(best: Recommendation | None) -> str:
+    """Return what the data check found, after a space; nothing for the baseline or where no check ran."""
+    check = best.data_check if best else None
+    if check is None:
+        return ""
+    if check.verdict is Sameness.NOT_CHECKED:
+        return f" Data not checked: {check.why_not}."
+    contents = f"{check.samples_checked:,} contents compared"
+    if not check.samples_checked and check.why_not:
+        contents = f"contents not compared ({check.why_not})"
+    left_out = f"{check.left_out_samples:,} more left out, others each epoch"
+    parts = (
+        f"{check.indices_checked:,} per epoch counted",
+        contents,
+        *([left_out] if check.left_out_samples else []),
+    )
+    return f" Same samples: {', '.join(parts)}."

@@ -1,6 +1,6 @@
 """Which samples a loader makes and what is in them, noted where they are made: before they are collated.
 
-A word of the loader's map (`work`) says what its processes do. Each appends rows to files of its own.
+A number in the loader's map (`work`) switches this on. Each process appends rows to its own files.
 
     samples-PID:  index, or -1 from a stream | print of the sample; a fetcher's first row is MARK
     pinned-PID:   index | leaves that came out alike twice, a bit each | print of each leaf

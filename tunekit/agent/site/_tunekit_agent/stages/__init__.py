@@ -53,7 +53,7 @@ class _Unmade(Stage):
 def _made(stage: Any, loop: Any) -> Stage:
     try:
         if loop.reads_ahead and stage is not QueueMemory:
-            raise Missing("a thread of the script takes the loader's batches, so that none can be told apart")
+            raise Missing("a thread of the script takes the batches: they can't be matched to steps")
         if loop.partners and issubclass(stage, ReplayStage):
             raise Missing("each batch of the loop takes from several loaders: no batch of one stands for it")
         return stage(loop)

@@ -206,15 +206,15 @@ def _changing(info: Any) -> list | None:
 
 @contextlib.contextmanager
 def _in_later_epoch(sampler: Any, later: int) -> Any:
-    """Let a sampler that is told its epoch draw as in a later one."""
-    told: list = []
+    """Have samplers with set_epoch draw as in a later epoch."""
+    changed: list = []
     for _ in range(MOST_WRAPPED):
         if later and hasattr(sampler, "set_epoch") and isinstance(getattr(sampler, "epoch", None), int):
-            told.append((sampler, sampler.epoch))
+            changed.append((sampler, sampler.epoch))
             sampler.set_epoch(sampler.epoch + later)
         sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
     yield
-    for one, epoch in told:
+    for one, epoch in changed:
         one.set_epoch(epoch)
 
 
