@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 from _tunekit_agent.loader.source import Replay
-from _tunekit_agent.stages.isolated_rates import IsolatedRates, LoaderAlone
+from _tunekit_agent.stages.isolated_rates import IsolatedRates
+from _tunekit_agent.stages.loader_alone import LoaderAlone
 from _tunekit_agent.stages.replay import TrainingTimer
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of

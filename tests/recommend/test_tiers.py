@@ -37,12 +37,19 @@ def of_epochs(count):
 
 
 @pytest.mark.parametrize(
-    ("cpus", "conservative", "balanced", "aggressive"),
-    [(1, 0, 0, 1), (2, 1, 1, 2), (3, 1, 2, 3), (4, 2, 3, 4), (8, 4, 6, 8)],
+    ("cpus", "each", "allowed"),
+    [
+        (1, 1.0, [0, 0, 1]),
+        (2, 1.0, [1, 1, 2]),
+        (3, 1.0, [1, 2, 3]),
+        (8, 1.0, [4, 6, 8]),
+        (2, 0.25, [4, 6, 8]),
+        (2, 0.02, [50, 64, 64]),
+        (96, 1.0, [48, 64, 64]),
+    ],
 )
-def test_workers_are_a_floored_share_of_the_allowed_cpus(cpus, conservative, balanced, aggressive):
-    allowed = [POLICIES[tier].max_workers(cpus) for tier in Tier]
-    assert allowed == [conservative, balanced, aggressive]
+def test_workers_share_the_cpus_by_what_each_keeps_busy(cpus, each, allowed):
+    assert [POLICIES[tier].max_workers(cpus, each) for tier in Tier] == allowed
 
 
 def test_a_trial_at_every_limit_breaks_none():

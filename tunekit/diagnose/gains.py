@@ -49,14 +49,16 @@ def training_gain(measurement: Measurement, times: float = math.inf) -> float | 
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
     """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
 
-    They make batches as much faster as they are more, at best. Tl is the loader alone, else what its
-    processes took for a batch; without either it is `data_gain`.
+    Tl is that of the loader sweep; without one they make batches as much faster as they are more, at best, by
+    the loader alone or by what its processes took for a batch. Without either it is `data_gain`.
     """
     gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
     if gain is None or loader_s is None:
         return gain
     loop = measurement.loop
-    shared_s = loader_s * max(1, loop.num_workers) / workers
+    isolated = isolated_rates(measurement)
+    tried = {one.num_workers: one.step_s for one in isolated.workers} if isolated else {}
+    shared_s = tried.get(workers, loader_s * max(1, loop.num_workers) / workers)
     return smaller(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
 
 

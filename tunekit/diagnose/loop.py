@@ -19,7 +19,13 @@ from tunekit.diagnose.attribution import (
     ratio,
 )
 from tunekit.diagnose.knob_words import set_knob
-from tunekit.diagnose.policy import ALL_CPUS_SHARE, CLEAR_STALL_SHARE, FIRST_WORKERS, MOST_WAITING_WORKERS
+from tunekit.diagnose.policy import (
+    ALL_CPUS_SHARE,
+    CLEAR_STALL_SHARE,
+    FIRST_WORKERS,
+    MOST_WAITING_WORKERS,
+    SAME_LOADER_RATE,
+)
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.config import TrainConfig
@@ -175,6 +181,11 @@ class LoopFacts:
         step_s = self.loop.step_time_s * (1 - self.attribution.stall_share)
         if isolated is not None and isolated.compute_step_s is not None:
             step_s = isolated.compute_step_s
+        tried = {one.num_workers: one.step_s for one in isolated.workers} if isolated else {}
+        if tried:
+            keeps_up_s = max(step_s, (1 + SAME_LOADER_RATE) * min(tried.values()))
+            fewest = min(count for count, loader_s in tried.items() if loader_s <= keeps_up_s)
+            return fewest if fewest > present else None
         needed = ratio(self.batch_s, step_s) if self.batch_s is not None else None
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))

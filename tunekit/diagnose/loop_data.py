@@ -62,8 +62,7 @@ def _more_or_cheaper(facts: LoopFacts) -> str:
         return _FREE_CPUS
     if workers == 0 or (facts.is_fetch_waiting and more):
         more = more or 1
-        beyond = f" (a search needs --range num_workers=0..{more})" if more > facts.host.cpus else ""
-        return f"load in workers: {facts.set_knob('num_workers', more)}{beyond}"
+        return f"load in workers: {facts.set_knob('num_workers', more)}"
     if facts.is_fetch_waiting:
         return _FASTER_DATA
     if more is None or facts.cpus_are_taken:

@@ -43,6 +43,8 @@ LEAST_SLACK = 0.05
 
 FIRST_WORKERS = 4
 """Suggested where no batch was timed: hides loading that takes up to four times as long as the step."""
+SAME_LOADER_RATE = 0.05
+"""Share by which fewer workers may be slower than more, where the fewer are advised."""
 MOST_WAITING_WORKERS = 16
 """Each still takes memory and a process."""
 

@@ -5,7 +5,7 @@ import math
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import DryLoop, LoopMeasurement
+from tunekit.records.measurement import DryLoop, LoopMeasurement, Measurement
 from tunekit.records.profile import Instance, Profile
 
 _HYPERTHREAD_SHARE = 0.5
@@ -26,6 +26,15 @@ def loader_work_of(loop: LoopMeasurement | DryLoop, isolated: IsolatedRates | No
     if isolated is not None and isolated.loader_work is not None:
         return isolated.loader_work
     return loop.loader_work if isinstance(loop, LoopMeasurement) else None
+
+
+def cpus_per_worker(measurement: Measurement | None) -> float:
+    """Return how many CPUs one loader worker keeps busy as a trial has shown it: few where it waits."""
+    details = measurement.details if measurement else None
+    isolated = details.floors if details else None
+    alone = next((one.loader_work for one in isolated.workers), None) if isolated else None
+    work = alone or (loader_work_of(measurement.loop, isolated) if measurement else None)
+    return work.cpus_per_worker if work else 1.0
 
 
 def loader_rate(

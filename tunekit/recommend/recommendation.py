@@ -34,9 +34,10 @@ ANSWER_ORDER = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
 
 
 def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | None:
-    """Return the recommendation that answers the search: Balanced, else the nearest tier."""
-    by_tier = {recommendation.tier: recommendation for recommendation in recommendations}
-    return next((by_tier[tier] for tier in ANSWER_ORDER if tier in by_tier), None)
+    """Return the recommendation that answers the search: the first tier with a gain, else the first one."""
+    in_order = sorted(recommendations, key=lambda one: ANSWER_ORDER.index(one.tier))
+    gains = (one for one in in_order if not one.is_baseline and one.speedup and one.speedup.low > 1)
+    return next(gains, in_order[0] if in_order else None)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ BALANCED_TOLERANCE = 0.03
 MOST_BATCH_GROWTH = 4
 """Times the baseline's batch that Conservative takes at most, unless the user asked for batch sizes."""
 
+MOST_WORKERS = 64
+"""Loader workers of one process."""
+
 MOST_TOLERANCE = 0.10
 """Share that it gives up at most, however noisy the machine is."""
 
@@ -51,14 +54,20 @@ class TierPolicy:
     buffer_share: float | None
     """Largest share of the RAM limit for the loader's buffer; None leaves it to OOM_SHARE."""
     workers_share: float
-    """Largest share of the allowed CPUs for loader workers."""
+    """Largest share of the allowed CPUs for what loader workers compute."""
     compile: Literal["off", "if it pays", "free"]
     meaning: str
     """The policy in one line; "{best}" stands for what is looked for."""
 
-    def max_workers(self, cpus: int) -> int:
-        """Return the most loader workers on that many allowed CPUs; 0 on a host with too few."""
-        return math.floor(self.workers_share * cpus)
+    def max_workers(self, cpus: int, cpus_per_worker: float = 1.0) -> int:
+        """Return the most loader workers on that many allowed CPUs; 0 on a host with too few.
+
+        Args:
+            cpus: that may be used.
+            cpus_per_worker: that each keeps busy: few for one that waits for storage.
+        """
+        by_cpus = math.floor(self.workers_share * cpus / max(cpus_per_worker, 1 / MOST_WORKERS))
+        return min(by_cpus, MOST_WORKERS)
 
 
 POLICIES = {
@@ -121,11 +130,12 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
     broken = []
     if record.config.compile and policy.compile == "off":
         broken.append(f"compile is on, {tier.value} keeps it off")
-    max_workers = policy.max_workers(host.cpus)
-    if record.config.num_workers > max_workers:
+    each = loop.loader_work.cpus_per_worker if loop.loader_work else 1.0
+    workers = record.config.num_workers
+    if workers > policy.max_workers(host.cpus, each):
         broken.append(
-            f"{_counted(record.config.num_workers, 'worker')}, more than {policy.workers_share:.0%} "
-            f"of {_counted(host.cpus, 'CPU')} ({max_workers})"
+            f"{_counted(workers, 'worker')} need {workers * each:.1f} CPUs, more than "
+            f"{policy.workers_share:.0%} of {_counted(host.cpus, 'CPU')}"
         )
     reserved_bytes = peak_reserved_bytes(record.measurement)
     if reserved_bytes is not None and loop.device.memory_bytes is not None:
@@ -213,6 +223,7 @@ def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = 
         held_per_sample(best.config, best.loop),
         base=base_ram(best.measurement),
         shared_per_sample=best.loop.shared_bytes_per_sample,
+        cpus_per_worker=best.loop.loader_work.cpus_per_worker if best.loop.loader_work else 1.0,
     )
 
 
@@ -224,6 +235,7 @@ def clip(
     *,
     base: BaseRam | None = None,
     shared_per_sample: float | None = None,
+    cpus_per_worker: float = 1.0,
 ) -> TrainConfig:
     """Return the nearest config inside the limits of the tier that can be known before it ran.
 
@@ -239,6 +251,7 @@ def clip(
         base: RAM of the processes without the buffer, where it is known. Processes that alone exceed the
             limit can't be clipped; they leave a config without workers.
         shared_per_sample: what one sample takes in /dev/shm, where that is known.
+        cpus_per_worker: that each worker keeps busy.
     """
     policy = POLICIES[tier]
     sample = _Sample(bytes_per_sample, bytes_per_sample if shared_per_sample is None else shared_per_sample)
@@ -249,7 +262,7 @@ def clip(
     def fits(candidate: TrainConfig) -> bool:
         return not _host_memory_violations(candidate, policy, host, sample, base or BaseRam())
 
-    workers = min(config.num_workers, policy.max_workers(host.cpus))
+    workers = min(config.num_workers, policy.max_workers(host.cpus, cpus_per_worker))
     while workers > 0 and not fits(clipped.changed(num_workers=workers, prefetch_factor=1, batch_size=1)):
         workers -= 1
     if workers == 0:

@@ -84,6 +84,8 @@ class AgentRequest(Record):
     device_memory_bytes: PositiveInt | None = None
     """observe: what torch may reserve on a CUDA device, as on a smaller GPU; None for all that it has. A real
     training (apply) is never held to less than there is."""
+    ram_bytes: PositiveInt | None = None
+    """What all processes of the trial may take; None for an unknown limit."""
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 

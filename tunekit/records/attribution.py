@@ -93,6 +93,12 @@ class LoaderWork(Record):
         """CPU seconds per second of making; low where the workers wait for storage. None without time."""
         return self.cpu_s / self.time_s if self.time_s else None
 
+    @property
+    def cpus_per_worker(self) -> float:
+        """CPUs that one worker needs while it makes batches, its waits for one left out: at most 1."""
+        busy_s = self.time_s - (self.run_queue_s or 0.0)
+        return min(1.0, self.cpu_s / busy_s) if busy_s > 0 else 1.0
+
 
 class LeafSeen(Record):
     """One tensor, array, text or number of a batch."""

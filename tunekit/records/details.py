@@ -61,6 +61,16 @@ class QueueSeen(Record):
     that wait in the queue are mapped by none, and stand in shm_bytes alone."""
 
 
+class WorkerSweepPoint(Record):
+    """The loader alone with one number of workers."""
+
+    num_workers: PositiveInt
+    step_s: PositiveFloat
+    """Seconds per batch."""
+    loader_work: LoaderWork | None = None
+    """What its batches cost meanwhile; None where the workers could not be looked into."""
+
+
 class IsolatedRates(Record):
     """The two halves of the loop, each without the other, in this process: what either alone would allow."""
 
@@ -75,6 +85,10 @@ class IsolatedRates(Record):
     into, or none was made in that time."""
     why_not: str | None = None
     """Why a half is missing."""
+    workers: tuple[WorkerSweepPoint, ...] = Field(default=(), max_length=8)
+    """The loader alone with other numbers of workers: a loader sweep."""
+    why_no_more_workers: str | None = Field(default=None, max_length=300)
+    """Why the sweep ended where it did."""
 
 
 class ComputeSweepPoint(Record):

@@ -89,6 +89,8 @@ def _gain_lead(run: Run, best: Recommendation) -> Lead:
         figures = f"the planned training {duration_text(own.finish_time_s)} -> "
         figures += duration_text(best.finish_time_s)
     text = f"{gain_text(best.speedup)} with {tier}: {figures} ({_basis(run)})."
+    kept = " and ".join(one.tier.value for one in run.recommendations if one.is_baseline)
+    text += f" Within the limits of {kept} keep your current settings." if kept else ""
     return _judged(run, best.speedup, text + _settled_text(run, best))
 
 
@@ -96,12 +98,6 @@ def _kept_lead(run: Run, best: Recommendation) -> Lead:
     """Return why the baseline's config stays."""
     rate = f"{interval_text(best.rate_samples_per_s, ' samples/s')} (measured)"
     keep = f"Keep your current settings: {rate}."
-    for one in run.recommendations:
-        if not one.is_baseline and one.speedup and verdict(one.speedup, run.noise_floor) == "faster":
-            lead = _gain_lead(run, one)
-            return replace(
-                lead, text=f"{lead.text} No config was faster within the limits of {best.tier}. {keep}"
-            )
     why, candidate = f" ({run.cut_short})" if run.cut_short else "", run.candidate
     if candidate is not None:
         text = f"{open_gain_text(run, candidate)}.{_settled_text(run, best)} {keep}"

@@ -15,6 +15,7 @@ from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
+from tunekit.predict.loader_rate import cpus_per_worker
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
@@ -290,6 +291,7 @@ class Session(ABC, Generic[AnyRun]):
             baseline=known.baseline,
             target=self.found.target,
             boundary=boundary,
+            cpus_per_worker=cpus_per_worker(first),
             changing=(data.changing or ()) if data else (),
         )
 

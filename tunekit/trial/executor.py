@@ -312,6 +312,7 @@ class ProcessExecutor:
             sizes=spec.sizes,
             rate_to_beat=spec.rate_to_beat,
             device_memory_bytes=self.device_memory_bytes,
+            ram_bytes=self.limits.ram_bytes,
             window_s=self.window_s,
         )
 

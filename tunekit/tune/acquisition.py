@@ -29,14 +29,12 @@ _LEAST_GAIN = 0.005
 _SMALLEST_GAIN = 0.001
 """The same on the quietest machine."""
 
-_MOST_LOOKED_AT = 1000
-"""Configs whose prediction is worked out in full: the fastest by the equations alone."""
-_MOST_LEARNT_FROM = 60
-"""Trials that the model is fitted to."""
 _SAME_GAIN = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
 _LEAST_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
+_NEARLY = 0.05
+"""Logarithm of the rate by which the first config that is tried may fall short of the fastest."""
 _LIKELY = 0.5
 """Chance to fit and run from which a pending trial is believed to give a rate."""
 
@@ -112,10 +110,6 @@ class PlannedObjective:
         return replace(
             predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s
         )
-
-    def rough(self, columns: Columns, log_rate: Floats) -> Floats:
-        """Return the same for logarithms of rates alone."""
-        return self.of(columns, Prediction(log_rate, np.zeros(len(columns)))).log_rate
 
 
 def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
@@ -197,7 +191,9 @@ class Acquisition:
                     objective = PlannedObjective(criteria.planned, measured)
                     believed = self._columns.take(self._believed(pending, tried, chances))
                     fitted = _model(measured, self._host, self._may_choose, objective, believed)
-                    return self._best(fitted, _pool_of(places, chances, costs), criteria)
+                    pool = _CandidatePool(places, chances[places], costs[places])
+                    own = measured[0].config
+                    return self._best(fitted, pool, criteria, None if measured[1:] or pending else own)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
         place = self._smallest(candidates, pending, places)
@@ -208,14 +204,11 @@ class Acquisition:
         tried = {record.config for record in records if record.role.is_candidate and record.config}
         return not self._untried(tried).any()
 
-    def _best(self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria) -> Proposal:
-        """Return the config that gains most per second, equal ones by their size."""
+    def _best(
+        self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None
+    ) -> Proposal:
+        """Return the config that gains most per second, equal ones by their size; at first the fastest."""
         columns = self._columns.take(pool.places)
-        if len(pool.places) > _MOST_LOOKED_AT:
-            rough = fitted.objective.rough(columns, fitted.model.rough_log_rate(columns))
-            promising = rough + np.log(pool.chances)
-            pool = pool.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
-            columns = self._columns.take(pool.places)
         rates = fitted.model.predict_columns(columns, fitted.pending)
         expected = fitted.objective.of(columns, rates)
         gains = expected_improvement(expected, fitted.best_log_rate) * pool.chances
@@ -235,6 +228,8 @@ class Acquisition:
             )
         )
         first = order[0]
+        remedy = self._remedy(expected, pool, baseline) if baseline else None
+        first = first if remedy is None else remedy
         # Of what there is no time for after that, what gains more comes first: else it is never seen.
         last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
         if last_call.any():
@@ -248,6 +243,26 @@ class Acquisition:
             gain=float(sure[first]),
             pays=bool(pays[first]),
         )
+
+    def _remedy(self, expected: Prediction, pool: "_CandidatePool", baseline: TrainConfig) -> int | None:
+        """Return where the config stands that changes least of those as fast as any, by the baseline alone.
+
+        None where other modes of the model promise more than the loader and the batch size.
+        """
+        columns, home = self._columns.take(pool.places), Columns.of([baseline])
+        scores = expected.log_rate + np.log(pool.chances)
+        best = np.max(scores[~columns.compiled], initial=-math.inf)  # to compile pays later, if at all
+        has_own_mode = np.ones(len(columns), dtype=bool)
+        for name in ("precision", "compiled", "channels_last"):
+            has_own_mode &= getattr(columns, name) == getattr(home, name)
+        near = np.flatnonzero(has_own_mode & (scores >= best - _NEARLY))
+
+        def change(at: int) -> tuple[int, int]:
+            config = self.configs[pool.places[at]]
+            changed = sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
+            return changed, int(self._size_rank[pool.places[at]])
+
+        return min(map(int, near), key=change, default=None)
 
     def _smallest(
         self, candidates: Sequence[TrialRecord], pending: Sequence[TrainConfig], places: Places
@@ -354,13 +369,6 @@ class _CandidatePool:
     chances: Floats
     costs: Floats
 
-    def take(self, kept: Places) -> "_CandidatePool":
-        return _CandidatePool(self.places[kept], self.chances[kept], self.costs[kept])
-
-
-def _pool_of(places: Places, chances: Floats, costs: Floats) -> _CandidatePool:
-    return _CandidatePool(places, chances[places], costs[places])
-
 
 @dataclass(frozen=True)
 class _Fitted:
@@ -380,7 +388,7 @@ def _model(
     objective: PlannedObjective,
     pending: Columns,
 ) -> _Fitted:
-    informative = most_informative(measured)
+    informative = without_superseded(measured)
     first = measured[0].measurement
     assert first is not None
     loop = first.loop
@@ -394,23 +402,6 @@ def _model(
         for columns in (Columns.of(tried), pending)
     ]
     return _Fitted(model, objective, float(np.max(np.concatenate(to_beat))), pending)
-
-
-def most_informative(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow.
-
-    Of a config that was run twice it is the surer one.
-    """
-    measured = without_superseded(measured)
-    if len(measured) <= _MOST_LEARNT_FROM:
-        return measured
-    rates = np.array([record.rate_samples_per_s or 0.0 for record in measured[1:]])
-    order = np.argsort(-rates, kind="stable") + 1
-    fastest = order[: _MOST_LEARNT_FROM * 3 // 4]
-    others = order[len(fastest) :]
-    spread = np.linspace(0, len(others) - 1, min(len(others), _MOST_LEARNT_FROM - len(fastest) - 1))
-    kept = sorted({0, *map(int, fastest), *(int(others[round(place)]) for place in spread)})
-    return [measured[place] for place in kept]
 
 
 def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:

@@ -14,7 +14,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.tune.acquisition import most_informative
+from tunekit.records.trials import without_superseded
 
 LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
@@ -41,7 +41,7 @@ def explain(
         return None
     try:
         with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
-            return _Explanation(records, most_informative(measured), host).summary(recommendations)
+            return _Explanation(records, without_superseded(measured), host).summary(recommendations)
     except (np.linalg.LinAlgError, ArithmeticError):
         return None
 

@@ -24,6 +24,8 @@ class SearchContext:
     target: Target
     boundary: Boundary | None = None
     """What an epoch's end costs, as the first measured trial has it; None before one."""
+    cpus_per_worker: float = 1.0
+    """That each loader worker keeps busy."""
     changing: tuple[str, ...] = ()
     """What the script changes in its data set between epochs."""
 

@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.recommend.compatibility import can_train_in_fp16
+from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind, Target
 from tunekit.trial.binding_suggestions import binding_hint
@@ -68,7 +70,7 @@ def foreseen_space(
     trained_in = [one.value for one in Precision if one.value in precisions]
     usual = dict.fromkeys(KNOBS, "off, on") | {
         "batch_size": _batch_foreseen(asked.max_batch, present_values(target).get("batch_size")),
-        "num_workers": f"0 to {host.cpus}, at most one per CPU",
+        "num_workers": f"0 to {host.cpus}, one per CPU; more where they wait for storage",
         "prefetch_factor": ", ".join(map(str, _PREFETCH)),
         "precision": f"{', '.join(trained_in)} or the script's own",
         "accumulate_grad_batches": follows if asked.global_batch else "as the script has it",
@@ -184,7 +186,8 @@ def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
         case "batch_size":
             return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
         case "num_workers":
-            return _worker_counts(context.host.cpus, baseline.num_workers)
+            most = POLICIES[Tier.AGGRESSIVE].max_workers(context.host.cpus, context.cpus_per_worker)
+            return _worker_counts(most, baseline.num_workers)
         case "prefetch_factor":
             own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
             return tuple(sorted({*own, *_PREFETCH}))
@@ -293,10 +296,10 @@ def _batch_sizes(baseline: int, dataset_samples: int | None) -> tuple[int, ...]:
     return tuple(sorted(size for size in sizes if 1 <= size <= most))
 
 
-def _worker_counts(cpus: int, baseline: int) -> tuple[int, ...]:
-    few = range(min(cpus, 8) + 1)
-    more = range(8, cpus + 1, 4) if cpus <= 32 else range(8, cpus + 1, 8)
-    return tuple(sorted({*few, *more, cpus, baseline}))
+def _worker_counts(most: int, baseline: int) -> tuple[int, ...]:
+    few = range(min(most, 8) + 1)
+    more = range(8, most + 1, 4) if most <= 32 else range(8, most + 1, 8)
+    return tuple(sorted({*few, *more, most, baseline}))
 
 
 def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:

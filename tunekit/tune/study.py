@@ -18,6 +18,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tunekit.predict.loader_rate import cpus_per_worker
 from tunekit.predict.ram import OOM_SHARE, buffer_bytes, held_per_sample
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes, same_training, violations
 from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
@@ -148,7 +149,8 @@ class Study:
         """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
         searched = Trials(tuple(self._records)).searched
         tier = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
-        return POLICIES[tier].max_workers(self._host.cpus)
+        first = next((one.measurement for one in self._records if one.measurement), None)
+        return POLICIES[tier].max_workers(self._host.cpus, cpus_per_worker(first))
 
     def _may_choose(self, record: TrialRecord) -> bool:
         """Return whether a tier could choose a trial's config and the user's own limits allow it."""

@@ -17,8 +17,6 @@ from tunekit.records.recommendation import Limit
 _CLOSE = 0.1
 """Ceilings nearer than this, as a share, bind alike."""
 _LEAST_S = 1e-9
-_MOST_LEFT_OVER = 300
-"""Readings that the residual is drawn from."""
 _UNKNOWN_CPU_SHARE = 0.8
 _DIFFERENCE = 1e-4
 
@@ -125,11 +123,6 @@ class ThroughputModel:
         told = shared_with_pending(pending, pending_steepness) + STEP_NOISE**2 * np.eye(len(pending))
         return np.asarray((shared * np.linalg.solve(told, shared.T).T).sum(1))
 
-    def rough_log_rate(self, columns: Columns) -> Floats:
-        """Return log rates by the equations alone, quickly: for choosing what to predict in full."""
-        step_s = self._physics.times(self._fit.values, columns).step_s
-        return self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
-
     def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
         """Return the equations' log step times, and (configs, parameters) how they move with each."""
 
@@ -153,9 +146,6 @@ class ThroughputModel:
         )
         predicted = evidence.log_s_by(self._physics.times(self._fit.values, evidence.columns))
         kept = np.flatnonzero(of_step | of_training | of_loader)
-        # The fastest tell most of where the best is. By what was left over itself, only luck would be kept.
-        sample_s = (evidence.log_s - np.log(evidence.columns.batch_size))[kept]
-        kept = kept[np.argsort(sample_s, kind="stable")[:_MOST_LEFT_OVER]]
         return Residual(
             evidence.columns.take(kept),
             Weights(weights.training[kept], weights.loader[kept]),

@@ -83,13 +83,14 @@ class Observation:
 def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
     """Return what the measured trials tell, in their order; those that only guard losses are left out.
 
-    Sizes at which a trial looked at its training alone follow it, each with that batch size.
+    Sizes at which a trial looked at its training alone follow it, each with that batch size, and the numbers
+    of workers with which it looked at its loader alone.
     """
     return tuple(
         one
         for trial in measured(records)
         if trial.record.role is not TrialRole.NUMERICS
-        for one in (_observed(trial), *_compute_sweep_observations(trial))
+        for one in (_observed(trial), *_compute_sweep_observations(trial), *_worker_sweep_observations(trial))
     )
 
 
@@ -98,6 +99,14 @@ def _compute_sweep_observations(trial: Measured) -> tuple[Observation, ...]:
     return tuple(
         Observation(trial.config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
         for one in (sizes.sizes if sizes else ())
+    )
+
+
+def _worker_sweep_observations(trial: Measured) -> tuple[Observation, ...]:
+    isolated = trial.measurement.details.floors if trial.measurement.details else None
+    return tuple(
+        Observation(trial.config.changed(num_workers=one.num_workers), loader_alone_s=one.step_s)
+        for one in (isolated.workers if isolated else ())
     )
 
 

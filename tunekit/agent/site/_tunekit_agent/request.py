@@ -29,6 +29,7 @@ class Request:
     sizes: list  # batch sizes to train at alone, where the details ask for that, in this order
     rate_to_beat: float | None  # steady samples/s of one rank below which to give up, None for never
     device_memory_bytes: int | None  # what "observe" lets torch reserve on a CUDA device, None for all
+    ram_bytes: int | None  # what all its processes may take; None for an unknown limit
     window_s: float  # steady time to measure
     interval_goal: float  # half width of the rate's interval, relative, at which the window may close
     option_names: list  # plain names of the options of its command line to report

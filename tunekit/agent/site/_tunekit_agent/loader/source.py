@@ -26,7 +26,7 @@ class Source:
     """
 
     def __init__(self, watch: Any, iterator: Any, info: Any) -> None:
-        self._watch = watch
+        self.watch = watch
         self.info = info
         self.restarts = 0
         self._own = weakref.ref(iterator)  # a cycle would keep its workers alive
@@ -110,11 +110,11 @@ class Source:
         Raises:
             StopIteration: the epoch is over.
         """
-        self._watch.fetching += 1
+        self.watch.fetching += 1
         try:
-            return self._watch.original_next(self.live)
+            return self.watch.original_next(self.live)
         finally:
-            self._watch.fetching -= 1
+            self.watch.fetching -= 1
 
     def restart(self) -> bool:
         """Begin the loader's next epoch under the script's hands; returns whether there is one."""
@@ -123,7 +123,7 @@ class Source:
             return False
         self.info.attributes.is_paused = True
         try:
-            live = self._watch.module.DataLoader.__iter__(loader)
+            live = self.watch.module.DataLoader.__iter__(loader)
         finally:
             self.info.attributes.is_paused = False
         self._successor = None if live is self._own() else live

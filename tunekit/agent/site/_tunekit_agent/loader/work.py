@@ -260,7 +260,7 @@ class WorkWatch:
     def _slots_for(self, loader: Any, info: Any) -> Slots | None:
         """Return the loader's map, the one it has as long as it does; None where it can't have one."""
         try:
-            method = _start_method(loader) if loader.num_workers else "fork"
+            method = start_method(loader) if loader.num_workers else "fork"
             count = min(max(loader.num_workers, 1), _MAX_SLOTS)
             known = info.work
             if known is not None and known.count == count and (known.path is None) == (method == "fork"):
@@ -275,7 +275,8 @@ class WorkWatch:
             return None
 
 
-def _start_method(loader: Any) -> str:
+def start_method(loader: Any) -> str:
+    """Return how a loader starts its workers, such as "fork"."""
     import multiprocessing  # torch did so before; the script may do without
 
     context = loader.multiprocessing_context

@@ -31,6 +31,15 @@ def shm_used_bytes() -> int | None:
     return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
+def shm_free_bytes() -> int | None:
+    """Return what is free of /dev/shm; None without one."""
+    try:
+        status = os.statvfs(_SHM)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
+
+
 class ProcessMemory:
     """Memory of one process.
 
