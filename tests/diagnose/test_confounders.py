@@ -84,7 +84,7 @@ def test_each_difference_is_told_with_both_values(golden: Callable[[str, str], N
     texts = []
     for code, other in DIFFERENCES:
         findings = found(searched(**BASE, **known), searched(**(known | BESIDE | other)))
-        findings = [finding for finding in findings if finding.code != "other-tier"]  # with fewer CPUs for each
+        findings = [one for one in findings if one.code != "other-tier"]  # with fewer CPUs for each
         assert [finding.code for finding in findings] == [code]
         texts += findings
     golden("confounders.txt", texts_of(texts))

@@ -99,7 +99,11 @@ def _shm_in_use(machine: Machine) -> Hits:
         )
 
 
-@check("more-workers-than-cpus", WARNING, "more loader workers than CPUs: they compete with each other")
+@check(
+    "more-workers-than-cpus",
+    WARNING,
+    "more loader workers than CPUs: they compete unless they wait for storage",
+)
 def _more_workers_than_cpus(machine: Machine) -> Hits:
     loader, cpus = machine.loader, machine.host.cpus
     if loader is None or loader.total_workers <= cpus:
@@ -107,7 +111,7 @@ def _more_workers_than_cpus(machine: Machine) -> Hits:
     ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
     yield Hit(
         f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'usable CPU')}",
-        f"use at most {count_text(cpus // loader.processes, 'worker')}{ranks}; `tunekit search` tries fewer",
+        f"at most {count_text(cpus // loader.processes, 'worker')}{ranks} if they decode: `tunekit search` knows",
         loader.total_workers,
     )
 

@@ -1,0 +1,158 @@
+"""What the loader alone gives with other numbers of workers, in the training's own process."""
+
+from __future__ import annotations
+
+import copy
+import os
+import weakref
+from typing import Any, Callable
+
+from ..loader.info import LoaderInfo
+from ..loader.source import Source
+from ..loader.work import start_method
+from ..measure.errors import line_of
+from ..measure.host import memory_of, shm_free_bytes
+from .loader_alone import LoaderAlone
+
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_LEAST_GAIN = 1.1
+"""Of twice the workers, below which no more are tried."""
+_ENOUGH = 8.0
+"""Times the training alone, above which more workers have nothing left to speed up."""
+_WINDOW_S, _MOST_S = 0.8, 12.0
+"""Of one count, half of which is timed; of all of them."""
+_MOST_SHARE = 0.5
+"""Of the memory that is left, for the workers of the next count."""
+_USUAL_PREFETCH = 2
+
+
+class WorkerSweep:
+    """Takes batches from clones of the training loader, with 1, 2, 4, ... workers as far as it pays.
+
+    Args:
+        source: of the training loader.
+        loop: the agent's `Loop`.
+        compute_s: seconds per batch of the training alone; None if unknown.
+
+    Attributes:
+        points: plain facts of WorkerSweepPoint records.
+        why_ended: why no more workers were tried.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        loop: Any,
+        compute_s: float | None,
+        moved: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._source, self._loop, self._compute_s = source, loop, compute_s
+        self._moved, self._clock = moved, clock
+        self._worker_bytes = 0
+        self.points: list = []
+        self.why_ended = ""
+
+    def run(self) -> None:
+        """Try one count after another."""
+        try:
+            self.why_ended = self._why_none() or self._try_all()
+        except Exception as error:  # workers that can't start, a data set that can't be copied
+            self.why_ended = line_of(error)
+
+    def _try_all(self) -> str:
+        began, last_s = self._clock(), 0.0
+        for count in _COUNTS:
+            started = self._clock()
+            if started - began + 2 * last_s > _MOST_S:
+                return f"{count} workers would have taken too long to start"
+            lacking = self._lacks_memory_for(count)
+            if lacking:
+                return lacking
+            before_s = self.points[-1]["step_s"] if self.points else None
+            why_not = self._try(count)
+            if why_not:
+                return f"{count} workers: {why_not}"
+            step_s, last_s = self.points[-1]["step_s"], self._clock() - started
+            if before_s is not None and before_s < _LEAST_GAIN * step_s:
+                return f"{count} workers were hardly faster than {count // 2}"
+            if self._compute_s is not None and _ENOUGH * step_s < self._compute_s:
+                return f"{count} workers are {_ENOUGH:g} times as fast as the training"
+        return f"more than {count} were not tried"
+
+    def _try(self, count: int) -> str:
+        """Time the loader with that many workers; return why it can't be."""
+        clone = _Clone(self._source, count)
+        alone = LoaderAlone(clone.source, _WINDOW_S, self._moved, self._clock, _MOST_S / 3)
+        alone.run()
+        if alone.batch_s is not None:
+            self._worker_bytes = clone.worker_bytes()
+            self.points.append(
+                {"num_workers": count, "step_s": alone.batch_s, "loader_work": alone.work.facts()}
+            )
+        return alone.why_not
+
+    def _why_none(self) -> str:
+        facts, loader = self._source.info.facts, self._source.info.loader()
+        if loader is None:
+            return "the script keeps no name for its loader"
+        if facts.get("iterable") and not facts.get("shards_itself"):
+            return "each worker would read the whole stream"
+        if start_method(loader) != "fork" and not facts.get("num_workers"):
+            return "workers would import the script's main module anew"
+        return ""
+
+    def _lacks_memory_for(self, count: int) -> str:
+        """Return which memory the next workers and their queue might exhaust; empty if none."""
+        prefetch = self._source.info.facts.get("prefetch_factor") or _USUAL_PREFETCH
+        queue_bytes = (count * prefetch + 1) * self._loop.batch_shm_bytes
+        free_bytes, limit_bytes = shm_free_bytes(), self._loop.request.ram_bytes
+        if free_bytes is not None and queue_bytes > _MOST_SHARE * free_bytes:
+            return f"the queue of {count} workers would take more than half of what /dev/shm has free"
+        own = memory_of(os.getpid())
+        if limit_bytes is None or own is None:
+            return ""
+        if count * self._worker_bytes + queue_bytes > _MOST_SHARE * (limit_bytes - own.pss_bytes):
+            return f"{count} workers would take more than half of the RAM that is left"
+        return ""
+
+
+class _Endless:
+    """The draws of a sampler, one epoch after another."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Any:
+        while True:
+            yield from self._sampler
+
+
+class _Clone:
+    """A copy of the script's loader with workers of its own, which end with it.
+
+    Attributes:
+        source: of its batches.
+    """
+
+    def __init__(self, source: Any, count: int) -> None:
+        original = source.info.loader()
+        loader = self._loader = copy.copy(original)
+        prefetch = source.info.facts.get("prefetch_factor") or _USUAL_PREFETCH
+        changed = {"num_workers": count, "prefetch_factor": prefetch, "persistent_workers": False}
+        if not source.info.facts.get("iterable"):
+            draws = "batch_sampler" if original.batch_sampler is not None else "sampler"
+            changed[draws] = _Endless(getattr(original, draws))
+        info = LoaderInfo(source.info.call_stack, source.info.ordinal)
+        info.facts = {**source.info.facts, **changed}
+        info.loader = weakref.ref(loader)
+        unwarned = {"check_worker_number_rationality": lambda: None}
+        vars(loader).update(changed, _iterator=None, _tunekit_info=info, **unwarned)
+        self._iterator = source.watch.module.DataLoader.__iter__(loader)
+        self.source = Source(source.watch, self._iterator, info)
+
+    def worker_bytes(self) -> int:
+        """Return what each worker alone has, on average."""
+        seen = [memory_of(worker.pid) for worker in self.source.live._workers]
+        known = [one.private_bytes for one in seen if one is not None]
+        return sum(known) // len(known) if known else 0
