@@ -109,9 +109,10 @@ def _more_workers_than_cpus(machine: Machine) -> Hits:
     if loader is None or loader.total_workers <= cpus:
         return
     ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    most = count_text(cpus // loader.processes, "worker")
     yield Hit(
         f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'usable CPU')}",
-        f"at most {count_text(cpus // loader.processes, 'worker')}{ranks} if they decode: `tunekit search` knows",
+        f"at most {most}{ranks} if they decode: `tunekit search` knows",
         loader.total_workers,
     )
 
