@@ -104,6 +104,18 @@ class Unseeded(Rows):
         return x, x[:4].argmax()
 
 
+class Logged(Rows):
+    """Notes what was read, for the loop to take."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.log = []
+
+    def __getitem__(self, index):
+        self.log.append(index)
+        return super().__getitem__(index)
+
+
 class SharedFile(Rows):
     """Reads from a file that is opened once, so that forked workers move each other's place in it."""
 
@@ -127,6 +139,7 @@ KINDS = {
     "augmented": Augmented,
     "seeded-by-index": SeededByIndex,
     "unseeded": Unseeded,
+    "logged": Logged,
     "shared-file": SharedFile,
 }
 
@@ -155,6 +168,7 @@ def main():
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(inputs), labels).backward()
             optimizer.step()
+            getattr(data, "log", []).clear()
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def trains_otherwise(
         fewest = baseline.num_workers if baseline else 0
         by_workers = codes & set(_OF_WORKERS) and config.num_workers >= other.num_workers > fewest
         is_stale = DifferenceCode.STALE in codes and config.persistent_workers
-        if config == other or by_workers or is_stale:
+        is_unshared = DifferenceCode.UNSHARED in codes and bool(config.num_workers) == bool(other.num_workers)
+        if config == other or by_workers or is_stale or is_unshared:
             return True
     return False
 
@@ -245,6 +246,10 @@ def _of_workers(
     if changing and config.persistent_workers and not baseline.persistent_workers:
         example = ", ".join(dict.fromkeys(changing))[:_MOST_LETTERS]
         yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=example)
+    unshared = [name for one in (seen, *own) for name in one.unshared]
+    if unshared and bool(config.num_workers) != bool(baseline.num_workers):
+        example = ", ".join(dict.fromkeys(unshared))[:_MOST_LETTERS]
+        yield Difference(code=DifferenceCode.UNSHARED, affected=count, of=count, example=example)
     shared = [
         name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
     ]
