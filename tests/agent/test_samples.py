@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from collections import namedtuple
 from types import SimpleNamespace
 from typing import Any
