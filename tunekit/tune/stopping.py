@@ -55,11 +55,9 @@ def next_trial(
     proposal = study.propose(criteria, pending)
     if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf), pending)
-    if best is None and study.is_exhausted():
-        return Stop("every config of the space was tried")
+    best = study.propose(replace(criteria, most_s=math.inf, most_again_s=math.inf), pending)
     if best is None:
-        return Stop("no untried config of the space is expected to fit in memory")
+        return Stop(study.why_none(pending))
     if proposal is None or _why_rejected(best, criteria) is None:
         # Something may be worth its time, but there is none left for it.
         return Stop()
