@@ -23,7 +23,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch
+from tunekit.trial.binding_suggestions import binding_hint, default_values, long_flags, possible_batch
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
@@ -211,6 +211,8 @@ class ProcessExecutor:
         )
         if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
             result = self._naming_a_flag(result, evidence)
+        if isinstance(result, Failure) and known and "batch_size" in bound.injected:
+            result = self._doubting_batch(result, known)
         if isinstance(result, Failure) and spec.processes is not None:
             result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
@@ -281,6 +283,14 @@ class ProcessExecutor:
         if possible is None or failure.remedy is None:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
+        return failure.changed(remedy=remedy)
+
+    def _doubting_batch(self, failure: Failure, known: KnownTarget) -> Failure:
+        """Return the failure of a script whose loader alone has another batch size, with how to bind it."""
+        if failure.kind is not OutcomeKind.SCRIPT_ERROR:
+            return failure
+        hint = binding_hint("batch_size", known.discovery, known.baseline.batch_size, self.target)
+        remedy = f"only the loader got the other batch size; where the script needs it too, add {hint}"
         return failure.changed(remedy=remedy)
 
     def _fresh_folder(self, number: int) -> Path:
