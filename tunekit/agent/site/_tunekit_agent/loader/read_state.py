@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from typing import Any
 
@@ -30,22 +29,21 @@ def changed_by_reading(dataset: Any, index: Any, first: dict) -> tuple:
     """
     if any(type(one).__module__.split(".")[0] in _CHANGE_BY_THEMSELVES for _, one in reached(dataset)):
         return set(), False
-    before, prints = _state_of(dataset), []
+    before = _state_of(dataset)
     try:
-        prints.append(_read(dataset, index))
+        seen = _read(dataset, index)
         names = {name for one in before for name in _changed(*one)}
         if not names:
             return names, False
-        after = _state_of(dataset)
-        for state in (before, after, before):
-            _put_back(before)
-            _put_back(state)
-            if len(prints) == 3 and names <= first.keys():  # nothing that must fit a number, as a chunk does
-                _set_numbers(before, {name: first[name] for name in names})
-            prints.append(_read(dataset, index))
+        others = [_read(dataset, index)]
+        _put_back(before)
+        again = _read(dataset, index)
+        _put_back(before)
+        if names <= first.keys():  # numbers alone: nothing that must fit one, as a chunk does
+            _set_numbers(before, {name: first[name] for name in names})
+            others.append(_read(dataset, index))
     finally:
         _put_back(before)
-    seen, again, *others = prints
     return names, seen == again and any(one != seen for one in others)
 
 
@@ -55,16 +53,14 @@ def _read(dataset: Any, index: Any) -> tuple:
 
 
 def _state_of(dataset: Any) -> list:
-    """Return (name, a container, a small array or attributes, a copy of it) of all that can be changed."""
+    """Return (name, what can be changed in place, a copy) of attributes, containers and small arrays."""
     found = []
     for name, one in (("", dataset), *reached(dataset)):
-        if isinstance(one, _CONTAINERS):
-            found += [(name, one, copy.copy(one))] if len(one) <= _MOST_HELD else []
-        elif hasattr(one, "shape"):
-            if _is_own(one):
-                found.append((name, one, one.clone() if is_tensor(one) else one.copy()))
-        elif isinstance(getattr(one, "__dict__", None), dict):
+        is_array = hasattr(one, "shape")
+        if not is_array and isinstance(getattr(one, "__dict__", None), dict):
             found.append((f"{name}.", vars(one), dict(vars(one))))
+        if _is_own(one) if is_array else isinstance(one, _CONTAINERS) and len(one) <= _MOST_HELD:
+            found.append((name, one, one.clone() if is_tensor(one) else one.copy()))
     return found
 
 
@@ -72,7 +68,8 @@ def _is_own(array: Any) -> bool:
     """Return whether an array is small, can be written, and no other process sees it."""
     if getattr(array, "nbytes", _MOST_BYTES) >= _MOST_BYTES:
         return False
-    return not array.is_shared() if is_tensor(array) else type(array).__name__ == "ndarray"
+    is_plain = type(array).__name__ == "ndarray"  # no map of a file
+    return not array.is_shared() if is_tensor(array) else is_plain and array.flags.writeable
 
 
 def _changed(name: str, one: Any, kept: Any) -> list:
@@ -89,13 +86,11 @@ def _changed(name: str, one: Any, kept: Any) -> list:
 
 def _put_back(state: list) -> None:
     for name, one, kept in state:
-        if not _changed(name, one, kept):
-            continue
-        if hasattr(one, "shape"):
+        if _changed(name, one, kept) and hasattr(one, "shape"):
             one[...] = kept
-            continue
-        one.clear()
-        (one.extend if isinstance(one, (list, deque)) else one.update)(kept)
+        elif _changed(name, one, kept):
+            one.clear()
+            (one.extend if isinstance(one, (list, deque)) else one.update)(kept)
 
 
 def _set_numbers(state: list, values: dict) -> None:

@@ -123,12 +123,13 @@ class DataSeen(Stage):
         """Return what reading changes where samples depend on it, or the loop takes what was added."""
         sizes, until, found = sizes_of(self._read_here), self._clock() + _READING_S, set()
         taken = {name for name, size in (self._after_batch or {}).items() if sizes.get(name, size) < size}
-        for identity in heapq.nsmallest(_MOST_READ, self._first, key=samples.rank_of):
-            index = self._opaque.get(identity, identity)
-            names, is_decisive = changed_by_reading(self._read_here, index, first)
-            found |= names if is_decisive else names & taken
-            if self._clock() > until:
-                break
+        with contextlib.suppress(Exception):  # a data set that is read in batches alone
+            for identity in heapq.nsmallest(_MOST_READ, self._first, key=samples.rank_of):
+                index = self._opaque.get(identity, identity)
+                names, is_decisive = changed_by_reading(self._read_here, index, first)
+                found |= names if is_decisive else names & taken
+                if self._clock() > until:
+                    break
         return sorted(found)[:_MOST_NAMES]
 
     def _contents(self, source: Any, work: Any) -> dict:
