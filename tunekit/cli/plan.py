@@ -64,12 +64,7 @@ def _show_milestones(
     milestones = read_milestones(options.milestones, request.samples_per_epoch, usual, profiles)
     limits = limits_of(options.max_cost, options.deadline)
     plan = plan_milestones(request, milestones, profiles, datetime.now(UTC).date(), limits)
-    report = drawn(
-        plan,
-        lambda shown, _: milestones_report(shown),
-        "milestones.json",
-        options.full_paths,
-    )
+    report = drawn(plan, lambda shown, _: milestones_report(shown), "milestones.json", options.full_paths)
     present(options, plan, report, milestones_report(plan).blocks)
 
 

@@ -79,9 +79,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
     flags.findings(output)
     flags.switch(
-        output,
-        "--github-summary",
-        "append the report as Markdown to the GitHub Actions step summary",
+        output, "--github-summary", "append the report as Markdown to the GitHub Actions step summary"
     )
     flags.full_paths(output)
 

@@ -186,6 +186,5 @@ def _same_run(pair: RunPair) -> Hits:
     if pair.is_same_run:
         run = pair.other.run
         yield Hit(
-            f"{count_text(len(run.trials), 'trial')} of {run.created_at}",
-            "give the folder of another search",
+            f"{count_text(len(run.trials), 'trial')} of {run.created_at}", "give the folder of another search"
         )

@@ -61,10 +61,7 @@ def time_with_checkpoints_s(
 
 
 def spot_time_s(
-    work_s: float,
-    checkpoint_s: float | None,
-    interrupted_every_s: float,
-    restart_s: float,
+    work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
 ) -> float:
     """Return the expected time of a training on spot, with checkpoints where they pay.
 

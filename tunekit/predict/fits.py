@@ -261,11 +261,7 @@ class Fits:
         return [name for name in names if name is not None]
 
     def _fit(
-        self,
-        profile: Profile,
-        precision: Precision,
-        outside: OutsideTorch,
-        batch_size: int | None = None,
+        self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
     ) -> PredictedFit:
         capacity = profile.capacity_bytes
         assert capacity is not None

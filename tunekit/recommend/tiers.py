@@ -183,9 +183,7 @@ def pick(
 def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> Measured | None:
     """Return the measured trial that does best in what is looked for; None without one."""
     return max(
-        measured(trials),
-        key=lambda one: planned.objective_samples_per_s(one.config, one.loop),
-        default=None,
+        measured(trials), key=lambda one: planned.objective_samples_per_s(one.config, one.loop), default=None
     )
 
 
@@ -404,10 +402,7 @@ class Ceiling:
 
 
 def ceiling_of(
-    tier: Tier,
-    chosen: Mapping[Tier, TrialRecord],
-    baseline: TrainConfig | None,
-    options: SearchOptions,
+    tier: Tier, chosen: Mapping[Tier, TrialRecord], baseline: TrainConfig | None, options: SearchOptions
 ) -> Ceiling:
     """Return what a tier's config may have at the most.
 

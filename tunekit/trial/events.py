@@ -409,9 +409,7 @@ def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: flo
         return None
     batches = inside[-1].batches - inside[0].batches
     return RankSeen(
-        rank=rank,
-        samples_per_s=samples / time_s,
-        batch_samples=samples / batches if batches > 0 else None,
+        rank=rank, samples_per_s=samples / time_s, batch_samples=samples / batches if batches > 0 else None
     )
 
 

@@ -39,10 +39,7 @@ class Stop:
 
 
 def next_trial(
-    study: Study,
-    criteria: Criteria,
-    search_trials: int,
-    pending: Sequence[TrainConfig] = (),
+    study: Study, criteria: Criteria, search_trials: int, pending: Sequence[TrainConfig] = ()
 ) -> Proposal | Stop:
     """Return what to try next, or why nothing is.
 

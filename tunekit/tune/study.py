@@ -100,9 +100,7 @@ class Study:
         self._running: optuna.Trial | None = None
 
     def propose(
-        self,
-        criteria: Criteria = NO_CRITERIA,
-        pending: Sequence[TrainConfig] = (),
+        self, criteria: Criteria = NO_CRITERIA, pending: Sequence[TrainConfig] = ()
     ) -> Proposal | None:
         """Return a config that was not tried yet, and why; None when there is none that fits.
 

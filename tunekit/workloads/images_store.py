@@ -33,10 +33,7 @@ def print_progress(written: int, count: int) -> None:
 
 
 def image_folder(
-    root: Path | None,
-    image_size: int,
-    count: int,
-    on_progress: Callable[[int, int], object] = print_progress,
+    root: Path | None, image_size: int, count: int, on_progress: Callable[[int, int], object] = print_progress
 ) -> Path:
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
