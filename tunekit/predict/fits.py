@@ -196,13 +196,6 @@ class Fits:
         memory = self._memory_of(precision, outside, is_checkpointed)
         return None if memory is None else memory.peak(batch_size)
 
-    def fits_in(
-        self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
-    ) -> bool:
-        """Return whether a batch size runs where torch can reserve so much, without the margin."""
-        memory = self._memory_of(precision, outside)
-        return memory is not None and memory.fits(batch_size, headroom_bytes)
-
     def at(
         self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
     ) -> PredictedFit | None:

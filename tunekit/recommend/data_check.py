@@ -244,16 +244,17 @@ def _of_workers(
     count = seen.samples.count if seen.samples else seen.indices.draws if seen.indices else 0
     changing = [name for one in own for name in one.changing or () if name != SET_EPOCH]
     if changing and config.persistent_workers and not baseline.persistent_workers:
-        example = ", ".join(dict.fromkeys(changing))[:_MOST_LETTERS]
-        yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=example)
+        yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=_listed(changing))
     unshared = [name for one in (seen, *own) for name in one.unshared]
     if unshared and bool(config.num_workers) != bool(baseline.num_workers):
-        example = ", ".join(dict.fromkeys(unshared))[:_MOST_LETTERS]
-        yield Difference(code=DifferenceCode.UNSHARED, affected=count, of=count, example=example)
+        yield Difference(code=DifferenceCode.UNSHARED, affected=count, of=count, example=_listed(unshared))
     shared = [
         name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
     ]
     if shared:
         affected = round(count * (1 - 1 / config.num_workers)) if config.num_workers > 1 else count
-        example = ", ".join(shared)[:_MOST_LETTERS]
-        yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=example)
+        yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=_listed(shared))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))[:_MOST_LETTERS]

@@ -70,8 +70,6 @@ class LossVerdict:
     baseline_end: float | None = None
     """Mean loss of the last part, over the baseline's processes."""
     candidate_end: float | None = None
-    baseline_fall: float | None = None
-    """How far the baseline's loss fell until then."""
     spread: float | None = None
     """Standard deviation of the baseline's processes' own ends; None with one process."""
     processes: int = 0
@@ -152,7 +150,6 @@ def _compared(theirs: list[list[float]], ours: list[float], steps: int) -> LossV
         end_steps=round(steps * _END_BLOCKS / _BLOCKS),
         baseline_end=end,
         candidate_end=our_end,
-        baseline_fall=fall,
         spread=spread,
         processes=len(ends),
     )
