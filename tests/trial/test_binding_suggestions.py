@@ -102,10 +102,7 @@ def test_what_is_bound_already_is_not_suggested_again(tmp_path: Path):
 
 def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(tmp_path: Path):
     script = "batch_size = 32\nlearning_rate = 0.05\nexec(open('configurator.py').read())\n"
-    assert suggested(tmp_path, script=script) == {
-        "batch_size": "--batch_size={}",
-        "lr": "--learning_rate={}",
-    }
+    assert suggested(tmp_path, script=script) == {"batch_size": "--batch_size={}", "lr": "--learning_rate={}"}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +150,7 @@ BOTH = (option("--bf16", value=False, form="optional"), option("--fp16", value=F
     [
         ((AMP,), (), "fp32", ["{bf16:--amp,fp32:}", "{fp16:--amp,fp32:}"]),
         ((ON,), ("--amp",), "bf16", ["{bf16:--amp,fp32:}"]),
-        (
-            (ON.model_copy(update={"off": ("--no-amp",)}),),
-            (),
-            "fp16",
-            ["{fp16:,fp32:--no-amp}"],
-        ),
+        ((ON.model_copy(update={"off": ("--no-amp",)}),), (), "fp16", ["{fp16:,fp32:--no-amp}"]),
         (
             (
                 option("--no-amp", name="amp", value=True, form="switch").model_copy(
@@ -175,11 +167,7 @@ BOTH = (option("--bf16", value=False, form="optional"), option("--fp16", value=F
     ],
 )
 def test_switches_of_a_precision_are_found(
-    options: tuple[ScriptOption, ...],
-    command: tuple[str, ...],
-    seen: str,
-    ways: list[str],
-    tmp_path: Path,
+    options: tuple[ScriptOption, ...], command: tuple[str, ...], seen: str, ways: list[str], tmp_path: Path
 ):
     found = suggested_all(tmp_path, *command, options=options, precision=seen)
     assert found.get("precision", []) == ways
