@@ -111,7 +111,7 @@ def test_a_small_space_is_exhausted_without_repeats():
     assert study.propose(pending=[last.config]) is None
     assert study.why_none([last.config]) == "other hosts measure the last untried configs"
     study.tell([record_of(5, last.config)])
-    assert (study.propose(), study.why_none()) == (None, "every config was tried")
+    assert (study.propose(), study.why_none()) == (None, "every config of the space was tried")
 
 
 @pytest.mark.parametrize(

@@ -211,8 +211,8 @@ class Acquisition:
         tried = {record.config for record in records if record.role.is_candidate and record.config}
         is_open, has_few = self._untried({*tried, *pending}), self._columns.workers <= most_workers
         if not is_open.any():
-            is_left = self._untried(tried).any()
-            return "other hosts measure the last untried configs" if is_left else "every config was tried"
+            is_pending, tried_all = self._untried(tried).any(), "every config of the space was tried"
+            return "other hosts measure the last untried configs" if is_pending else tried_all
         if not has_few[is_open].any():
             most = f"{most_workers:.0f}, the most for {count_text(self._host.cpus, 'CPU')}"
             return f"every untried config has num_workers above {most}"
