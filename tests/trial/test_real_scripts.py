@@ -82,6 +82,7 @@ SCALER = python(
 )
 SHARDED = python("iterable.py", "--shards", roots=(LINEAR,), tuned={"batch_size": 32, "num_workers": 2})
 UNSHARDED = python("iterable.py", roots=(LINEAR,))
+HF_STREAM = bert("--stream", "--accumulate", "2", batches_per_step=2, is_slow=True)
 TORCHRUN = Script(
     ("torchrun", "--nproc_per_node", "2", "--master_port", "{port}", "ddp_gloo.py", *OUT),
     roots=(DDP,),
@@ -153,6 +154,7 @@ SCRIPTS = [
     python("-m", "pkg.train", roots=(("pkg.model.Net", 140296),), optimizers=ADAMW),
     bert(tuned={"batch_size": 16, "num_workers": 1, "precision": "bf16"}),
     bert("--accumulate", "4", "--workers", "2", "--evaluate", workers=2, batches_per_step=4, is_slow=True),
+    HF_STREAM,
     bert("--bf16", precision="bf16", is_slow=True),
     bert("--compile", "--save-steps", "500", compiled=True, is_slow=True),
     lightning(tuned=TUNED),
@@ -220,7 +222,7 @@ def test_a_padded_length_is_not_taken_for_the_samples(ran: Ran) -> None:
     assert loop.steady_samples == 16 * loop.steady_batches
 
 
-@looking_at(SHARDED, UNSHARDED)
+@looking_at(SHARDED, UNSHARDED, HF_STREAM)
 def test_a_data_set_that_shards_itself_may_have_workers(ran: Ran) -> None:
     loader = found_by(ran).training_loader
     assert loader is not None and loader.iterable
