@@ -52,6 +52,13 @@ def test_accumulation_is_that_of_the_latest_steps(ran: Ran) -> None:
     assert (found_by(ran).batches_per_step, loop_of(ran.baseline).epoch_samples) == (4, 1576)
 
 
+@looking_at(shaped("leaking", window_s=1.0))
+def test_what_each_batch_keeps_and_what_is_not_trained_is_told(ran: Ran) -> None:
+    loop = loop_of(ran.baseline)
+    assert loop.growth_bytes_per_batch == pytest.approx(1 << 20, rel=0.2)
+    assert loop.model is not None and loop.model.frozen_bytes == 20 * 4
+
+
 @looking_at(shaped("two_passes", is_slow=True))
 def test_a_step_that_passes_twice_and_steps_another_optimizer_is_one(ran: Ran) -> None:
     assert found_by(ran).batches_per_step == 1

@@ -73,7 +73,7 @@ class Sharp(torch.optim.Optimizer):
         optimizer.step()
 
 
-net = nn.Linear(32, 4)
+net = nn.Sequential(nn.Linear(32, 4))
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
 
 
@@ -134,6 +134,18 @@ def warming_up() -> int:
             if place % min(4, 1 + done // 20) == 0 or place == len(loader):
                 optimizer.step()
                 optimizer.zero_grad()
+
+
+def leaking() -> int:
+    """Keep a MiB of each batch until the epoch's end, with a layer that is not trained."""
+    kept: list = []
+    net.append(nn.Linear(4, 4).requires_grad_(False))
+    while True:
+        kept.clear()
+        for one in DataLoader(Rows(1600), batch_size=16):
+            step(one)
+            kept.append(torch.ones(1 << 18))
+            time.sleep(0.01)
 
 
 def two_passes() -> int:

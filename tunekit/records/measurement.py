@@ -127,6 +127,8 @@ class LoopMeasurement(LoaderKnobs):
     peak_allocated_bytes: NonNegativeInt | None
     peak_reserved_bytes: NonNegativeInt | None
     allocation_retries: NonNegativeInt | None
+    growth_bytes_per_batch: NonNegativeFloat = 0.0
+    """What each batch adds until its epoch ends: of the device's memory, without a GPU of the process's."""
     losses: tuple[float | None, ...] = Field(default=(), max_length=256)
     """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt
@@ -136,6 +138,12 @@ class LoopMeasurement(LoaderKnobs):
     def once_s(self) -> float:
         """Seconds of the first step and of later compilation: a training pays them once."""
         return self.first_step_s + self.recompile_s
+
+    @property
+    def growth_bytes(self) -> int:
+        """What memory grows by in an epoch beyond the peak that was seen in the window; predicted."""
+        unseen = max(0, (self.epoch_batches or 0) - self.steady_batches)
+        return round(unseen * self.growth_bytes_per_batch)
 
     @property
     def is_abandoned(self) -> bool:

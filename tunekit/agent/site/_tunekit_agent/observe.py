@@ -18,6 +18,7 @@ from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
 from .measure.device_times import DeviceTimes
+from .measure.growth import MemoryGrowth
 from .measure.host import run_queue_ns
 from .measure.host_times import CompileSettling, HostTimes, Startup
 from .measure.record import loop_facts, model_bytes
@@ -79,6 +80,7 @@ class Observer:
         self._stepped_roots: list = []
         self._startup = Startup(time.perf_counter())
         self._settling = CompileSettling()
+        self._growth = MemoryGrowth()
         self._window_from: int | None = None
         self._finished = self.has_failed = False
 
@@ -113,6 +115,7 @@ class Observer:
             if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
                 self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
+            self._growth.epoch_started()
             self._work_window.follow(info.work)
         if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
             self._tell_threads(info.loader())
@@ -168,6 +171,8 @@ class Observer:
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
+        if phase == MEASURING:
+            self._growth.asked(now, self._progress_log.steps)
         if info is not None:
             self._progress(phase)
         if phase == FINISHED:
@@ -478,6 +483,7 @@ class Observer:
                 self.data_parallel.facts, self.roots.device(), self.ranks.world_size
             ),
             "device_parts": self._times.facts(),
+            "growth_bytes_per_batch": self._growth.bytes_per_batch() / self._loop.batches_per_step,
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
         }
