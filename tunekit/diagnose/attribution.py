@@ -28,7 +28,7 @@ from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates, KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.units import rate_text
+from tunekit.units import count_text, rate_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
@@ -202,17 +202,13 @@ def _host_wait(loop: LoopMeasurement) -> Share:
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
     """Yield what only a trace sees. Kernels and copies last as long untraced; gaps are what they leave."""
-    source = _trace_source(kernels)
+    source = f"torch.profiler, {count_text(kernels.batches, 'batch', 'batches')}"
     if kernels.h2d_s is not None:
         copy_ms = 1000 * kernels.h2d_s / kernels.batches
         yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
     if kernels.device_busy_s is not None:
         idle_ms = max(0.0, step_ms - 1000 * kernels.device_busy_s / kernels.batches)
         yield Share(Part.DEVICE_IDLE, idle_ms, ratio(idle_ms, step_ms) or 0.0, source, is_of_sum=False)
-
-
-def _trace_source(kernels: KernelWindow) -> str:
-    return f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
 
 
 def isolated_rates(measurement: Measurement) -> IsolatedRates | None:

@@ -204,15 +204,12 @@ class LoopMeasurement(LoaderKnobs):
         their clocks.
         """
         each = [one.batch_samples for one in self.ranks if one.batch_samples is not None]
-        if self._trains_apart or len(each) < len(self.ranks):
+        seen = self.data_parallel
+        if (seen is not None and seen.syncs_gradients is False) or len(each) < len(self.ranks):
             each = [one.samples_per_s for one in self.ranks]
         elif each and max(each) < _LEAST_UNLIKE * min(each):
             return 1.0
         return fmean(each) / each[0] if each else 1.0
-
-    @property
-    def _trains_apart(self) -> bool:
-        return self.data_parallel is not None and self.data_parallel.syncs_gradients is False
 
     @property
     def slowest_rank_share(self) -> float | None:

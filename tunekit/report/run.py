@@ -140,7 +140,9 @@ def _answer_blocks(
     return (
         answer.answer_lead(run, best),
         Changes(answer.change_lines(run, best)),
-        Commands(_next_title(best), answer.next_steps(run, best, folder)),
+        Commands(
+            "Next" if best is None or best.is_baseline else "Use it", answer.next_steps(run, best, folder)
+        ),
         *_config_of(best, configs),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
@@ -157,7 +159,7 @@ def _blocks_of_record(run: Run) -> tuple[Block, ...]:
         Section("findings", "Findings", "Findings"),
         *found_blocks(run.findings),
         Section("failures", "Failures", "Failures"),
-        Passage("", tuple(note.line for note in _failures(run))),
+        Passage("", tuple(Note(Severity.INFO, line).line for line in answer.failure_lines(run))),
         Section("environment", "Environment and method", "Setup"),
         environment_table(run),
         Passage("Method", method_lines(run)),
@@ -172,7 +174,8 @@ def in_comment(
     best = answer_of(run.recommendations)
     planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
-    commands = answer.next_steps(run, best, folder)
+    steps = answer.next_steps(run, best, folder)
+    commands = [step if step.startswith("tunekit ") else f"# {step}" for step in steps]
     blocks: list[Block] = [
         answer.answer_lead(run, best),
         short_tiers_table(run),
@@ -181,7 +184,7 @@ def in_comment(
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best)),
         Line("; ".join(answer.missing_lines(run))),
-        Commands("Commands", (*map(_in_shell, commands), "# the same search again", search_again(run))),
+        Commands("Commands", (*commands, "# the same search again", search_again(run))),
         bottleneck_passage(run, best),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
@@ -192,11 +195,6 @@ def in_comment(
     return Report(f"tunekit: {_title(run)}", tuple(blocks))
 
 
-def _in_shell(step: str) -> str:
-    """Return a step as a shell takes it: what is done by hand is a comment."""
-    return step if step.startswith("tunekit ") else f"# {step}"
-
-
 def _title(run: Run) -> str:
     return f"{run.target.name} on {run.measured_on}"
 
@@ -204,10 +202,6 @@ def _title(run: Run) -> str:
 def _on_samples(run: Run) -> tuple[str, str]:
     """Return what other arithmetic did to the losses, and what the largest samples mean for the tiers."""
     return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
-
-
-def _next_title(best: Recommendation | None) -> str:
-    return "Next" if best is None or best.is_baseline else "Use it"
 
 
 def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) -> tuple[Commands, ...]:
@@ -231,10 +225,6 @@ def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
     """Return the plan; where nothing is known of other machines, that in a sentence or two."""
     blocks = () if plan is None else plan_blocks(plan)
     return blocks if plan and plan.choices else tuple(one for one in blocks if isinstance(one, Lead))
-
-
-def _failures(run: Run) -> list[Note]:
-    return [Note(Severity.INFO, line) for line in answer.failure_lines(run)]
 
 
 def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
@@ -272,8 +262,7 @@ def environment_table(run: Run) -> Table:
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
     ]
-    known = ((name, text) for name, text in rows if text != UNKNOWN)
-    return Table("Environment", ("", ""), tuple(known))
+    return Table("Environment", ("", ""), tuple(((name, text) for name, text in rows if text != UNKNOWN)))
 
 
 def _threads_text(run: Run) -> str:

@@ -11,7 +11,6 @@ from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.tiers import balanced_tolerance, pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
@@ -191,8 +190,6 @@ def _kept(noise: NoiseFloor | None) -> float:
 def _most_saved(records: Sequence[TrialRecord]) -> float:
     """Return the largest rate over whole epochs as a factor of the steady rate; at least 1."""
     loops = [record.measurement.loop for record in records if record.measurement]
-    return max([1.0, *(loop.rank_rate_samples_per_s / _steady_rate(loop) for loop in loops)])
-
-
-def _steady_rate(loop: LoopMeasurement) -> float:
-    return loop.steady_samples / loop.steady_time_s
+    return max(
+        [1.0, *(one.rank_rate_samples_per_s * one.steady_time_s / one.steady_samples for one in loops)]
+    )

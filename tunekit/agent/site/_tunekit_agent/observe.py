@@ -283,7 +283,7 @@ class Observer:
             self._startup.stepped(time.perf_counter())
         if self._loop.complete:
             self._loop.step_counted(optimizer)
-        elif self._knows_enough(self._loop.stepped(optimizer)):
+        elif self._loop.stepped(optimizer) or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS):
             self._learn()
         if self._training is None and self.steps.is_first(optimizer):
             self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
@@ -370,9 +370,6 @@ class Observer:
         is_learning = self.ranks.world_size == 1 and not self._loop.complete
         if self._request.skips == "all" and on_cpu and is_learning:
             self._dry_steps().enter()
-
-    def _knows_enough(self, is_learnt: bool) -> bool:
-        return is_learnt or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS)
 
     def _dry_facts(self) -> dict:
         training = self._training.facts if self._training else {}
