@@ -45,7 +45,7 @@ def lightning(*words: str, **more) -> Script:
     return Script(given, roots=(LIT,), optimizers=(("AdamW", 0.002),), **more)
 
 
-ENCODER, DECODER = ("__main__.Encoder", 410656), ("__main__.Decoder", 410880)
+ENCODER, DECODER = ("__main__.Encoder", 148000), ("__main__.Decoder", 148224)
 ACCELERATE_LAUNCH = (
     *("accelerate", "launch", "--num_processes", "1", "--num_machines", "1"),
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--cpu"),
@@ -100,8 +100,8 @@ TOKENS = python(
 SCRIPTS = [
     python("transform_first.py", roots=((SEQUENTIAL, 1595402),), optimizers=(("SGD", 0.05),)),
     python("encoder_decoder.py", roots=(ENCODER, DECODER), optimizers=ADAMW),
-    python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
-    python("warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),)),
+    python("ema_copy.py", roots=(LINEAR,), optimizers=(("SGD", 0.05),)),
+    python("warmup_lr.py", roots=(LINEAR,), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
     python(
         "sequential.py",
@@ -117,24 +117,12 @@ SCRIPTS = [
     python(
         "lbfgs.py", roots=((SEQUENTIAL, 9352),), optimizers=(("LBFGS", 0.02),), tuned={"precision": "bf16"}
     ),
-    python(
-        "super_step.py",
-        "--accumulate",
-        "2",
-        roots=(LINEAR,),
-        optimizers=(("ClippedSGD", 0.05),),
-        batches_per_step=2,
-    ),
+    python("super_step.py", roots=(LINEAR,), optimizers=(("ClippedSGD", 0.05),)),
     BACKWARD,
     TOKENS,
     python("own_autocast.py", roots=(NET,), optimizers=ADAMW, precision="bf16"),
-    python(
-        "own_compile.py",
-        roots=(("torch._dynamo.eval_frame.OptimizedModule", 140296),),
-        optimizers=ADAMW,
-        compiled=True,
-    ),
-    python("own_compile.py", "--in-place", roots=(NET,), optimizers=ADAMW, compiled=True),
+    python("own_compile.py", roots=(LINEAR,), optimizers=ADAMW, compiled=True),
+    python("own_compile.py", "--in-place", roots=(LINEAR,), optimizers=ADAMW, compiled=True),
     CHANNELS_LAST,
     started_by("spawn", tuned={"batch_size": 32, "num_workers": 2}),
     started_by("spawn", tuned=NO_WORKERS),
