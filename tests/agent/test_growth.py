@@ -29,7 +29,7 @@ def test_each_batch_adds_what_it_keeps(
 ) -> None:
     seen = growth.MemoryGrowth()
     for batch in range(450):
-        monkeypatch.setattr(growth, "_taken_bytes", lambda at=batch: taken_mib(at) * MIB)
+        monkeypatch.setattr(growth, "_taken_bytes", lambda devices, at=batch: taken_mib(at) * MIB)
         if taken_mib(100) == 300 and batch % 100 == 0:
             seen.epoch_started()
         seen.asked(batch * 0.06, batch)
@@ -40,7 +40,7 @@ def test_each_batch_adds_what_it_keeps(
 def test_too_few_looks_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = growth.MemoryGrowth()
     for batch in range(7):
-        monkeypatch.setattr(growth, "_taken_bytes", lambda at=batch: at * MIB)
+        monkeypatch.setattr(growth, "_taken_bytes", lambda devices, at=batch: at * MIB)
         seen.asked(batch, batch)
     assert seen.bytes_per_batch() == 0
 

@@ -172,7 +172,7 @@ class Observer:
             self._window_from = info.fetches
         self._window_moved(before, phase)
         if phase == MEASURING:
-            self._growth.asked(now, self._progress_log.steps)
+            self._growth.asked(now, info.fetches if info is not None else self._progress_log.steps * batches)
         if info is not None:
             self._progress(phase)
         if phase == FINISHED:
@@ -480,7 +480,7 @@ class Observer:
                 self.data_parallel.facts, self.roots.device(), self.ranks.world_size
             ),
             "device_parts": self._times.facts(),
-            "growth_bytes_per_batch": self._growth.bytes_per_batch() / self._loop.batches_per_step,
+            "growth_bytes_per_batch": self._growth.bytes_per_batch(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
         }

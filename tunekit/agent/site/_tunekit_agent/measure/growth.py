@@ -8,8 +8,8 @@ from .device import cuda_devices
 from .host import own_bytes
 
 _EVERY_S = 0.05
-_PARTS, _LEAST_LOOKS = 4, 8
-"""Of the looks within one epoch: what grows does so from each part to the next."""
+_PARTS, _LEAST_LOOKS, _LEAST_BYTES = 4, 8, 2 << 20
+"""Of the looks within one epoch: what grows does so from each part to the next, more than allocators do."""
 
 
 class MemoryGrowth:
@@ -19,6 +19,7 @@ class MemoryGrowth:
         self._looks: list = []  # (batches so far, bytes)
         self._longest: list = []
         self._next_at = 0.0
+        self._devices: list | None = None
 
     def epoch_started(self) -> None:
         self._longest = max(self._longest, self._looks, key=len)
@@ -27,7 +28,9 @@ class MemoryGrowth:
     def asked(self, now: float, batches: int) -> None:
         if now >= self._next_at:
             self._next_at = now + _EVERY_S
-            self._looks.append((batches, _taken_bytes()))
+            if self._devices is None:
+                self._devices = cuda_devices()
+            self._looks.append((batches, _taken_bytes(self._devices)))
 
     def bytes_per_batch(self) -> float:
         """Return what each batch surely adds; 0 where memory is as low in any later part of an epoch."""
@@ -38,12 +41,11 @@ class MemoryGrowth:
         lows = [min(taken for _, taken in looks[at : at + each]) for at in range(0, _PARTS * each, each)]
         least = min(lows[at] - lows[at - 1] for at in range(1, _PARTS))
         batches = (looks[(_PARTS - 1) * each][0] - looks[0][0]) / (_PARTS - 1)
-        return max(0, least) / max(1.0, batches)
+        return least / max(1.0, batches) if least >= _LEAST_BYTES else 0.0
 
 
-def _taken_bytes() -> int:
-    """Return what tensors take of the CUDA devices, without any the memory of this process alone."""
-    devices = cuda_devices()
+def _taken_bytes(devices: list) -> int:
+    """Return what tensors take of CUDA devices; without any, the memory of this process alone."""
     if devices:
         return sum(sys.modules["torch"].cuda.memory_allocated(device) for device in devices)
     return own_bytes()
