@@ -23,6 +23,7 @@ LINEAR, DEEP = (SEQUENTIAL, 140296), (SEQUENTIAL, 1189896)
 SGD, ADAMW = (("SGD", 0.02),), (("AdamW", 0.001),)
 OUT = ("--output", "{output}")
 TUNED = {"batch_size": 32, "num_workers": 1, "precision": "bf16"}
+LARGER = {"batch_size": 32}
 NO_WORKERS = {"batch_size": 32, "num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
 
 
@@ -51,12 +52,8 @@ ACCELERATE_LAUNCH = (
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--cpu"),
 )
 ONCE_A_LAYER = (("Adam", 0.0005),) * 50
-LSTM = python(
-    "lstm_padded.py",
-    *("--longest", "16"),
-    roots=(("__main__.Tagger", 21122),),
-    optimizers=(("RMSprop", 0.001),),
-)
+TAGGER = (("__main__.Tagger", 21122),)
+LSTM = python("lstm_padded.py", "--longest", "16", roots=TAGGER, optimizers=(("RMSprop", 0.001),))
 
 
 def started_by(context: str, **expected: Any) -> Script:
@@ -103,15 +100,7 @@ SCRIPTS = [
     python("ema_copy.py", roots=(LINEAR,), optimizers=(("SGD", 0.05),)),
     python("warmup_lr.py", roots=(LINEAR,), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
-    python(
-        "sequential.py",
-        "--batch-sampler",
-        "--workers",
-        "1",
-        roots=(DEEP,),
-        workers=1,
-        tuned={"batch_size": 32},
-    ),
+    python(*("sequential.py", "--batch-sampler", "--workers", "1"), roots=(DEEP,), workers=1, tuned=LARGER),
     EACH_EPOCH,
     SHORT_EPOCHS,
     python(
