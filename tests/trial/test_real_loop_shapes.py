@@ -82,6 +82,14 @@ def test_the_time_between_passes_of_minibatches_counts(ran: Ran) -> None:
     assert loop_of(ran.baseline).rate_samples_per_s == pytest.approx(printed_rate(ran), rel=0.4)
 
 
+@looking_at(Plan(("python", "unguarded.py"), tuned={"num_workers": 1}, is_slow=True))
+def test_workers_that_would_run_the_script_again_are_told(ran: Ran) -> None:
+    assert loop_of(ran.baseline).epoch_samples == 1600
+    assert ran.tuned is not None and ran.tuned.failure is not None
+    assert ran.tuned.failure.kind is OutcomeKind.WORKER_CRASH
+    assert "__main__" in (ran.tuned.failure.remedy or "")
+
+
 def printed_rate(ran: Ran) -> float:
     """Return the rate by the script's own clock, its first epoch left out."""
     lines = [line.split() for line in ran.printed().splitlines() if line.startswith("EPOCH")]
