@@ -250,6 +250,7 @@ def test_the_default_of_a_bound_flag_is_known_where_the_script_declares_one(
     ("command", "script", "found"),
     [
         ((), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+        ((), "p.add_argument('--minibatch', default=20)", "--minibatch {}"),
         ((), "p.add_argument('--batch_size', default=32)", None),
         ((), "p.add_argument('--batch_size', default='auto')", None),
         (("--bs", "20"), "p.add_argument('--batch_size', default=20)", "--bs {}"),

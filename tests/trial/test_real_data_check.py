@@ -42,6 +42,7 @@ def checked(ran: Ran) -> DataCheck:
 @looking_at(
     looks("plain", num_workers=2),
     looks("sharded", num_workers=2),
+    looks("shared-out", num_workers=2, is_slow=True),
     looks("sharded", "--workers", "2", num_workers=3, is_slow=True),
     looks("seeded-by-index", "--workers", "2", num_workers=3, is_slow=True),
     looks("plain", "--replacement", num_workers=2, batch_size=128, is_slow=True),

@@ -42,6 +42,12 @@ class Sharded(SeedsByWorker):
         return range(worker.id, self.rows, worker.num_workers) if worker else range(self.rows)
 
 
+def share_out(worker):
+    """Give a worker its share from outside, as PyTorch's documentation does."""
+    info = get_worker_info()
+    info.dataset.order = lambda: range(worker, info.dataset.rows, info.num_workers)
+
+
 class Rows(Dataset):
     """Rows that follow their index alone."""
 
@@ -134,6 +140,7 @@ class SharedFile(Rows):
 KINDS = {
     "seeds-by-worker": SeedsByWorker,
     "sharded": Sharded,
+    "shared-out": SeedsByWorker,
     "plain": Rows,
     "curriculum": Curriculum,
     "augmented": Augmented,
@@ -156,6 +163,8 @@ def main():
     torch.manual_seed(0)
     data = KINDS[args.kind](args.rows)
     options = {"num_workers": args.workers, "drop_last": args.drop_last}
+    if args.kind == "shared-out":
+        options["worker_init_fn"] = share_out
     if not isinstance(data, IterableDataset) and not args.in_order:
         options["sampler"] = RandomSampler(data, replacement=args.replacement)
     loader = DataLoader(data, batch_size=32, **options)

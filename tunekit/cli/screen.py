@@ -212,8 +212,7 @@ class TrialScreen:
         """Return the last of the live lines; empty for none."""
         if self._left_s is None:
             return ""
-        elapsed_s = time.monotonic() - self._started_at
-        return f"{duration_text(max(0.0, self._left_s - elapsed_s))} left"
+        return f"{duration_text(max(0.0, self._left_s - (time.monotonic() - self._started_at)))} left"
 
     def _show_finding(self, finding: Finding) -> None:
         style = SEVERITY_STYLES[finding.severity]

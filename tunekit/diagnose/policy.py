@@ -87,6 +87,13 @@ READS_BYTES_PER_S = 10 * MIB
 FITS_SHARE = 0.5
 """Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
 
+GROWS_BYTES = 64 * MIB
+"""In an epoch, or in 1,000 batches: less are caches that fill."""
+FROZEN_SHARE = 0.05
+"""Of the parameters; less are embeddings of positions and the like."""
+WARMED_RATIO = 2.0
+"""Of a loader's time per batch before and after; where CPUs are shared it varies less."""
+
 # --- GPUs before training ---
 
 HOT_C = 85.0

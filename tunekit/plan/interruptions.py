@@ -158,5 +158,4 @@ def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s
 
 def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:
     """Return the time of all sessions together: the work, and what lies between two of them."""
-    sessions = sessions_needed(work_s, max_session_s, overhead_s)
-    return work_s + (sessions - 1) * overhead_s
+    return work_s + (sessions_needed(work_s, max_session_s, overhead_s) - 1) * overhead_s

@@ -96,11 +96,6 @@ class _Headroom:
             most_bytes=max(0, capacity_bytes - context.low - workspace.low),
         )
 
-    @property
-    def middle_bytes(self) -> int:
-        """Half-way between both."""
-        return (self.least_bytes + self.most_bytes) // 2
-
 
 class Fits:
     """Predictions for any GPU, by a trial that traced its own steps.
@@ -360,7 +355,8 @@ class Fits:
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
         """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
         above = 1 + self.margin
-        return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
+        middle_bytes = (headroom.least_bytes + headroom.most_bytes) // 2
+        return int(headroom.least_bytes / above), middle_bytes, int(headroom.most_bytes * above)
 
     def _peak(
         self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom

@@ -52,11 +52,6 @@ class LossOutcome(StrEnum):
     DIVERGENT = "divergent"
     UNKNOWN = "unknown"
 
-    @property
-    def is_bad(self) -> bool:
-        """Whether training would suffer."""
-        return self in (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
-
 
 @dataclass(frozen=True)
 class LossVerdict:
@@ -261,7 +256,8 @@ def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] =
 
 def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
     """Return the modes whose losses diverge or are none: Conservative and Balanced don't take them."""
-    return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome.is_bad)
+    bad = (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
+    return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome in bad)
 
 
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:

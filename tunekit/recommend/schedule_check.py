@@ -95,8 +95,7 @@ def _is_multiple(number: int, of: int) -> bool:
 def _follows(before: int, now: int, factor: float) -> bool:
     if math.isclose(factor, 1.0):
         return True
-    share = math.log(now / before) / math.log(factor)
-    return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
+    return _LEAST_FOLLOWING <= math.log(now / before) / math.log(factor) <= _MOST_FOLLOWING
 
 
 def _difference(stayed: StepNumber, expected: float) -> Difference:

@@ -334,8 +334,7 @@ _EXCLUDING = (Tier.CONSERVATIVE, Tier.BALANCED)
 
 def run_noise(trials: Trials) -> NoiseFloor | None:
     """Return the A/A noise floor of the baseline's fresh processes, None with fewer than two."""
-    rates = [r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement]
-    return noise_floor(rates)
+    return noise_floor([r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement])
 
 
 def pick_tiers(

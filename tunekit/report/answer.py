@@ -312,7 +312,8 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
         free.append(f"{share_text(share)} of VRAM (measured: {of})")
     limit_bytes = run.rank_host.ram_limit_bytes
     basis = f"predicted: loader's buffer {tier_column(best, run).buffer}" if best.buffer_bytes else "measured"
-    free.append(f"{share_text(best.ram_free_share(limit_bytes))} of {bytes_text(limit_bytes)} RAM ({basis})")
+    share = max(0.0, 1 - best.ram_bytes / limit_bytes)
+    free.append(f"{share_text(share)} of {bytes_text(limit_bytes)} RAM ({basis})")
     return f"Headroom: {', '.join(free)}."
 
 

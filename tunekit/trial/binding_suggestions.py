@@ -308,7 +308,8 @@ def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple
 
 def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
     longs = [flag for flag in option.flags if flag.startswith("--")]
-    typed = [flag for flag in (*option.flags, *option.off) if _stands_in(flag, command)]
+    stand = {word.partition("=")[0] for word in command}
+    typed = [flag for flag in (*option.flags, *option.off) if flag in stand]
     on = next((flag for flag in (*typed, *longs, *option.flags) if flag in option.flags), "")
     names = tuple(
         dict.fromkeys(plain_name(name) for name in (*longs, option.name, *(() if longs else option.flags)))
@@ -324,10 +325,6 @@ def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
         return replace(place, words=(on, PLACE))
     off = next(iter(option.off), "")
     return replace(place, words=(on,) if on else (), words_off=(off,) if off else (), is_switch=True)
-
-
-def _stands_in(flag: str, command: Sequence[str]) -> bool:
-    return any(word == flag or word.startswith(f"{flag}=") for word in command)
 
 
 # --- places that are found without a parser -------------------------------------------------

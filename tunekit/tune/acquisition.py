@@ -198,7 +198,8 @@ class Acquisition:
                     objective = PlannedObjective(criteria.planned, measured)
                     believed = self._columns.take(self._believed(pending, tried, chances))
                     fitted = _model(measured, self._host, self._may_choose, objective, believed)
-                    return self._best(fitted, _pool_of(places, chances, costs), criteria)
+                    pool = _CandidatePool(places, chances[places], costs[places])
+                    return self._best(fitted, pool, criteria)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
         place = self._smallest(candidates, pending, places)
@@ -367,10 +368,6 @@ class _CandidatePool:
 
     def take(self, kept: Places) -> "_CandidatePool":
         return _CandidatePool(self.places[kept], self.chances[kept], self.costs[kept])
-
-
-def _pool_of(places: Places, chances: Floats, costs: Floats) -> _CandidatePool:
-    return _CandidatePool(places, chances[places], costs[places])
 
 
 @dataclass(frozen=True)

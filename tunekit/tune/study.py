@@ -144,8 +144,7 @@ class Study:
     @property
     def _most_workers(self) -> int:
         """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
-        searched = Trials(tuple(self._records)).searched
-        tier = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
+        tier = Tier.BALANCED if len(Trials(tuple(self._records)).searched) < FEW_TRIALS else Tier.AGGRESSIVE
         return POLICIES[tier].max_workers(self._host.cpus)
 
     def _may_choose(self, record: TrialRecord) -> bool:

@@ -186,5 +186,4 @@ class Painter:
 
 def random_bytes(count: int, *key: int) -> np.ndarray:
     """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, not those."""
-    words = np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8)
-    return words.astype("<u8").view(np.uint8)[:count]
+    return np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8).astype("<u8").view(np.uint8)[:count]

@@ -250,8 +250,7 @@ def _in_later_epoch(sampler: Any, later: int) -> Any:
 
 def _pids(source: Any) -> list:
     """Return the processes that make a loader's batches."""
-    workers = getattr(source.live, "_workers", ())
-    return [worker.pid for worker in workers] or [os.getpid()]
+    return [worker.pid for worker in getattr(source.live, "_workers", ())] or [os.getpid()]
 
 
 def _text_of(digest: int) -> str:

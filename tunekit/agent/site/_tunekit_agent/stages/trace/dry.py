@@ -148,8 +148,7 @@ class DrySteps:
                 return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
             except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
                 pass
-        made = [torch.ones(what[0], dtype=torch.bool) for _, what in leaves]
-        return _in_structure(structure, iter(made))
+        return _in_structure(structure, iter([torch.ones(what[0], dtype=torch.bool) for _, what in leaves]))
 
     def _forms(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
         try:
