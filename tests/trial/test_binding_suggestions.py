@@ -13,6 +13,7 @@ from tunekit.trial.binding_suggestions import (
     candidate_bindings,
     default_values,
     possible_batch,
+    step_limits,
     without_unknown_flags,
 )
 from tunekit.trial.binding_syntax import how_text, parse_binding
@@ -101,11 +102,20 @@ def test_what_is_bound_already_is_not_suggested_again(tmp_path: Path):
 
 
 def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(tmp_path: Path):
-    script = "batch_size = 32\nlearning_rate = 0.05\nexec(open('configurator.py').read())\n"
-    assert suggested(tmp_path, script=script) == {
+    script = "batch_size = 32\nlearning_rate = 0.05\nmax_iters = 600\nexec(open('configurator.py').read())\n"
+    assert suggested(tmp_path, script=script, steps=200) == {
         "batch_size": "--batch_size={}",
         "lr": "--learning_rate={}",
     }
+    assert suggested(tmp_path, "--max_iters=200", script=script, steps=200)["steps"] == "--max_iters={}"
+    for command, steps in (((), 600), (("--max_iters=200",), 200)):
+        known = target(
+            command=("python", "train.py", *command),
+            working_dir=str(tmp_path),
+            script=str(tmp_path / "train.py"),
+        )
+        (limit,) = step_limits(known, discovery(options=()))
+        assert (limit.source, limit.steps, limit.is_option) == ("--max_iters", steps, True)
 
 
 @pytest.mark.parametrize(

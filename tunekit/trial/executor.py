@@ -23,7 +23,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch
+from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch, step_limits
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
@@ -214,7 +214,8 @@ class ProcessExecutor:
         if isinstance(result, Failure) and spec.processes is not None:
             result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
-        discovery = evidence.discovery if still_unknown else None
+        found = evidence.discovery
+        limits = step_limits(self.target.changed(command=bound.command), found) if found else ()
         return TrialRecord(
             number=spec.number,
             role=spec.role,
@@ -226,9 +227,9 @@ class ProcessExecutor:
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
             dry=result if isinstance(result, DryRun) else None,
-            discovery=discovery,
+            discovery=found if still_unknown else None,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
-            step_numbers=evidence.step_numbers,
+            step_numbers=(*evidence.learnt.step_numbers, *limits) if evidence.learnt else (),
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,

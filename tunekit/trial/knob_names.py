@@ -40,7 +40,7 @@ _SEEN_IN_SCRIPTS = {
     STEPS: """
         maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps
         maxtrainsteps maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations
-        trainiters maxupdates totalupdates stepsperepoch tmax
+        trainiters maxupdates totalupdates stepsperepoch tmax lrannealsteps annealsteps
     """,
 }
 
