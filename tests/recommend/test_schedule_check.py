@@ -61,6 +61,14 @@ def test_numbers_follow_the_batch(before: StepNumber, now: StepNumber, expected:
     assert differences(before, before, OWN.changed(num_workers=4)) == []
 
 
+def test_a_training_that_would_end_in_its_warm_up_is_another() -> None:
+    rises = StepNumber(source="--warmup_iters", name="warmupiters", steps=300)
+    own = baseline_record(of=OWN, overrides=numbers(LIMIT, rises))
+    for steps, expected in ((250, [75]), (500, [])):
+        trial = trial_record(of=LARGER, overrides=numbers(LIMIT.changed(steps=steps), rises))
+        assert [one.affected for one in schedule_differences(own, trial)] == expected
+
+
 @pytest.mark.parametrize(("epoch_samples", "expected"), [(12_800, []), (12_640, []), (11_600, [64])])
 def test_loaders_that_are_read_together_keep_their_ratio(epoch_samples: int, expected: list[float]) -> None:
     """Of an epoch of 100 steps, with 112 samples of the one and 16 of the other."""

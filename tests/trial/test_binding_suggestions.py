@@ -13,7 +13,7 @@ from tunekit.trial.binding_suggestions import (
     candidate_bindings,
     default_values,
     possible_batch,
-    step_limits,
+    step_numbers,
     without_unknown_flags,
 )
 from tunekit.trial.binding_syntax import how_text, parse_binding
@@ -114,7 +114,7 @@ def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(
             working_dir=str(tmp_path),
             script=str(tmp_path / "train.py"),
         )
-        (limit,) = step_limits(known, discovery(options=()))
+        (limit,) = step_numbers(known, discovery(options=()))
         assert (limit.source, limit.steps, limit.is_option) == ("--max_iters", steps, True)
 
 

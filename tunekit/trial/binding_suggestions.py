@@ -31,7 +31,7 @@ from tunekit.trial.binding_syntax import (
     value_read,
 )
 from tunekit.trial.config_files import Scalar, all_keys
-from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, STEPS, plain_name
+from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, STEP_NAMES, WARM_UP_NAMES, plain_name
 from tunekit.trial.knob_verification import batch_contradicted
 from tunekit.untrusted import read_text
 
@@ -179,15 +179,15 @@ def option_for(knob: str, discovery: Discovery) -> str | None:
     return next((place.words[0].partition("=")[0] for place in named if place.words), None)
 
 
-def step_limits(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]:
-    """Return the options of the script that limit its steps, with what is in force."""
-    named = _named(STEPS, _on_the_line(target, discovery))
-    by_name = {place.names[0]: place for place in reversed(named) if place.words}
-    return tuple(
-        StepNumber(source=place.words[0].partition("=")[0], name=name, steps=int(text), is_option=True)
-        for name, place in reversed(by_name.items())
-        if (text := str(place.value)).isdecimal() and int(text)
-    )
+def step_numbers(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]:
+    """Return what is in force of the script's options that limit its steps, and of those of its warm-up."""
+    found: dict[str, StepNumber] = {}
+    for place in _on_the_line(target, discovery):
+        name = next((one for one in place.names if one in STEP_NAMES | WARM_UP_NAMES), "")
+        if name and place.words and (text := str(place.value)).isdecimal() and int(text):
+            source, is_limit = place.words[0].partition("=")[0], name in STEP_NAMES
+            found.setdefault(name, StepNumber(source=source, name=name, steps=int(text), is_option=is_limit))
+    return tuple(found.values())
 
 
 def possible_batch(target: Target, found: Discovery | None = None) -> Binding | None:

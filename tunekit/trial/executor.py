@@ -23,7 +23,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch, step_limits
+from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch, step_numbers
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
@@ -215,7 +215,7 @@ class ProcessExecutor:
             result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
         found = evidence.discovery
-        limits = step_limits(self.target.changed(command=bound.command), found) if found else ()
+        limits = step_numbers(self.target.changed(command=bound.command), found) if found else ()
         return TrialRecord(
             number=spec.number,
             role=spec.role,

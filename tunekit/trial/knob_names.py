@@ -48,6 +48,8 @@ OPTION_NAMES = {knob: tuple(names.split()) for knob, names in _SEEN_IN_SCRIPTS.i
 """Plain names by knob, and of `lr` and `steps`; the clearest first."""
 STEP_NAMES = frozenset(OPTION_NAMES[STEPS])
 """Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
+WARM_UP_NAMES = frozenset(f"{a}warmup{b}" for a in ("", "num", "lr", "lrnum") for b in ("steps", "iters"))
+"""Names of how many of them a learning rate takes to rise."""
 
 PRECISION_SWITCHES = {
     **dict.fromkeys(("bf16", "usebf16"), "bf16"),
@@ -56,7 +58,8 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-ALL_NAMES = tuple(sorted({*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES}))
+_NAMES = (*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES, *WARM_UP_NAMES)
+ALL_NAMES = tuple(sorted(set(_NAMES)))
 """What the agent is asked for."""
 
 _SPOKEN = {
