@@ -90,9 +90,10 @@ def data_check(
         others: what else of the training the config changes.
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
-    if not own or seen is None:
+    if not own or seen is None or _draws_batches(own[0].indices, seen.indices, baseline, config):
         faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
         why = faults[0] if faults else "no process looked at its samples"
+        why = "the data set makes whole batches" if own and seen else why
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
@@ -129,6 +130,17 @@ def data_check(
         left_out_samples=_left_out(own[0].indices, seen.indices),
         why_not=missing[0][:_MOST_LETTERS] if missing else None,
     )
+
+
+def _draws_batches(
+    own: IndicesSeen | None, seen: IndicesSeen | None, baseline: TrainConfig, config: TrainConfig
+) -> bool:
+    """Return whether the items of the data set are batches: larger ones are fewer for the same samples."""
+    before, now = (one.data_set_samples if one else None for one in (own, seen))
+    if not before or not now or before == now:
+        return False
+    sizes = baseline.batch_size, config.batch_size
+    return abs(now * sizes[1] - before * sizes[0]) < max(sizes)
 
 
 def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:

@@ -77,8 +77,6 @@ class TrialSpec:
     """Whether to train without summing gradients, after the first steps."""
     bindings: tuple[Binding, ...] | None = None
     """Used instead of the target's; None for those of the target."""
-    guesses_batch: bool = False
-    """Whether to read the batch size of a script without a DataLoader from its text or command."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +143,11 @@ class ProcessExecutor:
             KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
         target = self.target if spec.bindings is None else bound_target(self.target, spec.bindings)
-        guessed = possible_batch(target) if spec.guesses_batch else None
+        guessed = possible_batch(target) if spec.role is TrialRole.BASELINE else None
         if guessed is not None:
             target = target.changed(bindings=(*target.bindings, guessed))
         if target != self.target:
-            spec = replace(spec, bindings=None, guesses_batch=False)
-            return replace(self, target=target).run(spec, known, on_progress)
+            return replace(self, target=target).run(replace(spec, bindings=None), known, on_progress)
         bound = self._bound(spec, known)
         end_leftovers()
         folder = self._fresh_folder(spec.number)
@@ -259,15 +256,16 @@ class ProcessExecutor:
                 + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
-    def _samples_per_step(self, spec: TrialSpec) -> int | None:
-        """Return the samples in a batch of a script without a DataLoader, None where they are not known.
+    def _samples_per_step(self, spec: TrialSpec, known: KnownTarget | None) -> int | None:
+        """Return the samples in a batch of a script that makes its batches itself, None if unknown.
 
         A bound batch size is what it says; the baseline's is what command, file or variable say, what the
         user declared, or the script's own default.
         """
         if spec.config is not None and self.target.is_bound("batch_size"):
             return spec.config.batch_size
-        return self._bound_batch() or self.target.samples_per_step
+        own = known.baseline.batch_size if known else None
+        return self._bound_batch() or self.target.samples_per_step or own
 
     def _bound_batch(self) -> int | None:
         """Return the batch size of the script by the place that it is bound to, unless the user says it."""
@@ -303,7 +301,7 @@ class ProcessExecutor:
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
             option_names=(*ALL_NAMES, *map(plain_name, flags)),
-            samples_per_step=self._samples_per_step(spec),
+            samples_per_step=self._samples_per_step(spec, known),
             knobs=bound.injected,
             no_sync=spec.no_sync,
             loader=loader.address if loader else None,

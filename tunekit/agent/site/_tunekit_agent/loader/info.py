@@ -34,6 +34,7 @@ class LoaderInfo:
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
         shm_at_start_bytes: the same before its workers of now were started.
         attributes: what the script changes in its data set between epochs.
+        makes_batches: whether the items of its data set are batches.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
@@ -55,7 +56,7 @@ class LoaderInfo:
         self.has_full_batch = False
         self.attributes = AttributeWatch()
         self._agreed = self._differed = 0
-        self._exceeded = False
+        self._exceeded = self.makes_batches = False
 
     def __reduce__(self) -> tuple:
         """A loader within a data set goes to spawned workers, where this means nothing."""
@@ -65,8 +66,10 @@ class LoaderInfo:
         """A copy of a loader is that loader still."""
         return self
 
-    def samples_in(self, batch: object) -> int:
+    def samples_in(self, batch: object, own_batch: int | None = None) -> int:
         """Return the samples in a fetched batch.
+
+        One item that has the size of the script's own batches is one: the data set makes them.
 
         Another first dimension of the first tensor than the declared batch size is believed for an
         epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
@@ -74,6 +77,9 @@ class LoaderInfo:
         """
         declared = self.facts.get("batch_size")
         seen = batches.leading_size(batch)
+        if seen and declared == 1 != seen == own_batch:
+            declared, self.makes_batches = seen, True
+            self.facts.update(batch_size=seen, batch_size_bound=False)
         if declared is None:
             return seen or 1
         if seen is None or seen == declared:
@@ -135,7 +141,7 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
     sampler = getattr(loader.batch_sampler, "sampler", None)
     if repeats(info):  # what it repeats is a batch sampler
         sampler = getattr(sampler, "sampler", None)
-    samples = length_of(sampler)
+    samples = None if info.makes_batches else length_of(sampler)
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 
