@@ -28,8 +28,6 @@ from tunekit.report.plan import plan_answer, plan_report
 from tunekit.session.folder import load_run
 from tunekit.units import GIB
 
-_OF_A_RATE = ("gpu", "gpus", "precision", "batch")
-
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Make the plan, show it and return 0.

@@ -7,9 +7,6 @@ from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.records.measurement import HostTelemetry
 from tunekit.units import bytes_text
 
-_MOST_SAVED = 0.99
-"""Of a batch's time; the line through a steep start ends below zero."""
-
 
 @check("rate-drifts", WARNING, "the speed of the loop drifted while it was measured")
 def _rate_drifts(facts: LoopFacts) -> Hits:

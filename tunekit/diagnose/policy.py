@@ -34,8 +34,6 @@ MOSTLY = 0.5
 """Of the time off the CPU: what takes as much of it is what making a batch waits for."""
 FROM_STORAGE_BYTES_PER_S = 1 * MIB
 """Less is logs and modules, not a data set."""
-SCARCE_CPUS_SHARE = 0.10
-"""Of making a batch: a loader that waits so long for a CPU explains why it is slower beside others."""
 LEAST_SLACK = 0.05
 """Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 

@@ -90,7 +90,8 @@ def data_check(
         others: what else of the training the config changes.
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
-    if not own or seen is None or _draws_batches(own[0].indices, seen.indices, baseline, config):
+    sizes = baseline.batch_size, config.batch_size
+    if not own or seen is None or _are_batches(own[0].indices, seen.indices, sizes):
         faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
         why = faults[0] if faults else "no process looked at its samples"
         why = "the data set makes whole batches" if own and seen else why
@@ -132,15 +133,10 @@ def data_check(
     )
 
 
-def _draws_batches(
-    own: IndicesSeen | None, seen: IndicesSeen | None, baseline: TrainConfig, config: TrainConfig
-) -> bool:
+def _are_batches(own: IndicesSeen | None, seen: IndicesSeen | None, sizes: tuple[int, int]) -> bool:
     """Return whether the items of the data set are batches: larger ones are fewer for the same samples."""
-    before, now = (one.data_set_samples if one else None for one in (own, seen))
-    if not before or not now or before == now:
-        return False
-    sizes = baseline.batch_size, config.batch_size
-    return abs(now * sizes[1] - before * sizes[0]) < max(sizes)
+    before, now = ((one.data_set_samples or 0) if one else 0 for one in (own, seen))
+    return before != now and abs(before * sizes[0] - now * sizes[1]) < max(sizes)
 
 
 def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:

@@ -107,12 +107,8 @@ def _follows(before: int, now: int, factor: float) -> bool:
 
 
 def _difference(stayed: StepNumber, expected: float) -> Difference:
-    if stayed.is_option:
-        code, example = DifferenceCode.STEPS, f"{stayed.source} {stayed.steps}"
-    else:
-        is_flag = stayed.source.startswith("-")
-        example = (
-            f"{stayed.source} {stayed.steps}" if is_flag else f"{stayed.source}({stayed.name}={stayed.steps})"
-        )
-        code = DifferenceCode.SCHEDULE
+    code = DifferenceCode.STEPS if stayed.is_option else DifferenceCode.SCHEDULE
+    example = f"{stayed.source}({stayed.name}={stayed.steps})"
+    if stayed.is_option or stayed.source.startswith("-"):
+        example = f"{stayed.source} {stayed.steps}"
     return Difference(code=code, affected=round(expected), of=stayed.steps, example=example)
