@@ -36,6 +36,7 @@ def differences(before: StepNumber, now: StepNumber, config: TrainConfig = LARGE
 
 WARM_UP = number(100, "LinearLR", "total_iters")
 OF_EPOCHS = number(600, "StepLR", "step_size")
+NO_EPOCHS = OF_EPOCHS.changed(steps=610)  # a decay's own pace
 LIMIT = number(1000, "--max-steps", "max_steps")
 
 
@@ -47,11 +48,7 @@ LIMIT = number(1000, "--max-steps", "max_steps")
         (number(8010), number(2003), []),
         (WARM_UP, WARM_UP, []),
         (OF_EPOCHS, OF_EPOCHS, [150]),
-        (
-            OF_EPOCHS.changed(steps=610),
-            OF_EPOCHS.changed(steps=610),
-            [],
-        ),  # no whole epochs: a decay's own pace
+        (NO_EPOCHS, NO_EPOCHS, []),
         (LIMIT, LIMIT, [250]),
         (LIMIT, LIMIT.changed(steps=250), []),
     ],

@@ -67,7 +67,9 @@ def started_by(context: str, **expected: Any) -> Script:
 
 
 EACH_EPOCH = python("loader_each_epoch.py", roots=(DEEP,))
-SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", roots=(DEEP,), workers=1)
+OF_A_WORKER = {"roots": (DEEP,), "workers": 1}
+SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", **OF_A_WORKER)
+CLIPPED = {"roots": (LINEAR,), "optimizers": (("ClippedSGD", 0.05),)}
 CHANNELS_LAST = python(
     "conv_channels.py", "--channels-last", roots=(("__main__.ConvNet", 20234),), optimizers=(("SGD", 0.02),)
 )
@@ -103,19 +105,13 @@ SCRIPTS = [
     python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
     python("warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
-    python(
-        *("sequential.py", "--batch-sampler", "--workers", "1"),
-        **{"roots": (DEEP,), "workers": 1, "tuned": {"batch_size": 32}},
-    ),
+    python(*("sequential.py", "--batch-sampler", "--workers", "1"), **OF_A_WORKER, tuned={"batch_size": 32}),
     EACH_EPOCH,
     SHORT_EPOCHS,
     python(
         "lbfgs.py", roots=((SEQUENTIAL, 9352),), optimizers=(("LBFGS", 0.02),), tuned={"precision": "bf16"}
     ),
-    python(
-        *("super_step.py", "--accumulate", "2"),
-        **{"roots": (LINEAR,), "optimizers": (("ClippedSGD", 0.05),), "batches_per_step": 2},
-    ),
+    python("super_step.py", "--accumulate", "2", **CLIPPED, batches_per_step=2),
     BACKWARD,
     TOKENS,
     python("own_autocast.py", roots=(NET,), optimizers=ADAMW, precision="bf16"),

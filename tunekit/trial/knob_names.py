@@ -1,6 +1,7 @@
 """What people call the knobs, in scripts and on a command line. Pure."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from tunekit.records.config import KNOB, KNOBS, Precision
 from tunekit.typos import did_you_mean
@@ -58,8 +59,7 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-_NAMES = (*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES, *WARM_UP_NAMES)
-ALL_NAMES = tuple(sorted(set(_NAMES)))
+ALL_NAMES = tuple(sorted({*chain(*OPTION_NAMES.values()), *PRECISION_SWITCHES, *WARM_UP_NAMES}))
 """What the agent is asked for."""
 
 _SPOKEN = {
