@@ -93,12 +93,11 @@ def data_check(
     sizes = baseline.batch_size, config.batch_size
     if not own or seen is None or _are_batches(own[0].indices, seen.indices, sizes):
         faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
-        why = faults[0] if faults else "no process looked at its samples"
-        why = "the data set makes whole batches" if own and seen else why
+        otherwise = "the data set makes whole batches" if own and seen else "no process looked at its samples"
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
-            why_not=why[:_MOST_LETTERS],
+            why_not=(*faults, otherwise)[0][:_MOST_LETTERS],
         )
     is_moving = any(name != SET_EPOCH for one in (seen, *own) for name in one.changing or ())
     compared, altered = (0, ()) if is_moving else _contents([one.contents for one in own], seen.contents)

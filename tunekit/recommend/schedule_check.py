@@ -108,7 +108,6 @@ def _follows(before: int, now: int, factor: float) -> bool:
 
 def _difference(stayed: StepNumber, expected: float) -> Difference:
     code = DifferenceCode.STEPS if stayed.is_option else DifferenceCode.SCHEDULE
-    example = f"{stayed.source}({stayed.name}={stayed.steps})"
-    if stayed.is_option or stayed.source.startswith("-"):
-        example = f"{stayed.source} {stayed.steps}"
-    return Difference(code=code, affected=round(expected), of=stayed.steps, example=example)
+    is_flag = stayed.is_option or stayed.source.startswith("-")
+    value = f" {stayed.steps}" if is_flag else f"({stayed.name}={stayed.steps})"
+    return Difference(code=code, affected=round(expected), of=stayed.steps, example=f"{stayed.source}{value}")

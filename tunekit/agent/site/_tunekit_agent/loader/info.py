@@ -34,7 +34,6 @@ class LoaderInfo:
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
         shm_at_start_bytes: the same before its workers of now were started.
         attributes: what the script changes in its data set between epochs.
-        makes_batches: whether the items of its data set are batches.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
@@ -56,7 +55,7 @@ class LoaderInfo:
         self.has_full_batch = False
         self.attributes = AttributeWatch()
         self._agreed = self._differed = 0
-        self._exceeded = self.makes_batches = False
+        self._exceeded = False
 
     def __reduce__(self) -> tuple:
         """A loader within a data set goes to spawned workers, where this means nothing."""
@@ -75,11 +74,10 @@ class LoaderInfo:
         epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
         length or a packed sequence agrees by chance only.
         """
-        declared = self.facts.get("batch_size")
         seen = batches.leading_size(batch)
-        if seen and declared == 1 != seen == own_batch:
-            declared, self.makes_batches = seen, True
+        if seen and self.facts.get("batch_size") == 1 != seen == own_batch:
             self.facts.update(batch_size=seen, batch_size_bound=False)
+        declared = self.facts.get("batch_size")
         if declared is None:
             return seen or 1
         if seen is None or seen == declared:
@@ -141,7 +139,7 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
     sampler = getattr(loader.batch_sampler, "sampler", None)
     if repeats(info):  # what it repeats is a batch sampler
         sampler = getattr(sampler, "sampler", None)
-    samples = None if info.makes_batches else length_of(sampler)
+    samples = None if loader.batch_size == 1 != batch_size else length_of(sampler)
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 
