@@ -153,6 +153,8 @@ def test_what_was_not_seen_is_not_checked() -> None:
         assert check.verdict is NOT_CHECKED and check.why_not
     long = check_of(stream(4_000, **WINDOW), stream(4_000, **WINDOW))
     assert long.verdict is NOT_CHECKED and long.why_not
+    of_batches = check_of(rows(), rows(indices=draws(2_500, data_set_samples=2_500)))
+    assert (of_batches.verdict, of_batches.why_not) == (NOT_CHECKED, "the data set makes whole batches")
 
 
 def test_other_differences_join() -> None:

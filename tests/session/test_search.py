@@ -75,7 +75,7 @@ def test_the_script_as_it_is_comes_first(walked):
     whole, executor, _, _ = walked
     first = whole.trials[0]
     details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS, Detail.DATA)
-    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=(), guesses_batch=True)
+    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=())
     assert executor.specs[0] == first_spec
     looks = {(), (Detail.SIZES,), (Detail.DATA,), (Detail.LARGEST, Detail.DATA)}
     assert {spec.details for spec in executor.specs[1:]} == looks

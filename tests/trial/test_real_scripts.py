@@ -13,6 +13,7 @@ from real_trials import ZOO, Plan, Ran, looking_at, loop_of, run_plan
 from zoo_trials import SEQUENTIAL, Script, check_reached, found_by, python_without_tunekit, understood_of
 
 from tunekit.records.trial import OutcomeKind
+from tunekit.trial.binding_syntax import parse_binding
 
 pytestmark = pytest.mark.real
 
@@ -63,7 +64,8 @@ def started_by(context: str, **expected: Any) -> Script:
 
 
 EACH_EPOCH = python("loader_each_epoch.py", roots=(DEEP,))
-SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", roots=(DEEP,), workers=1)
+OF_A_WORKER = {"roots": (DEEP,), "workers": 1}
+SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", **OF_A_WORKER)
 CHANNELS_LAST = python(
     "conv_channels.py", "--channels-last", roots=(("__main__.ConvNet", 20234),), optimizers=(("SGD", 0.02),)
 )
@@ -100,7 +102,7 @@ SCRIPTS = [
     python("ema_copy.py", roots=(LINEAR,), optimizers=(("SGD", 0.05),)),
     python("warmup_lr.py", roots=(LINEAR,), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
-    python(*("sequential.py", "--batch-sampler", "--workers", "1"), roots=(DEEP,), workers=1, tuned=LARGER),
+    python(*("sequential.py", "--batch-sampler", "--workers", "1"), **OF_A_WORKER, tuned={"batch_size": 32}),
     EACH_EPOCH,
     SHORT_EPOCHS,
     python(
@@ -182,6 +184,20 @@ def test_a_loader_that_batches_by_itself_is_measured_in_its_own_batches(ran: Ran
     assert loader is not None
     assert (loader.batch_size, loader.batch_size_bound) == (None, False)
     assert loop.steady_samples == 16 * loop.steady_batches
+
+
+@looking_at(
+    Plan(
+        ("python", "sequential.py", "--mini-batch", "16"),
+        tuned={"batch_size": 32},
+        target={"bindings": (parse_binding("batch_size=--mini-batch {}"),)},
+    )
+)
+def test_a_data_set_of_batches_has_those_of_the_scripts_flag(ran: Ran) -> None:
+    for record, size in ((ran.baseline, 16), (ran.tuned, 32)):
+        loop = loop_of(record)
+        assert (loop.batch_size, loop.epoch_samples, loop.epoch_batches) == (size, 1600, 1600 // size)
+        assert loop.steady_samples == size * loop.steady_batches
 
 
 @looking_at(SHORT_EPOCHS)

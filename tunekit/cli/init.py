@@ -91,7 +91,7 @@ def _learnt(
     target: Target, host: Host, options: argparse.Namespace, console: Console
 ) -> tuple[Target, TrialRecord]:
     """Return the trial of the script as it is, and the target with the bindings that it can have."""
-    spec = TrialSpec(0, TrialRole.BASELINE, None, guesses_batch=True)
+    spec = TrialSpec(0, TrialRole.BASELINE, None)
     record = _run_trial(target, spec, None, host, options)
     known = record.discovery is not None and record.discovery.complete and record.config is not None
     if record.failure is not None and not known:

@@ -91,13 +91,14 @@ def data_check(
         others: what else of the training the config changes.
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
-    if not own or seen is None:
+    sizes = baseline.batch_size, config.batch_size
+    if not own or seen is None or _are_batches(own[0].indices, seen.indices, sizes):
         faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
-        why = faults[0] if faults else "no process looked at its samples"
+        otherwise = "the data set makes whole batches" if own and seen else "no process looked at its samples"
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
-            why_not=why[:_MOST_LETTERS],
+            why_not=(*faults, otherwise)[0][:_MOST_LETTERS],
         )
     is_moving = any(name != SET_EPOCH for one in (seen, *own) for name in one.changing or ())
     compared, altered = (0, ()) if is_moving else _contents([one.contents for one in own], seen.contents)
@@ -130,6 +131,12 @@ def data_check(
         left_out_samples=_left_out(own[0].indices, seen.indices),
         why_not=missing[0][:_MOST_LETTERS] if missing else None,
     )
+
+
+def _are_batches(own: IndicesSeen | None, seen: IndicesSeen | None, sizes: tuple[int, int]) -> bool:
+    """Return whether the items of the data set are batches: larger ones are fewer for the same samples."""
+    before, now = ((one.data_set_samples or 0) if one else 0 for one in (own, seen))
+    return before != now and abs(before * sizes[0] - now * sizes[1]) < max(sizes)
 
 
 def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:

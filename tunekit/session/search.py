@@ -280,7 +280,7 @@ class Search(Session[Run]):
             data = () if self.found.options.skip_data_check else (Detail.DATA,)
             details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine), *data)
             purpose = "the script as it is"
-            self._trial(TrialRole.BASELINE, None, purpose, details=details, guesses_batch=True)
+            self._trial(TrialRole.BASELINE, None, purpose, details=details)
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:

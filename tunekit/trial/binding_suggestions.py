@@ -13,7 +13,15 @@ from pathlib import Path
 
 from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import SWITCH_KNOBS, Precision
-from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
+from tunekit.records.target import (
+    Binding,
+    BindingKind,
+    Discovery,
+    OptionForm,
+    ScriptOption,
+    StepNumber,
+    Target,
+)
 from tunekit.trial.binding_syntax import (
     PLACE,
     BoundValue,
@@ -23,7 +31,7 @@ from tunekit.trial.binding_syntax import (
     value_read,
 )
 from tunekit.trial.config_files import Scalar, all_keys
-from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, plain_name
+from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, STEP_NAMES, WARM_UP_NAMES, plain_name
 from tunekit.trial.knob_verification import batch_contradicted
 from tunekit.untrusted import read_text
 
@@ -169,6 +177,17 @@ def option_for(knob: str, discovery: Discovery) -> str | None:
     """Return what is typed for the script's own option for a knob, going by its name; None without one."""
     named = _named(knob, _places_of(discovery.options, ()))
     return next((place.words[0].partition("=")[0] for place in named if place.words), None)
+
+
+def step_numbers(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]:
+    """Return what is in force of the script's options that limit its steps, and of those of its warm-up."""
+    found: dict[str, StepNumber] = {}
+    for place in _on_the_line(target, discovery):
+        name = next((one for one in place.names if one in STEP_NAMES | WARM_UP_NAMES), "")
+        if name and place.words and (text := str(place.value)).isdecimal() and int(text):
+            source, is_limit = place.words[0].partition("=")[0], name in STEP_NAMES
+            found.setdefault(name, StepNumber(source=source, name=name, steps=int(text), is_option=is_limit))
+    return tuple(found.values())
 
 
 def possible_batch(target: Target, found: Discovery | None = None) -> Binding | None:

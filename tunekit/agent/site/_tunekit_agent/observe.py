@@ -237,7 +237,7 @@ class Observer:
             self._stages.call("interrupted")
 
     def _samples_in(self, info: LoaderInfo, batch: object) -> int:
-        samples = max(1, info.samples_in(batch))
+        samples = max(1, info.samples_in(batch, self._request.samples_per_step))
         info.samples += samples
         self._progress_log.samples += samples
         return samples
