@@ -156,10 +156,10 @@ def _check_budget(add: Add, record: TrialRecord, host: Host) -> None:
         None,  # activations and context are remainders: the parts add up whatever was measured
     )
     context_bytes = _context_bytes(host)
-    error = budget.closure_error_with(context_bytes) if context_bytes is not None else None
-    if error is None:
+    if context_bytes is None or not budget.nvml_bytes:
         add("budget against NVML", "n/a: the driver does not tell of processes", None)
     else:
+        error = abs(budget.peak_reserved_bytes + context_bytes - budget.nvml_bytes) / budget.nvml_bytes
         add("budget against NVML", f"{error:.2%}", error <= CLOSURE_TOLERANCE)
 
 

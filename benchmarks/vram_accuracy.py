@@ -106,7 +106,8 @@ class Predicted:
 
     def fits(self, batch_size: int, capacity_bytes: int) -> bool:
         """Return whether a batch size runs with so much memory."""
-        return self._fits.fits_in(self._fits.precisions[0], batch_size, capacity_bytes, self._outside)
+        memory = self._fits._memory_of(self._fits.precisions[0], self._outside, False)
+        return memory is not None and memory.fits(batch_size, capacity_bytes)
 
 
 def verdicts(ladder: Ladder, prediction: Predicted, margin: float) -> list[bool]:

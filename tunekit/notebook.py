@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.config import KNOBS, TABLE, Knob
+from tunekit.records.config import KNOBS, TABLE
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Chart, HeatMap
@@ -28,17 +28,13 @@ _WIDTH = 100
 """Columns of the report as text."""
 
 
-def _knob_type(knob: Knob) -> str:
-    return "boolean" if knob.is_switch else "string" if knob.choices else "Int64"
-
-
 _TYPES = {
     "number": "Int64",
     "role": "string",
     "state": "string",
     "samples_per_s": "Float64",
     "rate_interval_relative": "Float64",
-    **{knob.name: _knob_type(knob) for knob in TABLE},
+    **{knob.name: "boolean" if knob.is_switch else "string" if knob.choices else "Int64" for knob in TABLE},
     "it_per_s": "Float64",
     "data_wait_s": "Float64",
     "peak_reserved_bytes": "Int64",

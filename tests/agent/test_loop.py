@@ -155,3 +155,4 @@ def test_an_epoch_is_that_of_the_batch_sampler_which_a_loader_repeats(is_endless
     assert repeats(info) == is_endless
     info.epoch_fetches = 7 * (1 + is_endless)
     assert info.samples_in(torch.zeros(4, 2)) == 4
+    assert info.samples_in(torch.zeros(361, 2)) == 16, "the nodes of graphs"

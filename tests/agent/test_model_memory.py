@@ -57,6 +57,7 @@ def test_freed_gradients_are_predicted_from_what_requires_one() -> None:
     module[0].requires_grad_(False)
     assert reported(module).gradients_bytes == 2 * 20 * 4
     assert reported(module).gradients_are_predicted
+    assert reported(module).frozen_bytes == (10 * 20 + 20) * 4
     assert reported(module.half()).gradients_bytes == 2 * 20 * 2
 
 

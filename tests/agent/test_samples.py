@@ -1,6 +1,7 @@
 """Prints of samples, pinned generators, and what a script changes between epochs."""
 
 import random
+import threading
 from collections import namedtuple
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _tunekit_agent.loader.read_state import changed_by_reading
 from _tunekit_agent.loader.samples import (
     AttributeWatch,
     generators_of,
@@ -149,3 +151,58 @@ def test_epochs_that_the_observer_begins_do_not_count() -> None:
     watch.is_paused = False
     watch.began(data, True)  # the script left its epoch before the end
     assert (watch.has_seen, watch.names) == (True, {"epoch"})
+
+
+class Kept:
+    """Reads as it is told to, and keeps something from that."""
+
+    def __init__(self, read: Any) -> None:
+        self.read, self.calls, self.chunk, self.cache = read, 5_000, [0, 0], {}
+        self.visits, self.lock = np.zeros(4), threading.Lock()
+
+    def __getitem__(self, index: int) -> float:
+        return float(self.read(self, index))
+
+
+def counted(data: Kept, index: int) -> float:
+    data.calls += 1
+    return index * min(1.0, data.calls / 4_000)
+
+
+def averaged(data: Kept, index: int) -> float:
+    data.cache[index] = (data.cache.get(index, 0.0) + random.random()) / 2
+    return data.cache[index]
+
+
+def visited(data: Kept, index: int) -> float:
+    data.visits[index] += 1
+    return data.visits[index]
+
+
+def chunked(data: Kept, index: int) -> float:
+    data.calls, data.chunk = index, [index, index]
+    return data.chunk[0]
+
+
+@pytest.mark.parametrize(
+    ("read", "changed", "is_decisive"),
+    [
+        (counted, {"calls"}, True),
+        (averaged, {"cache"}, True),
+        (visited, {"visits"}, True),
+        (chunked, {"calls", "chunk"}, False),
+        (lambda data, index: data.cache.setdefault(index, index) + random.random(), {"cache"}, False),
+        (lambda data, index: data.chunk.append(index) or index, {"chunk"}, False),
+        (
+            lambda data, index: data.cache.update({index: 1}) or random.SystemRandom().random(),
+            {"cache"},
+            False,
+        ),
+        (lambda data, index: index, set(), False),
+    ],
+)
+def test_what_reading_changes_and_samples_depend_on(read: Any, changed: set[str], is_decisive: bool) -> None:
+    data = Kept(read)
+    before = repr(vars(data))
+    assert changed_by_reading(data, 3, {"calls": 0}) == (changed, is_decisive)
+    assert repr(vars(data)) == before

@@ -42,6 +42,16 @@ class AskingInAMethod(IterableDataset[int]):
         return iter([0 if self._share() is None else 1])
 
 
+class Pipeline(IterableDataset[int]):
+    """Stages in a list, as webdataset has them."""
+
+    def __init__(self) -> None:
+        self.pipeline = [list(range(10)), lambda samples: samples, lambda samples: samples[share() :]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([])
+
+
 class Endless(IterableDataset[int]):
     """A data set that holds itself."""
 
@@ -53,7 +63,7 @@ class Endless(IterableDataset[int]):
 
 
 def test_a_data_set_that_asks_shards_itself():
-    for dataset in (Asking(), AskingByName(), AskingThroughAFunction(), AskingInAMethod()):
+    for dataset in (Asking(), AskingByName(), AskingThroughAFunction(), AskingInAMethod(), Pipeline()):
         assert shards_itself(dataset)
 
 

@@ -13,14 +13,7 @@ from tunekit.errors import UnknownGpuError
 RATE = ("--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gpus",),
-        ("plan", *RATE, "--json"),
-        ("plan", "--help"),
-    ],
-)
+@pytest.mark.parametrize("words", [("gpus",), ("plan", *RATE, "--json"), ("plan", "--help")])
 def test_a_reader_that_has_left_is_no_failure(words: tuple[str, ...]):
     reading, writing = os.pipe()
     os.close(reading)

@@ -4,14 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from build_loops import codes, floors, found, record, slow_together, telemetry
+from build_loops import codes, floors, found, parts, record, slow_together, telemetry
 from build_records import MIB, host
 from finding_texts import texts_of
 
+from tunekit.records.attribution import ModelBytes
 from tunekit.records.trial import TrialRecord
 
 READS = {"rchar_bytes_per_s": 200 * MIB, "read_bytes_per_s": 4 * MIB}
 SMALL = {"host": host(ram_limit_bytes=1024 * MIB, ram_total_bytes=1024 * MIB)}
+
+
+FROZEN = ModelBytes(
+    parameters_bytes=100 * MIB, frozen_bytes=92 * MIB, buffers_bytes=0, gradients_bytes=0, optimizer_bytes=0
+)
 
 
 def reading(reads: dict[str, float], **overrides: Any) -> TrialRecord:
@@ -21,10 +27,14 @@ def reading(reads: dict[str, float], **overrides: Any) -> TrialRecord:
 ROWS = [
     ("rate-drifts", record(rate_trend_relative=0.12)),
     ("rate-drifts", record(rate_trend_relative=-0.05)),
+    ("memory-grows", record(growth_bytes_per_batch=0.4 * MIB)),
+    ("memory-grows", record(growth_bytes_per_batch=0.4 * MIB, epoch_samples=None, epoch_batches=None)),
+    ("parameters-frozen", record(model=FROZEN)),
     ("page-cache", reading(READS)),
     ("closure-broken", record(floors(0.05, 0.03))),
     ("closure-broken", slow_together()),
     ("closure-broken", slow_together(num_workers=0)),
+    ("closure-broken", record(floors(0.001, 0.02), parts=parts(wait=0.8), num_workers=0)),
 ]
 
 
@@ -46,6 +56,8 @@ def test_what_makes_a_rate_less_sure_is_told(golden: Callable[[str, str], None])
             )
         ),
         ("closure-broken", record(floors(0.09, 0.03))),
+        ("memory-grows", record(growth_bytes_per_batch=1000)),
+        ("parameters-frozen", record(model=FROZEN.changed(frozen_bytes=MIB))),
     ],
 )
 def test_a_rate_that_holds_is_no_finding(absent: str, of: TrialRecord):

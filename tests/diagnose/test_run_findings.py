@@ -30,14 +30,8 @@ def out_of_memory(most: int | None, kind: OutcomeKind = OutcomeKind.DEVICE_OOM) 
 @pytest.mark.parametrize(
     ("most", "remedy"),
     [
-        (
-            90,
-            f"{WITH_IT} its batch of 64 would fit, {COST}; {USUAL}",
-        ),
-        (
-            50,
-            f"{WITH_IT} a batch of 50 would fit, {COST}; {USUAL}",
-        ),
+        (90, f"{WITH_IT} its batch of 64 would fit, {COST}; {USUAL}"),
+        (50, f"{WITH_IT} a batch of 50 would fit, {COST}; {USUAL}"),
         (40, USUAL),
         (None, USUAL),
     ],

@@ -55,14 +55,7 @@ hostile_text = st.text(max_size=400) | st.text(
     lr=1e-05,
     emulated=True,
 )
-@example(
-    knobs=config(),
-    tier=Tier.BALANCED,
-    device_name="x" * 400,
-    matmul="high",
-    lr=1e16,
-    emulated=False,
-)
+@example(knobs=config(), tier=Tier.BALANCED, device_name="x" * 400, matmul="high", lr=1e16, emulated=False)
 def test_the_file_holds_exactly_the_knobs_whatever_the_comments_say(
     *, knobs, tier, device_name, matmul, lr, emulated
 ):

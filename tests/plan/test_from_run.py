@@ -62,10 +62,7 @@ def test_workers_beyond_the_cpus_were_never_at_work():
 
 def test_what_a_cpu_loads_is_known_by_what_batches_cost():
     """A batch of 64 takes a CPU 0.2 s: 320 samples/s on a core as here, 160 on half of one."""
-    work = LoaderWork(
-        workers=(WorkerWork(batches=50, time_s=10.0),),
-        cpu_s=10.0,
-    )
+    work = LoaderWork(workers=(WorkerWork(batches=50, time_s=10.0),), cpu_s=10.0)
     records = (baseline_record(batch_size=64, loader_work=work),)
     loader = request_of_run(finished(trials=records), PlanOptions()).loader_samples_per_s_per_cpu
     assert loader is not None
@@ -108,10 +105,7 @@ def test_a_tier_that_the_run_lacks_is_named_with_those_it_has():
 
 def test_an_epoch_is_as_long_in_a_plan_as_in_the_report():
     """A loader that leaves out its last, partial batch trains on fewer samples of a larger one."""
-    trials = (
-        baseline_record(epoch_samples=1792),
-        trial_record(1, 200.0, epoch_samples=1728),
-    )
+    trials = (baseline_record(epoch_samples=1792), trial_record(1, 200.0, epoch_samples=1728))
     best = recommendation(Tier.BALANCED, search_trial=1, confirm_trials=(), epoch_time_s=1728 / 200)
     asked = request_of_run(run(trials=trials, recommendations=(best,)), PlanOptions())
     assert asked.samples_per_epoch == 1728

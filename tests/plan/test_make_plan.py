@@ -49,13 +49,7 @@ def machines() -> tuple[Profile, Profile]:
     st.floats(1.0, 1e7),
 )
 def test_any_machines_make_a_plan_that_can_be_written_and_read(
-    one: Profile,
-    other: Profile,
-    samples: int,
-    rate: float,
-    spot: bool,
-    cost_s: float | None,
-    every_s: float,
+    one: Profile, other: Profile, samples: int, rate: float, spot: bool, cost_s: float | None, every_s: float
 ):
     assumed = PlanAssumptions(
         checkpoint_cost_s=cost_s, interrupted_every_s=every_s, max_session_s=every_s, restart_cost_s=60.0

@@ -91,6 +91,7 @@ def test_what_is_the_same(own: DataSeen, seen: DataSeen) -> None:
         (rows(), rows(indices=draws(9_984, distinct_in_two=9_984)), "missing", 16, 10_000),
         (rows(), rows(indices=draws(9_000, distinct_in_two=9_900)), "missing", 1_000, 10_000),
         (rows(), rows(shared_generators=("rng",)), "same_draws", 5_000, 10_000),
+        (rows(unshared=("calls",)), rows(), "unshared", 10_000, 10_000),
         (
             rows(samples=samples(made_again=9)),
             rows(samples=samples(made_again=9, made_otherwise=2)),
@@ -152,6 +153,8 @@ def test_what_was_not_seen_is_not_checked() -> None:
         assert check.verdict is NOT_CHECKED and check.why_not
     long = check_of(stream(4_000, **WINDOW), stream(4_000, **WINDOW))
     assert long.verdict is NOT_CHECKED and long.why_not
+    of_batches = check_of(rows(), rows(indices=draws(2_500, data_set_samples=2_500)))
+    assert (of_batches.verdict, of_batches.why_not) == (NOT_CHECKED, "the data set makes whole batches")
 
 
 def test_other_differences_join() -> None:
@@ -170,6 +173,8 @@ def test_other_differences_join() -> None:
         ("missing", FASTER.changed(num_workers=4), False),
         ("stale", FASTER.changed(num_workers=4), False),
         ("stale", FASTER.changed(num_workers=4, persistent_workers=True), True),
+        ("unshared", FASTER.changed(num_workers=1), True),
+        ("unshared", FASTER.changed(num_workers=0), False),
     ],
 )
 def test_a_config_with_the_same_cause_is_excluded_too(code: str, other: Any, is_excluded: bool) -> None:

@@ -1,9 +1,10 @@
 """The buffer of a measured config: its size follows the largest samples, its verdict the host."""
 
-from build_records import GIB, config, host, largest_seen, measurement
+from build_loops import CPU
+from build_records import GIB, MIB, config, host, largest_seen, measurement
 
-from tunekit.predict.ram import RamVerdict
-from tunekit.recommend.memory import RamBuffer, measured_sample, ram_buffer
+from tunekit.predict.ram import RamVerdict, base_ram
+from tunekit.recommend.memory import RamBuffer, measured_sample, peak_reserved_bytes, ram_buffer
 from tunekit.records.details import Details
 
 
@@ -27,6 +28,14 @@ def test_largest_samples_count():
     usual = measurement(of=knobs, bytes_per_sample=1000)
     seen = usual.model_copy(update={"details": Details(largest=largest_seen(batch_bytes=400_000))})
     assert buffer_of(knobs, [usual, seen], GIB, host()).size_bytes == 2 * 2 * 400_000
+
+
+def test_memory_that_grows_with_each_batch_is_counted_to_the_epochs_end():
+    grows = {"growth_bytes_per_batch": MIB, "epoch_batches": 391, "epoch_samples": 50_000}
+    on_gpu, on_cpu = measurement(**grows), measurement(device=CPU, base_bytes=GIB, **grows)
+    left = (391 - on_gpu.loop.steady_batches) * MIB
+    assert peak_reserved_bytes(on_gpu) == (on_gpu.loop.peak_reserved_bytes or 0) + left > left > 0
+    assert base_ram(on_cpu).main_bytes == GIB + left
 
 
 def test_a_small_machine_makes_it_risky():

@@ -31,13 +31,7 @@ def floor(relative, pairs=4):
 
 
 @pytest.mark.parametrize(
-    ("degrees", "t"),
-    [
-        (1, 12.7062047362),
-        (4, 2.7764451052),
-        (30, 2.0422724563),
-        (120, 1.9799304051),
-    ],
+    ("degrees", "t"), [(1, 12.7062047362), (4, 2.7764451052), (30, 2.0422724563), (120, 1.9799304051)]
 )
 def test_t_quantiles_equal_the_published_ones(degrees, t):
     assert t_quantile(degrees) == pytest.approx(t, rel=1e-7)

@@ -36,6 +36,7 @@ def differences(before: StepNumber, now: StepNumber, config: TrainConfig = LARGE
 
 WARM_UP = number(100, "LinearLR", "total_iters")
 OF_EPOCHS = number(600, "StepLR", "step_size")
+NO_EPOCHS = OF_EPOCHS.changed(steps=610)  # a decay's own pace
 LIMIT = number(1000, "--max-steps", "max_steps")
 
 
@@ -47,11 +48,7 @@ LIMIT = number(1000, "--max-steps", "max_steps")
         (number(8010), number(2003), []),
         (WARM_UP, WARM_UP, []),
         (OF_EPOCHS, OF_EPOCHS, [150]),
-        (
-            OF_EPOCHS.changed(steps=610),
-            OF_EPOCHS.changed(steps=610),
-            [],
-        ),  # no whole epochs: a decay's own pace
+        (NO_EPOCHS, NO_EPOCHS, []),
         (LIMIT, LIMIT, [250]),
         (LIMIT, LIMIT.changed(steps=250), []),
     ],
@@ -59,6 +56,14 @@ LIMIT = number(1000, "--max-steps", "max_steps")
 def test_numbers_follow_the_batch(before: StepNumber, now: StepNumber, expected: list[float]) -> None:
     assert differences(before, now) == expected
     assert differences(before, before, OWN.changed(num_workers=4)) == []
+
+
+def test_a_training_that_would_end_in_its_warm_up_is_another() -> None:
+    rises = StepNumber(source="--warmup_iters", name="warmupiters", steps=300)
+    own = baseline_record(of=OWN, overrides=numbers(LIMIT, rises))
+    for steps, expected in ((250, [75]), (500, [])):
+        trial = trial_record(of=LARGER, overrides=numbers(LIMIT.changed(steps=steps), rises))
+        assert [one.affected for one in schedule_differences(own, trial)] == expected
 
 
 @pytest.mark.parametrize(("epoch_samples", "expected"), [(12_800, []), (12_640, []), (11_600, [64])])

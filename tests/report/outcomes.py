@@ -20,6 +20,7 @@ from build_records import (
 from build_reports import full_run
 from build_searched import walked
 
+from tunekit.records.details import DataSeen, Details
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import (
     LearningRate,
@@ -30,6 +31,7 @@ from tunekit.records.recommendation import (
     Tier,
 )
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
+from tunekit.records.target import StepNumber
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -130,6 +132,17 @@ def with_largest_samples() -> Run:
     return finished(recommendation(of=FAST, largest=lived), aggressive)
 
 
+def with_other_training() -> Run:
+    """A search whose faster config leaves a step limit of the script as it is."""
+    limit = StepNumber(source="--max-steps", name="max_steps", steps=1_000, is_option=True)
+    seen = {"step_numbers": (limit,)}
+    own = baseline_record(of=config(), overrides=seen)
+    assert own.measurement is not None
+    looked = own.measurement.changed(details=Details(data=DataSeen()))
+    tried = trial_record(1, 1000.0, FAST, overrides=seen)
+    return finished(OWN, trials=(own.changed(measurement=looked), tried, SLOWER[1]))
+
+
 def by_three_hosts() -> Run:
     whole = finished()
     return whole.changed(
@@ -197,6 +210,7 @@ OUTCOMES: dict[str, Callable[[], Run]] = {
     "kept: one slower": lambda: kept(SLOWER[0]),
     "kept: two slower": lambda: kept(*SLOWER),
     "kept: two slower, budget": lambda: kept(*SLOWER, cut_short="--budget 2m has room for 2 search trials"),
+    "kept: one trains something else": with_other_training,
     "kept: nothing tried": kept,
     "kept: --trials 1": lambda: kept(options=options(max_trials=1)),
     "kept: all failed": lambda: kept(

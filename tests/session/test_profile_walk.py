@@ -245,7 +245,7 @@ def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
     look = whole.profiled_trial
     assert look is not None
     facts = LoopFacts(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
-    suggested = facts.suggested_workers
+    suggested = facts.more_workers
     assert suggested is not None
     assert suggested != whole.rank_host.cpus // 2
     assert whole.ablation is not None

@@ -53,14 +53,8 @@ ACCELERATE = (
     *("--mixed_precision", "no", "--dynamo_backend", "no"),
 )
 GPT = (
-    PYTHON,
-    "gpt_no_loader.py",
-    "--output",
-    "out",
-    "--batch_size",
-    "12",
-    "--gradient_accumulation_steps",
-    "2",
+    *(PYTHON, "gpt_no_loader.py", "--output", "out"),
+    *("--batch_size", "12", "--gradient_accumulation_steps", "2"),
 )
 BOUND_GPT = (
     *("--bind", "batch_size=--batch_size {}"),

@@ -75,7 +75,7 @@ def test_the_script_as_it_is_comes_first(walked):
     whole, executor, _, _ = walked
     first = whole.trials[0]
     details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS, Detail.DATA)
-    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=(), guesses_batch=True)
+    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=())
     assert executor.specs[0] == first_spec
     looks = {(), (Detail.SIZES,), (Detail.DATA,), (Detail.LARGEST, Detail.DATA)}
     assert {spec.details for spec in executor.specs[1:]} == looks
@@ -218,10 +218,7 @@ def test_a_budget_that_the_baseline_uses_up_is_too_small(folder: Path):
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [
-        (OutcomeKind.NO_TRAINING_LOOP, NoTrainingLoopError),
-        (OutcomeKind.SCRIPT_ERROR, TargetError),
-    ],
+    [(OutcomeKind.NO_TRAINING_LOOP, NoTrainingLoopError), (OutcomeKind.SCRIPT_ERROR, TargetError)],
 )
 def test_a_baseline_that_fails_ends_the_search_with_its_last_lines(
     folder: Path, kind: OutcomeKind, error: type[TargetError]
@@ -243,10 +240,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_last_lines(
 def test_a_script_that_leaves_nothing_to_search_says_why(folder: Path):
     known = learnt(loaders=(), roots=())
     with pytest.raises(EmptySpaceError, match="nothing is left to search"):
-        search_in(
-            folder,
-            executor_options={"baseline": config(num_workers=0), "learns": lambda spec: known},
-        )
+        search_in(folder, executor_options={"baseline": config(num_workers=0), "learns": lambda spec: known})
 
 
 def test_out_of_memory_before_anything_is_known_ends_the_search(folder: Path):
@@ -492,9 +486,7 @@ def test_a_search_is_for_the_gpu_that_its_trials_train_on(folder: Path):
         host=known.model_copy(update={"accelerators": (first, second)}),
         profile=profiles["t4"],
         measured_on="t4",
-        executor_options={
-            "measured": lambda knobs: {"device": device().model_copy(update={"uuid": "b"})},
-        },
+        executor_options={"measured": lambda knobs: {"device": device().model_copy(update={"uuid": "b"})}},
     )
     assert (whole.measured_on, whole.profile, whole.is_emulated) == ("a10g", profiles["a10g"], False)
     assert [gpu.index for gpu in whole.host.accelerators] == [1, 0]

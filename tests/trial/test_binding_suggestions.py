@@ -13,6 +13,7 @@ from tunekit.trial.binding_suggestions import (
     candidate_bindings,
     default_values,
     possible_batch,
+    step_numbers,
     without_unknown_flags,
 )
 from tunekit.trial.binding_syntax import how_text, parse_binding
@@ -101,11 +102,15 @@ def test_what_is_bound_already_is_not_suggested_again(tmp_path: Path):
 
 
 def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(tmp_path: Path):
-    script = "batch_size = 32\nlearning_rate = 0.05\nexec(open('configurator.py').read())\n"
-    assert suggested(tmp_path, script=script) == {
-        "batch_size": "--batch_size={}",
-        "lr": "--learning_rate={}",
-    }
+    script = "batch_size = 32\nlearning_rate = 0.05\nmax_iters = 600\nexec(open('configurator.py').read())\n"
+    found = {"batch_size": "--batch_size={}", "lr": "--learning_rate={}"}
+    assert suggested(tmp_path, script=script, steps=200) == found
+    assert suggested(tmp_path, "--max_iters=200", script=script, steps=200)["steps"] == "--max_iters={}"
+    for command, steps in (((), 600), (("--max_iters=200",), 200)):
+        words, path = ("python", "train.py", *command), str(tmp_path / "train.py")
+        known = target(command=words, working_dir=str(tmp_path), script=path)
+        (limit,) = step_numbers(known, discovery(options=()))
+        assert (limit.source, limit.steps, limit.is_option) == ("--max_iters", steps, True)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +121,7 @@ def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(
         ([option("-j", "--jobs", value=4)], (), {"num_workers": "--jobs {}"}),
         ([option("-j", name="j", value=4)], (), {"num_workers": "-j {}"}),
         ([option("data.batch_size", value=32, form="key")], (), {"batch_size": "data.batch_size={}"}),
-        (
-            [option("SOLVER.IMS_PER_BATCH", value=32, form="pair")],
-            (),
-            {"batch_size": "SOLVER.IMS_PER_BATCH {}"},
-        ),
+        ([option("IMS_PER_BATCH", value=32, form="pair")], (), {"batch_size": "IMS_PER_BATCH {}"}),
         (
             [option("--trainer.precision", value=32, choices=("32", "bf16-mixed"))],
             (),
@@ -145,6 +146,7 @@ def test_options_of_the_scripts_parser_come_before_its_words(
 
 AMP = option("--amp", value=False, form="switch")
 ON = AMP.model_copy(update={"value": True})
+NO_AMP = option("--no-amp", name="amp", value=True, form="switch", off=("--no-amp",))
 BOTH = (option("--bf16", value=False, form="optional"), option("--fp16", value=False, form="optional"))
 
 
@@ -153,33 +155,15 @@ BOTH = (option("--bf16", value=False, form="optional"), option("--fp16", value=F
     [
         ((AMP,), (), "fp32", ["{bf16:--amp,fp32:}", "{fp16:--amp,fp32:}"]),
         ((ON,), ("--amp",), "bf16", ["{bf16:--amp,fp32:}"]),
-        (
-            (ON.model_copy(update={"off": ("--no-amp",)}),),
-            (),
-            "fp16",
-            ["{fp16:,fp32:--no-amp}"],
-        ),
-        (
-            (
-                option("--no-amp", name="amp", value=True, form="switch").model_copy(
-                    update={"flags": (), "off": ("--no-amp",)}
-                ),
-            ),
-            (),
-            "bf16",
-            ["{bf16:,fp32:--no-amp}"],
-        ),
+        ((ON.model_copy(update={"off": ("--no-amp",)}),), (), "fp16", ["{fp16:,fp32:--no-amp}"]),
+        ((NO_AMP.model_copy(update={"flags": ()}),), (), "bf16", ["{bf16:,fp32:--no-amp}"]),
         (BOTH, (), "fp32", ["{fp32:,bf16:--bf16,fp16:--fp16}", "{bf16:--bf16,fp32:}", "{fp16:--fp16,fp32:}"]),
         (BOTH, ("--bf16", "False"), "fp32", ["--bf16 {bf16:true,fp32:false}", "{fp16:--fp16,fp32:}"]),
         ((ON,), ("--amp",), "fp32", []),
     ],
 )
 def test_switches_of_a_precision_are_found(
-    options: tuple[ScriptOption, ...],
-    command: tuple[str, ...],
-    seen: str,
-    ways: list[str],
-    tmp_path: Path,
+    options: tuple[ScriptOption, ...], command: tuple[str, ...], seen: str, ways: list[str], tmp_path: Path
 ):
     found = suggested_all(tmp_path, *command, options=options, precision=seen)
     assert found.get("precision", []) == ways
@@ -203,25 +187,18 @@ def test_what_the_script_itself_turns_on_is_bound(
     assert suggested(tmp_path, *command, options=(compile_option,), **seen) == expected
 
 
+LR, ODD = option("--lr", value=1.0), option("--dtype", value="odd")
+
+
 @pytest.mark.parametrize(
     ("knob", "options", "seen", "hint"),
     [
         ("batch_size", (), 32, "--bind batch_size=HOW"),
-        (
-            "batch_size",
-            (option("--lr", value=1.0),),
-            32,
-            "--bind batch_size=HOW (no option of the script is known to set it)",
-        ),
+        ("batch_size", (LR,), 32, "--bind batch_size=HOW (no option of the script is known to set it)"),
         ("batch_size", (option("--bs", value=32),), 32, "--bind 'batch_size=--bs {}'"),
         ("batch_size", (option("--bs", value=64),), 32, "--bind 'batch_size=--bs {}'"),
         ("precision", (AMP,), "fp32", "--bind 'precision={bf16:--amp,fp32:}'"),
-        (
-            "precision",
-            (option("--dtype", value="odd"),),
-            "fp32",
-            "--bind 'precision=--dtype {bf16:TEXT,fp32:TEXT}'",
-        ),
+        ("precision", (ODD,), "fp32", "--bind 'precision=--dtype {bf16:TEXT,fp32:TEXT}'"),
     ],
 )
 def test_a_hint_names_only_what_the_script_has(
@@ -262,6 +239,7 @@ def test_the_default_of_a_bound_flag_is_known_where_the_script_declares_one(
     ("command", "script", "found"),
     [
         ((), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+        ((), "p.add_argument('--minibatch', default=20)", "--minibatch {}"),
         ((), "p.add_argument('--batch_size', default=32)", None),
         ((), "p.add_argument('--batch_size', default='auto')", None),
         (("--bs", "20"), "p.add_argument('--batch_size', default=20)", "--bs {}"),

@@ -38,6 +38,7 @@ def error(message: str, *types: str, line: str = CALL, free_share: float | None 
         "Cuda failure 'out of memory'",
         "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
         "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc 608 bytes",
+        "No executable batch size found, reached zero.",
         "MPS backend out of memory (MPS allocated: 7.96 GB, other allocations: 9.94 GB)",
     ],
 )

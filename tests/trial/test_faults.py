@@ -137,9 +137,7 @@ def test_events_that_the_script_removed_go_on_from_their_new_beginning(log: Even
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"\x00" * 23, b"\xff" * 24, None],
-    ids=["empty", "cut off", "too many", "gone"],
+    "data", [b"", b"\x00" * 23, b"\xff" * 24, None], ids=["empty", "cut off", "too many", "gone"]
 )
 def test_a_pulse_that_is_damaged_is_none(data: bytes | None, tmp_path: Path) -> None:
     if data is not None:
@@ -212,11 +210,7 @@ def test_a_hang_is_one_though_the_trials_limit_comes_first(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("no_progress_s", "moved_at_s"),
-    [
-        (90.0, range(1, 55)),
-        (90.0, (1, 2, 3, 8, 13, 18, 24, 30, 36)),
-        (90.0, (1, 2)),
-    ],
+    [(90.0, range(1, 55)), (90.0, (1, 2, 3, 8, 13, 18, 24, 30, 36)), (90.0, (1, 2))],
     ids=["still moving", "slow all along", "hardly begun"],
 )
 def test_what_moves_slowly_is_a_timeout(no_progress_s: float, moved_at_s: Any, tmp_path: Path) -> None:

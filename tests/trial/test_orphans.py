@@ -169,13 +169,7 @@ def test_a_keeper_that_is_about_to_end_its_tree_is_left_to_it(tmp_path: Path, de
         "no owner at all",
         "",
     ],
-    ids=[
-        "alive",
-        "of another namespace",
-        "dead elsewhere",
-        "words",
-        "empty",
-    ],
+    ids=["alive", "of another namespace", "dead elsewhere", "words", "empty"],
 )
 def test_what_belongs_to_somebody_else_is_left_alone(owner: str, marked: Callable[[str], int]) -> None:
     pid = marked(owner)

@@ -42,6 +42,7 @@ def checked(ran: Ran) -> DataCheck:
 @looking_at(
     looks("plain", num_workers=2),
     looks("sharded", num_workers=2),
+    looks("shared-out", num_workers=2, is_slow=True),
     looks("sharded", "--workers", "2", num_workers=3, is_slow=True),
     looks("seeded-by-index", "--workers", "2", num_workers=3, is_slow=True),
     looks("plain", "--replacement", num_workers=2, batch_size=128, is_slow=True),
@@ -65,6 +66,7 @@ def test_a_shuffled_remainder_is_the_same_and_counted(ran: Ran) -> None:
     looks("curriculum", "--workers", "2", persistent_workers=True),
     looks("augmented", num_workers=2),
     looks("shared-file", num_workers=3),
+    looks("logged", num_workers=2),
     looks("plain", "--drop-last", "--rows", "700", "--in-order", batch_size=128, is_slow=True),
 )
 def test_other_samples_are_found(ran: Ran) -> None:
@@ -75,6 +77,7 @@ def test_other_samples_are_found(ran: Ran) -> None:
         "curriculum": ("stale", 640, 640),
         "augmented": ("same_draws", 320, 640),
         "plain": ("missing", 32, 672),
+        "logged": ("unshared", 640, 640),
     }
     (found,) = check.differences
     if ran.plan.words[2] == "shared-file":

@@ -71,17 +71,10 @@ def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(ran: Ran) -
     assert {kernel.name: kernel.calls for kernel in details.kernels.kernels}["aten::addmm"] == 3 * 5
 
 
-@looking_at(
-    looks(
-        "sequential.py",
-        "--rows",
-        "192",
-        "--workers",
-        "1",
-        details=(Detail.QUEUE, Detail.KERNELS),
-        is_slow=True,
-    )
-)
+SHORT = ("sequential.py", "--rows", "192", "--workers", "1")
+
+
+@looking_at(looks(*SHORT, details=(Detail.QUEUE, Detail.KERNELS), is_slow=True))
 def test_epochs_that_end_while_it_is_looked_are_in_no_trace(ran: Ran) -> None:
     _, details = measured(ran)
     assert details.faults == ()

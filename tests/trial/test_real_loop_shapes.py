@@ -4,6 +4,8 @@ import pytest
 from real_trials import Plan, Ran, looking_at, loop_of
 from zoo_trials import found_by
 
+from tunekit.records.trial import OutcomeKind
+
 pytestmark = pytest.mark.real
 
 
@@ -47,7 +49,45 @@ def test_a_loader_that_repeats_has_its_own_epochs_and_no_boundary(ran: Ran) -> N
 
 @looking_at(shaped("warming_up", window_s=1.0))
 def test_accumulation_is_that_of_the_latest_steps(ran: Ran) -> None:
-    assert found_by(ran).batches_per_step == 4
+    assert (found_by(ran).batches_per_step, loop_of(ran.baseline).epoch_samples) == (4, 1576)
+
+
+@looking_at(shaped("leaking", window_s=1.0))
+def test_what_each_batch_keeps_and_what_is_not_trained_is_told(ran: Ran) -> None:
+    loop = loop_of(ran.baseline)
+    assert loop.growth_bytes_per_batch == pytest.approx(1 << 20, rel=0.2)
+    assert loop.model is not None and loop.model.frozen_bytes == 20 * 4
+
+
+@looking_at(shaped("two_passes", is_slow=True))
+def test_a_step_that_passes_twice_and_steps_another_optimizer_is_one(ran: Ran) -> None:
+    assert found_by(ran).batches_per_step == 1
+    assert loop_of(ran.baseline).rate_samples_per_s == pytest.approx(printed_rate(ran), rel=0.4)
+
+
+@looking_at(
+    shaped("shrinking", tuned={"batch_size": 24}), shaped("shrinking", tuned={"batch_size": 64}, is_slow=True)
+)
+def test_a_script_that_lowers_its_batch_until_it_fits_trains_with_the_one_that_did(ran: Ran) -> None:
+    assert (loop_of(ran.baseline).batch_size, loop_of(ran.baseline).epoch_samples) == (32, 1600)
+    if ran.plan.tuned["batch_size"] == 24:
+        assert loop_of(ran.tuned).batch_size == 24
+    else:
+        assert ran.tuned is not None and ran.tuned.failure is not None
+        assert ran.tuned.failure.kind is OutcomeKind.DEVICE_OOM
+
+
+@looking_at(shaped("rollouts", target={"samples_per_step": 16}, window_s=1.5, is_slow=True))
+def test_the_time_between_passes_of_minibatches_counts(ran: Ran) -> None:
+    assert loop_of(ran.baseline).rate_samples_per_s == pytest.approx(printed_rate(ran), rel=0.4)
+
+
+@looking_at(Plan(("python", "unguarded.py"), tuned={"num_workers": 1}, is_slow=True))
+def test_workers_that_would_run_the_script_again_are_told(ran: Ran) -> None:
+    assert loop_of(ran.baseline).epoch_samples == 1600
+    assert ran.tuned is not None and ran.tuned.failure is not None
+    assert ran.tuned.failure.kind is OutcomeKind.WORKER_CRASH
+    assert "__main__" in (ran.tuned.failure.remedy or "")
 
 
 def printed_rate(ran: Ran) -> float:

@@ -59,3 +59,10 @@ def test_a_model_whose_memory_can_not_be_read_is_measured_without_it(ran: Ran) -
     assert loop_of(ran.baseline).model is None
     (fault,) = ran.baseline.faults
     assert "measure/record.py" in fault
+
+
+@looking_at(Plan(("python", "known_times.py", "--state"), {"batch_size": 32}))
+def test_a_script_that_needs_its_batch_size_elsewhere_is_told_how_to_bind_it(ran: Ran) -> None:
+    assert ran.tuned is not None and ran.tuned.failure is not None
+    assert ran.tuned.failure.kind is OutcomeKind.SCRIPT_ERROR
+    assert "--bind 'batch_size=--batch-size {}'" in (ran.tuned.failure.remedy or "")

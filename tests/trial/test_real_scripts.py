@@ -13,6 +13,7 @@ from real_trials import ZOO, Plan, Ran, looking_at, loop_of, run_plan
 from zoo_trials import SEQUENTIAL, Script, check_reached, found_by, python_without_tunekit, understood_of
 
 from tunekit.records.trial import OutcomeKind
+from tunekit.trial.binding_syntax import parse_binding
 
 pytestmark = pytest.mark.real
 
@@ -23,6 +24,7 @@ LINEAR, DEEP = (SEQUENTIAL, 140296), (SEQUENTIAL, 1189896)
 SGD, ADAMW = (("SGD", 0.02),), (("AdamW", 0.001),)
 OUT = ("--output", "{output}")
 TUNED = {"batch_size": 32, "num_workers": 1, "precision": "bf16"}
+LARGER = {"batch_size": 32}
 NO_WORKERS = {"batch_size": 32, "num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
 
 
@@ -45,18 +47,14 @@ def lightning(*words: str, **more) -> Script:
     return Script(given, roots=(LIT,), optimizers=(("AdamW", 0.002),), **more)
 
 
-ENCODER, DECODER = ("__main__.Encoder", 410656), ("__main__.Decoder", 410880)
+ENCODER, DECODER = ("__main__.Encoder", 148000), ("__main__.Decoder", 148224)
 ACCELERATE_LAUNCH = (
     *("accelerate", "launch", "--num_processes", "1", "--num_machines", "1"),
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--cpu"),
 )
 ONCE_A_LAYER = (("Adam", 0.0005),) * 50
-LSTM = python(
-    "lstm_padded.py",
-    *("--longest", "16"),
-    roots=(("__main__.Tagger", 21122),),
-    optimizers=(("RMSprop", 0.001),),
-)
+TAGGER = (("__main__.Tagger", 21122),)
+LSTM = python("lstm_padded.py", "--longest", "16", roots=TAGGER, optimizers=(("RMSprop", 0.001),))
 
 
 def started_by(context: str, **expected: Any) -> Script:
@@ -66,7 +64,8 @@ def started_by(context: str, **expected: Any) -> Script:
 
 
 EACH_EPOCH = python("loader_each_epoch.py", roots=(DEEP,))
-SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", roots=(DEEP,), workers=1)
+OF_A_WORKER = {"roots": (DEEP,), "workers": 1}
+SHORT_EPOCHS = python("sequential.py", "--rows", "192", "--workers", "1", **OF_A_WORKER)
 CHANNELS_LAST = python(
     "conv_channels.py", "--channels-last", roots=(("__main__.ConvNet", 20234),), optimizers=(("SGD", 0.02),)
 )
@@ -82,6 +81,7 @@ SCALER = python(
 )
 SHARDED = python("iterable.py", "--shards", roots=(LINEAR,), tuned={"batch_size": 32, "num_workers": 2})
 UNSHARDED = python("iterable.py", roots=(LINEAR,))
+HF_STREAM = bert("--stream", "--accumulate", "2", batches_per_step=2, is_slow=True)
 TORCHRUN = Script(
     ("torchrun", "--nproc_per_node", "2", "--master_port", "{port}", "ddp_gloo.py", *OUT),
     roots=(DDP,),
@@ -99,41 +99,21 @@ TOKENS = python(
 SCRIPTS = [
     python("transform_first.py", roots=((SEQUENTIAL, 1595402),), optimizers=(("SGD", 0.05),)),
     python("encoder_decoder.py", roots=(ENCODER, DECODER), optimizers=ADAMW),
-    python("ema_copy.py", roots=((SEQUENTIAL, 691202),), optimizers=(("SGD", 0.05),)),
-    python("warmup_lr.py", "--onecycle", roots=((SEQUENTIAL, 1183746),), optimizers=(("SGD", 0.8),)),
+    python("ema_copy.py", roots=(LINEAR,), optimizers=(("SGD", 0.05),)),
+    python("warmup_lr.py", roots=(LINEAR,), optimizers=(("SGD", 0.8),)),
     python("sequential.py", roots=(DEEP,), tuned={"compile": True}),
-    python(
-        "sequential.py",
-        "--batch-sampler",
-        "--workers",
-        "1",
-        roots=(DEEP,),
-        workers=1,
-        tuned={"batch_size": 32},
-    ),
+    python(*("sequential.py", "--batch-sampler", "--workers", "1"), **OF_A_WORKER, tuned={"batch_size": 32}),
     EACH_EPOCH,
     SHORT_EPOCHS,
     python(
         "lbfgs.py", roots=((SEQUENTIAL, 9352),), optimizers=(("LBFGS", 0.02),), tuned={"precision": "bf16"}
     ),
-    python(
-        "super_step.py",
-        "--accumulate",
-        "2",
-        roots=(LINEAR,),
-        optimizers=(("ClippedSGD", 0.05),),
-        batches_per_step=2,
-    ),
+    python("super_step.py", roots=(LINEAR,), optimizers=(("ClippedSGD", 0.05),)),
     BACKWARD,
     TOKENS,
     python("own_autocast.py", roots=(NET,), optimizers=ADAMW, precision="bf16"),
-    python(
-        "own_compile.py",
-        roots=(("torch._dynamo.eval_frame.OptimizedModule", 140296),),
-        optimizers=ADAMW,
-        compiled=True,
-    ),
-    python("own_compile.py", "--in-place", roots=(NET,), optimizers=ADAMW, compiled=True),
+    python("own_compile.py", roots=(LINEAR,), optimizers=ADAMW, compiled=True),
+    python("own_compile.py", "--in-place", roots=(LINEAR,), optimizers=ADAMW, compiled=True),
     CHANNELS_LAST,
     started_by("spawn", tuned={"batch_size": 32, "num_workers": 2}),
     started_by("spawn", tuned=NO_WORKERS),
@@ -153,6 +133,7 @@ SCRIPTS = [
     python("-m", "pkg.train", roots=(("pkg.model.Net", 140296),), optimizers=ADAMW),
     bert(tuned={"batch_size": 16, "num_workers": 1, "precision": "bf16"}),
     bert("--accumulate", "4", "--workers", "2", "--evaluate", workers=2, batches_per_step=4, is_slow=True),
+    HF_STREAM,
     bert("--bf16", precision="bf16", is_slow=True),
     bert("--compile", "--save-steps", "500", compiled=True, is_slow=True),
     lightning(tuned=TUNED),
@@ -205,6 +186,20 @@ def test_a_loader_that_batches_by_itself_is_measured_in_its_own_batches(ran: Ran
     assert loop.steady_samples == 16 * loop.steady_batches
 
 
+@looking_at(
+    Plan(
+        ("python", "sequential.py", "--mini-batch", "16"),
+        tuned={"batch_size": 32},
+        target={"bindings": (parse_binding("batch_size=--mini-batch {}"),)},
+    )
+)
+def test_a_data_set_of_batches_has_those_of_the_scripts_flag(ran: Ran) -> None:
+    for record, size in ((ran.baseline, 16), (ran.tuned, 32)):
+        loop = loop_of(record)
+        assert (loop.batch_size, loop.epoch_samples, loop.epoch_batches) == (size, 1600, 1600 // size)
+        assert loop.steady_samples == size * loop.steady_batches
+
+
 @looking_at(SHORT_EPOCHS)
 def test_short_epochs_are_charged_their_boundaries(ran: Ran) -> None:
     loop = loop_of(ran.baseline)
@@ -220,7 +215,7 @@ def test_a_padded_length_is_not_taken_for_the_samples(ran: Ran) -> None:
     assert loop.steady_samples == 16 * loop.steady_batches
 
 
-@looking_at(SHARDED, UNSHARDED)
+@looking_at(SHARDED, UNSHARDED, HF_STREAM)
 def test_a_data_set_that_shards_itself_may_have_workers(ran: Ran) -> None:
     loader = found_by(ran).training_loader
     assert loader is not None and loader.iterable

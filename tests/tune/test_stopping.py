@@ -43,9 +43,6 @@ class ScriptedStudy:
     def propose(self, criteria: Criteria, pending: Sequence[TrainConfig] = ()) -> Proposal | None:
         return self._proposal if criteria.most_s < 1e9 else self._whole
 
-    def is_exhausted(self) -> bool:
-        return False
-
 
 CRITERIA = Criteria(most_s=100.0)
 

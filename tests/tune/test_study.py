@@ -105,11 +105,26 @@ def test_a_journal_on_disk_proposes_as_memory_does(space: tuple[KnobSpace, ...],
 
 def test_a_small_space_is_exhausted_without_repeats():
     study = Study(small_space(), host())
-    assert not study.is_exhausted()
-    records = walk(study, 6)
-    assert len({r.config for r in records}) == 6
-    assert study.propose() is None
-    assert study.is_exhausted()
+    records = walk(study, 5)
+    last = study.propose()
+    assert last is not None and len({last.config, *(r.config for r in records)}) == 6
+    assert study.propose(pending=[last.config]) is None
+    assert study.why_none([last.config]) == "other hosts measure the last untried configs"
+    study.tell([record_of(5, last.config)])
+    assert (study.propose(), study.why_none()) == (None, "every config of the space was tried")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "ram_bytes", "why"),
+    [
+        (1, 64 * GIB, "every untried config has num_workers above 0, the most for 1 CPU"),
+        (8, GIB, "no untried config is expected to fit in memory"),
+    ],
+)
+def test_what_leaves_nothing_to_propose_is_told(cpus: int, ram_bytes: int, why: str):
+    study = Study(small_space(), host(cpus=cpus, ram_limit_bytes=ram_bytes))
+    study.tell([trial_record(0, 500.0, config(batch_size=128, num_workers=0), base_bytes=GIB)])
+    assert (study.propose(), study.why_none()) == (None, why)
 
 
 def stored(journal: Path) -> list[optuna.trial.FrozenTrial]:

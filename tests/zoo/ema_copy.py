@@ -3,33 +3,27 @@
 import copy
 
 import torch
+from plain_loop import labelled_rows, train
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-EPOCHS = 300
+from torch.utils.data import DataLoader
 
 
 def main():
-    torch.manual_seed(0)
-    rows = torch.randn(1600, 128)
-    loader = DataLoader(TensorDataset(rows, (rows[:, :64].sum(1) > 0).long()), batch_size=16, shuffle=True)
-    model = nn.Sequential(nn.Linear(128, 768), nn.ReLU(), nn.Linear(768, 768), nn.ReLU(), nn.Linear(768, 2))
+    model = nn.Sequential(nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 8))
     average = copy.deepcopy(model).requires_grad_(False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for epoch in range(EPOCHS):
-        agreed = 0
-        for inputs, labels in loader:
-            with torch.no_grad():
-                guess = average(inputs).argmax(1)
-            agreed += (guess == labels).sum().item()
-            loss = nn.functional.cross_entropy(model(inputs), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            with torch.no_grad():
-                for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
-                    slow.lerp_(fast, 0.01)
-        print(f"epoch {epoch} loss {loss.item():.3f} average right {agreed / len(rows):.3f}", flush=True)
+
+    def scores(inputs):
+        with torch.no_grad():
+            average(inputs)
+        return model(inputs)
+
+    @torch.no_grad()
+    def follow():
+        for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
+            slow.lerp_(fast, 0.01)
+
+    train(scores, optimizer, DataLoader(labelled_rows(), batch_size=16, shuffle=True), after=follow)
 
 
 if __name__ == "__main__":

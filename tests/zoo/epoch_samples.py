@@ -42,6 +42,12 @@ class Sharded(SeedsByWorker):
         return range(worker.id, self.rows, worker.num_workers) if worker else range(self.rows)
 
 
+def share_out(worker):
+    """Give a worker its share from outside, as PyTorch's documentation does."""
+    info = get_worker_info()
+    info.dataset.order = lambda: range(worker, info.dataset.rows, info.num_workers)
+
+
 class Rows(Dataset):
     """Rows that follow their index alone."""
 
@@ -104,6 +110,18 @@ class Unseeded(Rows):
         return x, x[:4].argmax()
 
 
+class Logged(Rows):
+    """Notes what was read, for the loop to take."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.log = []
+
+    def __getitem__(self, index):
+        self.log.append(index)
+        return super().__getitem__(index)
+
+
 class SharedFile(Rows):
     """Reads from a file that is opened once, so that forked workers move each other's place in it."""
 
@@ -122,11 +140,13 @@ class SharedFile(Rows):
 KINDS = {
     "seeds-by-worker": SeedsByWorker,
     "sharded": Sharded,
+    "shared-out": SeedsByWorker,
     "plain": Rows,
     "curriculum": Curriculum,
     "augmented": Augmented,
     "seeded-by-index": SeededByIndex,
     "unseeded": Unseeded,
+    "logged": Logged,
     "shared-file": SharedFile,
 }
 
@@ -143,6 +163,8 @@ def main():
     torch.manual_seed(0)
     data = KINDS[args.kind](args.rows)
     options = {"num_workers": args.workers, "drop_last": args.drop_last}
+    if args.kind == "shared-out":
+        options["worker_init_fn"] = share_out
     if not isinstance(data, IterableDataset) and not args.in_order:
         options["sampler"] = RandomSampler(data, replacement=args.replacement)
     loader = DataLoader(data, batch_size=32, **options)
@@ -155,6 +177,7 @@ def main():
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(inputs), labels).backward()
             optimizer.step()
+            getattr(data, "log", []).clear()
 
 
 if __name__ == "__main__":

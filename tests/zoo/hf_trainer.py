@@ -3,8 +3,16 @@
 import argparse
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
+
+
+class Stream(IterableDataset):
+    """Sentences without end, which no worker gets a share of."""
+
+    def __iter__(self):
+        while True:
+            yield from Sentences(1600)
 
 
 class Sentences(Dataset):
@@ -30,6 +38,7 @@ def main():
     parser.add_argument("--save-steps", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--stream", action="store_true")
     parser.add_argument("--evaluate", action="store_true")
     args = parser.parse_args()
     set_seed(0)
@@ -51,6 +60,7 @@ def main():
             learning_rate=3e-4,
             warmup_steps=100,
             num_train_epochs=100,
+            max_steps=20_000 if args.stream else -1,
             save_strategy="steps",
             save_steps=args.save_steps,
             save_total_limit=1,
@@ -64,7 +74,7 @@ def main():
             disable_tqdm=True,
             seed=0,
         ),
-        train_dataset=Sentences(1600),
+        train_dataset=Stream() if args.stream else Sentences(1600),
         eval_dataset=Sentences(64),
     )
     trainer.train()

@@ -41,16 +41,17 @@ def main():
     parser.add_argument(
         "--per-row", type=float, default=0.0, help="seconds that training takes more for each"
     )
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--state", action="store_true", help="keeps something as long as its own batch size")
     args = parser.parse_args()
     torch.manual_seed(0)
     data = Rows(args.features, args.stacked, UserDict if args.encoding else dict)
     loader = DataLoader(
-        data, batch_size=16, num_workers=args.workers, collate_fn=None if args.stacked else data.made
+        data, args.batch_size, num_workers=args.workers, collate_fn=None if args.stacked else data.made
     )
     model = nn.Linear(8, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
-    state = torch.zeros(16, 2) if args.state else 0.0
+    state = torch.zeros(args.batch_size, 2) if args.state else 0.0
     for batch in loader:
         labels = batch.pop("labels").flatten()
         if args.in_place:

@@ -63,7 +63,17 @@ class Repeating(DataLoader):
             yield next(self.iterator)
 
 
-net = nn.Linear(32, 4)
+class Sharp(torch.optim.Optimizer):
+    """An optimizer that holds another."""
+
+    def step(self, closure):
+        closure()
+        optimizer.zero_grad()
+        closure()
+        optimizer.step()
+
+
+net = nn.Sequential(nn.Linear(32, 4))
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
 
 
@@ -114,24 +124,70 @@ def repeating() -> int:
 
 
 def warming_up() -> int:
-    """Accumulate more and more gradients, up to four batches'."""
-    loader, done = DataLoader(Rows(1600), batch_size=16), 0
+    """Accumulate more and more gradients, up to four batches' but for the last three of an epoch of 99."""
+    loader, done = DataLoader(Rows(1576), batch_size=16), 0
     while True:
-        for one in loader:
+        for place, one in enumerate(loader, 1):
             net(one).square().mean().backward()
             time.sleep(0.002)
             done += 1
-            if done % min(4, 1 + done // 20) == 0:
+            if place % min(4, 1 + done // 20) == 0 or place == len(loader):
                 optimizer.step()
                 optimizer.zero_grad()
 
 
-def epochs(loader: DataLoader, train_s: float = 0.0) -> int:
+def leaking() -> int:
+    """Keep a MiB of each batch until the epoch's end, with a layer that is not trained."""
+    kept: list = []
+    net.append(nn.Linear(4, 4).requires_grad_(False))
+    while True:
+        kept.clear()
+        for one in DataLoader(Rows(1600), batch_size=16):
+            step(one)
+            kept.append(torch.ones(1 << 18))
+            time.sleep(0.01)
+
+
+def two_passes() -> int:
+    """Train as SAM does: an optimizer whose step passes twice and steps another one."""
+    sharp = Sharp(net.parameters(), {})
+    return epochs(DataLoader(Rows(1600), batch_size=16, drop_last=True), train_s=0.002, stepping=sharp)
+
+
+def shrinking() -> int:
+    """Build the loader anew with half the batch until a step fits, as accelerate's decorator does."""
+    for batch_size in (128, 64, 32):
+        try:
+            epochs(DataLoader(Rows(1600), batch_size=batch_size), train_s=0.002, most=40)
+        except RuntimeError:
+            continue
+    raise RuntimeError("No executable batch size found, reached zero.")
+
+
+def rollouts() -> int:
+    """Collect 0.2 s long what four passes of minibatches then train on, without a loader."""
+    samples, began = 0, time.perf_counter()
+    while True:
+        time.sleep(0.2)
+        rows = torch.randn(320, 32)
+        for _ in range(4):
+            for places in torch.randperm(320).split(16):
+                step(rows[places])
+                samples += len(places)
+        print("EPOCH", samples, time.perf_counter() - began, flush=True)
+
+
+def epochs(loader: DataLoader, train_s: float = 0.0, stepping: Sharp | None = None, most: int = 1000) -> int:
     """Train without end, and print the samples and the seconds of what was trained on so far."""
     samples, began = 0, time.perf_counter()
     while True:
         for one in loader:
-            step(one)
+            if len(one) > most:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            if stepping is None:
+                step(one)
+            else:
+                stepping.step(lambda batch=one: net(batch).square().mean().backward())
             time.sleep(train_s)
             samples += len(one)
         print("EPOCH", samples, time.perf_counter() - began, flush=True)

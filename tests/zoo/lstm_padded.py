@@ -1,12 +1,13 @@
 """An LSTM over sequences of different lengths: a collate function pads, pack_padded_sequence packs.
 
-Without --batch-first the padded batch is (time, batch, features), so that its first dimension is a length.
+The padded batch is (time, batch, features), so that its first dimension is a length.
 """
 
 import argparse
 from pathlib import Path
 
 import torch
+from plain_loop import train
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
@@ -29,51 +30,34 @@ class Sequences(Dataset):
         return self.rows[index], int(self.rows[index].sum() > 0)
 
 
-class PadTo:
-    """Collate function."""
-
-    def __init__(self, batch_first):
-        self.batch_first = batch_first
-
-    def __call__(self, samples):
-        rows, labels = zip(*samples, strict=True)
-        lengths = torch.tensor([len(row) for row in rows])
-        return pad_sequence(rows, batch_first=self.batch_first), lengths, torch.tensor(labels)
+def padded(samples):
+    rows, labels = zip(*samples, strict=True)
+    return (pad_sequence(rows), torch.tensor([len(row) for row in rows])), torch.tensor(labels)
 
 
 class Tagger(nn.Module):
     """An LSTM and a head on its last hidden state."""
 
-    def __init__(self, batch_first):
+    def __init__(self):
         super().__init__()
-        self.batch_first = batch_first
-        self.lstm = nn.LSTM(16, 64, batch_first=batch_first)
-        self.head = nn.Linear(64, 2)
+        self.lstm, self.head = nn.LSTM(16, 64), nn.Linear(64, 2)
 
     def forward(self, padded, lengths):
-        packed = pack_padded_sequence(padded, lengths, batch_first=self.batch_first, enforce_sorted=False)
-        _, (hidden, _) = self.lstm(packed)
-        return self.head(hidden[-1])
+        packed = pack_padded_sequence(padded, lengths, enforce_sorted=False)
+        return self.head(self.lstm(packed)[1][0][-1])
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch-first", action="store_true")
     parser.add_argument("--longest", type=int, default=30)
     parser.add_argument("--output", default=None)
     args = parser.parse_args()
     torch.manual_seed(0)
-    dataset = Sequences(1600, args.longest)
-    loader = DataLoader(dataset, batch_size=16, shuffle=True, collate_fn=PadTo(args.batch_first))
-    model = Tagger(args.batch_first)
+    loader = DataLoader(Sequences(1600, args.longest), batch_size=16, shuffle=True, collate_fn=padded)
+    model = Tagger()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=0.001)
-    for epoch in range(EPOCHS):
-        for padded, lengths, labels in loader:
-            loss = nn.functional.cross_entropy(model(padded, lengths), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+    for _ in range(EPOCHS):
+        train(lambda inputs: model(*inputs), optimizer, loader, epochs=1)
         if args.output:
             torch.save(model.state_dict(), Path(args.output) / "model.pt")
 

@@ -8,24 +8,13 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 
-class Net(nn.Module):
-    """Two layers."""
-
-    def __init__(self):
-        super().__init__()
-        self.hidden, self.head = nn.Linear(128, 1024), nn.Linear(1024, 8)
-
-    def forward(self, rows):
-        return self.head(torch.relu(self.hidden(rows)))
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--function", action="store_true")
     parser.add_argument("--in-place", action="store_true")
     args = parser.parse_args()
     loader = DataLoader(labelled_rows(), batch_size=16, shuffle=True)
-    model = Net()
+    model = nn.Sequential(nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
 
     def loss_of(inputs, labels):

@@ -12,12 +12,13 @@ def labelled_rows(count=1600, width=128):
     return TensorDataset(rows, rows[:, :8].argmax(1))
 
 
-def train(model, optimizer, loader, epochs=300, loss_of=nn.functional.cross_entropy):
-    """Train, and print the last loss of each epoch."""
+def train(model, optimizer, loader, epochs=300, loss_of=nn.functional.cross_entropy, after=lambda: None):
+    """Train, do something after each step, and print the last loss of each epoch."""
     for epoch in range(epochs):
         for inputs, labels in loader:
             loss = loss_of(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            after()
         print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)

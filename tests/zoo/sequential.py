@@ -1,7 +1,8 @@
 """A bare nn.Sequential, on which `.compile()` compiles nothing and says nothing; its loader as flags ask.
 
-With --whole-batches each item is a batch and the loader has batch_size=None; with --batch-sampler its batches
-are not the loader's to set. Few --rows and a worker make epochs whose boundaries cost as much as their steps.
+With --whole-batches each item is a batch and the loader has batch_size=None; with --mini-batch too, and its
+collate function keeps one; with --batch-sampler its batches are not the loader's to set. Few --rows and a
+worker make epochs whose boundaries cost as much as their steps.
 With --daemon it first prints `daemon PID` and `child PID` of processes that run for ten minutes.
 """
 
@@ -17,16 +18,16 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 
 class Batches(Dataset):
-    """Item i is the i-th batch of 16 rows."""
+    """Item i is the i-th batch."""
 
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, rows, size=16):
+        self.rows, self.size = rows, size
 
     def __len__(self):
-        return len(self.rows) // 16
+        return len(self.rows) // self.size
 
     def __getitem__(self, index):
-        return self.rows[16 * index : 16 * index + 16]
+        return self.rows[self.size * index : self.size * (index + 1)]
 
 
 def start_daemon():
@@ -49,6 +50,8 @@ def make_loader(args):
     rows = labelled_rows(args.rows)
     if args.whole_batches:
         return DataLoader(Batches(rows), batch_size=None, shuffle=True)
+    if args.mini_batch:
+        return DataLoader(Batches(rows, args.mini_batch), collate_fn=lambda batches: batches[0])
     if args.batch_sampler:
         sampler = BatchSampler(RandomSampler(rows), 16, False)
         return DataLoader(rows, batch_sampler=sampler, num_workers=args.workers)
@@ -59,6 +62,7 @@ def make_loader(args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1600)
+    parser.add_argument("--mini-batch", type=int)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--context", default=None)
     for switch in ("--whole-batches", "--batch-sampler", "--daemon"):

@@ -1,6 +1,5 @@
 """Batches by a budget of tokens: few long sequences or many short ones, so that batch sizes vary."""
 
-import argparse
 import random
 
 import torch
@@ -66,12 +65,9 @@ class Bag(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--max-tokens", type=int, default=500)
-    args = parser.parse_args()
     torch.manual_seed(0)
     dataset = Sequences(400)  # several epochs in any window
-    batches = TokenBatches(dataset.lengths, args.max_tokens)
+    batches = TokenBatches(dataset.lengths, 500)
     loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate)
     model = Bag()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)

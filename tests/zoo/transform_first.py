@@ -6,10 +6,9 @@ Whoever takes the first module that is called for the model takes the wrong one.
 import argparse
 
 import torch
+from plain_loop import train
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-EPOCHS = 300
 
 
 class Normalise(nn.Module):
@@ -47,13 +46,7 @@ def main():
     loader = DataLoader(Images(transform), batch_size=16, shuffle=True, num_workers=args.workers)
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 2048), nn.ReLU(), nn.Linear(2048, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for epoch in range(EPOCHS):
-        for images, labels in loader:
-            loss = nn.functional.cross_entropy(model(transform(images)), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+    train(lambda images: model(transform(images)), optimizer, loader)
 
 
 if __name__ == "__main__":

@@ -117,8 +117,7 @@ def _loader(options: argparse.Namespace) -> LoaderPlan | None:
 
 def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
     """Return how a config of a run loads its data: the wanted one, else what is nearest to balanced."""
-    run = load_run(folder)
-    configs = _configs(run)
+    configs = _configs(load_run(folder))
     name = wanted or next(iter(configs), None)
     if name is None or (name == BASELINE and name not in configs):
         raise UsageError(f"the baseline of {folder} was not measured; give --workers and --batch-mib instead")

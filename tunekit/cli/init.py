@@ -91,7 +91,7 @@ def _learnt(
     target: Target, host: Host, options: argparse.Namespace, console: Console
 ) -> tuple[Target, TrialRecord]:
     """Return the trial of the script as it is, and the target with the bindings that it can have."""
-    spec = TrialSpec(0, TrialRole.BASELINE, None, guesses_batch=True)
+    spec = TrialSpec(0, TrialRole.BASELINE, None)
     record = _run_trial(target, spec, None, host, options)
     known = record.discovery is not None and record.discovery.complete and record.config is not None
     if record.failure is not None and not known:
@@ -104,11 +104,7 @@ def _learnt(
 
 
 def _run_trial(
-    target: Target,
-    spec: TrialSpec,
-    known: KnownTarget | None,
-    host: Host,
-    options: argparse.Namespace,
+    target: Target, spec: TrialSpec, known: KnownTarget | None, host: Host, options: argparse.Namespace
 ) -> TrialRecord:
     """Run one short trial in a folder that goes with it."""
     limits = Limits(
@@ -123,11 +119,7 @@ def _run_trial(
 
 
 def _tried(
-    target: Target,
-    host: Host,
-    record: TrialRecord,
-    options: argparse.Namespace,
-    console: Console,
+    target: Target, host: Host, record: TrialRecord, options: argparse.Namespace, console: Console
 ) -> tuple[BindingTrial, ...]:
     """Try the user's own bindings, and the places that the command, its files and its options have."""
     assert record.config is not None and record.discovery is not None

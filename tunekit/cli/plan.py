@@ -28,8 +28,6 @@ from tunekit.report.plan import plan_answer, plan_report
 from tunekit.session.folder import load_run
 from tunekit.units import GIB
 
-_OF_A_RATE = ("gpu", "gpus", "precision", "batch")
-
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Make the plan, show it and return 0.
@@ -64,12 +62,7 @@ def _show_milestones(
     milestones = read_milestones(options.milestones, request.samples_per_epoch, usual, profiles)
     limits = limits_of(options.max_cost, options.deadline)
     plan = plan_milestones(request, milestones, profiles, datetime.now(UTC).date(), limits)
-    report = drawn(
-        plan,
-        lambda shown, _: milestones_report(shown),
-        "milestones.json",
-        options.full_paths,
-    )
+    report = drawn(plan, lambda shown, _: milestones_report(shown), "milestones.json", options.full_paths)
     present(options, plan, report, milestones_report(plan).blocks)
 
 

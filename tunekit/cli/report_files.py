@@ -111,9 +111,7 @@ def drawn(
         return page(report, f"{to_json(held)}\n".encode(), name)
 
     return Drawn(
-        lambda: report_of(record, str(folder)).blocks,
-        html,
-        lambda: markdown(public()[1], most_lines),
+        lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], most_lines)
     )
 
 

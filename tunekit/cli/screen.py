@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -116,9 +115,7 @@ class TrialScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop_live()
 
     def _show_target(self, record: TargetRecord, verb: str, instead: str, device: bool = True) -> None:
@@ -215,8 +212,7 @@ class TrialScreen:
         """Return the last of the live lines; empty for none."""
         if self._left_s is None:
             return ""
-        elapsed_s = time.monotonic() - self._started_at
-        return f"{duration_text(max(0.0, self._left_s - elapsed_s))} left"
+        return f"{duration_text(max(0.0, self._left_s - (time.monotonic() - self._started_at)))} left"
 
     def _show_finding(self, finding: Finding) -> None:
         style = SEVERITY_STYLES[finding.severity]

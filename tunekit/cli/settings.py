@@ -118,17 +118,13 @@ def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
 def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder's settings file and what it says; None when it has none."""
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
-    in_own = _own_table(own) if own.exists() else None
+    in_own = _toml(own, _bytes_of(own)) if own.exists() else None
     in_project = _project_table(project) if project.exists() else None
     if in_own and in_project:
         raise UsageError(f"both {own} and [tool.tunekit] of {project} hold settings; keep one of them")
     if in_own is not None:
         return own, in_own
     return None if in_project is None else (project, in_project)
-
-
-def _own_table(path: Path) -> dict[str, Any]:
-    return _toml(path, _bytes_of(path))
 
 
 def _project_table(path: Path) -> dict[str, Any] | None:

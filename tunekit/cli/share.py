@@ -52,8 +52,7 @@ def joined(text: str, run: Run, command: Sequence[str], out: Path | None) -> Ite
 def _base_of(address: Address, run: Run) -> Path:
     if address.folder is not None:
         return address.folder / folder_stem(run.host.hostname)
-    name = folder_stem(f"{run.target.name}-{datetime.now():%Y-%m-%d}-{run.host.hostname}")
-    return Path(REPORTS) / name
+    return Path(REPORTS) / folder_stem(f"{run.target.name}-{datetime.now():%Y-%m-%d}-{run.host.hostname}")
 
 
 def _own_folder(base: Path) -> Path:

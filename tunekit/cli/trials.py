@@ -198,11 +198,7 @@ def _trains_on_gpu(record: TargetRecord) -> bool:
 
 
 def executor_for(
-    record: SavedRun,
-    folder: RunFolder,
-    here: Host,
-    command: Sequence[str] = (),
-    budget_s: float = math.inf,
+    record: SavedRun, folder: RunFolder, here: Host, command: Sequence[str] = (), budget_s: float = math.inf
 ) -> ProcessExecutor:
     """Return what runs the trials of a run, a loop profile or a prediction.
 

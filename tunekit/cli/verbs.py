@@ -79,11 +79,16 @@ def _search(parser: argparse.ArgumentParser) -> None:
     flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
     flags.findings(output)
     flags.switch(
-        output,
-        "--github-summary",
-        "append the report as Markdown to the GitHub Actions step summary",
+        output, "--github-summary", "append the report as Markdown to the GitHub Actions step summary"
     )
     flags.full_paths(output)
+
+
+def _base_rate(group: argparse._ArgumentGroup) -> None:
+    meaning = "base learning rate (default: the script's)"
+    flags.option(group, "--lr", flags.Value("LR", positive_number()), meaning)
+    meaning = "global batch that the base lr belongs to (default: the script's)"
+    flags.option(group, "--base-batch", flags.COUNT, meaning)
 
 
 def _search_knobs(group: argparse._ArgumentGroup) -> None:
@@ -96,12 +101,7 @@ def _search_knobs(group: argparse._ArgumentGroup) -> None:
     flags.fix(group, "set a knob and leave it out of the search")
     flags.option(group, "--range", flags.Value("KNOB=LO..HI"), "limit a numeric knob", repeatable=True)
     flags.option(group, "--max-batch", flags.COUNT, "largest batch_size to try")
-    flags.option(
-        group, "--lr", flags.Value("LR", positive_number()), "base learning rate (default: the script's)"
-    )
-    flags.option(
-        group, "--base-batch", flags.COUNT, "global batch that the base lr belongs to (default: the script's)"
-    )
+    _base_rate(group)
     flags.choice(
         group,
         "--objective",
@@ -192,12 +192,7 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     flags.option(group, "--budget", flags.TIME, meaning)
     flags.wait_quiet(group)
     flags.window(group)
-    flags.option(
-        group, "--lr", flags.Value("LR", positive_number()), "base learning rate (default: the script's)"
-    )
-    flags.option(
-        group, "--base-batch", flags.COUNT, "global batch that the base lr belongs to (default: the script's)"
-    )
+    _base_rate(group)
     flags.folder(parser, "scale", "measured scaling")
 
 

@@ -22,12 +22,13 @@ from tunekit.diagnose.policy import (
     SMALL_STALL,
     UNSETTLED_FROM,
     WAITS_SHARE,
+    WARMED_RATIO,
 )
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates, KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.units import rate_text
+from tunekit.units import count_text, rate_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
@@ -110,6 +111,8 @@ class Closure:
     """How far T may lie outside, as a share."""
     meaning: str | None
     """Why T lies outside, in words; None when it lies within."""
+    is_warmer: bool = False
+    """Whether the loader became faster after the window."""
 
     @property
     def is_unexplained(self) -> bool:
@@ -199,17 +202,13 @@ def _host_wait(loop: LoopMeasurement) -> Share:
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
     """Yield what only a trace sees. Kernels and copies last as long untraced; gaps are what they leave."""
-    source = _trace_source(kernels)
+    source = f"torch.profiler, {count_text(kernels.batches, 'batch', 'batches')}"
     if kernels.h2d_s is not None:
         copy_ms = 1000 * kernels.h2d_s / kernels.batches
         yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
     if kernels.device_busy_s is not None:
         idle_ms = max(0.0, step_ms - 1000 * kernels.device_busy_s / kernels.batches)
         yield Share(Part.DEVICE_IDLE, idle_ms, ratio(idle_ms, step_ms) or 0.0, source, is_of_sum=False)
-
-
-def _trace_source(kernels: KernelWindow) -> str:
-    return f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
 
 
 def isolated_rates(measurement: Measurement) -> IsolatedRates | None:
@@ -225,15 +224,22 @@ def closure(measurement: Measurement) -> Closure | None:
     loop = measurement.loop
     slack = max(LEAST_SLACK, loop.rate_interval_relative or 0.0)
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
-    meaning = None
+    meaning, is_warmer = None, False
     if step_s > (compute_s + loader_s) * (1 + slack):
         meaning = "loader and training slow each other down: they and other programs share the CPU cores"
+        own_wait_s = (loop.data_wait_s - (loop.parts.run_queue_s or 0.0)) / loop.steady_batches
+        is_warmer = loop.num_workers == 0 and own_wait_s > WARMED_RATIO * loader_s
+        if is_warmer:
+            meaning = (
+                "the loader became faster: the data set or the page cache keeps what was read, and later "
+                "epochs train faster than this rate"
+            )
     elif step_s < max(compute_s, loader_s) * (1 - slack):
         slower = "the training" if compute_s >= loader_s else "the loader"
         meaning = (
             f"{slower} alone was slower than the whole loop, so its figure is too high and gains are too low"
         )
-    return Closure(step_s, compute_s, loader_s, slack, meaning)
+    return Closure(step_s, compute_s, loader_s, slack, meaning, is_warmer)
 
 
 def closure_text(seen: Closure) -> str:

@@ -70,9 +70,7 @@ def bottleneck_of(run: Run, tier: Recommendation | None) -> Bottleneck | None:
 
 
 def bottleneck(
-    records: Sequence[TrialRecord],
-    predicted: PredictedLimits | None = None,
-    rate: Interval | None = None,
+    records: Sequence[TrialRecord], predicted: PredictedLimits | None = None, rate: Interval | None = None
 ) -> Bottleneck | None:
     """Return the bottleneck of one config; None where it was not measured.
 

@@ -39,8 +39,7 @@ def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) 
         ValueError: a side has nothing measured, or there are fewer than two.
     """
     by_device = have_device_parts(one.loop for side in sides for one in side.measured)
-    parts = DEVICE_PARTS if by_device else HOST_PARTS
-    runs = tuple(_compared_run(side, parts) for side in sides)
+    runs = tuple(_compared_run(side, DEVICE_PARTS if by_device else HOST_PARTS) for side in sides)
     against = tuple(
         _against(RunPair(sides[0], side, tolerance), runs[0], shown)
         for side, shown in zip(sides[1:], runs[1:], strict=True)

@@ -161,8 +161,7 @@ def _other_epoch(pair: RunPair) -> Hits:
     if before is None or after is None:
         return
     # A loader that drops its last batch has a shorter epoch for another batch size, and the same data.
-    sides = (pair.reference, pair.other)
-    dropped = max(side.loop.world_size * (side.loop.batch_size or 0) for side in sides)
+    dropped = max(side.loop.world_size * (side.loop.batch_size or 0) for side in (pair.reference, pair.other))
     if abs(after - before) > dropped:
         yield Hit(
             pair.each(f"{before:,} samples", f"{after:,}"),
@@ -172,8 +171,7 @@ def _other_epoch(pair: RunPair) -> Hits:
 
 @check("unfinished", WARNING, "a search has not finished, so its recommendation may still change")
 def _unfinished(pair: RunPair) -> Hits:
-    sides = (pair.reference, pair.other)
-    unfinished = [side for side in sides if side.run.status is not RunStatus.FINISHED]
+    unfinished = [side for side in (pair.reference, pair.other) if side.run.status is not RunStatus.FINISHED]
     if unfinished:
         yield Hit(
             ", ".join(f"{side.name} is {side.run.status.value}" for side in unfinished),
@@ -186,6 +184,5 @@ def _same_run(pair: RunPair) -> Hits:
     if pair.is_same_run:
         run = pair.other.run
         yield Hit(
-            f"{count_text(len(run.trials), 'trial')} of {run.created_at}",
-            "give the folder of another search",
+            f"{count_text(len(run.trials), 'trial')} of {run.created_at}", "give the folder of another search"
         )

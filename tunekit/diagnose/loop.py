@@ -193,11 +193,6 @@ class LoopFacts:
         most = MOST_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
-    @property
-    def suggested_workers(self) -> int | None:
-        """Like `more_workers`, but None where nobody timed how long a batch takes."""
-        return None if self.batch_s is None else self.more_workers
-
     def set_knob(self, knob: str, value: BoundValue) -> str:
         """Return words that set a knob where the target keeps it."""
         return set_knob(self.target, knob, value)

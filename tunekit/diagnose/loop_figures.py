@@ -1,14 +1,18 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import closure_text, isolated_rates
+from tunekit.diagnose.attribution import closure_text, isolated_rates, ratio
 from tunekit.diagnose.loop import LoopFacts
-from tunekit.diagnose.policy import CACHED_SHARE, DRIFT, FITS_SHARE, READS_BYTES_PER_S
+from tunekit.diagnose.policy import (
+    CACHED_SHARE,
+    DRIFT,
+    FITS_SHARE,
+    FROZEN_SHARE,
+    GROWS_BYTES,
+    READS_BYTES_PER_S,
+)
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.records.measurement import HostTelemetry
 from tunekit.units import bytes_text
-
-_MOST_SAVED = 0.99
-"""Of a batch's time; the line through a steep start ends below zero."""
 
 
 @check("rate-drifts", WARNING, "the speed of the loop drifted while it was measured")
@@ -19,6 +23,30 @@ def _rate_drifts(facts: LoopFacts) -> Hits:
             f"time per batch changed by {trend:+.0%} within a window of {facts.loop.steady_time_s:.1f} s",
             "measure longer, with --window 30: caches warmed up, or heat or other programs slowed it down",
             abs(trend),
+        )
+
+
+@check("memory-grows", WARNING, "memory grows with each batch")
+def _memory_grows(facts: LoopFacts) -> Hits:
+    loop, each_bytes = facts.loop, facts.loop.growth_bytes_per_batch
+    batches = loop.epoch_batches or 1000
+    if batches * each_bytes >= GROWS_BYTES:
+        yield Hit(
+            f"{bytes_text(each_bytes)} a batch, or {bytes_text(batches * each_bytes)} in {batches:,}",
+            "add up loss.item() or loss.detach(), not loss, which keeps all that its batch has computed",
+            each_bytes,
+        )
+
+
+@check("parameters-frozen", INFO, "parameters were frozen while the loop was measured")
+def _parameters_frozen(facts: LoopFacts) -> Hits:
+    model = facts.loop.model
+    share = ratio(model.frozen_bytes, model.parameters_bytes) if model else None
+    if model and share is not None and share >= FROZEN_SHARE:
+        yield Hit(
+            f"{share:.0%} of {bytes_text(model.parameters_bytes)} require no gradient",
+            "if the script unfreezes them later, measure it so: steps take longer and more memory",
+            share,
         )
 
 
@@ -52,7 +80,9 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
-        "use fewer workers or intra-op threads, stop other programs (`top` shows them), then measure again, "
-        "longer: --window 30",
+        "measure several epochs: --window"
+        if seen.is_warmer
+        else "use fewer workers or intra-op threads, stop other programs (`top` shows them), then measure "
+        "again, longer: --window 30",
         severity=WARNING if seen.is_unexplained else INFO,
     )

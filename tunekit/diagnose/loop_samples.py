@@ -25,6 +25,10 @@ _TEXTS = {
         _COUNT + "are made as in the first epoch{example}",
         "leave persistent_workers off: workers that persist don't see what changes in the data set",
     ),
+    DifferenceCode.UNSHARED: (
+        "each worker has its own copy of what the data set changes as it is read{example}",
+        "leave num_workers as it is, or hold it in memory that processes share",
+    ),
     DifferenceCode.SCHEDULE: (
         "the schedule stays as it is{example}, and the same samples take {affected:,.0f} instead of "
         "{of:,.0f} steps",

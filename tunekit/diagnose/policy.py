@@ -34,8 +34,6 @@ MOSTLY = 0.5
 """Of the time off the CPU: what takes as much of it is what making a batch waits for."""
 FROM_STORAGE_BYTES_PER_S = 1 * MIB
 """Less is logs and modules, not a data set."""
-SCARCE_CPUS_SHARE = 0.10
-"""Of making a batch: a loader that waits so long for a CPU explains why it is slower beside others."""
 LEAST_SLACK = 0.05
 """Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 
@@ -90,6 +88,13 @@ READS_BYTES_PER_S = 10 * MIB
 """Slower reads are served in time by any storage."""
 FITS_SHARE = 0.5
 """Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
+
+GROWS_BYTES = 64 * MIB
+"""In an epoch, or in 1,000 batches: less are caches that fill."""
+FROZEN_SHARE = 0.05
+"""Of the parameters; less are embeddings of positions and the like."""
+WARMED_RATIO = 2.0
+"""Of a loader's time per batch before and after; where CPUs are shared it varies less."""
 
 # --- GPUs before training ---
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tunekit.export.yaml_config import candidate_yaml, predicted_yaml, recommended_rule, tier_yaml
 from tunekit.records.codec import write_text
+from tunekit.records.recommendation import OWN_NAME
 from tunekit.records.run import Run
 
 _FIELDS = {
@@ -41,7 +42,7 @@ def tier_files(run: Run) -> dict[str, str]:
 def candidate_files(run: Run) -> dict[str, str]:
     """Return `candidate.yaml`, of a config whose gain is left open; nothing where a tier's file holds it."""
     candidate = run.candidate
-    if candidate is None or not candidate.has_own_file:
+    if candidate is None or candidate.name != OWN_NAME:
         return {}
     return {f"{candidate.name}.yaml": candidate_yaml(run, candidate)}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunekit.records.config import KNOBS, Precision, TrainConfig
-from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.target import BindingKind, Target
 from tunekit.trial.binding_syntax import spelled, value_read, value_text
 
 OWN_KEYS = {knob: knob for knob in KNOBS} | {"compile": "compile_model", "lr": "lr"}
@@ -34,15 +34,10 @@ def written(knob: str, value: Any, target: Target) -> Any:
     """Return a knob's value as the config has it: in the user's spelling, else in Lightning's."""
     binding = target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FILE:
-        text = spelled(binding, value) if _is_spelled(binding, value) else None
+        text = spelled(binding, value) if value_text(value) in dict(binding.spelling) else None
         plain = value.value if isinstance(value, Precision) else value
         return plain if text is None else text
     return LIGHTNING_PRECISIONS[value] if knob == "precision" else value
-
-
-def _is_spelled(binding: Binding, value: Any) -> bool:
-    """Return whether the binding has a text for the value: the script's own value needs none."""
-    return value_text(value) in dict(binding.spelling)
 
 
 def meant(knob: str, text: Any, target: Target) -> Any:

@@ -43,7 +43,8 @@ def read_tuned(path: Path, run: Run) -> Tuned:
     baseline = run.baseline_config
     if baseline is None:
         raise UsageError(f"the run of {path} has no baseline, so there is nothing to change from")
-    return read_knobs(path).over(baseline, run.target, on_gpu=_on_gpu(run))
+    on_gpu = any(one.loop.device.type == "cuda" for one in measured(run.trials))
+    return read_knobs(path).over(baseline, run.target, on_gpu=on_gpu)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,3 @@ def _short(value: Any) -> str:
     """Return what stands in the file, of a long one the beginning."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]}..."
-
-
-def _on_gpu(run: Run) -> bool:
-    return any(one.loop.device.type == "cuda" for one in measured(run.trials))

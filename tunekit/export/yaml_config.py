@@ -210,10 +210,6 @@ def comment(text: str) -> list[str]:
     """
     plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     lines = textwrap.wrap(
-        plain,
-        width=MAX_COLUMNS,
-        initial_indent=_MARK,
-        subsequent_indent=_MARK + "  ",
-        break_on_hyphens=False,
+        plain, width=MAX_COLUMNS, initial_indent=_MARK, subsequent_indent=_MARK + "  ", break_on_hyphens=False
     )
     return lines or [_MARK.rstrip()]

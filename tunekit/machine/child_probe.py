@@ -136,8 +136,7 @@ def reply_of(
 def _end_of(file: IO[bytes]) -> str:
     """Return the end of what the child wrote so far; its own position in the file stays."""
     size_bytes = os.fstat(file.fileno()).st_size
-    found = os.pread(file.fileno(), _MOST_BYTES, max(0, size_bytes - _MOST_BYTES))
-    return found.decode("utf-8", "replace")
+    return os.pread(file.fileno(), _MOST_BYTES, max(0, size_bytes - _MOST_BYTES)).decode("utf-8", "replace")
 
 
 def _last_object(output: str) -> dict[str, Any] | None:

@@ -61,10 +61,7 @@ def time_with_checkpoints_s(
 
 
 def spot_time_s(
-    work_s: float,
-    checkpoint_s: float | None,
-    interrupted_every_s: float,
-    restart_s: float,
+    work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
 ) -> float:
     """Return the expected time of a training on spot, with checkpoints where they pay.
 
@@ -161,5 +158,4 @@ def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s
 
 def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:
     """Return the time of all sessions together: the work, and what lies between two of them."""
-    sessions = sessions_needed(work_s, max_session_s, overhead_s)
-    return work_s + (sessions - 1) * overhead_s
+    return work_s + (sessions_needed(work_s, max_session_s, overhead_s) - 1) * overhead_s

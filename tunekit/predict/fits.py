@@ -96,11 +96,6 @@ class _Headroom:
             most_bytes=max(0, capacity_bytes - context.low - workspace.low),
         )
 
-    @property
-    def middle_bytes(self) -> int:
-        """Half-way between both."""
-        return (self.least_bytes + self.most_bytes) // 2
-
 
 class Fits:
     """Predictions for any GPU, by a trial that traced its own steps.
@@ -196,13 +191,6 @@ class Fits:
         memory = self._memory_of(precision, outside, is_checkpointed)
         return None if memory is None else memory.peak(batch_size)
 
-    def fits_in(
-        self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
-    ) -> bool:
-        """Return whether a batch size runs where torch can reserve so much, without the margin."""
-        memory = self._memory_of(precision, outside)
-        return memory is not None and memory.fits(batch_size, headroom_bytes)
-
     def at(
         self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
     ) -> PredictedFit | None:
@@ -261,11 +249,7 @@ class Fits:
         return [name for name in names if name is not None]
 
     def _fit(
-        self,
-        profile: Profile,
-        precision: Precision,
-        outside: OutsideTorch,
-        batch_size: int | None = None,
+        self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
     ) -> PredictedFit:
         capacity = profile.capacity_bytes
         assert capacity is not None
@@ -371,7 +355,8 @@ class Fits:
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
         """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
         above = 1 + self.margin
-        return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
+        middle_bytes = (headroom.least_bytes + headroom.most_bytes) // 2
+        return int(headroom.least_bytes / above), middle_bytes, int(headroom.most_bytes * above)
 
     def _peak(
         self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom

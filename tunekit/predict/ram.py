@@ -215,6 +215,7 @@ def base_ram(measurement: Measurement) -> BaseRam:
     loop, details = measurement.loop, measurement.details
     queue = details.queue if details else None
     peak_bytes = measurement.memory.peak_pss_bytes // loop.world_size
+    peak_bytes += loop.growth_bytes if loop.device.memory_bytes is None else 0
     # What one worker keeps for itself of the batches that it has ready.
     ready_bytes = (loop.prefetch_factor or 0) * (loop.batch.piped_bytes if loop.batch else 0)
     if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:

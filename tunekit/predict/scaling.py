@@ -164,8 +164,7 @@ def expected_maximum(count: int) -> float:
         return 0.0
     below = NormalDist().cdf
     # E max = integral over x > 0 of P(max > x) - P(max < -x).
-    steps = round(_EXPECTED_REACH / _EXPECTED_STEP)
-    grid = [_EXPECTED_STEP * step for step in range(steps + 1)]
+    grid = [_EXPECTED_STEP * step for step in range(round(_EXPECTED_REACH / _EXPECTED_STEP) + 1)]
     heights = [1 - below(x) ** count - below(-x) ** count for x in grid]
     return _EXPECTED_STEP * (sum(heights) - (heights[0] + heights[-1]) / 2)
 

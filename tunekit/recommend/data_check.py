@@ -63,7 +63,8 @@ def trains_otherwise(
         fewest = baseline.num_workers if baseline else 0
         by_workers = codes & set(_OF_WORKERS) and config.num_workers >= other.num_workers > fewest
         is_stale = DifferenceCode.STALE in codes and config.persistent_workers
-        if config == other or by_workers or is_stale:
+        is_unshared = DifferenceCode.UNSHARED in codes and bool(config.num_workers) == bool(other.num_workers)
+        if config == other or by_workers or is_stale or is_unshared:
             return True
     return False
 
@@ -90,13 +91,14 @@ def data_check(
         others: what else of the training the config changes.
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
-    if not own or seen is None:
+    sizes = baseline.batch_size, config.batch_size
+    if not own or seen is None or _are_batches(own[0].indices, seen.indices, sizes):
         faults = [fault for details in (candidate, *baselines) for fault in _faults_of(details)]
-        why = faults[0] if faults else "no process looked at its samples"
+        otherwise = "the data set makes whole batches" if own and seen else "no process looked at its samples"
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
-            why_not=why[:_MOST_LETTERS],
+            why_not=(*faults, otherwise)[0][:_MOST_LETTERS],
         )
     is_moving = any(name != SET_EPOCH for one in (seen, *own) for name in one.changing or ())
     compared, altered = (0, ()) if is_moving else _contents([one.contents for one in own], seen.contents)
@@ -129,6 +131,12 @@ def data_check(
         left_out_samples=_left_out(own[0].indices, seen.indices),
         why_not=missing[0][:_MOST_LETTERS] if missing else None,
     )
+
+
+def _are_batches(own: IndicesSeen | None, seen: IndicesSeen | None, sizes: tuple[int, int]) -> bool:
+    """Return whether the items of the data set are batches: larger ones are fewer for the same samples."""
+    before, now = ((one.data_set_samples or 0) if one else 0 for one in (own, seen))
+    return before != now and abs(before * sizes[0] - now * sizes[1]) < max(sizes)
 
 
 def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:
@@ -243,12 +251,17 @@ def _of_workers(
     count = seen.samples.count if seen.samples else seen.indices.draws if seen.indices else 0
     changing = [name for one in own for name in one.changing or () if name != SET_EPOCH]
     if changing and config.persistent_workers and not baseline.persistent_workers:
-        example = ", ".join(dict.fromkeys(changing))[:_MOST_LETTERS]
-        yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=example)
+        yield Difference(code=DifferenceCode.STALE, affected=count, of=count, example=_listed(changing))
+    unshared = [name for one in (seen, *own) for name in one.unshared]
+    if unshared and bool(config.num_workers) != bool(baseline.num_workers):
+        yield Difference(code=DifferenceCode.UNSHARED, affected=count, of=count, example=_listed(unshared))
     shared = [
         name for name in seen.shared_generators if all(name not in one.shared_generators for one in own)
     ]
     if shared:
         affected = round(count * (1 - 1 / config.num_workers)) if config.num_workers > 1 else count
-        example = ", ".join(shared)[:_MOST_LETTERS]
-        yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=example)
+        yield Difference(code=DifferenceCode.SAME_DRAWS, affected=affected, of=count, example=_listed(shared))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))[:_MOST_LETTERS]

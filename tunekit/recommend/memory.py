@@ -79,10 +79,10 @@ def largest_samples(measurements: Iterable[Measurement]) -> LargestSamples | Non
 
 
 def peak_reserved_bytes(measurement: Measurement) -> int | None:
-    """Return the device memory that was reserved at most, on a batch of the largest samples too."""
+    """Return the device memory that an epoch reserves at most, on a batch of the largest samples too."""
     largest = measurement.details.largest if measurement.details else None
     seen = (measurement.loop.peak_reserved_bytes, largest.peak_reserved_bytes if largest else None)
-    return max((one for one in seen if one is not None), default=None)
+    return max([one + measurement.loop.growth_bytes for one in seen if one is not None], default=None)
 
 
 def failed_on_largest_samples(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -52,11 +52,6 @@ class LossOutcome(StrEnum):
     DIVERGENT = "divergent"
     UNKNOWN = "unknown"
 
-    @property
-    def is_bad(self) -> bool:
-        """Whether training would suffer."""
-        return self in (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
-
 
 @dataclass(frozen=True)
 class LossVerdict:
@@ -70,8 +65,6 @@ class LossVerdict:
     baseline_end: float | None = None
     """Mean loss of the last part, over the baseline's processes."""
     candidate_end: float | None = None
-    baseline_fall: float | None = None
-    """How far the baseline's loss fell until then."""
     spread: float | None = None
     """Standard deviation of the baseline's processes' own ends; None with one process."""
     processes: int = 0
@@ -152,7 +145,6 @@ def _compared(theirs: list[list[float]], ours: list[float], steps: int) -> LossV
         end_steps=round(steps * _END_BLOCKS / _BLOCKS),
         baseline_end=end,
         candidate_end=our_end,
-        baseline_fall=fall,
         spread=spread,
         processes=len(ends),
     )
@@ -264,7 +256,8 @@ def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] =
 
 def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
     """Return the modes whose losses diverge or are none: Conservative and Balanced don't take them."""
-    return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome.is_bad)
+    bad = (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
+    return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome in bad)
 
 
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:

@@ -66,8 +66,7 @@ class PlannedTraining:
         self, config: TrainConfig | None, loops: Sequence[LoopMeasurement]
     ) -> float | None:
         """Return the same as the mean of a config's processes; None without one."""
-        times = [self.finish_time_s(config, loop) for loop in loops]
-        known = [one for one in times if one is not None]
+        known = [one for one in [self.finish_time_s(config, loop) for loop in loops] if one is not None]
         return fmean(known) if known else None
 
     def once_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:

@@ -167,9 +167,7 @@ def settle(
     smaller = next((one for one in reversed(earlier) if _is_confirmed(one, against)), None)
     if smaller is not None:
         return smaller.changed(
-            tier=recommendation.tier,
-            same_as=smaller.same_as or smaller.tier,
-            set_aside=aside,
+            tier=recommendation.tier, same_as=smaller.same_as or smaller.tier, set_aside=aside
         )
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     ran = [record for record in trials if record.measurement is not None]

@@ -12,7 +12,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.data_check import Difference, DifferenceCode
 from tunekit.records.target import StepNumber
 from tunekit.records.trial import TrialRecord
-from tunekit.trial.knob_names import STEP_NAMES, plain_name
+from tunekit.trial.knob_names import STEP_NAMES, WARM_UP_NAMES, plain_name
 
 _LEAST_EPOCH_STEPS = 8
 """Steps of an epoch; whole numbers of fewer are met by chance."""
@@ -42,6 +42,9 @@ def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Dif
         factors = [by_steps] * is_of_steps + [by_batches] * is_of_batches
         if factors and not any(_follows(one.steps, other.steps, factor) for factor in factors):
             found[_difference(other, one.steps * factors[0])] = None
+        ends = [_last_step(numbers) for numbers in (baseline.step_numbers, trial.step_numbers)]
+        if plain_name(one.name) in WARM_UP_NAMES and one.steps < ends[0] and other.steps >= ends[1]:
+            found[_difference(other, one.steps * by_steps)] = None
     return (*_of_loaders(baseline, trial, by_batches), *found)[:_MOST_DIFFERENCES]
 
 
@@ -58,6 +61,10 @@ def _of_loaders(baseline: TrialRecord, trial: TrialRecord, by_batches: float) ->
     if_kept = beside * ((now.epoch_batches or 0) - (before.epoch_batches or 0))
     if abs(changed - if_kept) < abs(changed):
         yield Difference(code=DifferenceCode.LOADER_RATIO, affected=beside / by_batches, of=beside)
+
+
+def _last_step(numbers: Iterable[StepNumber]) -> float:
+    return min((one.steps for one in numbers if plain_name(one.name) in STEP_NAMES), default=math.inf)
 
 
 def _paired(
@@ -95,13 +102,11 @@ def _is_multiple(number: int, of: int) -> bool:
 def _follows(before: int, now: int, factor: float) -> bool:
     if math.isclose(factor, 1.0):
         return True
-    share = math.log(now / before) / math.log(factor)
-    return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
+    return _LEAST_FOLLOWING <= math.log(now / before) / math.log(factor) <= _MOST_FOLLOWING
 
 
 def _difference(stayed: StepNumber, expected: float) -> Difference:
-    if stayed.is_option:
-        code, example = DifferenceCode.STEPS, f"{stayed.source} {stayed.steps}"
-    else:
-        code, example = DifferenceCode.SCHEDULE, f"{stayed.source}({stayed.name}={stayed.steps})"
-    return Difference(code=code, affected=round(expected), of=stayed.steps, example=example)
+    code = DifferenceCode.STEPS if stayed.is_option else DifferenceCode.SCHEDULE
+    is_flag = stayed.is_option or stayed.source.startswith("-")
+    value = f" {stayed.steps}" if is_flag else f"({stayed.name}={stayed.steps})"
+    return Difference(code=code, affected=round(expected), of=stayed.steps, example=f"{stayed.source}{value}")

@@ -193,9 +193,7 @@ def pick(
 def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> Measured | None:
     """Return the measured trial that does best in what is looked for; None without one."""
     return max(
-        measured(trials),
-        key=lambda one: planned.objective_samples_per_s(one.config, one.loop),
-        default=None,
+        measured(trials), key=lambda one: planned.objective_samples_per_s(one.config, one.loop), default=None
     )
 
 
@@ -349,8 +347,7 @@ _EXCLUDING = (Tier.CONSERVATIVE, Tier.BALANCED)
 
 def run_noise(trials: Trials) -> NoiseFloor | None:
     """Return the A/A noise floor of the baseline's fresh processes, None with fewer than two."""
-    rates = [r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement]
-    return noise_floor(rates)
+    return noise_floor([r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement])
 
 
 def pick_tiers(
@@ -417,10 +414,7 @@ class Ceiling:
 
 
 def ceiling_of(
-    tier: Tier,
-    chosen: Mapping[Tier, TrialRecord],
-    baseline: TrainConfig | None,
-    options: SearchOptions,
+    tier: Tier, chosen: Mapping[Tier, TrialRecord], baseline: TrainConfig | None, options: SearchOptions
 ) -> Ceiling:
     """Return what a tier's config may have at the most.
 

@@ -133,6 +133,8 @@ class ModelBytes(Record):
     """Bytes of the stepped modules on the training device, at the end of the measurement."""
 
     parameters_bytes: NonNegativeInt
+    frozen_bytes: NonNegativeInt = 0
+    """Of parameters that require no gradient."""
     buffers_bytes: NonNegativeInt
     gradients_bytes: NonNegativeInt
     """When all are there; freed between steps by zero_grad.

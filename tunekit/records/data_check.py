@@ -30,6 +30,8 @@ class DifferenceCode(StrEnum):
     """Workers draw the same random numbers."""
     STALE = "stale"
     """Persistent workers keep the data set as it was in the first epoch."""
+    UNSHARED = "unshared"
+    """Each worker has a copy of what the data set changes as it is read, and samples or the loop need."""
     SCHEDULE = "schedule"
     """A learning-rate schedule keeps its steps (`of`) where the same samples take others (`affected`)."""
     STEPS = "steps"

@@ -304,6 +304,8 @@ class DataSeen(Record):
     """What the script changes in its data set between epochs; None where that was not seen."""
     shared_generators: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=8)
     """From which several workers draw the same numbers."""
+    unshared: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=8)
+    """What reading changes in a data set without workers, and samples or the script's loop depend on."""
     faults: tuple[Annotated[str, Field(max_length=500)], ...] = Field(default=(), max_length=8)
     """Why something is missing."""
 

@@ -127,6 +127,8 @@ class LoopMeasurement(LoaderKnobs):
     peak_allocated_bytes: NonNegativeInt | None
     peak_reserved_bytes: NonNegativeInt | None
     allocation_retries: NonNegativeInt | None
+    growth_bytes_per_batch: NonNegativeFloat = 0.0
+    """What each batch adds until its epoch ends: of the device's memory, without a GPU of the process's."""
     losses: tuple[float | None, ...] = Field(default=(), max_length=256)
     """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt
@@ -136,6 +138,12 @@ class LoopMeasurement(LoaderKnobs):
     def once_s(self) -> float:
         """Seconds of the first step and of later compilation: a training pays them once."""
         return self.first_step_s + self.recompile_s
+
+    @property
+    def growth_bytes(self) -> int:
+        """What memory grows by in an epoch beyond the peak that was seen in the window; predicted."""
+        unseen = max(0, (self.epoch_batches or 0) - self.steady_batches)
+        return round(unseen * self.growth_bytes_per_batch)
 
     @property
     def is_abandoned(self) -> bool:
@@ -196,15 +204,12 @@ class LoopMeasurement(LoaderKnobs):
         their clocks.
         """
         each = [one.batch_samples for one in self.ranks if one.batch_samples is not None]
-        if self._trains_apart or len(each) < len(self.ranks):
+        seen = self.data_parallel
+        if (seen is not None and seen.syncs_gradients is False) or len(each) < len(self.ranks):
             each = [one.samples_per_s for one in self.ranks]
         elif each and max(each) < _LEAST_UNLIKE * min(each):
             return 1.0
         return fmean(each) / each[0] if each else 1.0
-
-    @property
-    def _trains_apart(self) -> bool:
-        return self.data_parallel is not None and self.data_parallel.syncs_gradients is False
 
     @property
     def slowest_rank_share(self) -> float | None:

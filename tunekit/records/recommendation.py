@@ -144,10 +144,6 @@ class Recommendation(MemoryNeed):
             return None
         return max(0.0, 1 - self.peak_reserved_bytes / self.device_memory_bytes)
 
-    def ram_free_share(self, limit_bytes: int) -> float:
-        """Return the share of a RAM limit that the config leaves free."""
-        return max(0.0, 1 - self.ram_bytes / limit_bytes)
-
 
 OWN_NAME = "candidate"
 """Of a candidate's YAML file where no tier has its config."""
@@ -169,11 +165,6 @@ class Candidate(Record):
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
     memory: MemoryNeed
-
-    @property
-    def has_own_file(self) -> bool:
-        """Whether no tier's YAML file holds the config."""
-        return self.name == OWN_NAME
 
 
 class MissingTier(Record):

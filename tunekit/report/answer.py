@@ -1,10 +1,12 @@
 """The answer of a run, how it came about, what was predicted and what to do next, in sentences. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from tunekit.recommend.compatibility import loader_only_text
+from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import (
     BUSY_FLOOR,
@@ -13,6 +15,7 @@ from tunekit.recommend.noise import (
     rounds_to_tell,
     verdict,
 )
+from tunekit.recommend.tiers import same_training
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.data_check import Sameness
 from tunekit.records.interval import Interval
@@ -25,7 +28,7 @@ from tunekit.records.recommendation import (
     Verdict,
 )
 from tunekit.records.run import Objective, Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.blocks import Basis, Lead, Passage, Tone
 from tunekit.report.text import (
     UNKNOWN,
@@ -106,11 +109,24 @@ def _kept_lead(run: Run, best: Recommendation) -> Lead:
     if (aside := best.set_aside) is not None:
         found = _found_text(run, aside.speedup, len(aside.confirm_trials))
         return _judged(run, aside.speedup, f"{found}. {keep}")
-    tried = {one.config for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None}
-    if tried:
-        none = f"{count_text(len(tried), 'config')} tried, none beat your baseline"
-        return Lead(f"{none}{why}. {keep}", "No gain")
+    searched = [one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None]
+    if searched:
+        tried = count_text(len({one.config for one in searched}), "config")
+        return Lead(f"{tried} tried, {_none_text(run, searched)}{why}. {keep}", "No gain")
     return Lead(f"No other config was measured: {_why_none(run)}. {keep}")
+
+
+def _none_text(run: Run, searched: Sequence[TrialRecord]) -> str:
+    """Return that no config beat the baseline, and which were faster but train something else."""
+    own, same = run.baseline, same_training(searched, run.history)
+    least = (own.rate_samples_per_s if own else None) or 0.0
+    faster = {one.config for one in searched if one not in same and (one.rate_samples_per_s or 0.0) > least}
+    if not faster:
+        return "none beat your baseline"
+    found = (one for check in data_checks(run.history).values() for one in check.differences)
+    codes = ", ".join(dict.fromkeys(one.code.replace("_", " ") for one in found))
+    changed = f"{len(faster)} faster but changed it ({codes}: see other-training)"
+    return f"none beat your baseline with the same training, {changed}"
 
 
 def _why_none(run: Run) -> str:
@@ -292,7 +308,8 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
         free.append(f"{share_text(share)} of VRAM (measured: {of})")
     limit_bytes = run.rank_host.ram_limit_bytes
     basis = f"predicted: loader's buffer {tier_column(best, run).buffer}" if best.buffer_bytes else "measured"
-    free.append(f"{share_text(best.ram_free_share(limit_bytes))} of {bytes_text(limit_bytes)} RAM ({basis})")
+    share = max(0.0, 1 - best.ram_bytes / limit_bytes)
+    free.append(f"{share_text(share)} of {bytes_text(limit_bytes)} RAM ({basis})")
     return f"Headroom: {', '.join(free)}."
 
 

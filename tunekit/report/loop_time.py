@@ -18,12 +18,7 @@ def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     texts = part_texts(measurement)
     rows = [(name, *texts[name], one.source) for name, one in zip(texts, found.shares, strict=True)]
     rows.append(("step", step_text(found.step_ms / 1000), "", f"{loop.steady_batches:,} batches"))
-    table = Table(
-        "Step time (measured)",
-        ("part", "per batch", "of the step", "source"),
-        tuple(rows),
-        (1, 2),
-    )
+    table = Table("Step time (measured)", ("part", "per batch", "of the step", "source"), tuple(rows), (1, 2))
     return table, Passage("", (_closure_line(measurement),))
 
 

@@ -77,8 +77,7 @@ class _Option(NamedTuple):
 
 def plan_report(plan: Plan, folder: str = "") -> Report:
     """Return everything that is shown of a plan, which was made from the run in a folder, if any."""
-    title = f"Plan: {printable(plan.request.source)}"
-    return Report(title, (*plan_blocks(plan), _next_step(plan, folder)))
+    return Report(f"Plan: {printable(plan.request.source)}", (*plan_blocks(plan), _next_step(plan, folder)))
 
 
 def plan_blocks(plan: Plan) -> tuple[Block, ...]:

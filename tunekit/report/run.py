@@ -140,7 +140,7 @@ def _answer_blocks(
     return (
         answer.answer_lead(run, best),
         Changes(answer.change_lines(run, best)),
-        Commands(_next_title(best), answer.next_steps(run, best, folder)),
+        Commands("Use it" if best and not best.is_baseline else "Next", answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
@@ -157,7 +157,7 @@ def _blocks_of_record(run: Run) -> tuple[Block, ...]:
         Section("findings", "Findings", "Findings"),
         *found_blocks(run.findings),
         Section("failures", "Failures", "Failures"),
-        Passage("", tuple(note.line for note in _failures(run))),
+        Passage("", tuple(Note(Severity.INFO, line).line for line in answer.failure_lines(run))),
         Section("environment", "Environment and method", "Setup"),
         environment_table(run),
         Passage("Method", method_lines(run)),
@@ -206,10 +206,6 @@ def _on_samples(run: Run) -> tuple[str, str]:
     return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
 
 
-def _next_title(best: Recommendation | None) -> str:
-    return "Next" if best is None or best.is_baseline else "Use it"
-
-
 def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) -> tuple[Commands, ...]:
     """Return the YAML of the config that the answer speaks of, to be copied."""
     if best is None or best.is_baseline:
@@ -231,10 +227,6 @@ def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
     """Return the plan; where nothing is known of other machines, that in a sentence or two."""
     blocks = () if plan is None else plan_blocks(plan)
     return blocks if plan and plan.choices else tuple(one for one in blocks if isinstance(one, Lead))
-
-
-def _failures(run: Run) -> list[Note]:
-    return [Note(Severity.INFO, line) for line in answer.failure_lines(run)]
 
 
 def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:

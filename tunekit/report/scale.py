@@ -236,8 +236,7 @@ def _step_blocks(run: ScalingRun) -> tuple[Block, ...]:
         "communication: exposed, by difference to training without summing gradients",
         f"{_NONE}: not measured, included in compute",
     )
-    title = "Where an iteration goes (measured)"
-    table = table_of(title, _STEP_COLUMNS, counts, Basis.MEASURED)
+    table = table_of("Where an iteration goes (measured)", _STEP_COLUMNS, counts, Basis.MEASURED)
     return *_step_chart(counts), table, Passage("", notes if counts else (), is_quiet=True)
 
 

@@ -26,8 +26,7 @@ _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     """Return the run with everything that follows from its trial records computed anew."""
     trials = Trials(tuple(records))
-    scales_lr = follows_batch(trials.records)
-    run = run.changed(trials=trials.records, script_scales_lr=scales_lr)
+    run = run.changed(trials=trials.records, script_scales_lr=follows_batch(trials.records))
     host = run.rank_host
     against = comparison_of(run, trials)
     chosen = pick_tiers(trials, host, run.options)

@@ -145,10 +145,7 @@ class FitsWalk(Session[FitsRun]):
 
 def _error_of(failure: Failure, options: FitsOptions) -> TargetError:
     """Return the error for a script that failed; where one of our limits ended it, with twice its time."""
-    limits_s = {
-        "--trial-limit": options.trial_limit_s,
-        "--no-progress-limit": options.no_progress_limit_s,
-    }
+    limits_s = {"--trial-limit": options.trial_limit_s, "--no-progress-limit": options.no_progress_limit_s}
     flag = next((flag for flag in limits_s if flag in (failure.remedy or "")), None)
     if failure.kind not in (OutcomeKind.TIMEOUT, OutcomeKind.HANG) or flag is None:
         return baseline_error(failure)

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
@@ -92,9 +91,7 @@ class RunFolder:
         self._lock.flush()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         shutil.rmtree(self.trials_folder / COMPILE_CACHE, ignore_errors=True)
         if self._lock is not None:
             self._lock.close()  # the file stays: removing it would race with the next owner

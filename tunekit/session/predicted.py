@@ -13,7 +13,7 @@ from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
-from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt, PredictedFit
+from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run
@@ -111,7 +111,7 @@ def starting_config(run: Run) -> TrainConfig | None:
     space = {entry.knob: entry for entry in run.space}
     sizes = [size for size in space["batch_size"].values if isinstance(size, int)]
     most = [
-        (fit, _most(fit, baseline.batch_size))
+        (fit, max(fit.batch_size, min(baseline.batch_size, fit.largest.low)))
         for fit in prediction.fits
         if _may_have(fit.precision, baseline.precision, run)
     ]
@@ -128,11 +128,6 @@ def starting_config(run: Run) -> TrainConfig | None:
         if entry.batch_product is not None:
             changed[entry.knob] = entry.batch_product // batch_size
     return baseline.changed(**changed)
-
-
-def _most(fit: PredictedFit, own_size: int) -> int:
-    """Return the largest batch size to begin with: the script's own may be above the samples of an epoch."""
-    return max(fit.batch_size, min(own_size, fit.largest.low))
 
 
 def _value(figure: Interval | None) -> float:

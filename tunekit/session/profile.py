@@ -157,7 +157,7 @@ class ProfileWalk(Session[LoopProfile]):
         if not looks:
             return None
         facts = LoopFacts(looks[0], context.target, context.discovery, context.host, self._here)
-        return facts.suggested_workers
+        return None if facts.batch_s is None else facts.more_workers
 
     def _settable(self, wanted: TrainConfig, context: SearchContext) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it."""

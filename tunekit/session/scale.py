@@ -115,7 +115,8 @@ class ScaleWalk(Session[ScalingRun]):
         rounds = self.found.options.rounds
         ending = f", round {number + 1} of {rounds}" if rounds > 1 else ""
         config = None
-        if self._shares_batch(turn.processes):
+        options = self.found.options
+        if options.mode is ScalingMode.STRONG and turn.processes != options.processes[0]:
             is_learned = self._learnt(turn.processes) is not None
             if not is_learned and not self._run(plain, ", to learn its loop", None, None):
                 return
@@ -158,9 +159,6 @@ class ScaleWalk(Session[ScalingRun]):
             if is_own and one.measurement and one.discovery and one.config:
                 return KnownTarget(one.discovery, one.config)
         return None
-
-    def _shares_batch(self, processes: int) -> bool:
-        return self.found.options.mode is ScalingMode.STRONG and processes != self.found.options.processes[0]
 
     def _shared(self, processes: int) -> TrainConfig | None:
         """Return the script's knobs with a part of the global batch; None where it shares that out itself.

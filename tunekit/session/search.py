@@ -280,7 +280,7 @@ class Search(Session[Run]):
             data = () if self.found.options.skip_data_check else (Detail.DATA,)
             details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine), *data)
             purpose = "the script as it is"
-            self._trial(TrialRole.BASELINE, None, purpose, details=details, guesses_batch=True)
+            self._trial(TrialRole.BASELINE, None, purpose, details=details)
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
@@ -370,8 +370,7 @@ class Search(Session[Run]):
             return Stop()
         criteria = self._time.criteria
         # A config that was lost with two hosts may be what ended them.
-        configs = [job.config for job in running if job.config is not None]
-        pending = (*configs, *self._store.lost_configs())
+        pending = (*[job.config for job in running if job.config is not None], *self._store.lost_configs())
         disturbed = disturbed_trial(self._trials)
         if disturbed and disturbed.config not in pending and disturbed.duration_s <= criteria.most_s:
             return disturbed
@@ -402,8 +401,7 @@ class Search(Session[Run]):
         if run.world_size == 1 and self._time.for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
             sizes = compute_sweep_sizes(proposal.config, self._records, run.space, run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
-        purpose = expectation(proposal, run.world_size, max(rates, default=None))
-        self._try(proposal.config, purpose, sizes)
+        self._try(proposal.config, expectation(proposal, run.world_size, max(rates, default=None)), sizes)
 
     @property
     def _may_add(self) -> bool:

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import SWITCH_KNOBS, Precision
-from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
+from tunekit.records.target import (
+    Binding,
+    BindingKind,
+    Discovery,
+    OptionForm,
+    ScriptOption,
+    StepNumber,
+    Target,
+)
 from tunekit.trial.binding_syntax import (
     PLACE,
     BoundValue,
@@ -23,7 +31,7 @@ from tunekit.trial.binding_syntax import (
     value_read,
 )
 from tunekit.trial.config_files import Scalar, all_keys
-from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, plain_name
+from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, STEP_NAMES, WARM_UP_NAMES, plain_name
 from tunekit.trial.knob_verification import batch_contradicted
 from tunekit.untrusted import read_text
 
@@ -171,6 +179,17 @@ def option_for(knob: str, discovery: Discovery) -> str | None:
     return next((place.words[0].partition("=")[0] for place in named if place.words), None)
 
 
+def step_numbers(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]:
+    """Return what is in force of the script's options that limit its steps, and of those of its warm-up."""
+    found: dict[str, StepNumber] = {}
+    for place in _on_the_line(target, discovery):
+        name = next((one for one in place.names if one in STEP_NAMES | WARM_UP_NAMES), "")
+        if name and place.words and (text := str(place.value)).isdecimal() and int(text):
+            source, is_limit = place.words[0].partition("=")[0], name in STEP_NAMES
+            found.setdefault(name, StepNumber(source=source, name=name, steps=int(text), is_option=is_limit))
+    return tuple(found.values())
+
+
 def possible_batch(target: Target, found: Discovery | None = None) -> Binding | None:
     """Return a place for the batch size whose value the model's inputs can hold; None where there is none.
 
@@ -308,7 +327,8 @@ def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple
 
 def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
     longs = [flag for flag in option.flags if flag.startswith("--")]
-    typed = [flag for flag in (*option.flags, *option.off) if _stands_in(flag, command)]
+    stand = {word.partition("=")[0] for word in command}
+    typed = [flag for flag in (*option.flags, *option.off) if flag in stand]
     on = next((flag for flag in (*typed, *longs, *option.flags) if flag in option.flags), "")
     names = tuple(
         dict.fromkeys(plain_name(name) for name in (*longs, option.name, *(() if longs else option.flags)))
@@ -324,10 +344,6 @@ def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
         return replace(place, words=(on, PLACE))
     off = next(iter(option.off), "")
     return replace(place, words=(on,) if on else (), words_off=(off,) if off else (), is_switch=True)
-
-
-def _stands_in(flag: str, command: Sequence[str]) -> bool:
-    return any(word == flag or word.startswith(f"{flag}=") for word in command)
 
 
 # --- places that are found without a parser -------------------------------------------------

@@ -37,10 +37,9 @@ from tunekit.records.agent_messages import (
 )
 from tunekit.records.data_parallel import RankSeen
 from tunekit.records.measurement import TreeMemory
-from tunekit.records.target import Discovery, ScriptOption, StepNumber
+from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.external_launchers import ExternalLauncher
-from tunekit.trial.knob_names import STEP_NAMES, plain_name
 from tunekit.units import count_text
 
 MAX_LINE_BYTES = 1 << 20
@@ -384,20 +383,6 @@ class Evidence:
         options = self.options.get(self.learnt.pid, last)
         return self.learnt.discovery.changed(options=options)
 
-    @property
-    def step_numbers(self) -> tuple[StepNumber, ...]:
-        """The numbers of steps of the script's schedules, and of its options that limit the steps."""
-        found = self.discovery
-        if self.learnt is None or found is None:
-            return ()
-        limits = [
-            StepNumber(source=max(option.flags, key=len), name=option.name, steps=int(text), is_option=True)
-            for option in found.options
-            if plain_name(option.name) in STEP_NAMES and option.flags
-            if (text := str(option.value)).isdecimal() and int(text)
-        ]
-        return (*self.learnt.step_numbers, *limits)
-
 
 def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: float) -> RankSeen | None:
     """Return a rank's rate from its first turn within a time to its last, None without two of them."""
@@ -409,9 +394,7 @@ def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: flo
         return None
     batches = inside[-1].batches - inside[0].batches
     return RankSeen(
-        rank=rank,
-        samples_per_s=samples / time_s,
-        batch_samples=samples / batches if batches > 0 else None,
+        rank=rank, samples_per_s=samples / time_s, batch_samples=samples / batches if batches > 0 else None
     )
 
 

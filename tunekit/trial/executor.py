@@ -23,7 +23,13 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import default_values, long_flags, possible_batch
+from tunekit.trial.binding_suggestions import (
+    binding_hint,
+    default_values,
+    long_flags,
+    possible_batch,
+    step_numbers,
+)
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
@@ -77,8 +83,6 @@ class TrialSpec:
     """Whether to train without summing gradients, after the first steps."""
     bindings: tuple[Binding, ...] | None = None
     """Used instead of the target's; None for those of the target."""
-    guesses_batch: bool = False
-    """Whether to read the batch size of a script without a DataLoader from its text or command."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,11 @@ class ProcessExecutor:
             KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
         target = self.target if spec.bindings is None else bound_target(self.target, spec.bindings)
-        guessed = possible_batch(target) if spec.guesses_batch else None
+        guessed = possible_batch(target) if spec.role is TrialRole.BASELINE else None
         if guessed is not None:
             target = target.changed(bindings=(*target.bindings, guessed))
         if target != self.target:
-            spec = replace(spec, bindings=None, guesses_batch=False)
-            return replace(self, target=target).run(spec, known, on_progress)
+            return replace(self, target=target).run(replace(spec, bindings=None), known, on_progress)
         bound = self._bound(spec, known)
         end_leftovers()
         folder = self._fresh_folder(spec.number)
@@ -211,10 +214,13 @@ class ProcessExecutor:
         )
         if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
             result = self._naming_a_flag(result, evidence)
+        if isinstance(result, Failure) and known and "batch_size" in bound.injected:
+            result = self._doubting_batch(result, known)
         if isinstance(result, Failure) and spec.processes is not None:
             result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
-        discovery = evidence.discovery if still_unknown else None
+        found = evidence.discovery
+        limits = step_numbers(self.target.changed(command=bound.command), found) if found else ()
         return TrialRecord(
             number=spec.number,
             role=spec.role,
@@ -226,9 +232,9 @@ class ProcessExecutor:
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
             dry=result if isinstance(result, DryRun) else None,
-            discovery=discovery,
+            discovery=found if still_unknown else None,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
-            step_numbers=evidence.step_numbers,
+            step_numbers=(*evidence.learnt.step_numbers, *limits) if evidence.learnt else (),
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,
@@ -258,15 +264,16 @@ class ProcessExecutor:
                 + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
-    def _samples_per_step(self, spec: TrialSpec) -> int | None:
-        """Return the samples in a batch of a script without a DataLoader, None where they are not known.
+    def _samples_per_step(self, spec: TrialSpec, known: KnownTarget | None) -> int | None:
+        """Return the samples in a batch of a script that makes its batches itself, None if unknown.
 
         A bound batch size is what it says; the baseline's is what command, file or variable say, what the
         user declared, or the script's own default.
         """
         if spec.config is not None and self.target.is_bound("batch_size"):
             return spec.config.batch_size
-        return self._bound_batch() or self.target.samples_per_step
+        own = known.baseline.batch_size if known else None
+        return self._bound_batch() or self.target.samples_per_step or own
 
     def _bound_batch(self) -> int | None:
         """Return the batch size of the script by the place that it is bound to, unless the user says it."""
@@ -281,6 +288,14 @@ class ProcessExecutor:
         if possible is None or failure.remedy is None:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
+        return failure.changed(remedy=remedy)
+
+    def _doubting_batch(self, failure: Failure, known: KnownTarget) -> Failure:
+        """Return the failure of a script whose loader alone has another batch size, with how to bind it."""
+        if failure.kind is not OutcomeKind.SCRIPT_ERROR:
+            return failure
+        hint = binding_hint("batch_size", known.discovery, known.baseline.batch_size, self.target)
+        remedy = f"only the loader got the other batch size; where the script needs it too, add {hint}"
         return failure.changed(remedy=remedy)
 
     def _fresh_folder(self, number: int) -> Path:
@@ -302,7 +317,7 @@ class ProcessExecutor:
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
             option_names=(*ALL_NAMES, *map(plain_name, flags)),
-            samples_per_step=self._samples_per_step(spec),
+            samples_per_step=self._samples_per_step(spec, known),
             knobs=bound.injected,
             no_sync=spec.no_sync,
             loader=loader.address if loader else None,

@@ -1,6 +1,7 @@
 """What people call the knobs, in scripts and on a command line. Pure."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from tunekit.records.config import KNOB, KNOBS, Precision
 from tunekit.typos import did_you_mean
@@ -40,7 +41,7 @@ _SEEN_IN_SCRIPTS = {
     STEPS: """
         maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps
         maxtrainsteps maxiters maxiter totaliters totaliter numiters niters iters iterations maxiterations
-        trainiters maxupdates totalupdates stepsperepoch tmax
+        trainiters maxupdates totalupdates stepsperepoch tmax lrannealsteps annealsteps
     """,
 }
 
@@ -48,6 +49,8 @@ OPTION_NAMES = {knob: tuple(names.split()) for knob, names in _SEEN_IN_SCRIPTS.i
 """Plain names by knob, and of `lr` and `steps`; the clearest first."""
 STEP_NAMES = frozenset(OPTION_NAMES[STEPS])
 """Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
+WARM_UP_NAMES = frozenset(f"{a}warmup{b}" for a in ("", "num", "lr", "lrnum") for b in ("steps", "iters"))
+"""Names of how many of them a learning rate takes to rise."""
 
 PRECISION_SWITCHES = {
     **dict.fromkeys(("bf16", "usebf16"), "bf16"),
@@ -56,7 +59,7 @@ PRECISION_SWITCHES = {
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
-ALL_NAMES = tuple(sorted({*(name for names in OPTION_NAMES.values() for name in names), *PRECISION_SWITCHES}))
+ALL_NAMES = tuple(sorted({*chain(*OPTION_NAMES.values()), *PRECISION_SWITCHES, *WARM_UP_NAMES}))
 """What the agent is asked for."""
 
 _SPOKEN = {

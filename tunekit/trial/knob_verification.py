@@ -72,9 +72,7 @@ def unjoined(loop: LoopMeasurement, processes: int) -> str | None:
 
 
 def _missed_in_loader(
-    loop: LoopMeasurement,
-    changed: Mapping[str, object],
-    learnt: LearntEvent,
+    loop: LoopMeasurement, changed: Mapping[str, object], learnt: LearntEvent
 ) -> str | None:
     loader = learnt.discovery.training_loader
     for name in LOADER_KNOBS if loader else ():

@@ -263,9 +263,7 @@ def measurement_of(
         return _failure(why, evidence)
     assert evidence.memory is not None
     return Measurement(
-        loop=_with_other_ranks(loop, evidence),
-        memory=evidence.memory,
-        details=_details(evidence, sizes),
+        loop=_with_other_ranks(loop, evidence), memory=evidence.memory, details=_details(evidence, sizes)
     )
 
 

@@ -94,13 +94,9 @@ class Mount:
     def __init__(self, line: str) -> None:
         words, _, rest = line.partition(" - ")
         fields = words.split(" ")
-        self.point = _unescaped(fields[4])
+        self.point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
         self.kind = rest.split(" ")[0]
         self.is_read_only = "ro" in fields[5].split(",")
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def read_mounts() -> dict[str, Mount]:

@@ -21,11 +21,7 @@ def target_text(target: Target) -> str:
 
 
 def command_text(
-    verb: str,
-    target: Target,
-    gpu: str = "auto",
-    flags: Sequence[str] = (),
-    fixed: Sequence[FixedKnob] = (),
+    verb: str, target: Target, gpu: str = "auto", flags: Sequence[str] = (), fixed: Sequence[FixedKnob] = ()
 ) -> str:
     """Return a verb's command on a target, with all that says how tunekit runs and reads it, for a shell."""
     words = list(flags)

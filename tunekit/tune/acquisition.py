@@ -23,6 +23,7 @@ from tunekit.records.trials import without_superseded
 from tunekit.tune.confirm import COMPILE_PRIOR_S, expected_duration_s
 from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host
 from tunekit.tune.space import config_from
+from tunekit.units import count_text
 
 _LEAST_GAIN = 0.005
 """Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
@@ -199,10 +200,20 @@ class Acquisition:
         place = self._smallest(candidates, pending, places)
         return Proposal(self.configs[place], float(costs[place]), None, None)
 
-    def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
-        """Return whether every config was tried."""
+    def why_none(
+        self, records: Sequence[TrialRecord], most_workers: float, pending: Sequence[TrainConfig] = ()
+    ) -> str:
+        """Return why there is nothing to propose, whatever the time."""
         tried = {record.config for record in records if record.role.is_candidate and record.config}
-        return not self._untried(tried).any()
+        is_open, has_few = self._untried({*tried, *pending}), self._columns.workers <= most_workers
+        if not is_open.any():
+            is_pending, tried_all = self._untried(tried).any(), "every config of the space was tried"
+            return "other hosts measure the last untried configs" if is_pending else tried_all
+        if not has_few[is_open].any():
+            most = f"{most_workers:.0f}, the most for {count_text(self._host.cpus, 'CPU')}"
+            return f"every untried config has num_workers above {most}"
+        among = "" if has_few[is_open].all() else f" with num_workers up to {most_workers:.0f}"
+        return f"no untried config{among} is expected to fit in memory"
 
     def _best(
         self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None

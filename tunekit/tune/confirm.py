@@ -196,5 +196,4 @@ def details_to_confirm(
 
 def next_round(records: Sequence[TrialRecord], role: TrialRole = TrialRole.CONFIRM) -> int:
     """Return the number of the first round that no record of a role belongs to."""
-    rounds = [r.round for r in records if r.role is role and r.round is not None]
-    return max(rounds, default=-1) + 1
+    return max([r.round for r in records if r.role is role and r.round is not None], default=-1) + 1

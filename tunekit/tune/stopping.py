@@ -11,7 +11,6 @@ from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.tiers import balanced_tolerance, pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
@@ -39,10 +38,7 @@ class Stop:
 
 
 def next_trial(
-    study: Study,
-    criteria: Criteria,
-    search_trials: int,
-    pending: Sequence[TrainConfig] = (),
+    study: Study, criteria: Criteria, search_trials: int, pending: Sequence[TrainConfig] = ()
 ) -> Proposal | Stop:
     """Return what to try next, or why nothing is.
 
@@ -55,11 +51,9 @@ def next_trial(
     proposal = study.propose(criteria, pending)
     if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf), pending)
-    if best is None and study.is_exhausted():
-        return Stop("every config of the space was tried")
+    best = study.propose(replace(criteria, most_s=math.inf, most_again_s=math.inf), pending)
     if best is None:
-        return Stop("no untried config of the space is expected to fit in memory")
+        return Stop(study.why_none(pending))
     if proposal is None or _why_rejected(best, criteria) is None:
         # Something may be worth its time, but there is none left for it.
         return Stop()
@@ -191,8 +185,5 @@ def _kept(noise: NoiseFloor | None) -> float:
 def _most_saved(records: Sequence[TrialRecord]) -> float:
     """Return the largest rate over whole epochs as a factor of the steady rate; at least 1."""
     loops = [record.measurement.loop for record in records if record.measurement]
-    return max([1.0, *(loop.rank_rate_samples_per_s / _steady_rate(loop) for loop in loops)])
-
-
-def _steady_rate(loop: LoopMeasurement) -> float:
-    return loop.steady_samples / loop.steady_time_s
+    saved = (one.rank_rate_samples_per_s * one.steady_time_s / one.steady_samples for one in loops)
+    return max([1.0, *saved])

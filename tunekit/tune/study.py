@@ -101,9 +101,7 @@ class Study:
         self._running: optuna.Trial | None = None
 
     def propose(
-        self,
-        criteria: Criteria = NO_CRITERIA,
-        pending: Sequence[TrainConfig] = (),
+        self, criteria: Criteria = NO_CRITERIA, pending: Sequence[TrainConfig] = ()
     ) -> Proposal | None:
         """Return a config that was not tried yet, and why; None when there is none that fits.
 
@@ -140,9 +138,9 @@ class Study:
             elif contains(self._space, self._as_searched(record.config)):
                 self._study.add_trial(self._frozen(record, record.config))
 
-    def is_exhausted(self) -> bool:
-        """Return whether every config of the space was tried."""
-        return self._acquisition.is_exhausted(self._records)
+    def why_none(self, pending: Sequence[TrainConfig] = ()) -> str:
+        """Return why nothing is proposed, whatever the time."""
+        return self._acquisition.why_none(self._records, self._most_workers, pending)
 
     @property
     def _most_workers(self) -> int:

@@ -33,10 +33,7 @@ def print_progress(written: int, count: int) -> None:
 
 
 def image_folder(
-    root: Path | None,
-    image_size: int,
-    count: int,
-    on_progress: Callable[[int, int], object] = print_progress,
+    root: Path | None, image_size: int, count: int, on_progress: Callable[[int, int], object] = print_progress
 ) -> Path:
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
@@ -189,5 +186,4 @@ class Painter:
 
 def random_bytes(count: int, *key: int) -> np.ndarray:
     """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, not those."""
-    words = np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8)
-    return words.astype("<u8").view(np.uint8)[:count]
+    return np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8).astype("<u8").view(np.uint8)[:count]

@@ -8,13 +8,7 @@ from tunekit.records.prediction import BytesRange
 from tunekit.units import MIB
 
 
-@pytest.mark.parametrize(
-    ("gpu", "bytes_of_both"),
-    [
-        ("a10g", 2 * 8_519_680),
-        ("h200", 64 * MIB),
-    ],
-)
+@pytest.mark.parametrize(("gpu", "bytes_of_both"), [("a10g", 2 * 8_519_680), ("h200", 64 * MIB)])
 def test_torch_asks_for_a_workspace_per_thread(gpu: str, bytes_of_both: int) -> None:
     assert outside_torch(PROFILES[gpu]).blas_workspace_bytes == bytes_of_both
 

@@ -169,8 +169,7 @@ def test_torch_without_the_question_about_emulation_tells_by_capability(
     tmp_path: Path, major: int, is_native: bool
 ) -> None:
     found = build_of_stub(
-        tmp_path,
-        f"cuda.is_bf16_supported = staticmethod(lambda: True); cuda.devices[0].major = {major}",
+        tmp_path, f"cuda.is_bf16_supported = staticmethod(lambda: True); cuda.devices[0].major = {major}"
     )
     assert found.bf16_native is is_native
 
@@ -196,14 +195,7 @@ def test_a_torch_that_breaks_is_absent_with_the_reason(tmp_path: Path, more: str
     assert found.endswith(ending)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "echo garbage",
-        "echo oops >&2; kill -SEGV $$",
-        "true",
-    ],
-)
+@pytest.mark.parametrize("body", ["echo garbage", "echo oops >&2; kill -SEGV $$", "true"])
 def test_an_interpreter_that_talks_garbage_is_absent(tmp_path: Path, body: str) -> None:
     found = reason(torch_build(fake_python(tmp_path, body), 30))
     assert "without an answer" in found

@@ -10,20 +10,14 @@ from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details
 from tunekit.records.trial import TrialRecord
 
 SIZES = (64, 128, 256, 512)
-QUICK_LOADER = LoaderWork(
-    workers=(WorkerWork(batches=100, time_s=0.1),),
-    cpu_s=0.1,
-)
+QUICK_LOADER = LoaderWork(workers=(WorkerWork(batches=100, time_s=0.1),), cpu_s=0.1)
 
 
 def looked(step_s_of: dict[int, float], peak_bytes: int | None = None) -> TrialRecord:
     """A trial at batch 128 that then looked at its training alone at other sizes."""
     sizes = tuple(
         ComputeSweepPoint(
-            batch_size=size,
-            step_s=step_s,
-            batches=10,
-            peak_reserved_bytes=peak_bytes and peak_bytes * size,
+            batch_size=size, step_s=step_s, batches=10, peak_reserved_bytes=peak_bytes and peak_bytes * size
         )
         for size, step_s in step_s_of.items()
     )

@@ -71,7 +71,8 @@ class GpmCounters:
                 self._has_counters[index] = self._is_supported(gpu)
             return self._taken(index, gpu) if self._has_counters[index] else None
         except Exception as error:
-            if getattr(error, "value", None) not in self._passing():
+            passing = (getattr(self._nvml, name, None) for name in _PASSING_ERRORS)
+            if getattr(error, "value", None) not in passing:
                 self._has_counters[index] = False
             return None
 
@@ -125,9 +126,6 @@ class GpmCounters:
         sample = _Sample(index, pointer)
         self._live.add(sample)
         return sample
-
-    def _passing(self) -> frozenset[int]:
-        return frozenset(getattr(self._nvml, name) for name in _PASSING_ERRORS if hasattr(self._nvml, name))
 
 
 def _figure(metric: Any, factor: float) -> float | None:
@@ -410,8 +408,7 @@ def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> t
 
 
 def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | None) -> NvmlDevice:
-    handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
-    return _described(nvml, handle, index, capability)
+    return _described(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot), index, capability)
 
 
 def _link(nvml: Any, handle: Any) -> PcieLink | None:

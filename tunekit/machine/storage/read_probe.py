@@ -82,11 +82,6 @@ def drop(descriptor: int, start: int, length: int) -> None:
     _advise(descriptor, start, length, "POSIX_FADV_DONTNEED")
 
 
-def expect_random_reads(descriptor: int) -> None:
-    """Ask the kernel not to read ahead, which would bring in what is to be read later."""
-    _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")
-
-
 def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
     try:
         os.posix_fadvise(descriptor, start, length, getattr(os, advice))
@@ -230,7 +225,7 @@ def _read_part(
     _make_cold(descriptor, filled, reading)
     _, start, length = filled
     if is_random:
-        expect_random_reads(descriptor)
+        _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # nothing ahead: it is to be read later
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
     while start < end:
         before_s = clock()

@@ -187,8 +187,7 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _pss_bytes(process: psutil.Process) -> int:
-    answer = _asked(process, "memory_full_info")
-    return int(getattr(answer, "pss", 0))
+    return int(getattr(_asked(process, "memory_full_info"), "pss", 0))
 
 
 def _anonymous_bytes(process: psutil.Process) -> int:

@@ -131,8 +131,7 @@ class ThroughputModel:
 
         values = self._fit.values
         log_step = log_step_of(values)
-        moves = np.full(len(values), _DIFFERENCE)
-        return log_step, slopes(log_step_of, values, log_step, moves)
+        return log_step, slopes(log_step_of, values, log_step, np.full(len(values), _DIFFERENCE))
 
     def _fitted_residual(self, evidence: Evidence) -> Residual:
         """Return what the equations leave of the readings that are of the step, or of one half alone."""

@@ -166,8 +166,7 @@ class Physics:
         at_work = np.maximum(columns.workers, 1.0)
         lost = min(1.0, float(np.exp(self._of("worker_loss", values))))
         effective = at_work / (1 + lost * (at_work - 1))
-        cores = np.minimum(at_work, float(anchor.cpus))
-        loader_s = np.maximum(fetch_s / effective, fetch_cpu_s / cores)
+        loader_s = np.maximum(fetch_s / effective, fetch_cpu_s / np.minimum(at_work, float(anchor.cpus)))
         hand_over_s = np.exp(self._of("hand_over", values)) * (1 + grown) / 2
         training_cpus = np.minimum(np.exp(self._of("training_cpus", values)), float(anchor.cpus))
         shared_s = (compute_s * training_cpus + fetch_cpu_s) / anchor.cpus

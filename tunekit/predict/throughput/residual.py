@@ -67,8 +67,7 @@ class Residual:
         kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
         training, loader = self.amplitudes
         before = (training * weights.training) ** 2 + (loader * weights.loader) ** 2 + _OTHER_AMPLITUDE**2
-        known = ((kernel @ self._inverse) * kernel).sum(1)
-        return kernel @ self._solved, np.maximum(before - known, 0.0)
+        return kernel @ self._solved, np.maximum(before - ((kernel @ self._inverse) * kernel).sum(1), 0.0)
 
     def covariance(
         self, first: Columns, first_weights: Weights, second: Columns, second_weights: Weights

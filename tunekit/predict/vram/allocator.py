@@ -77,8 +77,7 @@ class CachingAllocator:
     @property
     def blocks(self) -> list[Block]:
         """All that is in use or cached."""
-        cached = [block for pool in self._free.values() for _, _, block in pool]
-        return [*self._used.values(), *cached]
+        return [*self._used.values(), *[block for pool in self._free.values() for _, _, block in pool]]
 
     def allocate(self, key: int, size_bytes: int) -> None:
         """Take a block.

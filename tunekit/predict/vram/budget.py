@@ -58,16 +58,6 @@ class VramBudget(Record):
         """Whether gradients_bytes is a prediction; gradients that a batch began with were measured."""
         return self.gradients_are_predicted and self.peak_in == "optimizer step"
 
-    def closure_error_with(self, context_bytes: int) -> float | None:
-        """Return how far the budget is from the driver's figure, as a share of it.
-
-        Args:
-            context_bytes: of another process that did nothing but make its CUDA context.
-        """
-        if not self.nvml_bytes:
-            return None
-        return abs(self.peak_reserved_bytes + context_bytes - self.nvml_bytes) / self.nvml_bytes
-
 
 def vram_budget(measurement: Measurement, telemetry: Telemetry | None) -> VramBudget | None:
     """Return the budget of a trial; None on a CPU, and where the model's bytes are not known.

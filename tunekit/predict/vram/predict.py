@@ -106,8 +106,7 @@ class MemoryPrediction:
 
     def _least_bytes(self, batch_size: int) -> int:
         """Return what the steps ask for at their peak: no allocator can do with less."""
-        trace = self.trace(batch_size)
-        return int(np.cumsum(_changes(trace)).max(initial=0))
+        return int(np.cumsum(_changes(self.trace(batch_size))).max(initial=0))
 
 
 def _step_at(size: int) -> int:

@@ -45,8 +45,7 @@ def chart_table(chart: Drawing) -> Table:
         for one in chart.series
         for point in one.points
     )
-    columns = ("series", chart.x_title, chart.y_title, "basis", "")
-    return Table(chart.title, columns, rows)
+    return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), rows)
 
 
 def finite(chart: Chart | HeatMap) -> Chart | HeatMap:

@@ -112,8 +112,7 @@ def _measured_bar(marked: Marked) -> _Bar | None:
             (_ACTIVATIONS, Basis.MEASURED): budget.activations_bytes,
             (_CACHED, Basis.MEASURED): budget.fragmentation_bytes,
         }
-    capacity = record.measurement.loop.device.memory_bytes
-    return _Bar(marked.name, parts, peak, capacity, Basis.MEASURED)
+    return _Bar(marked.name, parts, peak, record.measurement.loop.device.memory_bytes, Basis.MEASURED)
 
 
 def _predicted_bar(fit: PredictedFit, peak: PeakShown) -> _Bar:

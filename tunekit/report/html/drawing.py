@@ -25,8 +25,7 @@ _HEADED = ("time_breakdown", "telemetry", "throughput", "history", "Environment"
 def fragment(blocks: Sequence[Block]) -> str:
     """Return blocks as a piece of HTML, without charts, scripts and styles."""
     macros = templates().get_template("blocks.html").module
-    shown = drawn(macros, [block for block in blocks if has_content(block)], count())
-    return f"<div>{''.join(shown)}</div>"
+    return f"<div>{''.join(drawn(macros, [block for block in blocks if has_content(block)], count()))}</div>"
 
 
 def drawn(macros: Any, blocks: Sequence[Block], ids: Iterator[int]) -> list[str]:

@@ -45,10 +45,11 @@ def start(request_path: str) -> None:
             apply.install(asked, log, owner)
         else:
             from . import file_guard, observe
+            from .file_guard import frameworks
 
             log.pulse = events.Pulse(asked.trial_folder)
             file_guard.redirect(asked.redirected)
-            file_guard.quiet_frameworks(log)
+            frameworks.install(log)
             if asked.sandbox != "overlay":  # which keeps the user's files by itself
                 writable = [asked.scratch_folder, *asked.writable_folders]
                 file_guard.install(asked.trial_folder, writable, log)

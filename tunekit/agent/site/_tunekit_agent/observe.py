@@ -18,6 +18,7 @@ from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
 from .measure.device_times import DeviceTimes
+from .measure.growth import MemoryGrowth
 from .measure.host import run_queue_ns
 from .measure.host_times import CompileSettling, HostTimes, Startup
 from .measure.record import loop_facts, model_bytes
@@ -79,6 +80,7 @@ class Observer:
         self._stepped_roots: list = []
         self._startup = Startup(time.perf_counter())
         self._settling = CompileSettling()
+        self._growth = MemoryGrowth()
         self._window_from: int | None = None
         self._finished = self.has_failed = False
 
@@ -113,6 +115,7 @@ class Observer:
             if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
                 self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
+            self._growth.epoch_started()
             self._work_window.follow(info.work)
         if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
             self._tell_threads(info.loader())
@@ -168,6 +171,8 @@ class Observer:
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
+        if phase == MEASURING:
+            self._growth.asked(now, info.fetches if info is not None else self._progress_log.steps * batches)
         if info is not None:
             self._progress(phase)
         if phase == FINISHED:
@@ -232,7 +237,7 @@ class Observer:
             self._stages.call("interrupted")
 
     def _samples_in(self, info: LoaderInfo, batch: object) -> int:
-        samples = max(1, info.samples_in(batch))
+        samples = max(1, info.samples_in(batch, self._request.samples_per_step))
         info.samples += samples
         self._progress_log.samples += samples
         return samples
@@ -278,7 +283,7 @@ class Observer:
             self._startup.stepped(time.perf_counter())
         if self._loop.complete:
             self._loop.step_counted(optimizer)
-        elif self._knows_enough(self._loop.stepped(optimizer)):
+        elif self._loop.stepped(optimizer) or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS):
             self._learn()
         if self._training is None and self.steps.is_first(optimizer):
             self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
@@ -365,9 +370,6 @@ class Observer:
         is_learning = self.ranks.world_size == 1 and not self._loop.complete
         if self._request.skips == "all" and on_cpu and is_learning:
             self._dry_steps().enter()
-
-    def _knows_enough(self, is_learnt: bool) -> bool:
-        return is_learnt or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS)
 
     def _dry_facts(self) -> dict:
         training = self._training.facts if self._training else {}
@@ -478,6 +480,7 @@ class Observer:
                 self.data_parallel.facts, self.roots.device(), self.ranks.world_size
             ),
             "device_parts": self._times.facts(),
+            "growth_bytes_per_batch": self._growth.bytes_per_batch(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
         }

@@ -19,7 +19,7 @@ class Request:
     no_sync: bool  # whether DistributedDataParallel stops summing gradients after the first steps
     loader: dict | None  # address of the training loader, None at the baseline
     roots: list  # addresses of the roots, empty at the baseline
-    samples_per_step: int | None  # in a batch of a script without a DataLoader, None where unknown
+    samples_per_step: int | None  # in a batch that the script makes itself, None where unknown
     world_size: int  # processes that trained together when the config was measured
     promised_it_per_s: list | None  # (lowest, highest) rate that "apply" watches for, None for no watch
     batches_per_step: int  # loop batches per optimizer step as measured, which that rate is counted in

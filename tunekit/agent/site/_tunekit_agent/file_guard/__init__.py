@@ -21,7 +21,7 @@ import tempfile
 from typing import Any, Callable
 
 from .. import imports
-from . import audit, databases, frameworks, functions, savers
+from . import audit, databases, functions, savers
 from .mirror import Mirror, resolve
 from .stand_ins import Replacements
 
@@ -60,11 +60,6 @@ def _move_sockets(folder: str, module: Any) -> None:
         return original()
 
     module.get_temp_dir = get_temp_dir
-
-
-def quiet_frameworks(log: Any) -> None:
-    """Turn off what frameworks save and send."""
-    frameworks.install(log)
 
 
 def redirect(redirected: dict) -> None:

@@ -65,15 +65,19 @@ class LoaderInfo:
         """A copy of a loader is that loader still."""
         return self
 
-    def samples_in(self, batch: object) -> int:
+    def samples_in(self, batch: object, own_batch: int | None = None) -> int:
         """Return the samples in a fetched batch.
+
+        One item that has the size of the script's own batches is one: the data set makes them.
 
         Another first dimension of the first tensor than the declared batch size is believed for an
         epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
         length or a packed sequence agrees by chance only.
         """
-        declared = self.facts.get("batch_size")
         seen = batches.leading_size(batch)
+        if seen and self.facts.get("batch_size") == 1 != seen == own_batch:
+            self.facts.update(batch_size=seen, batch_size_bound=False)
+        declared = self.facts.get("batch_size")
         if declared is None:
             return seen or 1
         if seen is None or seen == declared:
@@ -135,7 +139,7 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
     sampler = getattr(loader.batch_sampler, "sampler", None)
     if repeats(info):  # what it repeats is a batch sampler
         sampler = getattr(sampler, "sampler", None)
-    samples = length_of(sampler)
+    samples = None if loader.batch_size == 1 != batch_size else length_of(sampler)
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 

@@ -111,7 +111,7 @@ def rank_of(identity: int) -> int:
 # --- what a data set holds ---------------------------------------------------------------------
 
 
-def _reached(thing: Any):
+def reached(thing: Any):
     """Yield (name, value) of all that an object holds in attributes and short lists, a few levels deep."""
     waiting: list = [("", thing, 0)]
     seen: set = set()
@@ -136,7 +136,7 @@ def _reached(thing: Any):
 def plain_attributes(dataset: Any) -> dict:
     """Return the numbers, texts and states of generators that a data set and its parts hold, by name."""
     try:
-        plain = {name: value for name, value in _reached(dataset) if isinstance(value, _PLAIN)}
+        plain = {name: value for name, value in reached(dataset) if isinstance(value, _PLAIN)}
         return {**plain, **{name: state_print(one) for name, one in _own_generators(dataset)}}
     except Exception:  # whatever a data set does when it is looked at
         return {}
@@ -149,11 +149,13 @@ class AttributeWatch:
         names: of what has changed.
         has_seen: whether there was a second epoch to compare.
         is_paused: while the observer begins an epoch by itself.
+        first: plain attributes before the first epoch.
     """
 
     def __init__(self) -> None:
         self.names: set = set()
         self.has_seen = self.is_paused = False
+        self.first: dict | None = None
         self._last: dict | None = None
 
     def ended(self, dataset: Any) -> None:
@@ -166,6 +168,7 @@ class AttributeWatch:
         if self.is_paused:
             return
         now, last = plain_attributes(dataset), self._last
+        self.first = now if self.first is None else self.first
         if last is not None:
             self.has_seen = True
             # In lists, where what is not equal to itself is so.
@@ -188,7 +191,7 @@ def _own_generators(thing: Any) -> list:
     kinds: tuple = (random.Random,)
     kinds += (numpy.Generator, numpy.RandomState) if numpy is not None else ()
     kinds += (torch.Generator,) if torch is not None else ()
-    found = ((name, one) for name, one in _reached(thing) if isinstance(one, kinds))
+    found = ((name, one) for name, one in reached(thing) if isinstance(one, kinds))
     return [(name, one) for name, one in found if _state_of(one) is not None]
 
 

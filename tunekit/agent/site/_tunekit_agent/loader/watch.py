@@ -177,12 +177,7 @@ class LoaderWatch:
         )
         ordinals = [i for i in range(period) if flags[i]] or [info.ordinal % period]
         origin = self.address_of(info.origin) if info.origin is not None else None
-        return {
-            "call_stack": list(info.call_stack),
-            "ordinals": ordinals,
-            "period": period,
-            "origin": origin,
-        }
+        return {"call_stack": list(info.call_stack), "ordinals": ordinals, "period": period, "origin": origin}
 
     def _set_knobs(self, arguments: dict, knobs: dict) -> None:
         for name in LOADER_KNOBS:

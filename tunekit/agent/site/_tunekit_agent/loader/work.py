@@ -198,8 +198,7 @@ class WorkWatch:
             else:
                 batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began
-            cpu_ns = cpu_clock() - cpu_before
-            tally.made(time_ns, cpu_ns, _since(waits_before, waits_ns()))
+            tally.made(time_ns, cpu_clock() - cpu_before, _since(waits_before, waits_ns()))
             if generators is not None:
                 tally.generators_after(generators)
             return batch

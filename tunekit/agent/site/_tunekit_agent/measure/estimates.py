@@ -136,8 +136,5 @@ def _skewed_t95(groups: int, skewness: float) -> float:
     beta = skewness / (6 * math.sqrt(groups))
     if abs(beta) < 1e-9:
         return t
-    return max(abs(_cube_root(1 + 6 * beta * (side - beta)) - 1) / abs(2 * beta) for side in (t, -t))
-
-
-def _cube_root(value: float) -> float:
-    return math.copysign(abs(value) ** (1 / 3), value)
+    cubes = (1 + 6 * beta * (side - beta) for side in (t, -t))
+    return max(abs(math.copysign(abs(one) ** (1 / 3), one) - 1) / abs(2 * beta) for one in cubes)

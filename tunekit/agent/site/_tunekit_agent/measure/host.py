@@ -79,6 +79,15 @@ def memory_of(pid: int) -> ProcessMemory | None:
     return ProcessMemory(base_bytes, private_bytes, pss_bytes) if pss_bytes else None
 
 
+def own_bytes() -> int:
+    """Return the memory of this process that is no file's and that it shares with no other; 0 if unknown."""
+    try:
+        _, resident, shared, *_ = map(int, _read("/proc/self/statm").split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
 def run_queue_ns() -> int | None:
     """Return how long this thread was ready to run and had no CPU, since it started; None if unknown."""
     try:

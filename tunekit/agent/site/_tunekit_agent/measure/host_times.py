@@ -111,13 +111,7 @@ class CompileSettling:
         self._capturing_s, self._captured_batches = 0.0, 0
 
     def asked(
-        self,
-        now: float,
-        graphs: int,
-        count: int,
-        has_stepped: bool,
-        is_whole: bool = True,
-        batches: int = 1,
+        self, now: float, graphs: int, count: int, has_stepped: bool, is_whole: bool = True, batches: int = 1
     ) -> None:
         """The loop asks for its next batch.
 

@@ -93,10 +93,12 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
     here = device.of_tensors(one for module in modules for one in module.parameters())
     if here is None:
         return None
-    parameters, buffers, states = Storages(here), Storages(here), Storages(here)
+    parameters, trained, buffers, states = (Storages(here) for _ in range(4))
     for module in modules:
         for parameter in module.parameters():
             parameters.add(parameter)
+            if parameter.requires_grad:
+                trained.add(parameter)
         for buffer in module.buffers():
             buffers.add(buffer)
     for optimizer in optimizers:
@@ -105,6 +107,7 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
     return {
         "parameters_bytes": parameters.bytes,
         "buffers_bytes": buffers.bytes,
+        "frozen_bytes": parameters.bytes - trained.bytes,
         "gradients_bytes": gradients_bytes,
         "gradients_are_predicted": are_predicted,
         "optimizer_bytes": states.bytes,

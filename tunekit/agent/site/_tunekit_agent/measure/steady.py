@@ -294,8 +294,7 @@ class LoopClock:
     def _open_when_ramped(self, asked_at: float, is_settled: bool) -> None:
         if not is_settled or not self._is_ramped(asked_at):
             return
-        owed = self._drain(asked_at)
-        self._take_boundary(asked_at + owed)
+        self._take_boundary(asked_at + self._drain(asked_at))
         self._last_tick = self._marks[0]
         if self.phase == WARMING:
             self._opened_at = self._last_tick

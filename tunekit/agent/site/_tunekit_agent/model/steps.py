@@ -51,7 +51,7 @@ class StepWatch:
         steps: how often each stepped; a step that a gradient scaler skipped counts.
         backwards: backward passes outside of steps (a closure's belong to its step).
         scales_gradients: whether the script uses a gradient scaler.
-        losses: of the first backward passes, detached and unread.
+        losses: of the first backward passes, detached and, on a device, unread.
     """
 
     def __init__(self, observer: Any, owner: Owner, manual_updates: ManualUpdates) -> None:
@@ -214,8 +214,9 @@ class StepWatch:
             for loss in losses[1:]:
                 kept = kept + loss.detach()
             if len(self.losses) < _LOSSES and not device.is_capturing():
-                # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
-                self.losses.append(kept.clone())
+                # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it. Among
+                # the script's own tensors in the heap it would be in the way of the next batch.
+                self.losses.append(_value(kept) if kept.device.type == "cpu" else kept.clone())
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
         self.last_loss = kept

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from ..loader import samples
+from ..loader.read_state import changed_by_reading, sizes_of
 from ..loader.watch import MOST_WRAPPED, length_of
 from ..measure.errors import line_of
 from .replay import NO_LOADER
@@ -19,6 +20,8 @@ _DRAWING_S, _PINNED_S, _MOST_S = 3.0, 6.0, 10.0
 """Since the stage began: until when indices are drawn, pinned samples made, and epochs read."""
 _MOST_CONTENTS = 256
 _PINNED_BATCH = 8
+_MOST_READ, _READING_S = 8, 2.0
+"""Samples, and seconds, to find what reading changes."""
 _MOST_NAMES = 8
 
 
@@ -29,8 +32,20 @@ class DataSeen(Stage):
     """
 
     name = "data"
+    _read_here: Any = None
+    """The data set, once a batch was asked for that this process makes."""
+    _after_batch: Any = None
+
+    def fetched(self, batch: Any) -> None:
+        self._after_batch = sizes_of(self._read_here)
+
+    def interrupted(self) -> None:
+        self._after_batch = None
 
     def asked(self, source: Any) -> Any:
+        if source is not None and self._read_here is None and not getattr(source.live, "_workers", ()):
+            self._read_here = source.live._dataset
+            return None
         self.is_over = True
         if source is None:
             raise Missing(NO_LOADER)
@@ -51,6 +66,8 @@ class DataSeen(Stage):
             self._facts["faults"].append("its workers come from a fork server, where they can't be watched")
             return None
         try:
+            if self._first and self._read_here is not None:
+                self._keep("unshared", self._unshared, source.info.attributes.first or {})
             if self._first:
                 self._keep("contents", self._contents, source, work)
             self._keep("samples", self._samples, source, work)
@@ -101,6 +118,19 @@ class DataSeen(Stage):
             "digest": _text_of(digest),
             "data_set_samples": length_of(source.live._dataset),
         }
+
+    def _unshared(self, first: dict) -> list:
+        """Return what reading changes where samples depend on it, or the loop takes what was added."""
+        sizes, until, found = sizes_of(self._read_here), self._clock() + _READING_S, set()
+        taken = {name for name, size in (self._after_batch or {}).items() if sizes.get(name, size) < size}
+        with contextlib.suppress(Exception):  # a data set that is read in batches alone
+            for identity in heapq.nsmallest(_MOST_READ, self._first, key=samples.rank_of):
+                index = self._opaque.get(identity, identity)
+                names, is_decisive = changed_by_reading(self._read_here, index, first)
+                found |= names if is_decisive else names & taken
+                if self._clock() > until:
+                    break
+        return sorted(found)[:_MOST_NAMES]
 
     def _contents(self, source: Any, work: Any) -> dict:
         """Have the workers make samples of chosen indices with pinned generators, twice each."""
@@ -220,8 +250,7 @@ def _in_later_epoch(sampler: Any, later: int) -> Any:
 
 def _pids(source: Any) -> list:
     """Return the processes that make a loader's batches."""
-    workers = getattr(source.live, "_workers", ())
-    return [worker.pid for worker in workers] or [os.getpid()]
+    return [worker.pid for worker in getattr(source.live, "_workers", ())] or [os.getpid()]
 
 
 def _text_of(digest: int) -> str:

@@ -14,6 +14,7 @@ _MOST_KERNELS = 16
 _MAX_NAME = 200
 _USER_SCOPE = 7
 """torch's RecordScope of what a script or a loader marks by name: no operator."""
+_HOST_COPIES = ("Memcpy HtoD", "Memcpy DtoH")
 _NO_WORK = ("gpu_user_annotation", "cuda_sync", "overhead")
 
 
@@ -126,7 +127,7 @@ def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
     busy_s = _busy_s(work)
     return {
         "device_busy_s": busy_s,
-        "copies_alone_s": busy_s - _busy_s([event for event in work if not _is_host_copy(event)]),
+        "copies_alone_s": busy_s - _busy_s([one for one in work if not one.name.startswith(_HOST_COPIES)]),
         "h2d_s": _copies_s(work, "HtoD"),
         "d2h_s": _copies_s(work, "DtoH"),
         "idle_s": max(0.0, elapsed_s - busy_s),
@@ -150,10 +151,6 @@ def _length_s(event: Any) -> float:
 
 def _busy_s(work: list) -> float:
     return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
-
-
-def _is_host_copy(event: Any) -> bool:
-    return event.name.startswith(("Memcpy HtoD", "Memcpy DtoH"))
 
 
 def _copies_s(work: list, direction: str) -> float:

@@ -143,7 +143,8 @@ class SyncPoints(Stage):
         while frame is not None:
             name = frame.f_code.co_filename
             is_torch = name.startswith(self._skipped[0])
-            if not name.startswith(self._skipped) and not self._is_library(name):
+            is_library = name.startswith(self._stdlib) or any(folder in name for folder in _LIBRARIES)
+            if not name.startswith(self._skipped) and not is_library:
                 return self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
             if not name.startswith(self._skipped) and library is None:
                 library = self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
@@ -152,9 +153,6 @@ class SyncPoints(Stage):
                 within = _function(frame)
             frame = frame.f_back  # type: ignore[assignment]
         return library or (self._shown(filename, line), self._called(filename, line, within))
-
-    def _is_library(self, name: str) -> bool:
-        return name.startswith(self._stdlib) or any(folder in name for folder in _LIBRARIES)
 
     def _shown(self, name: str, line: int) -> str:
         inside = name.startswith(self._working_dir + os.sep)

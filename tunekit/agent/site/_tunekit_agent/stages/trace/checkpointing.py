@@ -38,7 +38,7 @@ class Blocks:
             self.why_not = _ITS_OWN
         elif not self.modules:
             classes = _repeated_classes(torch, roots).values()
-            is_frozen = any(_has_parameters(block) for blocks in classes for block in blocks)
+            is_frozen = any(True for blocks in classes for block in blocks for _ in block.parameters())
             self.why_not = _NOT_TRAINED if is_frozen else _NO_BLOCKS
 
     @property
@@ -118,10 +118,6 @@ def _repeated_classes(torch: Any, roots: list) -> dict:
                 if type(child) not in lists and any(True for _ in child.children()):
                     by_class.setdefault(type(child), {})[id(child)] = child
     return {kind: list(blocks.values()) for kind, blocks in by_class.items() if len(blocks) >= _LEAST_BLOCKS}
-
-
-def _has_parameters(module: Any) -> bool:
-    return any(True for _ in module.parameters())
 
 
 def _numel(module: Any) -> int:

@@ -13,7 +13,6 @@ Sources: torch's autocast_mode.h (lists of ops), Dropout.cpp, sdp_utils.cpp, opt
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from typing import Any, Iterator
 
@@ -63,16 +62,12 @@ def lists_of_parameters() -> Iterator[None]:
     found = [sys.modules[name] for name in _CHOOSE_LISTS if hasattr(sys.modules.get(name), _DEVICES)]
     originals = [(module, getattr(module, _DEVICES)) for module in found]
     for module, original in originals:
-        setattr(module, _DEVICES, functools.partial(_with_cpu, original))
+        setattr(module, _DEVICES, lambda original=original: [*original(), "cpu"])
     try:
         yield
     finally:
         for module, original in originals:
             setattr(module, _DEVICES, original)
-
-
-def _with_cpu(original: Any) -> list:
-    return [*original(), "cpu"]
 
 
 def _attention(torch: Any) -> Any:

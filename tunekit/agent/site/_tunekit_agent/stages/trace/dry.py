@@ -92,7 +92,7 @@ class DrySteps:
         if has_floats and all(one.numel() <= _FEW_FLOATS for one in tensors):
             return self._computed(func, args, kwargs, tensors)
         forms = None if known.gives_nothing else self._forms(func, args, kwargs, tensors)
-        if forms is None or (not has_floats and _is_few_numbers(self._torch, forms[0])):
+        if forms is None or (not has_floats and _is_few_numbers(forms[0])):
             return func(*args, **kwargs)
         return self._given(func, args, kwargs, forms)
 
@@ -148,8 +148,7 @@ class DrySteps:
                 return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
             except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
                 pass
-        made = [torch.ones(what[0], dtype=torch.bool) for _, what in leaves]
-        return _in_structure(structure, iter(made))
+        return _in_structure(structure, iter([torch.ones(what[0], dtype=torch.bool) for _, what in leaves]))
 
     def _forms(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
         try:
@@ -247,7 +246,7 @@ def _written(func: Any, args: tuple, kwargs: dict, tensors: list) -> dict:
     return found
 
 
-def _is_few_numbers(torch: Any, leaves: list) -> bool:
+def _is_few_numbers(leaves: list) -> bool:
     return all(kind != _AS_TENSOR or _count(what[0]) <= _MOST_WHOLE_NUMBERS for kind, what in leaves)
 
 
