@@ -120,7 +120,9 @@ def wait_quiet(to: Flags) -> None:
     option(to, "--wait-quiet", TIME, meaning)
 
 
-def window(to: Flags, meaning: str = "steady-state seconds measured per trial (default: 5)") -> None:
+def window(
+    to: Flags, meaning: str = "steady-state seconds measured per trial (default: 5, fewer below --budget 5m)"
+) -> None:
     """Add the flag that says how long a trial measures."""
     option(to, "--window", SECONDS, meaning)
 

@@ -251,7 +251,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         confirm_rounds=options.confirm or usual.confirm_rounds,
         trial_limit_s=options.trial_limit,
         no_progress_limit_s=options.no_progress_limit,
-        window_s=window_s(options, builtin),
+        window_s=window_s(options, builtin, options.budget),
         ablate=options.ablate,
         skip_data_check=options.skip_data_check,
         wait_quiet_s=options.wait_quiet,

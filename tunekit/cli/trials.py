@@ -39,6 +39,8 @@ from tunekit.workloads import IMAGES_SCRIPT, images_store
 
 REPORTS = "reports"
 """Where new folders are made."""
+_WINDOWS, _LEAST_WINDOW_S = 60.0, 1.5
+"""That a budget has room for, as trials and what they look at take a multiple of the window; the shortest."""
 
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
@@ -129,10 +131,11 @@ def folder_stem(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
-def window_s(options: argparse.Namespace, builtin: bool) -> float:
-    """Return the steady seconds that a trial measures; the built-in workload has a shorter window."""
+def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None = None) -> float:
+    """Return the steady seconds that a trial measures: fewer of the built-in workload, and in a short budget."""
     asked: float | None = options.window
-    return asked or usual_options(builtin).window_s
+    usual_s = usual_options(builtin).window_s
+    return asked or min(usual_s, max(_LEAST_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
 
 
 def quiet_wait(options: argparse.Namespace) -> QuietWait | None:

@@ -574,6 +574,9 @@ class Search(Session[Run]):
         """Run interleaved rounds; a config that fails once is not run again."""
         first = next_round(self._records)
         for number in range(first, first + rounds):
+            if number > first and not self._time.rounds_within_budget(tuple(configs)):
+                self._ran_out_of_time = True
+                return
             confirming, checks_data = self._trials.confirming, not self.found.options.skip_data_check
             unfit = {record.config for record in confirming if record.failure is not None}
             unfit |= {one.config for one in confirming if not same_training([one], self._trials)}

@@ -34,8 +34,9 @@ _SAME_GAIN = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
 _LEAST_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
-_NEARLY = 0.05
+_NEARLY = 0.1
 """Logarithm of the rate by which the first config that is tried may fall short of the fastest."""
+_LEAST_LOG_RATE = -100.0
 _LIKELY = 0.5
 """Chance to fit and run from which a pending trial is believed to give a rate."""
 
@@ -240,13 +241,13 @@ class Acquisition:
         )
         first = order[0]
         remedy = self._remedy(expected, pool, baseline) if baseline else None
-        first = first if remedy is None else remedy
         # Of what there is no time for after that, what gains more comes first: else it is never seen.
         last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
         if last_call.any():
             rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
             if pool.costs[rival] > pool.costs[first] and sure[rival] > sure[first]:
                 first = rival
+        first = first if remedy is None else remedy
         return Proposal(
             config=self.configs[pool.places[first]],
             cost_s=float(pool.costs[first]),
@@ -256,24 +257,22 @@ class Acquisition:
         )
 
     def _remedy(self, expected: Prediction, pool: "_CandidatePool", baseline: TrainConfig) -> int | None:
-        """Return where the config stands that changes least of those as fast as any, by the baseline alone.
+        """Return where the config stands that changes least of those nearly as fast as any eager one.
 
-        None where other modes of the model promise more than the loader and the batch size.
+        None where other modes of the model promise more than loader and batch size.
         """
         columns, home = self._columns.take(pool.places), Columns.of([baseline])
-        scores = expected.log_rate + np.log(pool.chances)
-        best = np.max(scores[~columns.compiled], initial=-math.inf)  # to compile pays later, if at all
-        has_own_mode = np.ones(len(columns), dtype=bool)
+        scores = np.where(columns.compiled, -math.inf, expected.log_rate + np.log(pool.chances))
+        is_near = scores >= max(scores.max(), _LEAST_LOG_RATE) - _NEARLY
         for name in ("precision", "compiled", "channels_last"):
-            has_own_mode &= getattr(columns, name) == getattr(home, name)
-        near = np.flatnonzero(has_own_mode & (scores >= best - _NEARLY))
+            is_near &= getattr(columns, name) == getattr(home, name)
 
         def change(at: int) -> tuple[int, int]:
             config = self.configs[pool.places[at]]
             changed = sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
             return changed, int(self._size_rank[pool.places[at]])
 
-        return min(map(int, near), key=change, default=None)
+        return min(map(int, np.flatnonzero(is_near)), key=change, default=None)
 
     def _smallest(
         self, candidates: Sequence[TrialRecord], pending: Sequence[TrainConfig], places: Places

@@ -181,9 +181,13 @@ class ThroughputModel:
         """Return the rates over whole epochs; deviation is that of the logarithm of step_s."""
         if self._epoch_samples is None:
             return Prediction(np.log(columns.batch_size / step_s), deviation)
-        steady_s = self._epoch_samples / columns.batch_size * step_s
+        batches = self._epoch_samples / columns.batch_size
+        steady_s = batches * step_s
         boundary_s, unsure_s = self._boundary.predict(columns)
         epoch_s = steady_s + boundary_s
+        if self._loader_seen:  # a worker makes whole batches: more workers than an epoch has batches rest
+            fetch_s = self._physics.times(self._fit.values, columns).fetch_s
+            epoch_s = np.maximum(epoch_s, np.ceil(batches / np.maximum(columns.workers, 1)) * fetch_s)
         # A boundary can't be shorter than nothing: no more is to be gained by it than it is.
         of_boundary = np.minimum(unsure_s, boundary_s) / epoch_s
         return Prediction(

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from ..loader import samples
+from ..loader.info import epoch_of
 from ..loader.read_state import changed_by_reading, sizes_of
 from ..loader.watch import MOST_WRAPPED, length_of
 from ..measure.errors import line_of
@@ -16,8 +17,8 @@ from .runner import Missing, Stage
 
 _EPOCHS = 2
 _MOST_DRAWS = 2_000_000
-_DRAWING_S, _PINNED_S, _MOST_S = 3.0, 6.0, 10.0
-"""Since the stage began: until when indices are drawn, pinned samples made, and epochs read."""
+_DRAWING_S, _PINNED_S, _MOST_S, _PART_S = 3.0, 6.0, 10.0, 3.0
+"""Since the stage began: until when indices are drawn, pinned samples made, and epochs read. For a part."""
 _MOST_CONTENTS = 256
 _PINNED_BATCH = 8
 _MOST_READ, _READING_S = 8, 2.0
@@ -156,14 +157,16 @@ class DataSeen(Stage):
         return {"indices": seen, "leaves": [one for one in leaves if one["prints"].strip("0")]}
 
     def _samples(self, source: Any, work: Any) -> dict:
-        """Read two epochs, as far as the time goes."""
+        """Read two epochs, as far as the time goes; of a long one a part, which tells what repeats."""
         work.note(samples.NOTED)
         epochs: list = []
         whole, took_s = 0, 0.0
+        is_short = (epoch_of(source.info)[1] or 0) * self._loop.step_s < _MOST_S - self._spent_s()
+        until_s = _MOST_S if is_short else self._spent_s() + _PART_S
         while len(epochs) < _EPOCHS and whole == len(epochs) and self._spent_s() + took_s < _MOST_S:
             before_s = self._spent_s()
             self._restart(source)
-            whole += self._read_epoch(source, _MOST_S)
+            whole += self._read_epoch(source, until_s)
             took_s = self._spent_s() - before_s
             epochs.append(samples.rows_of(self._folder, _pids(source)))
             self._states.append(work.generators())

@@ -19,8 +19,8 @@ _LEAST_GAIN = 1.1
 """Of twice the workers, below which no more are tried."""
 _ENOUGH = 8.0
 """Times the training alone, above which more workers have nothing left to speed up."""
-_WINDOW_S, _MOST_S = 0.8, 12.0
-"""Of one count, half of which is timed; of all of them."""
+_WINDOW_S, _WINDOWS = 0.8, 2.4
+"""Of one count, half of which is timed; times the trial's window, that all of them may take."""
 _MOST_SHARE = 0.5
 """Of the memory that is left, for the workers of the next count."""
 _USUAL_PREFETCH = 2
@@ -49,7 +49,7 @@ class WorkerSweep:
     ) -> None:
         self._source, self._loop, self._compute_s = source, loop, compute_s
         self._moved, self._clock = moved, clock
-        self._worker_bytes = 0
+        self._worker_bytes, self._most_s = 0, _WINDOWS * loop.request.window_s
         self.points: list = []
         self.why_ended = ""
 
@@ -64,7 +64,7 @@ class WorkerSweep:
         began, last_s = self._clock(), 0.0
         for count in _COUNTS:
             started = self._clock()
-            if started - began + 2 * last_s > _MOST_S:
+            if started - began + 2 * last_s > self._most_s:
                 return f"{count} workers would have taken too long to start"
             lacking = self._lacks_memory_for(count)
             if lacking:
@@ -83,7 +83,7 @@ class WorkerSweep:
     def _try(self, count: int) -> str:
         """Time the loader with that many workers; return why it can't be."""
         clone = _Clone(self._source, count)
-        alone = LoaderAlone(clone.source, _WINDOW_S, self._moved, self._clock, _MOST_S / 3)
+        alone = LoaderAlone(clone.source, _WINDOW_S, self._moved, self._clock, self._most_s / 3)
         alone.run()
         if alone.batch_s is not None:
             self._worker_bytes = clone.worker_bytes()
