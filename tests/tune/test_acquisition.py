@@ -14,7 +14,8 @@ from tunekit.predict.throughput.model import Prediction
 from tunekit.predict.throughput.observation import Columns
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.attribution import LoaderWork, StepParts, WorkerWork
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KNOBS, Precision, TrainConfig
+from tunekit.records.details import Details, IsolatedRates, WorkerSweepPoint
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
 from tunekit.tune.acquisition import (
@@ -199,6 +200,23 @@ def trial(number: int, knobs: TrainConfig, fetch_s: float, compute_s: float, **f
     return whole(
         number, rate, knobs, parts=parts, loader_work=work, peak_reserved_bytes=GIB, overrides=overrides
     )
+
+
+@pytest.mark.parametrize("knee", [16, 4])
+def test_the_first_config_has_the_workers_that_the_baseline_saw_pay_and_its_own_mode(knee):
+    own = config(num_workers=1)
+    seen = trial(0, own, 4e-3, 1e-6)
+    points = tuple(
+        WorkerSweepPoint(num_workers=count, step_s=own.batch_size * 4e-3 / min(count, knee))
+        for count in (1, 2, 4, 8, 16)
+    )
+    details = Details(floors=IsolatedRates(loader_step_s=points[0].step_s, loader_batches=9, workers=points))
+    told = seen.changed(measurement=seen.measurement.changed(details=details))
+    waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1)
+    proposal = Acquisition(build_space(waiting, options()), host(cpus=4)).propose([told])
+    assert proposal is not None and knee <= proposal.config.num_workers <= 3 * knee
+    changed = {knob for knob in KNOBS if getattr(proposal.config, knob) != getattr(own, knob)}
+    assert not changed & {"precision", "compile", "channels_last"}
 
 
 def walk(entries: tuple[KnobSpace, ...], count: int, own: TrainConfig, **physics: float) -> list[TrialRecord]:

@@ -132,7 +132,7 @@ def folder_stem(name: str) -> str:
 
 
 def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None = None) -> float:
-    """Return the steady seconds that a trial measures: fewer of the built-in workload, and in a short budget."""
+    """Return the steady seconds that a trial measures: fewer for a built-in workload or a short budget."""
     asked: float | None = options.window
     usual_s = usual_options(builtin).window_s
     return asked or min(usual_s, max(_LEAST_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
