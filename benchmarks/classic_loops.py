@@ -159,7 +159,7 @@ def train(options: argparse.Namespace) -> None:
     model = model_of(kind)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = torch.compile(model) if options.compile else model
-    began, samples, since = time.time(), 0, None
+    began, since, samples = None, None, 0
     for _ in range(100_000):
         for rows, labels in loader:
             with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
@@ -169,11 +169,12 @@ def train(options: argparse.Namespace) -> None:
             optimizer.step()
             samples += len(labels)
             now = time.time()
-            if options.seconds and now - began > options.seconds:
-                print(f"{samples / (now - (since or began)):.1f} samples/s", flush=True)
-                return
+            began = began or now  # once the workers have started
             if since is None and now - began > 2.0:
                 samples, since = 0, now
+            elif since and options.seconds and now - began > options.seconds:
+                print(f"{samples / (now - since):.1f} samples/s", flush=True)
+                return
 
 
 def main() -> None:
