@@ -317,9 +317,8 @@ class WorkWindow:
             self._begin(slots)
 
     def close(self) -> None:
-        if self._is_open:
-            self._end()
-            self._is_open = False
+        self._end()
+        self._is_open = False
 
     def facts(self) -> dict | None:
         """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made."""
