@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
-from ..originals import os
+from ..originals import append_to, os
 from .batches import leading_size, path_of, walk
 from .storages import is_tensor
 
@@ -312,12 +312,7 @@ class SampleNotes:
             self._append("pinned", [_pinned_row(fetcher.dataset, one) for one in chosen])
 
     def _append(self, kind: str, rows: list) -> None:
-        path = os.path.join(self._folder, f"{kind}-{os.getpid()}")
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, b"".join(rows))
-        finally:
-            os.close(handle)
+        append_to(os.path.join(self._folder, f"{kind}-{os.getpid()}"), b"".join(rows))
 
 
 def _pinned_row(dataset: Any, index: Any) -> bytes:

@@ -39,10 +39,7 @@ class SeenModule:
         weights = [one for one in parameters if _numel(one) > 1 and knobs.has_channels(one)]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
-        self.compiled = (
-            getattr(module, "_compiled_call_impl", None) is not None
-            or type(module).__name__ == "OptimizedModule"
-        )
+        self.compiled = knobs.is_compiled(module)
         self.autocast_dtype = _autocast_dtype(torch, self.device)
         if (
             self.autocast_dtype is None
