@@ -53,8 +53,7 @@ class Tally:
 
     def noted(self) -> tuple:
         """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
-        words = self._words
-        return words[_NOTED], words[_MOST_RANK]
+        return self._words[_NOTED], self._words[_MOST_RANK]
 
     def generators_before(self, dataset: Any) -> list | None:
         """Return the states of a process's generators before its first batch; None for a later one."""

@@ -88,10 +88,7 @@ class Tracer:
 
     def leave(self) -> None:
         """See no more of them; a mode of the script's that covers this one stays where it is."""
-        self._mode.run = None
-        if self._mode.is_innermost():
-            self._mode.__exit__(None, None, None)
-        else:
+        if not self._mode.leave():
             self.fault = "the script enters or leaves a TorchDispatchMode, or a thread, between two batches"
 
     def __enter__(self) -> Tracer:
