@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tunekit.errors import TargetError
@@ -63,9 +64,9 @@ def _refuse_agentless(command: Sequence[str]) -> None:
     words = unwrapped(command)
     if not words or not is_python(words[0]):
         return
-    for word in own_options(words[1:])[0]:
+    for before, word in pairwise(["", *own_options(words[1:])[0]]):
         found = re.match(r"-(?!-)[^WX]*?([IES])", word)
-        if found:
+        if found and not re.fullmatch(r"-[^-]*[WX]", before):  # else it is that one's value
             raise TargetError(
                 f"python -{found[1]} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
                 f"leave -{found[1]} out of the command"
