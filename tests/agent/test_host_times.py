@@ -15,43 +15,28 @@ def never_queued() -> int:
     return 0
 
 
-def test_a_batch_is_wait_then_step_then_the_rest() -> None:
+FETCHED, BEGAN, ENDED = HostTimes.fetched, HostTimes.step_began, HostTimes.step_ended
+
+
+@pytest.mark.parametrize(
+    ("told", "asked_at", "parts"),
+    [
+        ([(FETCHED, 2.0, 0.5), (BEGAN, 10.0), (ENDED, 11.5)], 12.0, (2.0, 0.5, 1.5, 0.5, 0.0)),
+        # What lies between two optimizers is not the rest.
+        ([(BEGAN, 1.0), (ENDED, 2.0), (BEGAN, 5.0), (ENDED, 6.0)], 6.5, (0.0, 0.0, 2.0, 0.5, 0.0)),
+        # A wait after the step is no time of the script's own.
+        ([(ENDED, 3.0), (FETCHED, 0.75, 0.5)], 4.0, (0.75, 0.5, 0.0, 0.25, 0.0)),
+        # A step within a step counts once.
+        ([(BEGAN, 1.0), (BEGAN, 1.5), (ENDED, 2.0), (ENDED, 3.0)], 3.0, (0.0, 0.0, 2.0, 0.0, 0.0)),
+        # A step that a scaler skipped ends what was computed.
+        ([(ENDED, 3.0)], 4.0, (0.0, 0.0, 0.0, 1.0, 0.0)),
+    ],
+)
+def test_a_batch_is_wait_then_step_then_the_rest(told: list, asked_at: float, parts: tuple) -> None:
     split = HostTimes(never_queued)
-    split.fetched(wait_s=2.0, cpu_s=0.5)
-    split.step_began(10.0)
-    split.step_ended(11.5)
-    assert split.asked(12.0) == pytest.approx((2.0, 0.5, 1.5, 0.5, 0.0))
-
-
-def test_what_lies_between_two_optimizers_is_not_the_rest() -> None:
-    split = HostTimes(never_queued)
-    split.step_began(1.0)
-    split.step_ended(2.0)
-    split.step_began(5.0)
-    split.step_ended(6.0)
-    assert split.asked(6.5) == pytest.approx((0.0, 0.0, 2.0, 0.5, 0.0))
-
-
-def test_a_wait_after_the_step_is_no_time_of_the_scripts_own() -> None:
-    split = HostTimes(never_queued)
-    split.step_ended(3.0)
-    split.fetched(wait_s=0.75, cpu_s=0.5)
-    assert split.asked(4.0) == pytest.approx((0.75, 0.5, 0.0, 0.25, 0.0))
-
-
-def test_a_step_within_a_step_counts_once() -> None:
-    split = HostTimes(never_queued)
-    split.step_began(1.0)
-    split.step_began(1.5)
-    split.step_ended(2.0)
-    split.step_ended(3.0)
-    assert split.asked(3.0) == pytest.approx((0.0, 0.0, 2.0, 0.0, 0.0))
-
-
-def test_a_step_that_a_scaler_skipped_ends_what_was_computed() -> None:
-    split = HostTimes(never_queued)
-    split.step_ended(3.0)
-    assert split.asked(4.0) == pytest.approx((0.0, 0.0, 0.0, 1.0, 0.0))
+    for tell, *arguments in told:
+        tell(split, *arguments)
+    assert split.asked(asked_at) == pytest.approx(parts)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tunekit.report.discovery import (
     why_left_alone,
 )
 from tunekit.report.terminal import draw, say
-from tunekit.session.session import baseline_error
+from tunekit.session.session import target_error
 from tunekit.trial.binding_suggestions import (
     batch_of_all_ranks,
     candidate_bindings,
@@ -95,7 +95,7 @@ def _learnt(
     record = _run_trial(target, spec, None, host, options)
     known = record.discovery is not None and record.discovery.complete and record.config is not None
     if record.failure is not None and not known:
-        raise baseline_error(record.failure)
+        raise target_error(record.failure)
     assert record.discovery is not None
     target, said = without_unknown_flags(target, record.discovery)
     for message in said:

@@ -24,8 +24,6 @@ from tunekit.records.profile import (
 from tunekit.units import MIB
 from tunekit.untrusted import parse_yaml, read_text
 
-_SOLD = ("subscriptions", "unit_packs")
-"""What of a machine has prices of its own."""
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
 """Environment variable naming further profile folders, separated as in PATH."""
 _VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
@@ -113,7 +111,7 @@ def _write_dates_out(content: dict[str, Any]) -> None:
     offers = content.get("instances")
     for offer in offers if isinstance(offers, list) else []:
         spot = offer.get("spot") if isinstance(offer, dict) else None
-        sold = [offer.get(key) for key in _SOLD] if isinstance(offer, dict) else []
+        sold = [offer.get(key) for key in ("subscriptions", "unit_packs")] if isinstance(offer, dict) else []
         for place in (offer, spot, *(one for some in sold if isinstance(some, list) for one in some)):
             if not isinstance(place, dict):
                 continue

@@ -19,12 +19,11 @@ from tunekit.records.run import FitsOptions, FitsRun, GpuFacts
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Outside, outside_of
-from tunekit.session.session import Session, TrialListener, baseline_error
+from tunekit.session.session import Session, TrialListener, target_error
 from tunekit.trial.executor import Executor, TrialInterrupted
 from tunekit.units import count_text
 
 _DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
-_PURPOSE = "shapes of the script's own steps"
 _MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind.NONFINITE_LOSS)
 """How a script may end on figures that nobody computed."""
 
@@ -86,7 +85,7 @@ class FitsWalk(Session[FitsRun]):
 
     def _trace(self) -> None:
         """Have the script's steps traced: without their arithmetic, and with it where that may help."""
-        record = self._traced(Arithmetic.ALL, _PURPOSE)
+        record = self._traced(Arithmetic.ALL, "shapes of the script's own steps")
         why = _why_compute(record)
         if why is not None:
             self._listener.said(
@@ -148,9 +147,9 @@ def _error_of(failure: Failure, options: FitsOptions) -> TargetError:
     limits_s = {"--trial-limit": options.trial_limit_s, "--no-progress-limit": options.no_progress_limit_s}
     flag = next((flag for flag in limits_s if flag in (failure.remedy or "")), None)
     if failure.kind not in (OutcomeKind.TIMEOUT, OutcomeKind.HANG) or flag is None:
-        return baseline_error(failure)
+        return target_error(failure)
     remedy = f"{failure.remedy}, now {limits_s[flag]:g} s: {flag} {2 * limits_s[flag]:g}"
-    return baseline_error(failure.changed(remedy=remedy))
+    return target_error(failure.changed(remedy=remedy))
 
 
 def _why_compute(record: TrialRecord) -> str | None:
@@ -159,8 +158,6 @@ def _why_compute(record: TrialRecord) -> str | None:
     if record.failure is not None:
         is_of_numbers = record.discovery is not None and record.failure.kind in _MAY_LIE_IN_NUMBERS
         return f"the script ended ({record.failure.message})" if is_of_numbers else None
-    if record.dry is None or (seen is not None and seen.steps):
-        return None
-    if record.dry.is_whole:
+    if record.dry is None or record.dry.is_whole or (seen is not None and seen.steps):
         return None
     return seen.why_ended if seen and seen.why_ended else "the script ended before its steps were traced"

@@ -21,9 +21,7 @@ PROFILE_FILE = "profile.json"
 FITS_FILE = "fits.json"
 SCALE_FILE = "scale.json"
 TRIAL_FILE = "trial.json"
-JOURNAL_FILE = "study.journal"
 TELEMETRY_STORE = "telemetry.zarr"
-_LOCK_FILE = ".lock"
 
 SavedRun = Run | LoopProfile | FitsRun | ScalingRun
 """What a folder holds: what a search, `tunekit profile`, `tunekit fits` or `tunekit scale` learned."""
@@ -71,7 +69,7 @@ class RunFolder:
     def __enter__(self) -> Self:
         try:
             self.trials_folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / _LOCK_FILE).open("a+")
+            self._lock = (self.path / ".lock").open("a+")
         except OSError as error:
             raise RunFolderError(
                 f"the run folder {self.path} can't be written ({error.strerror}); choose another with --out"
@@ -110,7 +108,7 @@ class RunFolder:
     @property
     def journal(self) -> Path:
         """Optuna's journal."""
-        return self.path / JOURNAL_FILE
+        return self.path / "study.journal"
 
     def save_trial(self, record: TrialRecord) -> None:
         """Write one finished trial; it is safe on disk when this returns."""

@@ -22,7 +22,7 @@ from tunekit.session.ablation import (
     processes_noise,
 )
 from tunekit.session.folder import RunFolder
-from tunekit.session.session import QuietWait, Session, TrialListener, baseline_error
+from tunekit.session.session import NOT_READ, QuietWait, Session, TrialListener, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
@@ -104,11 +104,9 @@ class ProfileWalk(Session[LoopProfile]):
         record = self._trial(TrialRole.BASELINE, None, "the script as it is", details=details)
         failure = record.failure
         if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
-            raise baseline_error(failure)
+            raise target_error(failure)
         if record.config is None or record.discovery is None:
-            raise TargetError(
-                "what the agent reported of the script can't be read; see output.log of trial 0"
-            )
+            raise TargetError(NOT_READ)
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""

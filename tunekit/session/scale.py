@@ -15,11 +15,10 @@ from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.session import QuietWait, Session, TrialListener, baseline_error, target_error
+from tunekit.session.session import NOT_READ, QuietWait, Session, TrialListener, target_error
 from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text, duration_text
 
-_SHARED = "batch_size"
 _HOW_TO_SHARE = (
     "--strong gives each process its part of the batch: say how that reaches the script, as in "
     "--bind 'batch_size=--batch-size {}'"
@@ -143,9 +142,7 @@ class ScaleWalk(Session[ScalingRun]):
         if record.failure is not None:
             self._failed(turn, record.failure, is_first)
         elif is_first and (record.config is None or record.discovery is None):
-            raise TargetError(
-                "what the agent reported of the script can't be read; see output.log of trial 0"
-            )
+            raise TargetError(NOT_READ)
         return record.measurement is not None
 
     def _known_of(self, spec: TrialSpec) -> KnownTarget | None:
@@ -178,10 +175,10 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
         if is_first:
-            raise baseline_error(failure)
+            raise target_error(failure)
         if not turn.no_sync and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
             # Whatever is in the way of two processes is in the way of four: the script's lines don't help.
-            remedy = _HOW_TO_SHARE if _SHARED in failure.message else failure.remedy
+            remedy = _HOW_TO_SHARE if "batch_size" in failure.message else failure.remedy
             why = "; ".join(filter(None, (failure.message, remedy)))
             raise TargetError(f"{turn} can't be measured: {why}")
         if not any(one.measurement for one in trials_of(self.found, *turn)):
@@ -218,7 +215,7 @@ class ScaleWalk(Session[ScalingRun]):
         least = _Turn(self.found.options.processes[0])
         failures = [one.failure for one in self._records if one.failure is not None]
         if failures:
-            raise target_error(f"only {least} could be measured", failures[0])
+            raise target_error(failures[0], f"only {least} could be measured")
         left_out = [one for one in self.found.counts if one.why_missing]
         whys = "; ".join(f"{one.processes}: {one.why_missing}" for one in left_out)
         raise TargetError(f"only {least} could be measured ({whys})")

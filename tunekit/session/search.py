@@ -31,7 +31,7 @@ from tunekit.session.predicted import (
     trace_details,
     with_starting_config,
 )
-from tunekit.session.session import QuietWait, SearchListener, Session, baseline_error, target_error
+from tunekit.session.session import NOT_READ, QuietWait, SearchListener, Session, target_error
 from tunekit.session.store import SharedResult, TrialStore
 from tunekit.trial.binding_syntax import how_text
 from tunekit.trial.bindings import bound_target
@@ -283,14 +283,11 @@ class Search(Session[Run]):
             self._trial(TrialRole.BASELINE, None, purpose, details=details)
         baseline = self._trials.baseline
         assert baseline is not None
-        if baseline.failure is not None and not baseline.failure.kind.is_memory:
+        is_unread = baseline.config is None or self._trials.discovery is None
+        if baseline.failure is not None and (is_unread or not baseline.failure.kind.is_memory):
             raise _refused_target(baseline.failure, self.found.options)
-        if baseline.config is None or self._trials.discovery is None:
-            if baseline.failure is not None:
-                raise _refused_target(baseline.failure, self.found.options)
-            raise TargetError(
-                "what the agent reported of the baseline can't be read; see output.log of trial 0"
-            )
+        if baseline.config is None or is_unread:
+            raise TargetError(NOT_READ)
         if self._left_s <= 0 and len(self._records) == 1:
             raise BudgetTooSmallError(
                 f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
@@ -675,7 +672,7 @@ def _refused_target(failure: Failure, options: SearchOptions) -> TunekitError:
         return BudgetTooSmallError(
             f"the baseline was not measured within the budget of {budget_s:.0f} s; give --budget 15m or more"
         )
-    return baseline_error(failure)
+    return target_error(failure)
 
 
 def _insist_on_length(planned: PlannedTraining) -> None:
@@ -701,5 +698,5 @@ def _insist_on_a_result(run: Run) -> None:
     first = next(failure for failure in started if failure.kind is kind)
     which = " that was to confirm the choice" if confirming else " after the baseline" if after else ""
     raise target_error(
-        f"nothing can be recommended: every trial{which} failed, {times} of {len(failures)} alike", first
+        first, f"nothing can be recommended: every trial{which} failed, {times} of {len(failures)} alike"
     )

@@ -31,6 +31,7 @@ from tunekit.tune.knob_access import SearchContext
 from tunekit.units import duration_text, percent_text
 
 _SHOWN_LINES = 10
+NOT_READ = "what the agent reported of the script can't be read; see output.log of trial 0"
 _BUSY_SHARE = 0.10
 """Share of the CPUs' time from which on other programs disturb a trial."""
 
@@ -341,12 +342,7 @@ def _refused(spec: TrialSpec, reason: str) -> TrialRecord:
     )
 
 
-def baseline_error(failure: Failure) -> TargetError:
-    """Return the error for a baseline that failed, with the script's own last lines."""
-    return target_error("the baseline failed", failure)
-
-
-def target_error(what: str, failure: Failure) -> TargetError:
+def target_error(failure: Failure, what: str = "the baseline failed") -> TargetError:
     """Return the error for what failed, with the script's own last lines."""
     kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
     remedy = f"; {failure.remedy}" if failure.remedy else ""

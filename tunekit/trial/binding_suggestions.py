@@ -56,7 +56,6 @@ _DIALECTS: tuple[dict[Precision, str], ...] = (
 """How Lightning, plain scripts, accelerate, Composer and nanoGPT-like ones write precisions."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
-_MOST_CANDIDATES = 4
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def candidate_bindings(
             candidates = [one for one in _bindings_to(knob, places, seen[knob]) if _can_be_written(one)]
             if knob == "precision":
                 candidates += filter(_can_be_written, _precision_switches((*files, *words), seen[knob]))
-            found[knob] = tuple(candidates[:_MOST_CANDIDATES])
+            found[knob] = tuple(candidates[:4])
     return {knob: candidates for knob, candidates in found.items() if candidates}
 
 

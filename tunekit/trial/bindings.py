@@ -199,9 +199,11 @@ def _changed(
     for knob in (knob for knob in BINDABLE if knob in wanted):
         value = wanted[knob]
         as_it_is = knob in present and value == present[knob] and knob not in stale
-        if as_it_is or _is_fixed(target, knob):
+        binding = target.binding_of(knob)
+        kind = binding.kind if binding else BindingKind.INJECT
+        if as_it_is or kind is BindingKind.FIXED:
             continue
-        if _is_reachable(target, knob):
+        if knob in INJECTED_KNOBS or kind is not BindingKind.INJECT:
             changed[knob] = value
         elif knob in present or knob == LEARNING_RATE:
             raise UsageError(
@@ -209,16 +211,6 @@ def _changed(
                 f"say where it stands: --bind {knob}=HOW"
             )
     return changed
-
-
-def _is_reachable(target: Target, knob: str) -> bool:
-    binding = target.binding_of(knob)
-    return knob in INJECTED_KNOBS or (binding is not None and binding.kind is not BindingKind.INJECT)
-
-
-def _is_fixed(target: Target, knob: str) -> bool:
-    binding = target.binding_of(knob)
-    return binding is not None and binding.kind is BindingKind.FIXED
 
 
 def _in_environment(binding: Binding, value: BoundValue) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import TargetError, UnreadableError, UsageError
+from tunekit.trial.binding_syntax import value_text
 from tunekit.typos import did_you_mean
 from tunekit.untrusted import parse_json, parse_toml, read_text
 
@@ -106,17 +107,13 @@ def _plain(text: str) -> Scalar:
 
 def _text_of(path: Path) -> str:
     if not path.exists():
-        raise TargetError(_missing(path))
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, beside, "check the path of its binding")
+        raise TargetError(f"no file {path.name!r} in {path.parent}; {hint}")
     try:
         return read_text(path)
     except UnreadableError as error:
         raise TargetError(f"{path} {error}; check its binding") from error
-
-
-def _missing(path: Path) -> str:
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    hint = did_you_mean(path.name, beside, "check the path of its binding")
-    return f"no file {path.name!r} in {path.parent}; {hint}"
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -334,15 +331,11 @@ def _yaml_text(value: Scalar, style: str | None = None) -> str:
         value: the scalar.
         style: quotes that a string should have; None for as few as it needs.
     """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
         text = repr(value)  # YAML 1.1 takes 5e-05 for a string: it wants the point
         return text if "." in text or "e" not in text else text.replace("e", ".0e")
+    if not isinstance(value, str):
+        return value_text(value)
     if style is None and _PLAIN.fullmatch(value) and value.lower() not in _READ_AS_OTHERS:
         return value
     if style == "'" and value.isprintable():

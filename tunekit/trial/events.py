@@ -59,7 +59,6 @@ _MOST_TURNS = 20_000
 """Of a rank, told twice a second."""
 _LEAST_TIMED_S = 0.1
 """Of a rank's turns, for a rate."""
-_MEASURING = "measuring"
 _LOOP_BATCHES = 16
 """A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
 _MOST_EXECS = 20
@@ -272,7 +271,7 @@ class Evidence:
                 self.fetched |= event.phase == "fetching"
                 if self.fetched_at_s is None and self.fetched:
                     self.fetched_at_s = at_s
-                if self.measuring_from_s is None and event.phase == _MEASURING:
+                if self.measuring_from_s is None and event.phase == "measuring":
                     self.measuring_from_s = event.time_s
                 self._advance(event.batches, event.steps)
                 if self.loop_at_s is None and (event.steps or event.batches >= _LOOP_BATCHES):

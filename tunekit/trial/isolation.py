@@ -25,7 +25,6 @@ _KINDS = (sandbox.OVERLAY, sandbox.LANDLOCK, sandbox.NONE)
 CACHE_LAYERS = "cache-layers"
 """Beside the trials: what they download into the user's cache folders, for the next trial."""
 _LAYER = "layer"
-_SHIMS = "bin"
 _STARTUP_FILE = "tunekit-agent.pth"
 _ASK_LIMIT_S = 5.0
 _SCRIPT_BYTES = 1 << 16
@@ -163,7 +162,7 @@ def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
         folder: gets the programs.
         environment: with the PATH to start from.
     """
-    shims, path = folder / _SHIMS, environment.get("PATH", os.defpath)
+    shims, path = folder / "bin", environment.get("PATH", os.defpath)
     shims.mkdir(exist_ok=True)
     for place in path.split(os.pathsep):
         for program in sorted(Path(place or os.curdir).glob("python*")):

@@ -79,15 +79,11 @@ def _missed_in_loader(
         wanted, real = changed.get(name), getattr(loader, name)
         if name == "batch_size" and wanted is not None and real is None:
             mean = loop.steady_samples / loop.steady_batches  # a sampler of the script's own tells no size
-            real = wanted if _is_about(mean, wanted) else f"batches of {mean:.1f} samples"
+            is_about = isinstance(wanted, int) and _LEAST_FULL * wanted <= mean <= wanted / _LEAST_FULL
+            real = wanted if is_about else f"batches of {mean:.1f} samples"
         if wanted is not None and real != wanted:
             return f"{name} was set to {wanted}, but the training loader has {real}"
     return None
-
-
-def _is_about(mean: float, wanted: object) -> bool:
-    """Return whether batches of this mean size were meant to have the wanted one; some are not full."""
-    return isinstance(wanted, int) and _LEAST_FULL * wanted <= mean <= wanted / _LEAST_FULL
 
 
 def _missed_batch(

@@ -23,7 +23,6 @@ COMPILE_CACHE = "compile-cache"
 INDUCTOR, TRITON = "inductor", "triton"
 _MOST_CACHED_BYTES = 512 << 20
 _MOST_CACHED_FILES = 20_000
-_LOCKS = "locks"
 
 
 def compile_cache(trials_folder: Path, environment: Mapping[str, str]) -> Path:
@@ -65,7 +64,7 @@ def _own_files(environment: Mapping[str, str]) -> Iterator[tuple[Path, str, os.s
     for kind, folder in _own_folders(environment):
         for place, folders, names in os.walk(folder):
             if kind == INDUCTOR and place == str(folder):
-                folders[:] = [name for name in folders if name not in (_LOCKS, TRITON)]
+                folders[:] = [name for name in folders if name not in ("locks", TRITON)]
             for name in names:
                 path = Path(place, name)
                 with contextlib.suppress(OSError):
@@ -87,7 +86,6 @@ def _copy_newest(files: Iterator[tuple[Path, str, os.stat_result]], cache: Path)
             shutil.copy2(path, copy)
 
 
-REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
 
 _TRACKERS_OFF = {
@@ -121,7 +119,7 @@ def agent_path(environment: Mapping[str, str]) -> str:
 
 def write_request(request: AgentRequest) -> Path:
     """Write what the agent is asked into its folder, and return where it stands."""
-    path = Path(request.trial_folder) / REQUEST_FILE
+    path = Path(request.trial_folder) / "request.json"
     write_text(path, request.model_dump_json(indent=2) + "\n")
     return path
 

@@ -125,7 +125,7 @@ def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
 def _python(
     command: Sequence[str], words: Sequence[str], processes: int, script_text: str | None
 ) -> tuple[str, ...]:
-    own, run = _own_options(words[1:])
+    own, run = own_options(words[1:])
     if not run or run[0] == "-":
         remedy = "give the script as a file: python train.py"
         raise _refused(command, "several processes can't read one script from standard input", remedy)
@@ -148,7 +148,7 @@ def _python(
     return (*launch, "-m", _END, *run[1:]) if run[0] == "-m" else (*launch, _END, *run)
 
 
-def _own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return Python's own options with their values, and what it runs: -m and -c stand apart from others."""
     own: list[str] = []
     waiting = list(words)

@@ -2,14 +2,17 @@
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import is_python, program_of, unwrapped
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask, masked_words
+from tunekit.trial.process_count import own_options
 from tunekit.typos import did_you_mean
 
 
@@ -61,12 +64,12 @@ def _refuse_agentless(command: Sequence[str]) -> None:
     words = unwrapped(command)
     if not words or not is_python(words[0]):
         return
-    for word in _own_options(words[1:])[0]:
-        found = next((letter for letter in word if letter in "IES"), None)
-        if found and not word.startswith("--"):
+    for before, word in pairwise(["", *own_options(words[1:])[0]]):
+        found = re.match(r"-(?!-)[^WX]*?([IES])", word)
+        if found and not re.fullmatch(r"-[^-]*[WX]", before):  # else it is that one's value
             raise TargetError(
-                f"python -{found} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
-                f"leave -{found} out of the command"
+                f"python -{found[1]} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
+                f"leave -{found[1]} out of the command"
             )
 
 
@@ -126,35 +129,15 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """
     if not is_python(command[0]):
         return None
-    _, word = _own_options(command[1:])
-    if word is None:
+    _, run = own_options(command[1:])
+    if not run or run[0] in ("-m", "-c"):
         return None
-    path = working_dir / word
-    if word.endswith(".py") and not path.is_file():
-        raise TargetError(_missing(path, word))
+    path = working_dir / run[0]
+    if run[0].endswith(".py") and not path.is_file():
+        beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, beside, "check the path")
+        raise TargetError(f"no script {run[0]!r} in {path.parent}; {hint}")
     return path if path.is_file() else None
-
-
-def _own_options(words: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return Python's own options without their values, and the script: None after -m or -c."""
-    found: list[str] = []
-    waiting = iter(words)
-    for word in waiting:
-        if not word.startswith("-"):
-            return found, word
-        options = "" if word.startswith("--") else word[1:]
-        taking = next((letter for letter in options if letter in "mcWX"), "")
-        found.append(word.partition(taking)[0] if taking else word)
-        if taking in ("m", "c"):
-            return found, None
-        if (taking and options.endswith(taking)) or word == "--check-hash-based-pycs":
-            next(waiting, None)
-    return found, None
-
-
-def _missing(path: Path, word: str) -> str:
-    beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    return f"no script {word!r} in {path.parent}; {did_you_mean(path.name, beside, 'check the path')}"
 
 
 def _name_of(command: Sequence[str], script: Path | None) -> str:

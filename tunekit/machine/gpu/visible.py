@@ -193,17 +193,13 @@ def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
 
 def _pairs(accelerators: Sequence[Accelerator], devices: Sequence[TorchDevice]) -> dict[int, int]:
     pairs: dict[int, int] = {}
-    for is_same in (_has_same_uuid, _may_be_same):
+    for is_same in (lambda one, device: is_same_uuid(one.uuid, device.uuid), _may_be_same):
         for place, accelerator in enumerate(accelerators):
             free = (index for index in range(len(devices)) if index not in pairs.values())
             found = next((index for index in free if is_same(accelerator, devices[index])), None)
             if place not in pairs and found is not None:
                 pairs[place] = found
     return pairs
-
-
-def _has_same_uuid(accelerator: Accelerator, device: TorchDevice) -> bool:
-    return is_same_uuid(accelerator.uuid, device.uuid)
 
 
 def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:

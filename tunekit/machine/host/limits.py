@@ -159,8 +159,7 @@ def busy_share(sample_s: float = _SAMPLE_S) -> float:
         sample_s: how long to look, in seconds.
     """
     shares: list[float] = psutil.cpu_percent(interval=sample_s, percpu=True)
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(shares))
-    own = [shares[cpu] for cpu in allowed if cpu < len(shares)] or shares
+    own = [shares[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(shares)] or shares
     return sum(own) / len(own) / 100
 
 

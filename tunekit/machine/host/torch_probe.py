@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 import warnings
 
@@ -60,23 +59,6 @@ def cuda_devices(torch, problems):
     return [device for device in devices if device is not None]
 
 
-def mps_devices(torch):
-    """Return the GPU of an Apple chip, if torch can use it."""
-    if not answer(lambda: torch.backends.mps.is_built() and torch.backends.mps.is_available()):
-        return []
-    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-    chip = answer(lambda: subprocess.check_output(command, text=True, timeout=5).strip())
-    return [
-        {
-            "type": "mps",
-            "name": chip or platform.processor() or "mps",
-            "memory_bytes": answer(lambda: int(torch.mps.recommended_max_memory())) or None,
-            "compute_capability": None,
-            "uuid": None,
-        }
-    ]
-
-
 def bf16_native(torch):
     """Return whether the first GPU computes bf16 without emulation."""
     try:
@@ -101,7 +83,7 @@ def build_of(torch):
             "hip_version": text(getattr(torch.version, "hip", None)),
             "cudnn_version": text(answer(torch.backends.cudnn.version)),
             "architectures": answer(lambda: list(map(str, torch.cuda.get_arch_list()))) or [],
-            "devices": devices + mps_devices(torch),
+            "devices": devices,
             "threads": torch.get_num_threads(),
             "float32_matmul_precision": answer(torch.get_float32_matmul_precision),
             "bf16_native": answer(lambda: bf16_native(torch)) if devices else None,

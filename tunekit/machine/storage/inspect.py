@@ -170,7 +170,6 @@ def inspect_storage(
     budget_s: float = 3.0,
     root: Path = ROOT,
     clock: Callable[[], float] = time.monotonic,
-    max_files: int = MAX_FILES,
 ) -> Storage:
     """Return what lies under a data set, and how fast a sample of its files is read.
 
@@ -182,7 +181,6 @@ def inspect_storage(
         budget_s: seconds that reading may take, half for each way; the walk before may take half as long.
         root: the folder under which /proc and /sys are read.
         clock: seconds that only grow.
-        max_files: how many files are counted at the most.
 
     Raises:
         UsageError: there is no such path, or it is neither a file nor a folder.
@@ -192,7 +190,7 @@ def inspect_storage(
     mount = _mount_at(name, mounts)
     is_made_up = mount is not None and mount.filesystem in _NO_STORAGE
     # Below /proc are links to everything that is open; none of it belongs to a data set.
-    files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else max_files)
+    files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else MAX_FILES)
     if not is_made_up:
         mount = _mount_of(files, mounts) or mount
     device, kind = _disk_under(mount, root)

@@ -16,8 +16,6 @@ MOST_SAMPLES = 20_000
 """Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
 _CONTEXT_BYTES = 128 * MIB
 """Less than what the driver takes for a process that computes; its own use varies by less."""
-_STEADY_PHASE = "measuring"
-"""What the agent calls the steady window."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def measured_window(loop: Series) -> tuple[float, float, bool]:
     stretches = [
         [t_s for t_s, _ in group]
         for phase, group in groupby(zip(times, phases, strict=True), key=lambda pair: pair[1])
-        if phase == _STEADY_PHASE
+        if phase == "measuring"
     ]
     longest = max(stretches, key=len, default=[])
     if len(longest) >= 2:

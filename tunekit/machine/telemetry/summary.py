@@ -58,9 +58,8 @@ def _per_s(series: Series, counter: str) -> float | None:
     """Return how fast a counter grew; it may fall when a process vanishes unwaited for."""
     rows = [(t, value) for t, value in zip(series.column("t_s"), series.column(counter), strict=True)]
     (first_s, first), (last_s, last) = rows[0], rows[-1]
-    if None in (first_s, first, last_s, last) or last_s == first_s:
+    if first_s is None or first is None or last_s is None or last is None or last_s == first_s:
         return None
-    assert first_s is not None and first is not None and last_s is not None and last is not None
     return max(0.0, (last - first) / (last_s - first_s))
 
 

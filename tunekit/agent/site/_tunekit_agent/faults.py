@@ -9,7 +9,7 @@ from typing import Any
 
 from .measure import errors
 from .model.knobs import NotApplied
-from .originals import os
+from .originals import append_to, os
 
 _AGENT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MOST_BYTES = 1 << 20
@@ -84,12 +84,7 @@ def _keep_traceback(folder: str, error: Exception) -> str | None:
     text = "\n".join("".join(traceback.format_exception(type(one), one, one.__traceback__)) for one in shown)
     name = f"agent-error-{os.getpid()}.txt"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        handle = os.open(os.path.join(folder, name), flags, 0o644)
-        try:
-            os.write(handle, text.encode("utf-8", "replace")[:_MOST_BYTES])
-        finally:
-            os.close(handle)
+        append_to(os.path.join(folder, name), text.encode("utf-8", "replace")[:_MOST_BYTES])
     except OSError:
         return None
     return name

@@ -118,16 +118,13 @@ class Observer:
             self._growth.epoch_started()
             self._work_window.follow(info.work)
         if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
-            self._tell_threads(info.loader())
+            held = threads_held_by(getattr(info.loader(), "dataset", None))
+            if held is not None:
+                self._log.emit("held_threads", held=held)
         if self._stages is not None:
             self._stages.call("interrupted")
             self._progress(None)
         epoch_of(info)  # while the loader is there
-
-    def _tell_threads(self, loader: Any) -> None:
-        held = threads_held_by(loader.dataset) if loader is not None else None
-        if held is not None:
-            self._log.emit("held_threads", held=held)
 
     @kept_from_script
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
@@ -135,7 +132,7 @@ class Observer:
         now = time.perf_counter()
         self._progress_log.pulse(FETCHING)
         if self._startup.asked_at is None:
-            self._startup.asked(now)
+            self._startup.asked_at = now
             self._progress("fetching")
         if self._training in (None, info) and not self._loop.reads_ahead:
             self._settling.asked(
@@ -455,8 +452,7 @@ class Observer:
     def _report_stages(self) -> None:
         """Report what was seen so far: a later stage may not live to."""
         stages = self._stages
-        seen, limit_s = stages.facts(), stages.deadline_s
-        self._report_done(is_final=False, details=seen, next_within_s=limit_s)
+        self._report_done(is_final=False, details=stages.facts(), next_within_s=stages.deadline_s)
 
     def _report_done(self, is_final: bool, details: dict | None = None, next_within_s: float = 0.0) -> None:
         """Report a complete measurement, what stages saw, and when the one at work will be left."""

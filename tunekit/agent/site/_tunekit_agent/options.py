@@ -96,8 +96,7 @@ class OptionWatch:
 
         @functools.wraps(original)
         def run_job(*args, **kwargs):
-            config = kwargs["config"] if "config" in kwargs else next(filter(_is_omegaconf, args), None)
-            self._look(_of_omegaconf, config)
+            self._look(_of_omegaconf, kwargs.get("config"))
             return original(*args, **kwargs)
 
         module.run_job = run_job
@@ -243,10 +242,6 @@ def _of_fire(function: Any, varargs: Any, kwargs: Any) -> Iterator[dict]:
     for name, value in bound.arguments.items():
         form = OPTIONAL if isinstance(value, bool) else FLAG
         yield _option(name, form, value, [f"--{name}"])
-
-
-def _is_omegaconf(value: Any) -> bool:
-    return type(value).__module__.startswith("omegaconf.")
 
 
 def _of_omegaconf(config: Any) -> Iterator[dict]:

@@ -30,6 +30,15 @@ def _own_encoder() -> Any:
 _encoder = _own_encoder()
 
 
+def append_to(path: str, content: bytes) -> None:
+    """Write at the end of a file, which is made where it is missing."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(handle, content)
+    finally:
+        os.close(handle)
+
+
 def as_json(value: object) -> str:
     """Return a value as JSON; what JSON has no form for, as text."""
     return _encoder.encode(value)

@@ -22,10 +22,6 @@ class Owner:
     def is_here(self) -> bool:
         return os.getpid() == self.pid
 
-    def adopt(self) -> None:
-        """Take a forked child for the process to observe: it joined a process group as a rank."""
-        self.pid = os.getpid()
-
 
 def image() -> int:
     """Return where this process's stack starts: what it executes anew has another, a forked child the same.
@@ -91,8 +87,7 @@ class Ranks:
             self.rank, self.world_size = module.get_rank(), module.get_world_size()
         except Exception:
             return  # a group that this process is no member of
-        if not self._owner.is_here:
-            self._owner.adopt()
+        self._owner.pid = os.getpid()  # also of a forked child, which is a rank by now
         self._changed()
 
 

@@ -62,16 +62,13 @@ class Silencer:
 
         @functools.wraps(original)
         def nothing(*args, **kwargs):
-            self._list(shown)
+            if shown not in self._listed:
+                self._listed.add(shown)
+                self._log.emit("written", path=shown, action="denied")
             return None if reply is None else reply(*args, **kwargs)
 
         is_static = isinstance(found, staticmethod)
         setattr(owner, name, staticmethod(nothing) if is_static else nothing)
-
-    def _list(self, shown: str) -> None:
-        if shown not in self._listed:
-            self._listed.add(shown)
-            self._log.emit("written", path=shown, action="denied")
 
     def off_in(self, module: Any, owner: str, names: tuple, package: str) -> None:
         shown = f"{package}.{owner}" if owner else package

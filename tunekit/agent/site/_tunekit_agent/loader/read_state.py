@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from .samples import bytes_of, id_of, pinned, prints_of, reached
+from .samples import bytes_of, prints_pinned, reached
 from .storages import is_tensor
 
 _CONTAINERS = (list, dict, set, deque)
@@ -31,25 +31,20 @@ def changed_by_reading(dataset: Any, index: Any, first: dict) -> tuple:
         return set(), False
     before = _state_of(dataset)
     try:
-        seen = _read(dataset, index)
+        seen = prints_pinned(dataset, index)
         names = {name for one in before for name in _changed(*one)}
         if not names:
             return names, False
-        others = [_read(dataset, index)]
+        others = [prints_pinned(dataset, index)]
         _put_back(before)
-        again = _read(dataset, index)
+        again = prints_pinned(dataset, index)
         _put_back(before)
         if names <= first.keys():  # numbers alone: nothing that must fit one, as a chunk does
             _set_numbers(before, {name: first[name] for name in names})
-            others.append(_read(dataset, index))
+            others.append(prints_pinned(dataset, index))
     finally:
         _put_back(before)
     return names, seen == again and any(one != seen for one in others)
-
-
-def _read(dataset: Any, index: Any) -> tuple:
-    with pinned(dataset, id_of(index) & 0xFFFFFFFF):
-        return prints_of(dataset[index])
 
 
 def _state_of(dataset: Any) -> list:

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
-from ..originals import os
+from ..originals import append_to, os
 from .batches import leading_size, path_of, walk
 from .storages import is_tensor
 
@@ -28,11 +28,9 @@ OFF, NOTED, PINNED = range(3)
 MARK = -2
 LEAVES = 8
 """Of a sample, each with a print; what comes after the last is in that one's."""
-_ROW, _PINNED_ROW, _PRINTS = (
-    struct.Struct("<qI"),
-    struct.Struct(f"<qB{LEAVES}I"),
-    struct.Struct(f"<{LEAVES}I"),
-)
+_ROW = struct.Struct("<qI")
+_PINNED_ROW = struct.Struct(f"<qB{LEAVES}I")
+_PRINTS = struct.Struct(f"<{LEAVES}I")
 OPAQUE = 1 << 62
 """From here on an index that is no number has one."""
 MOST_GENERATORS = 8
@@ -244,6 +242,12 @@ def pinned(thing: Any, seed: int = _SEED) -> Any:
             _set_state(one, state)
 
 
+def prints_pinned(dataset: Any, index: Any) -> tuple:
+    """Return the prints of a sample that is made with generators seeded by its index."""
+    with pinned(dataset, id_of(index) & 0xFFFFFFFF):
+        return prints_of(dataset[index])
+
+
 def is_seeded_by_index(dataset: Any, name: str, index: Any) -> bool:
     """Return whether the data set itself seeds a generator whenever it makes a sample."""
     after = []
@@ -308,22 +312,13 @@ class SampleNotes:
             self._append("pinned", [_pinned_row(fetcher.dataset, one) for one in chosen])
 
     def _append(self, kind: str, rows: list) -> None:
-        path = os.path.join(self._folder, f"{kind}-{os.getpid()}")
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, b"".join(rows))
-        finally:
-            os.close(handle)
+        append_to(os.path.join(self._folder, f"{kind}-{os.getpid()}"), b"".join(rows))
 
 
 def _pinned_row(dataset: Any, index: Any) -> bytes:
-    identity = id_of(index)
-    twice = []
-    for _ in range(2):
-        with pinned(dataset, identity & 0xFFFFFFFF):
-            twice.append(prints_of(dataset[index]))
+    twice = [prints_pinned(dataset, index) for _ in range(2)]
     alike = sum(is_alike << at for at, is_alike in enumerate(map(operator.eq, *twice)))
-    return _PINNED_ROW.pack(identity, alike, *twice[0])
+    return _PINNED_ROW.pack(id_of(index), alike, *twice[0])
 
 
 # --- in the process that trains ----------------------------------------------------------------

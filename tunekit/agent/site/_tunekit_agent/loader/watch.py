@@ -72,10 +72,6 @@ class LoaderWatch:
         self.module = module
         self._wrap_construction(module.DataLoader)
 
-    def install_iteration(self, module: Any) -> None:
-        """Wrap the iterators' base class too, to see fetches."""
-        self._wrap_iteration(module._BaseDataLoaderIter)
-
     def install_stateful(self, module: Any) -> None:
         """Wrap torchdata's StatefulDataLoader, whose constructor does not call its base's."""
         self._wrap_construction(module.StatefulDataLoader)
@@ -205,7 +201,7 @@ class LoaderWatch:
         batch_size = loader.batch_size
         if info.origin is not None:
             batch_size = info.origin.facts["batch_size"]
-        elif batch_size is None and sampler is not None and self._is_plain(sampler):
+        elif batch_size is None and self._is_plain(sampler):
             batch_size = sampler.batch_size
         with contextlib.suppress(TypeError):  # a list of lists is a batch sampler too, and takes no reference
             info.batch_sampler = weakref.ref(sampler) if sampler is not None else None
@@ -222,11 +218,12 @@ class LoaderWatch:
             "shards_itself": iterable and shards_itself(loader.dataset),
             "batch_size_bound": loader.batch_size is not None
             or info.origin is not None
-            or (sampler is not None and self._is_plain(sampler)),
+            or self._is_plain(sampler),
         }
 
-    def _wrap_iteration(self, iterator_class: Any) -> None:
-        watch = self
+    def install_iteration(self, module: Any) -> None:
+        """Wrap the iterators' base class too, to see fetches."""
+        watch, iterator_class = self, module._BaseDataLoaderIter
         original_init, original_reset = iterator_class.__init__, iterator_class._reset
         self.original_next = original_next = iterator_class.__next__
 

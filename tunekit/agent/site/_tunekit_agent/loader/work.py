@@ -53,8 +53,7 @@ class Tally:
 
     def noted(self) -> tuple:
         """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
-        words = self._words
-        return words[_NOTED], words[_MOST_RANK]
+        return self._words[_NOTED], self._words[_MOST_RANK]
 
     def generators_before(self, dataset: Any) -> list | None:
         """Return the states of a process's generators before its first batch; None for a later one."""
@@ -317,9 +316,8 @@ class WorkWindow:
             self._begin(slots)
 
     def close(self) -> None:
-        if self._is_open:
-            self._end()
-            self._is_open = False
+        self._end()
+        self._is_open = False
 
     def facts(self) -> dict | None:
         """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made."""

@@ -18,7 +18,6 @@ _SHARED = re.compile(r" (/dev/shm/|/dev/zero \(deleted\)|/memfd:|/SYSV)")
 _PRIVATE = ("Private_Clean:", "Private_Dirty:")
 _BLOCK_IO_FIELD = 39
 """Place of field 42 among those of stat that follow the program's name."""
-_NS_PER_S = 1_000_000_000
 _MOST_BYTES = 2048
 
 
@@ -104,7 +103,7 @@ def waits_ns() -> tuple | None:
         ticks = int(_read("/proc/thread-self/stat").rpartition(b")")[2].split()[_BLOCK_IO_FIELD])
     except (OSError, ValueError, IndexError):
         return None
-    return None if queued_ns is None else (queued_ns, ticks * _NS_PER_S // os.sysconf("SC_CLK_TCK"))
+    return None if queued_ns is None else (queued_ns, ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"))
 
 
 def _read(path: str) -> bytes:

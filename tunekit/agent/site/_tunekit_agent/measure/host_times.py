@@ -80,9 +80,6 @@ class Startup:
         self._fetched_at = started
         self._first_batch_s = self._first_step_s = 0.0
 
-    def asked(self, now: float) -> None:
-        self.asked_at = now
-
     def fetched(self, wait_s: float, now: float) -> None:
         self._first_batch_s, self._fetched_at = wait_s, now
 

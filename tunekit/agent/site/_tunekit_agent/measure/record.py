@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..loader import batches
@@ -22,7 +21,6 @@ _MOST_LETTERS = 200
 def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> dict:
     """Return what is known of the loop, with the facts that only the observer knows."""
     training = loop.training.facts if loop.training else {}
-    losses: list[Any] = [_finite(loss) for loss in steps.loss_values()]
     return {
         "device": loop.device_facts,
         "world_size": loop.world_size,
@@ -48,7 +46,7 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         "float32_matmul_precision": knobs.matmul_precision(loop.torch, loop.device_type),
         "threads": thread_facts(loop.torch, loop.request.thread_variables),
         **device.memory_facts(),
-        "losses": losses,
+        "losses": steps.loss_values(),
         **others,
     }
 
@@ -77,11 +75,6 @@ def _of_epochs(loop: Loop, clock: LoopClock) -> dict:
     return {"epoch_samples": samples, "epoch_batches": batches}
 
 
-def _finite(loss: float | None) -> float | None:
-    """Return the loss, None for NaN and infinities, which JSON can't hold."""
-    return loss if loss is None or math.isfinite(loss) else None
-
-
 def model_bytes(roots: list, optimizers: list) -> dict | None:
     """Return the plain facts of a ModelBytes record, None without a module.
 
@@ -102,7 +95,9 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
         for buffer in module.buffers():
             buffers.add(buffer)
     for optimizer in optimizers:
-        _add_state(states, optimizer)
+        for _, leaf in batches.walk([list(getattr(optimizer, "state", {}).values())]):
+            if is_tensor(leaf):
+                states.add(leaf)
     gradients_bytes, are_predicted = _gradients_bytes(modules, here)
     return {
         "parameters_bytes": parameters.bytes,
@@ -112,12 +107,6 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
         "gradients_are_predicted": are_predicted,
         "optimizer_bytes": states.bytes,
     }
-
-
-def _add_state(states: Storages, optimizer: Any) -> None:
-    for _, leaf in batches.walk([list(getattr(optimizer, "state", {}).values())]):
-        if is_tensor(leaf):
-            states.add(leaf)
 
 
 def _gradients_bytes(modules: list, device: Any) -> tuple:

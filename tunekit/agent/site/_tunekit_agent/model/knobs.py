@@ -195,6 +195,12 @@ def _compile(torch: Any, module: Any) -> None:
         module.__dict__["forward"] = torch.compile(module.forward)
 
 
+def is_compiled(module: Any) -> bool:
+    """Return whether a module is to be compiled; without arithmetic torch.compile captures nothing."""
+    is_wrapped = type(module).__name__ == "OptimizedModule"
+    return is_wrapped or getattr(module, "_compiled_call_impl", None) is not None
+
+
 def _autocast(torch: Any, module: Any, device_type: str, dtype: Any) -> None:
     """Run the root's forward under autocast and give its floating outputs back as float32.
 

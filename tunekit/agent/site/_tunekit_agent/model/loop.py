@@ -109,11 +109,12 @@ class Loop:
         self._roots.stepped(optimizer)
         threads = {info.thread for info in self._loaders.infos if info.fetches}
         is_fed = bool(self._since_step or threads - {threading.get_ident()})  # a thread may be far ahead
+        is_first = self._steps.is_first(optimizer)
         if is_fed:
             self._silent_steps = 0
-        elif self._steps.is_first(optimizer):
+        elif is_first:
             self._silent_steps += 1
-        if is_fed or (self._steps.is_first(optimizer) and self._makes_own_batches()):
+        if is_fed or (is_first and (not self._fetched or self._silent_steps > _SILENT_STEPS)):
             self._iterations += 1
         for info in set(self._since_step):
             info.credits += 1.0 if info is self._since_step[-1] else 0.5
@@ -127,7 +128,7 @@ class Loop:
         self._roots.stop()
         self._autocasts.stop()
         trained = [info for info in self._loaders.infos if info.credits]
-        if not self._trains_from_memory():
+        if self._silent_steps <= _SILENT_STEPS:
             self.training = max(trained, key=lambda info: info.credits, default=None)
         if self.training is not None:
             self._find_partners(self.training)
@@ -187,12 +188,6 @@ class Loop:
             return max(1, round(self.training.fetches / most_steps))
         forwards = max((root.forwards for root in self._roots.roots()), default=self._steps.backwards)
         return max(1, round(min(self._steps.backwards, forwards) / most_steps))
-
-    def _makes_own_batches(self) -> bool:
-        return not self._fetched or self._trains_from_memory()
-
-    def _trains_from_memory(self) -> bool:
-        return self._silent_steps > _SILENT_STEPS
 
     # --- what is known -------------------------------------------------------------------------
 

@@ -39,10 +39,7 @@ class SeenModule:
         weights = [one for one in parameters if _numel(one) > 1 and knobs.has_channels(one)]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
-        self.compiled = (
-            getattr(module, "_compiled_call_impl", None) is not None
-            or type(module).__name__ == "OptimizedModule"
-        )
+        self.compiled = knobs.is_compiled(module)
         self.autocast_dtype = _autocast_dtype(torch, self.device)
         if (
             self.autocast_dtype is None
@@ -181,7 +178,9 @@ class RootFinder:
         try:
             torch = sys.modules["torch"]
             self._cap.entering(torch, module)  # without grad too: a validation may come first
-            if torch.is_grad_enabled() and not _is_tracing(torch):
+            if (
+                torch.is_grad_enabled() and not torch.jit.is_tracing()
+            ):  # what we look at would end up in its graph
                 self._saw(torch, module, args, kwargs)
         except Exception as error:
             if "OutOfMemory" in type(error).__name__:
@@ -200,11 +199,6 @@ class RootFinder:
                 self._apply(torch, seen)
             self._begins(torch, seen)
         seen.called_with(args, kwargs, self._steps)
-
-
-def _is_tracing(torch: Any) -> bool:
-    """Return whether torch.jit traces: what we look at would end up in its graph."""
-    return getattr(torch._C, "_get_tracing_state", lambda: None)() is not None
 
 
 def _has_unshaped(torch: Any, module: Any) -> bool:

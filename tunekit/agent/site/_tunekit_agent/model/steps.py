@@ -174,8 +174,9 @@ class StepWatch:
             self.optimizers[key] = (known[0], None)
 
     def loss_values(self) -> list:
-        """Return the first losses, in order, with six digits: there are many."""
-        return [float(f"{_value(loss):.6g}") for loss in self.losses]
+        """Return the first losses, in order, with six digits: there are many; None for NaN and infinities."""
+        values = map(_value, self.losses)
+        return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
     def last_loss_value(self) -> float | None:
         """Return the last loss as a float, None where there was none."""
@@ -318,20 +319,18 @@ class ManualUpdates:
 
     The proof is a parameter that another value stands in at the next backward pass: `p._version` would not
     show what is written through `p.data`. A loop that accumulates gradients changes none.
+
+    Attributes:
+        passes: gradients that were asked for.
     """
 
     def __init__(self, log: Any) -> None:
         self._log = log
         self._is_over = False
-        self._passes = self._changes = 0
+        self.passes = self._changes = 0
         self._first_at = 0.0
         self._leaves: list | None = None  # weak references
         self._values: Any = None
-
-    @property
-    def passes(self) -> int:
-        """Gradients that were asked for."""
-        return self._passes
 
     def saw_gradients(self, losses: tuple) -> None:
         """Gradients are asked for.
@@ -343,8 +342,8 @@ class ManualUpdates:
             return
         now = time.perf_counter()
         self._first_at = self._first_at or now
-        self._passes += 1
-        if losses and self._passes > 1:
+        self.passes += 1
+        if losses and self.passes > 1:
             try:
                 self._compare(losses)
             except Exception:  # a tensor of another kind: what is not seen is not reported
@@ -365,18 +364,15 @@ class ManualUpdates:
         if _has_optimizer(sys.modules["torch"]):
             is_certain = self._changes >= _INNER_CHANGES and seconds > _INNER_S
         else:
-            is_certain = self._changes >= _CERTAIN_CHANGES or (
-                self._passes >= _PASSES and seconds > _PASSES_S
-            )
+            is_certain = self._changes >= _CERTAIN_CHANGES or (self.passes >= _PASSES and seconds > _PASSES_S)
         if is_certain:
             self._is_over = True
-            self._log.emit("by_hand", passes=self._passes, changes=self._changes, seconds=seconds)
+            self._log.emit("by_hand", passes=self.passes, changes=self._changes, seconds=seconds)
 
 
 def _is_sharded(torch: Any) -> bool:
     """Return whether parameters may come and go by themselves, as where they are spread over ranks."""
-    distributed = getattr(torch, "distributed", None)
-    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _parameters_of(torch: Any, losses: tuple) -> list:

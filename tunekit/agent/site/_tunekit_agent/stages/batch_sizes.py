@@ -7,7 +7,6 @@ from typing import Any
 from .peaks import DevicePeak
 from .replay import (
     CHANGED_IN_PLACE,
-    NO_LOADER,
     WARM_TURNS,
     ReplayedBatch,
     ReplayStage,
@@ -52,9 +51,7 @@ class BatchSizes(ReplayStage):
         self._begin_next()
 
     def _take(self, source: Any) -> None:
-        if source is None:
-            raise Missing(NO_LOADER)
-        self._insist_on_one_rank()
+        self._insist_on(source)
         if self._loop.graphs_captured():
             raise Missing("torch.compile would compile anew for every size")
         self._batch, self._own_size = self._full_batch(source)

@@ -12,7 +12,6 @@ from ..loader.info import epoch_of
 from ..loader.read_state import changed_by_reading, sizes_of
 from ..loader.watch import MOST_WRAPPED, length_of
 from ..measure.errors import line_of
-from .replay import NO_LOADER
 from .runner import Missing, Stage
 
 _EPOCHS = 2
@@ -48,11 +47,7 @@ class DataSeen(Stage):
             self._read_here = source.live._dataset
             return None
         self.is_over = True
-        if source is None:
-            raise Missing(NO_LOADER)
-        ranks = self._loop.world_size
-        if ranks > 1:
-            raise Missing(f"{ranks} ranks share the samples of an epoch")
+        self._insist_on(source, "share the samples of an epoch")
         self._began = self._clock()
         self._first: set = set()  # the indices of an epoch, as numbers
         self._opaque: dict = {}  # those that are no numbers themselves, by theirs

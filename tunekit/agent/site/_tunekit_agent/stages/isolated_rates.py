@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .loader_alone import LoaderAlone
-from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, NO_LOADER, ReplayedBatch, ReplayStage, TrainingTimer
-from .runner import NO_WHOLE_BATCH, Missing
+from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, ReplayedBatch, ReplayStage, TrainingTimer
+from .runner import NO_WHOLE_BATCH
 from .worker_sweep import WorkerSweep
 
 _LEAST_CAP_S = 15.0
@@ -57,9 +57,7 @@ class IsolatedRates(ReplayStage):
             if self.is_over:
                 self._try_workers(source)
             return
-        if source is None:
-            raise Missing(NO_LOADER)
-        self._insist_on_one_rank()
+        self._insist_on(source)
         window_s, is_dry = self._loop.request.window_s, self._is_dry
         most_s = max(CAP_WINDOWS * window_s, _LEAST_CAP_S if is_dry else 0.0)
         self._loader = LoaderAlone(source, window_s, self._moved, self._clock, most_s)

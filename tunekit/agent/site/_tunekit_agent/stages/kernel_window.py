@@ -150,20 +150,16 @@ def _length_s(event: Any) -> float:
 
 
 def _busy_s(work: list) -> float:
-    return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
+    covered, reached = 0.0, float("-inf")
+    for start, end in sorted((event.time_range.start, event.time_range.end) for event in work):
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered / 1e6
 
 
 def _copies_s(work: list, direction: str) -> float:
     """Return the time of copies of one direction; copies side by side count each."""
     return sum(_length_s(event) for event in work if event.name.startswith(f"Memcpy {direction}"))
-
-
-def _union(spans: list) -> float:
-    covered, reached = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        covered += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return covered
 
 
 def _longest(named_s: Any) -> list:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..loader.info import epoch_of
 from ..measure.host import memory_of, shm_used_bytes
-from .replay import NO_LOADER
 from .runner import Missing, Stage
 
 _QUIET_S = 0.5
@@ -52,11 +51,7 @@ class QueueMemory(Stage):
             self._look_again(source)
             return None
         self.is_over = True
-        if source is None:
-            raise Missing(NO_LOADER)
-        ranks = self._loop.world_size
-        if ranks > 1:
-            raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
+        self._insist_on(source, "share /dev/shm: one loader's part can't be told")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         self._plan_looks(source.info)
         return None
@@ -111,9 +106,8 @@ class QueueMemory(Stage):
         }
 
     def _hold(self, source: Any, workers: int, queued: int, each_bytes: int) -> bool:
-        turn_s = (
-            workers * self._loop.step_s
-        )  # a worker makes a batch at least this often where the loop waits
+        # A worker makes a batch at least this often where the loop waits.
+        turn_s = workers * self._loop.step_s
         now = grew_at = self._clock()
         until = now + min(_LEAST_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MOST_HOLD_S)
         most_bytes = shm_used_bytes() or 0

@@ -20,7 +20,6 @@ _LEAST_TIMED, _LEAST_TIMED_SLOWLY = 10, 4
 CAP_WINDOWS = 2.0
 _REFILL_WINDOWS = 1.0
 _LOOK_EVERY_S = 0.01
-NO_LOADER = "the loop has no DataLoader"
 CHANGED_IN_PLACE = "the script changes its batch in place: no batch can be trained on twice"
 
 
@@ -51,10 +50,6 @@ class ReplayStage(Stage):
 
     def _turn(self, source: Any) -> None:
         """The loop is through with what it was given, or begins; raises Missing to end the stage."""
-
-    def _insist_on_one_rank(self) -> None:
-        if self._loop.world_size > 1:
-            raise Missing(f"{self._loop.world_size} ranks train together: none can be timed alone")
 
     def _full_batch(self, source: Any) -> tuple:
         """Return a full batch that the script does not get, and the samples in it."""

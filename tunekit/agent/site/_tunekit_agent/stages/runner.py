@@ -89,6 +89,16 @@ class Stage:
         """
         return None
 
+    def _insist_on(self, source: Any, *why_one_rank: str) -> None:
+        """Raise Missing where the loop has no loader, or several ranks."""
+        if source is None:
+            raise Missing("the loop has no DataLoader")
+        self._insist_on_one_rank(*why_one_rank)
+
+    def _insist_on_one_rank(self, why: str = "train together: none can be timed alone") -> None:
+        if self._loop.world_size > 1:
+            raise Missing(f"{self._loop.world_size} ranks {why}")
+
     def fetched(self, batch: Any) -> None:
         """The loop has a batch that its loader made."""
 

@@ -17,7 +17,6 @@ from ..measure import errors
 from .peaks import DevicePeak
 from .replay import (
     CHANGED_IN_PLACE,
-    NO_LOADER,
     WARM_TURNS,
     Rebuilding,
     ReplayedBatch,
@@ -95,10 +94,7 @@ class WorstBatch(ReplayStage):
             self._train(self._replayed, self._training)
 
     def _begin(self, source: Any) -> None:
-        if source is None:
-            raise Missing(NO_LOADER)
-        if self._loop.world_size > 1:
-            raise Missing(f"{self._loop.world_size} ranks train together: none is given another batch alone")
+        self._insist_on(source, "train together: none is given another batch alone")
         self._samples = samples = Samples(source)
         limit_s = max(_LEAST_READING_S, self._loop.request.window_s)
         self._reading = reading = _Reading(samples, limit_s, self._clock)

@@ -22,8 +22,13 @@ def mode_for(torch: Any, run: Callable | None = None) -> Any:
             super().__init__()
             self.run = run
 
-        def is_innermost(self) -> bool:
-            return dispatch._get_current_dispatch_mode() is self
+        def leave(self) -> bool:
+            """Let ops through; return whether it is left too: one of the script's may cover it."""
+            self.run = None
+            is_innermost = dispatch._get_current_dispatch_mode() is self
+            if is_innermost:
+                self.__exit__(None, None, None)
+            return is_innermost
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if self.run is None:

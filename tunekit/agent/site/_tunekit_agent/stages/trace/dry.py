@@ -13,8 +13,8 @@ comparisons each is taken for a one.
 
 from __future__ import annotations
 
-import functools
 import importlib
+import math
 from typing import Any, Callable
 
 from .dispatch import mode_for, tensors_in
@@ -72,9 +72,7 @@ class DrySteps:
         """Compute again; where a mode of the script's covers this one, it lets everything through."""
         mode, self._mode = self._mode, None
         if mode is not None:
-            mode.run = None
-            if mode.is_innermost():
-                mode.__exit__(None, None, None)
+            mode.leave()
 
     def run(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """Return what an op gives, without its arithmetic where that is no matter."""
@@ -143,7 +141,7 @@ class DrySteps:
                 return item
             return torch.ones((), dtype=item.dtype).expand(item.shape)
 
-        if all(_count(what[0]) <= _MOST_WHOLE_NUMBERS for _, what in leaves):
+        if all(math.prod(what[0]) <= _MOST_WHOLE_NUMBERS for _, what in leaves):
             try:
                 return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
             except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
@@ -247,11 +245,7 @@ def _written(func: Any, args: tuple, kwargs: dict, tensors: list) -> dict:
 
 
 def _is_few_numbers(leaves: list) -> bool:
-    return all(kind != _AS_TENSOR or _count(what[0]) <= _MOST_WHOLE_NUMBERS for kind, what in leaves)
-
-
-def _count(size: tuple) -> int:
-    return functools.reduce(lambda so_far, one: so_far * one, size, 1)
+    return all(kind != _AS_TENSOR or math.prod(what[0]) <= _MOST_WHOLE_NUMBERS for kind, what in leaves)
 
 
 def _mapped(change: Callable, item: Any) -> Any:

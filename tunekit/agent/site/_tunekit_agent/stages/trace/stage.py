@@ -201,7 +201,7 @@ class LoopTrace(ReplayStage):
             if stance is None:
                 raise Missing(f"compiled steps can't be traced with torch {self._torch.__version__}; 2.6 can")
             self._open.enter_context(stance("force_eager"))
-        if knobs.graphs_captured() or any(_is_compiled(module) for module in self._loop.modules()):
+        if knobs.graphs_captured() or any(knobs.is_compiled(module) for module in self._loop.modules()):
             self._doubts.append("traced without torch.compile, which keeps less")
         if not self._loop.on_cuda:
             if self._dry is not None:
@@ -299,12 +299,6 @@ class LoopTrace(ReplayStage):
             with open(os.path.join(self._loop.request.trial_folder, name), "w", encoding="utf-8") as file:
                 json.dump(facts, file)
             self._seen.append({**self._way._asdict(), "batch_size": size, "file": name})
-
-
-def _is_compiled(module: Any) -> bool:
-    """Return whether a module is to be compiled; without arithmetic torch.compile captures nothing."""
-    is_wrapped = type(module).__name__ == "OptimizedModule"
-    return is_wrapped or getattr(module, "_compiled_call_impl", None) is not None
 
 
 class TracedSteps:

@@ -62,7 +62,7 @@ class Tracer:
         self._marks: list = []
         self._optimizer_began: int | None = None  # events before its first step
         self._places: dict = {}  # by block that is alive: its address on the device
-        self._task_of_backward = getattr(torch._C, "_current_graph_task_id", None)
+        self._task_of_backward = torch._C._current_graph_task_id
         self._is_forward_seen = False  # since the last optimizer step
         self._has_seen_backward = self._has_seen_both = False
         self.fault: str | None = None
@@ -88,10 +88,7 @@ class Tracer:
 
     def leave(self) -> None:
         """See no more of them; a mode of the script's that covers this one stays where it is."""
-        self._mode.run = None
-        if self._mode.is_innermost():
-            self._mode.__exit__(None, None, None)
-        else:
+        if not self._mode.leave():
             self.fault = "the script enters or leaves a TorchDispatchMode, or a thread, between two batches"
 
     def __enter__(self) -> Tracer:
@@ -241,15 +238,11 @@ class Tracer:
 
     @property
     def _is_in_backward(self) -> bool:
-        return (
-            self._task_of_backward is not None
-            and self._task_of_backward() != -1
-            and not self._torch.is_grad_enabled()
-        )
+        return self._task_of_backward() != -1 and not self._torch.is_grad_enabled()
 
     def _saw_direction(self, taken: list) -> None:
         """Tell ops of a forward that take a parameter, or a part of one, from those of backward."""
-        if self._has_seen_both or self._task_of_backward is None:
+        if self._has_seen_both:
             return
         if self._task_of_backward() != -1:
             self._has_seen_backward, self._has_seen_both = True, self._is_forward_seen
