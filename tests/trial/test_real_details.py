@@ -1,7 +1,6 @@
 """What a real trial looks at once its loop is measured: kernels, queue, halves of the loop, sizes, traces."""
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any
@@ -40,21 +39,18 @@ def measured(ran: Ran) -> tuple[Measurement, Details]:
 # --- more workers ---------------------------------------------------------------------------
 
 
-@looking_at(looks("decodes.py", "--sleep", "0.004", "--workers", "0", details=BOTH))
+@looking_at(looks("decodes.py", "--sleep", "0.004", "--workers", "0", details=BOTH, window_s=5.0))
 def test_workers_that_wait_are_tried_beyond_the_cpus(ran: Ran) -> None:
     measurement, details = measured(ran)
-    assert details.floors is not None and len(details.floors.workers) >= 5, details.floors
+    assert details.floors is not None and len(details.floors.workers) >= 4, details.floors
     rates = {one.num_workers: 8 / one.step_s for one in details.floors.workers}
-    assert rates[8] > 2 * rates[1]  # near 8 times on a quiet machine
-    assert cpus_per_worker(measurement) < 0.5
+    assert rates[8] > 2 * rates[1] and cpus_per_worker(measurement) < 0.5  # 8 times on a quiet machine
 
 
-@looking_at(looks("decodes.py", "--workers", "1", details=BOTH))
+@looking_at(looks("decodes.py", "--workers", "1", details=BOTH, window_s=5.0))
 def test_workers_that_compute_are_tried_until_the_cpus_are_busy(ran: Ran) -> None:
     measurement, details = measured(ran)
-    assert details.floors is not None and details.floors.why_no_more_workers is not None
-    assert details.floors.workers[-1].num_workers <= 4 * (os.cpu_count() or 1)
-    assert "hardly faster" in details.floors.why_no_more_workers
+    assert details.floors is not None and "hardly faster" in (details.floors.why_no_more_workers or "")
     assert cpus_per_worker(measurement) > 0.5
 
 

@@ -204,13 +204,10 @@ def trial(number: int, knobs: TrainConfig, fetch_s: float, compute_s: float, **f
 
 @pytest.mark.parametrize("knee", [16, 4])
 def test_the_first_config_has_the_workers_that_the_baseline_saw_pay_and_its_own_mode(knee):
-    own = config(num_workers=1)
+    own, batch_s = config(num_workers=1), 4e-3 * config().batch_size
     seen = trial(0, own, 4e-3, 1e-6)
-    points = tuple(
-        WorkerSweepPoint(num_workers=count, step_s=own.batch_size * 4e-3 / min(count, knee))
-        for count in (1, 2, 4, 8, 16)
-    )
-    details = Details(floors=IsolatedRates(loader_step_s=points[0].step_s, loader_batches=9, workers=points))
+    counts = [WorkerSweepPoint(num_workers=n, step_s=batch_s / min(n, knee)) for n in (1, 2, 4, 8, 16)]
+    details = Details(floors=IsolatedRates(workers=tuple(counts)))
     told = seen.changed(measurement=seen.measurement.changed(details=details))
     waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1)
     proposal = Acquisition(build_space(waiting, options()), host(cpus=4)).propose([told])

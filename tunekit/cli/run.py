@@ -67,7 +67,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             baseline,
             discovery,
             Path(parent) / name,
-            _environment(run),
+            {**os.environ, **({"CUDA_VISIBLE_DEVICES": ""} if run.profile.is_cpu else {})},
             named=tuned.named,
             lr=lr,
             promised_it_per_s=expected_it_per_s(run, promise),
@@ -136,11 +136,6 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
             _tell(text)
     same_defaults = target.script_sha256 == run.target.script_sha256
     return target.changed(unset_knobs=run.target.unset_knobs if same_defaults else ())
-
-
-def _environment(run: Run) -> dict[str, str]:
-    """Return the user's environment, its GPUs hidden where the search left them out."""
-    return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if run.profile.is_cpu else dict(os.environ)
 
 
 def _refuse_other_device(run: Run, target: Target) -> None:

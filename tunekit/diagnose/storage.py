@@ -14,16 +14,12 @@ from tunekit.records.checkup import Storage, StorageKind
 from tunekit.units import bytes_text, count_text, duration_text
 
 
-def _where(storage: Storage) -> str:
-    where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'}"
-    return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
-
-
 @check("network-storage", WARNING, "{} is read over a network: every epoch pays its latency")
 def _network_storage(data: DataSet) -> Hits:
     if data.storage.is_network:
         yield Hit(
-            _where(data.storage),
+            f"{data.storage.path} is on {data.storage.filesystem or 'an unknown file system'}"
+            + (f", mounted at {data.storage.mount_point}" if data.storage.mount_point else ""),
             "copy it to a local disk, or pack it into large shards and read ahead with more workers",
         )
 

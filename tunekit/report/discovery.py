@@ -35,7 +35,9 @@ class BindingTrialRow(NamedTuple):
 
 def discovery_tables(discovery: Discovery, knobs: Sequence[KnobRow]) -> tuple[Table, ...]:
     """Return the tables in the order in which they are read."""
-    return (_loaders(discovery), _roots(discovery), _optimizers(discovery), _knobs(knobs))
+    rows = tuple((row.knob, row.value, row.how) for row in knobs)
+    reached = Table("Knobs", ("knob", "now", "reached by"), rows)
+    return (_loaders(discovery), _roots(discovery), _optimizers(discovery), reached)
 
 
 def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasurement | None) -> str:
@@ -98,11 +100,6 @@ def _optimizers(discovery: Discovery) -> Table:
         groups[one.class_name, lr] = groups.get((one.class_name, lr), 0) + 1
     rows = tuple((name, lr, str(count)) for (name, lr), count in groups.items())
     return Table("Optimizers", ("optimizer", "base lr", "count"), rows, numeric=(1, 2))
-
-
-def _knobs(knobs: Sequence[KnobRow]) -> Table:
-    rows = tuple((row.knob, row.value, row.how) for row in knobs)
-    return Table("Knobs", ("knob", "now", "reached by"), rows)
 
 
 def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:

@@ -74,9 +74,9 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     return facts
 
 
-def _parts(*parts: tuple[str, object], sep: str = ", ") -> str:
+def _parts(*parts: tuple[str, object]) -> str:
     """Return values in their forms, such as ("driver {}", "580.65"), without those that are unknown."""
-    return sep.join(form.format(value) for form, value in parts if value is not None and value != "")
+    return ", ".join(form.format(value) for form, value in parts if value is not None and value != "")
 
 
 def _of(now: float | None, most: float | None) -> str | None:

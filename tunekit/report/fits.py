@@ -114,7 +114,9 @@ def fits_report(run: FitsRun) -> Report:
     title = printable(f"What fits which GPU: {run.target.name}")
     view = _view(run)
     if view is None:
-        return Report(title, (Lead(_nothing(run)),))
+        failed = next((one.failure for one in run.trials if one.failure is not None), None)
+        why = f"the script failed ({failed.kind}): {failed.message}" if failed else f"status: {run.status}"
+        return Report(title, (Lead(printable(f"Nothing predicted: {run.why_not or why}.")),))
     columns = _columns(view)
     columns += [
         Column("checkpointed", lambda row: view.batch_text(row.fit.checkpointed), is_optional=True),
@@ -232,12 +234,6 @@ def _screen_rows(view: _View) -> list[_Row]:
     first_fit = next((place for place, row in enumerate(kept) if row.fit.largest.low >= batch), len(kept))
     start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - most))
     return kept[start : start + most]
-
-
-def _nothing(run: FitsRun) -> str:
-    failed = next((one.failure for one in run.trials if one.failure is not None), None)
-    why = f"the script failed ({failed.kind}): {failed.message}" if failed else f"status: {run.status}"
-    return printable(f"Nothing predicted: {run.why_not or why}.")
 
 
 def _next_steps(run: FitsRun) -> Commands:

@@ -36,7 +36,6 @@ _LEAST_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
 _NEARLY = 0.1
 """Logarithm of the rate by which the first config that is tried may fall short of the fastest."""
-_LEAST_LOG_RATE = -100.0
 _LIKELY = 0.5
 """Chance to fit and run from which a pending trial is believed to give a rate."""
 
@@ -263,7 +262,7 @@ class Acquisition:
         """
         columns, home = self._columns.take(pool.places), Columns.of([baseline])
         scores = np.where(columns.compiled, -math.inf, expected.log_rate + np.log(pool.chances))
-        is_near = scores >= max(scores.max(), _LEAST_LOG_RATE) - _NEARLY
+        is_near = scores >= np.max(scores, initial=-1e9) - _NEARLY
         for name in ("precision", "compiled", "channels_last"):
             is_near &= getattr(columns, name) == getattr(home, name)
 

@@ -18,8 +18,6 @@ from tunekit.records.trials import without_superseded
 
 LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
-MOST_CHECKED = 16
-"""Configs that are predicted without their own trials: each is a model of its own, some 25 ms."""
 _RANGE_95 = 1.96
 """Standard deviations to either end of a 95% range."""
 
@@ -124,15 +122,11 @@ class _Explanation:
             loop = record.measurement.loop
             if not loop.is_abandoned:
                 rates.setdefault(record.config, []).append(loop.rank_rate_samples_per_s)
-        configs = list(rates)
-        if len(configs) > MOST_CHECKED:
-            places = np.linspace(0, len(configs) - 1, MOST_CHECKED).astype(int)
-            configs = [configs[place] for place in places]
         missed = []
-        for config in configs:
+        for config, seen in rates.items():
             others = [record for record in self._learnt_from if record.config != config]
             if not others:
                 continue
             predicted = math.exp(float(self._model(others).predict([config]).log_rate[0]))
-            missed.append(abs(predicted * len(rates[config]) / sum(rates[config]) - 1))
+            missed.append(abs(predicted * len(seen) / sum(seen) - 1))
         return [one for one in missed if math.isfinite(one)]

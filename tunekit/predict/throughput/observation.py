@@ -90,23 +90,23 @@ def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
         one
         for trial in measured(records)
         if trial.record.role is not TrialRole.NUMERICS
-        for one in (_observed(trial), *_compute_sweep_observations(trial), *_worker_sweep_observations(trial))
+        for one in (_observed(trial), *_sweep_observations(trial))
     )
 
 
-def _compute_sweep_observations(trial: Measured) -> tuple[Observation, ...]:
-    sizes = trial.measurement.details.sizes if trial.measurement.details else None
-    return tuple(
-        Observation(trial.config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
-        for one in (sizes.sizes if sizes else ())
-    )
-
-
-def _worker_sweep_observations(trial: Measured) -> tuple[Observation, ...]:
-    isolated = trial.measurement.details.floors if trial.measurement.details else None
-    return tuple(
-        Observation(trial.config.changed(num_workers=one.num_workers), loader_alone_s=one.step_s)
-        for one in (isolated.workers if isolated else ())
+def _sweep_observations(trial: Measured) -> tuple[Observation, ...]:
+    config, details = trial.config, trial.measurement.details
+    sizes = details.sizes.sizes if details and details.sizes else ()
+    counts = details.floors.workers if details and details.floors else ()
+    return (
+        *(
+            Observation(config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
+            for one in sizes
+        ),
+        *(
+            Observation(config.changed(num_workers=one.num_workers), loader_alone_s=one.step_s)
+            for one in counts
+        ),
     )
 
 

@@ -13,7 +13,7 @@ import re
 
 from ..originals import os
 
-_SHM = "/dev/shm"
+SHM = "/dev/shm"
 _SHARED = re.compile(r" (/dev/shm/|/dev/zero \(deleted\)|/memfd:|/SYSV)")
 _PRIVATE = ("Private_Clean:", "Private_Dirty:")
 _BLOCK_IO_FIELD = 39
@@ -24,19 +24,10 @@ _MOST_BYTES = 2048
 def shm_used_bytes() -> int | None:
     """Return the use of /dev/shm by all programs, unlinked files included; None without one."""
     try:
-        status = os.statvfs(_SHM)
+        status = os.statvfs(SHM)
     except OSError:
         return None
     return (status.f_blocks - status.f_bfree) * status.f_frsize
-
-
-def shm_free_bytes() -> int | None:
-    """Return what is free of /dev/shm; None without one."""
-    try:
-        status = os.statvfs(_SHM)
-    except OSError:
-        return None
-    return status.f_bavail * status.f_frsize
 
 
 class ProcessMemory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import weakref
 from typing import Any, Callable
@@ -11,7 +12,7 @@ from ..loader.info import LoaderInfo
 from ..loader.source import Source
 from ..loader.work import start_method
 from ..measure.errors import line_of
-from ..measure.host import memory_of, shm_free_bytes
+from ..measure.host import SHM, memory_of
 from .loader_alone import LoaderAlone
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -66,11 +67,8 @@ class WorkerSweep:
             started = self._clock()
             if started - began + 2 * last_s > self._most_s:
                 return f"{count} workers would have taken too long to start"
-            lacking = self._lacks_memory_for(count)
-            if lacking:
-                return lacking
             before_s = self.points[-1]["step_s"] if self.points else None
-            why_not = self._try(count)
+            why_not = self._lacks_memory_for(count) or self._try(count)
             if why_not:
                 return f"{count} workers: {why_not}"
             step_s, last_s = self.points[-1]["step_s"], self._clock() - started
@@ -106,14 +104,12 @@ class WorkerSweep:
         """Return which memory the next workers and their queue might exhaust; empty if none."""
         prefetch = self._source.info.facts.get("prefetch_factor") or _USUAL_PREFETCH
         queue_bytes = (count * prefetch + 1) * self._loop.batch_shm_bytes
-        free_bytes, limit_bytes = shm_free_bytes(), self._loop.request.ram_bytes
-        if free_bytes is not None and queue_bytes > _MOST_SHARE * free_bytes:
-            return f"the queue of {count} workers would take more than half of what /dev/shm has free"
-        own = memory_of(os.getpid())
-        if limit_bytes is None or own is None:
-            return ""
-        if count * self._worker_bytes + queue_bytes > _MOST_SHARE * (limit_bytes - own.pss_bytes):
-            return f"{count} workers would take more than half of the RAM that is left"
+        shm, own = os.statvfs(SHM), memory_of(os.getpid())
+        if queue_bytes > _MOST_SHARE * shm.f_bavail * shm.f_frsize:
+            return "their queue would take more than half of what /dev/shm has free"
+        left_bytes = (self._loop.request.ram_bytes or math.inf) - (own.pss_bytes if own else 0)
+        if count * self._worker_bytes + queue_bytes > _MOST_SHARE * left_bytes:
+            return "they would take more than half of the RAM that is left"
         return ""
 
 
