@@ -127,7 +127,7 @@ def test_a_tier_whose_limits_all_break_says_which_limit_most_often():
     whole = assembled(baseline_record(of=greedy), trial_record(1, 900.0, greedy))
     (missing,) = [m for m in whole.missing_tiers if m.tier is Tier.CONSERVATIVE]
     assert missing.reason == (
-        "no measured config is within its limits; most often: 8 workers, more than 50% of 8 CPUs (4)"
+        "no measured config is within its limits; most often: 8 workers need 8.0 CPUs, more than 50% of 8 CPUs"
     )
 
 
