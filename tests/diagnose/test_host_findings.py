@@ -149,8 +149,8 @@ def test_what_one_process_that_has_just_ended_leaves_is_a_note(count: int, load:
 @pytest.mark.parametrize(
     ("count", "processes", "remedy"),
     [
-        (2, 4, "at most 0 workers in each of 4 processes if they decode: `tunekit search` knows"),
-        (4, 4, "at most 1 worker in each of 4 processes if they decode: `tunekit search` knows"),
+        (2, 4, "at most 0 workers in each of 4 processes if they decode; `tunekit search` measures it"),
+        (4, 4, "at most 1 worker in each of 4 processes if they decode; `tunekit search` measures it"),
     ],
 )
 def test_fewer_workers_are_the_remedy(count: int, processes: int, remedy: str):

@@ -155,7 +155,7 @@ def two_passes() -> int:
 
 
 def shrinking() -> int:
-    """Build the loader anew with half the batch until a step fits, as accelerate's decorator does."""
+    """Rebuild the loader with half the batch until a step fits, as accelerate's decorator does."""
     for batch_size in (128, 64, 32):
         try:
             epochs(DataLoader(Rows(1600), batch_size=batch_size), train_s=0.002, most=40)

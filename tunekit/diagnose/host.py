@@ -112,7 +112,7 @@ def _more_workers_than_cpus(machine: Machine) -> Hits:
     most = count_text(cpus // loader.processes, "worker")
     yield Hit(
         f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'usable CPU')}",
-        f"at most {most}{ranks} if they decode: `tunekit search` knows",
+        f"at most {most}{ranks} if they decode; `tunekit search` measures it",
         loader.total_workers,
     )
 

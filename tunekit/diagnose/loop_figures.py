@@ -33,7 +33,7 @@ def _memory_grows(facts: LoopFacts) -> Hits:
     if batches * each_bytes >= GROWS_BYTES:
         yield Hit(
             f"{bytes_text(each_bytes)} a batch, or {bytes_text(batches * each_bytes)} in {batches:,}",
-            "add up loss.item() or loss.detach(), not loss, which keeps all that its batch has computed",
+            "sum loss.item() or loss.detach(): summing loss itself keeps the graph of each batch",
             each_bytes,
         )
 
@@ -45,7 +45,7 @@ def _parameters_frozen(facts: LoopFacts) -> Hits:
     if model and share is not None and share >= FROZEN_SHARE:
         yield Hit(
             f"{share:.0%} of {bytes_text(model.parameters_bytes)} require no gradient",
-            "if the script unfreezes them later, measure it so: steps take longer and more memory",
+            "if the script unfreezes them later, steps then take longer and more memory: measure after that",
             share,
         )
 

@@ -68,7 +68,7 @@ class WorkerSweepPoint(Record):
     step_s: PositiveFloat
     """Seconds per batch."""
     loader_work: LoaderWork | None = None
-    """What its batches cost meanwhile; None where the workers could not be looked into."""
+    """What its batches cost; None where the workers report nothing."""
 
 
 class IsolatedRates(Record):

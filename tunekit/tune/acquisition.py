@@ -267,9 +267,8 @@ class Acquisition:
             is_near &= getattr(columns, name) == getattr(home, name)
 
         def change(at: int) -> tuple[int, int]:
-            config = self.configs[pool.places[at]]
-            changed = sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
-            return changed, int(self._size_rank[pool.places[at]])
+            place = pool.places[at]
+            return _changes(self.configs[place], baseline), int(self._size_rank[place])
 
         return min(map(int, np.flatnonzero(is_near)), key=change, default=None)
 
@@ -283,7 +282,7 @@ class Acquisition:
 
         def key(place: int) -> tuple[bool, int, int, int]:
             config = self.configs[place]
-            changed = sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
+            changed = _changes(config, baseline)
             return config.batch_size in tried, config.batch_size, changed, int(self._size_rank[place])
 
         return min(map(int, places), key=key)
@@ -368,6 +367,11 @@ class Acquisition:
             expected_duration_s(records, any_config.changed(compile=compiled)) for compiled in (False, True)
         )
         return np.where(self._columns.compiled, compiled_s, eager_s)
+
+
+def _changes(config: TrainConfig, baseline: TrainConfig) -> int:
+    """Return how many knobs a config sets otherwise than the baseline."""
+    return sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
 
 
 @dataclass(frozen=True)

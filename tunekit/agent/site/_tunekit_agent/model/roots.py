@@ -178,9 +178,8 @@ class RootFinder:
         try:
             torch = sys.modules["torch"]
             self._cap.entering(torch, module)  # without grad too: a validation may come first
-            if (
-                torch.is_grad_enabled() and not torch.jit.is_tracing()
-            ):  # what we look at would end up in its graph
+            # A tracer would put what we look at into its graph.
+            if torch.is_grad_enabled() and not torch.jit.is_tracing():
                 self._saw(torch, module, args, kwargs)
         except Exception as error:
             if "OutOfMemory" in type(error).__name__:

@@ -17,7 +17,8 @@ from .runner import Missing, Stage
 _EPOCHS = 2
 _MOST_DRAWS = 2_000_000
 _DRAWING_S, _PINNED_S, _MOST_S, _PART_S = 3.0, 6.0, 10.0, 3.0
-"""Since the stage began: until when indices are drawn, pinned samples made, and epochs read. For a part."""
+"""Seconds since the stage began by which drawing indices, making pinned samples and reading epochs end; of a
+long epoch a part is read for so many seconds."""
 _MOST_CONTENTS = 256
 _PINNED_BATCH = 8
 _MOST_READ, _READING_S = 8, 2.0

@@ -51,7 +51,7 @@ class QueueMemory(Stage):
             self._look_again(source)
             return None
         self.is_over = True
-        self._insist_on(source, "share /dev/shm: one loader's part can't be told")
+        self._insist_on(source, "share /dev/shm: one loader's share is unknown")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         self._plan_looks(source.info)
         return None

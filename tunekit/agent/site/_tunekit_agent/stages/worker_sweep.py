@@ -97,7 +97,7 @@ class WorkerSweep:
         if facts.get("iterable") and not facts.get("shards_itself"):
             return "each worker would read the whole stream"
         if start_method(loader) != "fork" and not facts.get("num_workers"):
-            return "workers would import the script's main module anew"
+            return "workers would run the script's main module again"
         return ""
 
     def _lacks_memory_for(self, count: int) -> str:
@@ -125,7 +125,7 @@ class _Endless:
 
 
 class _Clone:
-    """A copy of the script's loader with workers of its own, which end with it.
+    """A copy of the script's loader with its own workers; deleting it ends them.
 
     Attributes:
         source: of its batches.
