@@ -130,10 +130,11 @@ def _no_gpu_telemetry(machine: Machine) -> Hits:
     unseen = [gpu for gpu in machine.host.accelerators if gpu.seen_by == ("torch",)]
     if not unseen or build is None or build.hip_version is not None:
         return
-    yield Hit(
-        f"{unseen[0].name} is seen by torch alone",
-        "make libnvidia-ml.so.1 visible in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-    )
+    if all(device.type != "mps" for device in build.devices):
+        yield Hit(
+            f"{unseen[0].name} is seen by torch alone",
+            "make libnvidia-ml.so.1 visible in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+        )
 
 
 @check("tf32-off", INFO, "fp32 matrix products don't use the tensor cores unless the script says so")
