@@ -44,6 +44,7 @@ def test_steady_steps_and_boundaries_make_up_the_wall_time(loop: Loop, learning:
     clock = Simulation(loop).measure(WINDOW_S, learning=learning)
     assert clock.phase == FINISHED
     assert clock.interval is not None
+    assert clock.whole_epoch[1] in (None, loop.epoch_batches)
     plain = Simulation(replace(loop, captures={}))
     few = 2 / clock.steady.batches + 2 / TRUE_BATCHES
     if loop.epoch_batches > TRUE_BATCHES:

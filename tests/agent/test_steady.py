@@ -49,12 +49,12 @@ def test_a_forced_boundary_costs_what_start_and_stop_cost() -> None:
     assert simulation.ended_epochs == 0
     assert clock.boundaries_seen == 1
     assert clock.boundary_s == pytest.approx(2.5)
-    assert clock.boundary_deviation_s is None
+    assert clock.boundary_deviation_s is None and clock.whole_epoch == (None, None)
 
 
 def test_natural_boundaries_cost_the_same_and_validation_is_not_in_them() -> None:
     clock = measured(loop(0.1, 12, start_s=2.0, stop_s=0.5, validates_s=3.0))
-    assert clock.boundaries_seen >= 2
+    assert clock.boundaries_seen >= 2 and clock.whole_epoch[1] == 12
     assert clock.boundary_s == pytest.approx(2.5)
     assert clock.boundary_deviation_s == pytest.approx(0.0, abs=1e-6)
     assert rate(clock) == pytest.approx(160.0)

@@ -104,7 +104,7 @@ class LoopMeasurement(LoaderKnobs):
     """None where the loader's processes could not be looked into."""
 
     epoch_samples: PositiveInt | None
-    """Samples per epoch and rank; None for a data set without a length."""
+    """Samples per epoch and rank; None for a data set without a length of which no whole epoch was seen."""
     epoch_batches: PositiveInt | None
     boundary_s: float | None
     """Cost of one epoch boundary beyond steady steps: worker shut-down, start-up and refill."""

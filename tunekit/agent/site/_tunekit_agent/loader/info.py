@@ -8,7 +8,7 @@ from typing import Any
 from . import batches
 from .samples import AttributeWatch
 
-_AGREED_PER_DIFFERED = 4
+_AGREED_PER_DIFFERED = 1
 _SHARDING_CALL = "get_worker_info"
 _MAX_DATASETS_WITHIN = 3
 _MAX_STAGES = 64

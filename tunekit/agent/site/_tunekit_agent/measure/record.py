@@ -68,9 +68,11 @@ def thread_facts(torch: Any, variables: list) -> dict:
 
 def _of_epochs(loop: Loop, clock: LoopClock) -> dict:
     samples, batches = epoch_of(loop.training)
-    if samples is not None:
+    if batches is None and samples is None:
+        samples, batches = clock.whole_epoch
+    elif samples is not None:
         samples = round(samples * loop.samples_ratio)
-    elif batches is not None and clock.steady.batches:
+    elif clock.steady.batches:
         samples = round(batches * clock.steady.samples / clock.steady.batches)
     return {"epoch_samples": samples, "epoch_batches": batches}
 

@@ -130,7 +130,8 @@ class LoopClock:
         self.interval: float | None = None
         self._boundaries: list = []  # (seconds, batches that a steady loop would have done in them)
         self._epoch_start: float | None = None
-        self._epoch_batches = 0
+        self._epoch_batches = self._epoch_samples = 0
+        self.whole_epoch: tuple = (None, None)  # samples and batches of the last that was not ended early
         self._stop_cost_s = 0.0
         self._has_ended = False  # any epoch
         # What the script did until now, as its first step, held the loop up: its queue is full.
@@ -200,7 +201,7 @@ class LoopClock:
     def epoch_started(self, now: float) -> None:
         """The loader's iterator is being made (or reset), and its queue is empty."""
         self._epoch_start = now
-        self._epoch_batches = 0
+        self._epoch_batches = self._epoch_samples = 0
         self._last_tick = None
         self._is_held_up = self._is_disturbed = False
         self._ramped, self._ramped_from = 0, now
@@ -225,6 +226,7 @@ class LoopClock:
         ended = samples > 0
         if ended:
             self._epoch_batches += batches
+            self._epoch_samples += samples
             self._ramped += 1
             if len(self._marks) < _MAX_MARKS:
                 self._marks.append(now)
@@ -257,6 +259,8 @@ class LoopClock:
         self._has_ended = True
         if self._epoch_batches and self._epoch_start is not None:
             self._ramp = min(self._ramp, self._epoch_batches // 2)
+            whole = self._epoch_samples, self._epoch_batches
+            self.whole_epoch = self.whole_epoch if self.phase == DRAINING else whole
         if self.phase == DRAINING:
             self.phase = REFILLING
         return self.phase
