@@ -27,13 +27,14 @@ def test_a_time_of_nothing_is_no_reading():
 
 
 def test_a_wide_interval_makes_a_step_tell_less_and_a_missing_one_too():
-    """Never less than processes differ by, and never more: a short window's interval says nothing of them."""
-    narrow, wide, widest, unknown = (
-        Evidence([observation(step_spread=spread)]).noise[0] for spread in (0.01, 0.15, 2.0, None)
+    """Never less than processes differ by, nor much more: a short window's interval says little of them."""
+    narrow, wide, widest, disturbed, unknown = (
+        Evidence([observation(step_spread=spread)]).noise[0] for spread in (0.01, 0.15, 0.4, 2.0, None)
     )
     assert narrow == STEP_NOISE
     assert wide == pytest.approx(0.15 / 1.96)
     assert widest == 0.10
+    assert disturbed == pytest.approx(2.0 / 1.96)
     assert unknown > narrow
 
 

@@ -37,6 +37,8 @@ _UNKNOWN_NOISE = 0.08
 """Of a step whose window was too short to say."""
 _MOST_STEP_NOISE = 0.10
 """Of any step: an interval over few batches is wide for want of them, processes differ by less."""
+_DISTURBED = 0.25
+"""Deviation from which something disturbed a trial, whose reading then hardly counts."""
 _NOISES = {
     Reading.STEP: STEP_NOISE,
     Reading.TRAINING: 0.08,
@@ -93,18 +95,15 @@ class Evidence:
 
 
 def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
-    without_workers = one.config.num_workers == 0
+    beside = Reading.BESIDE if one.config.num_workers else Reading.TRAINING
     spread = _UNKNOWN_NOISE if one.step_spread is None else one.step_spread / _OF_95
-    step_noise = min(max(spread, _NOISES[Reading.STEP]), _MOST_STEP_NOISE)
+    disturbed = spread if spread > _DISTURBED else 0.0
+    step_noise = max(disturbed, min(max(spread, _NOISES[Reading.STEP]), _MOST_STEP_NOISE))
     return [
         (Reading.STEP, one.step_s, step_noise),
         (Reading.TRAINING, one.compute_alone_s, _NOISES[Reading.TRAINING]),
         (Reading.LOADER, one.loader_alone_s, _NOISES[Reading.LOADER]),
-        (
-            Reading.BESIDE,
-            one.compute_s,
-            _NOISES[Reading.TRAINING] if without_workers else _NOISES[Reading.BESIDE],
-        ),
+        (Reading.BESIDE, one.compute_s, max(_NOISES[beside], disturbed)),
         (Reading.FETCH_CPU, one.fetch_cpu_s, _NOISES[Reading.FETCH_CPU]),
     ]
 

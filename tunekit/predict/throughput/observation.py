@@ -123,14 +123,16 @@ def _observed(trial: Measured) -> Observation:
         compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
     # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
     full = config.batch_size * loop.steady_batches / loop.steady_samples
+    # Workers that make a whole epoch at once deliver it in a burst, which says nothing about step time.
+    in_burst = 0 < (loop.epoch_samples or 0) <= config.num_workers * config.batch_size
     return Observation(
         config=config,
-        step_s=full * loop.step_time_s,
+        step_s=None if in_burst else full * loop.step_time_s,
         compute_s=full * compute_s if compute_s > 0 else None,
         fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
         fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
         loader_alone_s=isolated.loader_step_s if isolated else None,
         compute_alone_s=isolated.compute_step_s if isolated else None,
-        boundary_s=loop.boundary_s,
+        boundary_s=None if in_burst else loop.boundary_s,
         step_spread=None if interval is None else max(interval, abs(loop.rate_trend_relative or 0.0)),
     )
