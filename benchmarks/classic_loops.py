@@ -157,7 +157,7 @@ def train(options: argparse.Namespace) -> None:
         persistent_workers=options.persistent,
     )
     model = model_of(kind)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     step = torch.compile(model) if options.compile else model
     began, since, samples = None, None, 0
     for _ in range(100_000):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from build_records import baseline_record, config, confirm_records, run, trial_record
+from build_records import baseline_record, config, confirm_records, options, run, trial_record
 
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.run_pair import Side
@@ -39,7 +39,8 @@ def searched(
     )
     first = (baseline_record(rate=own_rates[0], of=OWN, **more), trial_record(1, rates[0], tuned, **more))
     again = confirm_records(list(rates), tuned, first_number=70, **more)
-    return assemble(run(trials=(), **overrides), (*first, *baselines, *again))
+    asked = options(confirm_rounds=len(rates))
+    return assemble(run(trials=(), **{"options": asked, **overrides}), (*first, *baselines, *again))
 
 
 def measured_again(of: Run, own_rates: Sequence[float], rates: Sequence[float]) -> Run:

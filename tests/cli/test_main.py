@@ -507,7 +507,7 @@ def test_images_that_can_not_be_written_are_told_with_a_remedy(
     assert "or name another place for them in XDG_CACHE_HOME" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (5, "Not final (status: interr")])
+@pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (7, "Not final (status: interr")])
 def test_an_interrupted_search_leaves_its_reports_so_far(
     at: int, marked: str, project: Path, ctrl_c_at: CtrlCAt, capsys: pytest.CaptureFixture[str]
 ):

@@ -29,8 +29,9 @@ from tunekit.records.recommendation import (
     Recommendation,
     SetAside,
     Tier,
+    Untried,
 )
-from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Objective, Run, RunStatus
 from tunekit.records.target import StepNumber
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import parse_binding
@@ -77,6 +78,12 @@ def left_open_for_aggressive() -> Run:
     return finished(
         OWN.changed(set_aside=aside), recommendation(Tier.AGGRESSIVE, FAST, speedup=SOME), floor=0.02
     )
+
+
+def untried(rate: float) -> dict[str, Any]:
+    values = {"batch_size": (16, 32, 64), "num_workers": (4, 32), "compile": (False, True)}
+    space = tuple(KnobSpace(knob=knob, values=some) for knob, some in values.items())
+    return {"space": space, "untried": Untried(config=config(num_workers=32), rate_samples_per_s=rate)}
 
 
 def rerun_baseline() -> Run:
@@ -210,6 +217,8 @@ OUTCOMES: dict[str, Callable[[], Run]] = {
     "kept: one slower": lambda: kept(SLOWER[0]),
     "kept: two slower": lambda: kept(*SLOWER),
     "kept: two slower, budget": lambda: kept(*SLOWER, cut_short="--budget 2m has room for 2 search trials"),
+    "kept: much is not tried": lambda: kept(*SLOWER, **untried(6500.0)),
+    "faster: some is not tried": lambda: finished(recommendation(Tier.BALANCED, FAST), **untried(1000.0)),
     "kept: one trains something else": with_other_training,
     "kept: nothing tried": kept,
     "kept: --trials 1": lambda: kept(options=options(max_trials=1)),

@@ -63,6 +63,10 @@ def test_a_proposal_is_of_the_space_and_untried(records, cpus):
     assert proposal.config in untried
     assert proposal.gain is not None and proposal.gain >= 0 and math.isfinite(proposal.gain)
     assert proposal.expected_rate_samples_per_s > 0
+    fastest = Acquisition(SPACE, host(cpus=cpus, cpus_total=cpus)).propose(records, Criteria(is_fastest=True))
+    assert fastest is not None and fastest.config in untried
+    if all(record.measurement for record in records):  # all are as likely to run
+        assert fastest.expected_rate_samples_per_s >= proposal.expected_rate_samples_per_s * (1 - 1e-9)
 
 
 def test_a_walk_ends_when_every_config_was_tried():

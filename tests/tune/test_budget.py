@@ -16,6 +16,7 @@ from scripted_search import (
     searched,
 )
 
+from tunekit.cli.numbers import duration_s
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.details import Details
@@ -29,8 +30,8 @@ from tunekit.tune.space import build_space
 
 JOBS = {job.name: job for job in gpu_jobs()}
 USUAL, SLOW = "ResNet-50, ImageNet", pytest.mark.slow
-OVERRUN = 1.07
-"""The fewest rounds may overrun a budget by a twentieth, and processes differ."""
+OVERRUN = 1.05
+"""The fewest rounds may overrun a budget a little, and processes differ."""
 
 
 def search(
@@ -70,7 +71,7 @@ def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_i
     assert whole.budget_s is not None and whole.budget_s >= 900
     assert listener.heard("said")[0].startswith("budget ") and "--budget TIME" in listener.heard("said")[0]
     tried = [record for record in searched(whole.trials) if record.measurement]
-    assert (len(tried) >= 6 and rounds_of_answer(whole) >= 3) or "take --budget" in (whole.cut_short or "")
+    assert (len(tried) >= 6 and rounds_of_answer(whole) >= 3) or "need --budget" in (whole.cut_short or "")
     assert gain_within(job, whole, 20) >= 0.9
     assert whole.search_time_s <= OVERRUN * whole.budget_s
 
@@ -81,9 +82,8 @@ def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: s
     assert whole.budget_s == 480.0
     assert whole.search_time_s <= OVERRUN * 480
     assert whole.cut_short is not None
-    assert "take --budget" in whole.cut_short
-    told = [said for said in listener.heard("said") if "take --budget" in said]
-    assert len(told) == 1 or ("was not confirmed" in whole.cut_short and told[-1] == whole.cut_short)
+    assert "need --budget" in whole.cut_short
+    assert listener.heard("said") == [whole.cut_short]
     assert any(whole.cut_short in line for line in method_lines(whole))
 
 
@@ -101,23 +101,27 @@ def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but
 
 
 def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_so(tmp_path: Path):
-    whole, _ = search(tmp_path, JOBS["7B LoRA"], 480.0)
+    whole, listener = search(tmp_path / "short", JOBS["7B LoRA"], 480.0)
     assert not searched(whole.trials)
     assert whole.search_time_s <= 480
+    enough = re.search(r"use at least --budget (\S+)", listener.heard("said")[0])
+    assert enough is not None
+    answered, _ = search(tmp_path / "enough", JOBS["7B LoRA"], duration_s(enough[1]))
+    assert searched(answered.trials) and rounds_of_answer(answered) >= 2
     assert whole.cut_short is not None
     assert whole.cut_short in answer_lead(whole, answer_of(whole.recommendations)).sentence
 
 
 @pytest.mark.parametrize("budget_s", [60.0, 90.0])
-def test_what_a_budget_has_room_for_is_said_once_and_is_what_runs(budget_s: float, tmp_path: Path):
+def test_what_a_budget_had_room_for_is_said_once(budget_s: float, tmp_path: Path):
     listener = RecordingListener()
     whole, _ = search_in(tmp_path / "run", options(budget_s=budget_s), listener)
     (told,) = listener.heard("said")
     trials, rounds = len(searched(whole.trials)), rounds_of_answer(whole)
-    assert re.findall(r"room for about (\d+) search trials? and (\d+) confirming", told) == [
+    assert re.findall(r"room for (\d+) search trials? and (\d+) confirming", told) == [
         (str(trials), str(rounds))
     ]
-    assert whole.cut_short == told.replace("about ", "")
+    assert whole.cut_short == told
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_what_trials_leaves_out_is_not_the_budgets(most: int, budget_s: float, s
     listener = RecordingListener()
     whole, _ = search_in(tmp_path / "run", options(budget_s=budget_s, max_trials=most), listener)
     assert (len(listener.heard("said")), whole.cut_short is not None) == (says, bool(says))
-    assert all(f"; {most - 1} and 5 take --budget" in said for said in listener.heard("said"))
+    assert all(f"the full {most - 1} + 5 need --budget" in said for said in listener.heard("said"))
 
 
 # --- an ablation ---------------------------------------------------------------------------
@@ -161,7 +165,9 @@ def test_an_ablation_that_is_left_out_for_want_of_time_is_said_and_kept_in_the_r
     assert (rounds_of_answer(whole), ablation_rounds(whole)) == (3, rounds)
     assert whole.search_time_s <= budget_s
     assert whole.cut_short is not None
-    assert f"(--ablate got {rounds} of 3 rounds); 12 and 5 with --ablate take --budget" in whole.cut_short
+    assert (
+        f"(--ablate got {rounds} of 3 rounds); the full 12 + 5 with --ablate need --budget" in whole.cut_short
+    )
     assert listener.heard("said")[-1] == whole.cut_short
     assert any(whole.cut_short in line for line in method_lines(whole))
 

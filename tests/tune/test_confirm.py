@@ -138,17 +138,6 @@ def test_a_second_stage_that_was_cut_off_is_finished_and_not_begun_anew(tmp_path
 # --- more rounds where the answer is the user's own config ---------------------------------------
 
 
-def others_at(first_rate: float, rate: float) -> dict[str, Any]:
-    """A script whose other configs look slower than its own 100 samples/s when they are first tried."""
-
-    def noise(knobs: TrainConfig, spec: TrialSpec) -> float:
-        return (1 + 0.01 * math.sin(7 * spec.number)) * (
-            first_rate / rate if spec.role is TrialRole.SEARCH else 1.0
-        )
-
-    return {"rate": lambda knobs: 100.0 if knobs == config() else rate, "noise": noise}
-
-
 def asked_again(folder: Path, rounds: int, scripted: dict[str, Any]) -> tuple[Run, ScriptedExecutor]:
     saved = load_run(folder)
     asked = saved.options.changed(confirm_rounds=rounds)
@@ -166,33 +155,18 @@ def test_rounds_beyond_the_budget_that_was_given_run_in_one_that_holds_them(tmp_
     assert after.options.budget_s == 600.0
 
 
-@pytest.mark.parametrize(("rate", "is_kept"), [(120.0, False), (100.5, True)])
-def test_more_rounds_of_a_search_that_found_nothing_faster_are_for_what_came_near(
-    rate: float, is_kept: bool, tmp_path: Path
-):
-    scripted = others_at(92.0, rate)
-    before, _ = search_in(
-        tmp_path / "run", options(max_trials=6, confirm_rounds=3), executor_options=scripted
-    )
-    assert not confirmed_before(before.trials)
-    after, executor = asked_again(tmp_path / "run", 4, scripted)
-    (config_beside,) = confirmed_before(after.trials)
-    again = [spec.config for spec in executor.specs]
-    assert sorted(again, key=str) == sorted([None, config_beside] * 4, key=str)
-    best = answer_of(after.recommendations)
-    assert best is not None and best.is_baseline == is_kept
-    judged = best.set_aside if is_kept else best
-    assert judged is not None and judged.config == config_beside
-    assert len(judged.confirm_trials) == 4
-    more, executor = asked_again(tmp_path / "run", 5, scripted)
-    assert confirmed_before(more.trials) == (config_beside,)
-    assert len(executor.specs) == 2
-    assert asked_again(tmp_path / "run", 5, scripted)[1].specs == []
+def test_what_came_near_the_baseline_is_confirmed(tmp_path: Path):
+    scripted = {"rate": lambda knobs: 100.0 if knobs == config() else 95.0}
+    whole, _ = search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
+    (beside,) = confirmed_before(whole.trials)
+    assert rounds_done(whole.trials, beside) >= 3
+    best = answer_of(whole.recommendations)
+    assert best is not None and best.is_baseline
 
 
 def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_path: Path):
-    scripted = others_at(60.0, 60.0)
+    scripted = {"rate": lambda knobs: 100.0 if knobs == config() else 60.0}
     search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
     after, executor = asked_again(tmp_path / "run", 8, scripted)
     assert executor.specs == []
-    assert "no config was fast enough" in why_no_more_rounds(after.trials, 8)
+    assert "no config came near your own" in why_no_more_rounds(after.trials, 8)

@@ -4,10 +4,17 @@ from build_records import GIB, MIB, baseline_record, config, failure, host, opti
 from scripted_search import search_context
 
 from tunekit.predict.throughput.observation import Columns
+from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.tune.feasibility import chances_to_fit, chances_to_run, compute_sweep_sizes, fits_host
+from tunekit.tune.feasibility import (
+    chances_to_fit,
+    chances_to_run,
+    compute_sweep_sizes,
+    fits_host,
+    why_infeasible,
+)
 from tunekit.tune.space import build_space
 
 # --- memory --------------------------------------------------------------------------------
@@ -52,6 +59,17 @@ def test_a_queue_beyond_the_ram_is_not_tried():
     small = host(ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
     fits = fits_host(seen, small, [config(), config(num_workers=8, prefetch_factor=8)])
     assert list(fits) == [True, False]
+
+
+def test_more_open_files_than_are_allowed_are_not_tried():
+    tensor = LeafSeen(path="x", kind="tensor", bytes=8)
+    leaves = (tensor,) * 8 + (tensor.model_copy(update={"kind": "text"}),) * 40
+    batch = BatchSeen(samples=64, total_bytes=64, shared_bytes=64, piped_bytes=0, leaves=leaves)
+    seen = [baseline_record(batch=batch)]
+    few, many = config(num_workers=16, prefetch_factor=4), config(num_workers=32, prefetch_factor=4)
+    assert list(fits_host(seen, host(open_files_limit=1024), [few, many])) == [True, False]
+    assert "`ulimit -n`" in (why_infeasible(many, seen, host(open_files_limit=1024)) or "")
+    assert why_infeasible(many, seen, host(open_files_limit=None)) is None
 
 
 def test_a_queue_as_large_as_one_that_exhausted_the_host_is_not_tried():

@@ -1,6 +1,7 @@
 """What holds of every search, whatever the script, the machine, the noise and the user's wishes."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,7 +12,7 @@ from scripted_search import ScriptedExecutor, confirming, search_in, searched, s
 from search_worlds import SearchWorld, search_worlds
 
 from tunekit.errors import BudgetTooSmallError, EmptySpaceError, TargetError, UsageError
-from tunekit.recommend.numerics import Mode, excluded_modes
+from tunekit.recommend.numerics import Mode, excluded_modes, unchecked_modes
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
@@ -166,13 +167,22 @@ def assert_limits(whole: Run, world: SearchWorld) -> None:
 
 def assert_highest(whole: Run, world: SearchWorld) -> None:
     """Conservative and Aggressive emit the fastest that they may, Balanced one within its tolerance."""
-    confirmed = {record.config for record in confirming(whole.trials) if record.measurement}
+    rounds = Counter(record.config for record in confirming(whole.trials) if record.measurement)
+    least = min(2, whole.options.confirm_rounds)
+    confirmed = {
+        one for one, times in rounds.items() if times >= (1 if one == whole.baseline_config else least)
+    }
+    unchecked = unchecked_modes(whole.trials, whole.history.candidates)
+    confirmed = {one for one in confirmed if one and Mode.of(one) not in unchecked}
     for tier in Tier:
         found = emitted(whole, tier)
         allowed = [one for one in choosable(whole, tier, world) if one.config in confirmed]
         if found is None:
             assert not allowed
-        elif not is_settled(found):
+            continue
+        # What only came near the baseline is judged by its rounds.
+        allowed = [one for one in allowed if found.is_baseline or not one.is_baseline_config]
+        if not is_settled(found):
             chosen = rate_of(whole.trials[found.search_trial])
             if tier is Tier.BALANCED:
                 floor = whole.noise_floor.relative if whole.noise_floor else 0.0

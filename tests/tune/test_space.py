@@ -431,7 +431,7 @@ def test_without_a_binding_the_batch_can_not_move_and_says_why():
             search_context(config(batch_size=16, accumulate_grad_batches=3)),
             "accumulates 3 batches",
         ),
-        (7919, bound(ACCUMULATING, baseline=config(batch_size=16)), "no batch size from 4 to 256"),
+        (7919, bound(ACCUMULATING, baseline=config(batch_size=16)), "no batch size from 4 to 512"),
     ],
 )
 def test_a_global_batch_that_can_not_be_kept_is_refused(size: int, context: SearchContext, told: str):

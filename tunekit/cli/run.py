@@ -163,7 +163,8 @@ def _say(
     _tell(f"setting {what}")
     candidate = run.candidate
     if promise is None and candidate is not None and candidate.config == config:
-        _tell(f"{open_gain_text(run, candidate)}; not confirmed, so its rate is not checked")
+        gain = open_gain_text(run, candidate.speedup or candidate.factor, candidate.rounds)
+        _tell(f"{gain}; not confirmed, so its rate is not checked")
     elif promise is None:
         _tell("this exact config was not measured, so its rate is not checked")
     else:

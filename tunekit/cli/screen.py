@@ -29,7 +29,7 @@ from tunekit.trial.bindings import present_values
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.typed_commands import missing_command, target_text
 from tunekit.trial.watch import TrialProgress
-from tunekit.tune.budget import foreseen_text
+from tunekit.tune.budget import USUAL_BUDGET_S
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _PHASES = {
@@ -272,7 +272,9 @@ class SearchScreen(TrialScreen):
         for place, (knob, values) in enumerate(space.items()):
             self._line("" if place else "search", f"{knob}: {values}")
         self._line("", "The baseline run shows the script's own values and which knobs reach its loop.")
-        self._line("time", foreseen_text(run.options))
+        budget_s = run.options.budget_s
+        time = f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed"
+        self._line("time", f"at most {duration_text(budget_s)}" if budget_s else time)
         self._line("", "--dry-run: nothing was started, nothing was written")
 
     def space_known(self, run: Run) -> None:

@@ -216,11 +216,11 @@ def executor_for(
     """
     asked = record.options
     limits = Limits(
-        trial_s=min(asked.trial_limit_s, budget_s),
-        start_s=max(0.0, min(asked.trial_limit_s, budget_s - asked.trial_limit_s)),
+        trial_s=asked.trial_limit_s,
+        start_s=asked.trial_limit_s,
         no_progress_s=asked.no_progress_limit_s,
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
-    )
+    ).within(budget_s)
     return ProcessExecutor(
         record.target.changed(command=tuple(command) or record.target.command),
         folder.trials_folder,

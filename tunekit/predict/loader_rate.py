@@ -8,6 +8,8 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import DryLoop, LoopMeasurement, Measurement
 from tunekit.records.profile import Instance, Profile
 
+_LEAST_GAIN = 1.1
+"""Of twice the workers: below it something behind the loader holds them back, such as a lock."""
 _HYPERTHREAD_SHARE = 0.5
 """Of a core, that a vCPU is at least."""
 
@@ -35,6 +37,14 @@ def cpus_per_worker(measurement: Measurement | None) -> float:
     alone = next((one.loader_work for one in isolated.workers), None) if isolated else None
     work = alone or (loader_work_of(measurement.loop, isolated) if measurement else None)
     return work.cpus_per_worker if work else 1.0
+
+
+def most_useful_workers(measurement: Measurement | None) -> float:
+    """Return the workers beyond which more were seen to be hardly faster; infinite where none were."""
+    isolated = measurement.details.floors if measurement and measurement.details else None
+    points = isolated.workers if isolated else ()
+    is_flat = len(points) > 1 and points[-2].step_s < _LEAST_GAIN * points[-1].step_s
+    return points[-1].num_workers if is_flat else math.inf
 
 
 def loader_rate(

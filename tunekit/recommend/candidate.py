@@ -2,6 +2,7 @@
 
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_of_known, verdict
+from tunekit.recommend.numerics import Mode, unchecked_modes
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import answer_of, comparison_of, memory_need, speedup_over_baseline
 from tunekit.recommend.tiers import best_of, same_training
@@ -39,7 +40,8 @@ def candidate_of(run: Run) -> Candidate | None:
     if found is None or baseline is None:
         return None
     again = [one for one in run.history.confirm_of(found.config) if one.measurement]
-    ratio = speedup_over_baseline(again, comparison_of(run, run.history))
+    is_unchecked = Mode.of(found.config) in unchecked_modes(run.trials, [found.record])
+    ratio = None if is_unchecked else speedup_over_baseline(again, comparison_of(run, run.history))
     factor = planned.objective_samples_per_s(found.config, found.loop) / baseline.value
     if ratio is None and factor <= 1:
         return None

@@ -270,6 +270,14 @@ def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> l
     return [mode for mode in modes if mode not in known]
 
 
+def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> frozenset[Mode]:
+    """Return the modes of the picks whose losses could be held against the baseline's, and were not."""
+    if max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
+        return frozenset()
+    unknown = (one for one in guarded_modes(records, picks) if one.verdict.outcome is LossOutcome.UNKNOWN)
+    return frozenset(one.mode for one in unknown)
+
+
 def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
     """Return what a mode changes of the baseline's own, such as "bf16 + compile"."""
     changes = [str(mode.precision)] if mode.precision is not baseline_config.precision else []

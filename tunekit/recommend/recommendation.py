@@ -40,6 +40,10 @@ def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | Non
     return next(gains, in_order[0] if in_order else None)
 
 
+FEWEST_ROUNDS = 2
+"""Rounds that a noise floor needs, and a speedup unless one was asked for."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What every tier of one run is compared with and judged by."""
@@ -108,6 +112,8 @@ def recommend(
     loops = [one.loop for one in confirmed]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
+    if not is_confirmed(pick, against, confirm):
+        return MissingTier(tier=tier, reason=f"its pick (trial {pick.number}) had only one confirming round")
     ratio = speedup_over_baseline(confirm, against)
     epoch_samples = samples_of_epoch(loops)
     return Recommendation(
@@ -134,6 +140,12 @@ def recommend(
             global_batch(config, loops[0].world_size),
         ),
     )
+
+
+def is_confirmed(pick: TrialRecord, against: Comparison, confirm: Sequence[TrialRecord]) -> bool:
+    """Return whether enough fresh processes of a pick were measured; the baseline's config needs one."""
+    is_baseline = pick.config == against.baseline_config
+    return len(measured(confirm)) >= min(against.options.confirm_rounds, 1 if is_baseline else FEWEST_ROUNDS)
 
 
 def settle(
@@ -206,18 +218,14 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
 def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -> Interval | None:
     """Return the speed-up of a config's confirming processes, paired with the baseline's by round.
 
-    None where either side has no process, or one and there is no noise floor.
+    None where too few rounds have both, or one has and no noise floor is known.
     """
     planned, confirmed, baseline = against.planned, measured(confirm), measured(against.baseline_confirm)
     ours, theirs = _by_round(confirmed, planned), _by_round(baseline, planned)
     rounds = sorted(ours.keys() & theirs.keys())
-    if rounds:
-        return speedup(
-            [ours[number] for number in rounds], [theirs[number] for number in rounds], against.noise
-        )
-    # No round has both: the processes are still independent, only drift no longer cancels out.
-    pairs = list(zip(_in_order(confirmed, planned), _in_order(baseline, planned), strict=False))
-    return speedup([rate for rate, _ in pairs], [rate for _, rate in pairs], against.noise)
+    is_enough = len(rounds) >= min(FEWEST_ROUNDS, against.options.confirm_rounds)
+    rates = ([ours[one] for one in rounds], [theirs[one] for one in rounds])
+    return speedup(*rates, against.noise) if is_enough else None
 
 
 def memory_need(config: TrainConfig, processes: Sequence[Measured]) -> MemoryNeed:
@@ -240,11 +248,6 @@ def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[i
         for one in confirmed
         if one.record.round is not None
     }
-
-
-def _in_order(confirmed: Sequence[Measured], planned: PlannedTraining) -> list[float]:
-    ordered = sorted(confirmed, key=lambda one: one.record.number)
-    return [planned.objective_samples_per_s(one.config, one.loop) for one in ordered]
 
 
 def _most_batch_bytes(

@@ -29,7 +29,7 @@ from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Measured, Trials, measured
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
@@ -134,8 +134,8 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
     workers = record.config.num_workers
     if workers > policy.max_workers(host.cpus, each):
         broken.append(
-            f"{_counted(workers, 'worker')} need {workers * each:.1f} CPUs, more than "
-            f"{policy.workers_share:.0%} of {_counted(host.cpus, 'CPU')}"
+            f"{count_text(workers, 'worker')} need {workers * each:.1f} CPUs, more than "
+            f"{policy.workers_share:.0%} of {count_text(host.cpus, 'CPU')}"
         )
     reserved_bytes = peak_reserved_bytes(record.measurement)
     if reserved_bytes is not None and loop.device.memory_bytes is not None:
@@ -333,10 +333,6 @@ def _above(value_bytes: int, limit_bytes: int, what: str, limit_text: str) -> li
     if value_bytes <= limit_bytes:
         return []
     return [f"{bytes_text(value_bytes)} of {what}, more than {limit_text} ({bytes_text(limit_bytes)})"]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # --- each tier's choice among the trials of a run

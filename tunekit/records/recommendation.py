@@ -218,6 +218,13 @@ class KnobGain(Record):
     """Rate of the recommended config over that of the same config with this knob as before."""
 
 
+class Untried(Record):
+    """The untried config with the highest predicted rate."""
+
+    config: TrainConfig
+    rate_samples_per_s: PositiveFloat
+
+
 class ModelSummary(Record):
     """Why the configs of a run are as fast as they are, and how far the model can be trusted."""
 

@@ -20,6 +20,7 @@ from tunekit.records.recommendation import (
     NoiseFloor,
     Recommendation,
     ScalingRow,
+    Untried,
 )
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
@@ -214,6 +215,8 @@ class Run(TargetRecord):
     where the user did not ask for it, or there was no time."""
     model: ModelSummary | None = None
     """Predicted; None while the search runs, and with too few measured trials to tell."""
+    untried: Untried | None = None
+    """None while the search runs, and where nothing is left to try or no model could be fitted."""
     prediction: DevicePrediction | None = None
     """What fits the GPU that was asked for, by steps of the script's own loop; None on a CPU."""
     why_not_predicted: str | None = None

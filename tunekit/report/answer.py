@@ -21,7 +21,6 @@ from tunekit.records.data_check import Sameness
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
-    Candidate,
     LearningRate,
     LearningRateRule,
     Recommendation,
@@ -38,6 +37,7 @@ from tunekit.report.text import (
     interval_text,
     search_again,
     to_go_on,
+    value_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
 from tunekit.trial.binding_syntax import how_text
@@ -56,6 +56,8 @@ _ROUNDS = 5
 """Of the comparison that is advised where a config and the baseline had one process each."""
 _WAIT_QUIET_S = 600.0
 """Wait that is advised on a busy machine."""
+_LARGE = 1.5
+"""Predicted factor over the answer from which an untried config is named first."""
 _LONGER = 4
 """Times the window, where the noise floor hides the difference."""
 
@@ -103,17 +105,20 @@ def _kept_lead(run: Run, best: Recommendation) -> Lead:
     keep = f"Keep your current settings: {rate}."
     why, candidate = f" ({run.cut_short})" if run.cut_short else "", run.candidate
     if candidate is not None:
-        text = f"{open_gain_text(run, candidate)}.{_settled_text(run, best)} {keep}"
         ratio = candidate.speedup
+        found = open_gain_text(run, ratio or candidate.factor, candidate.rounds)
+        text = f"{found}.{_settled_text(run, best)} {keep}"
         return Lead(text, f"Not confirmed{why}", "warn") if ratio is None else _judged(run, ratio, text)
     if (aside := best.set_aside) is not None:
-        found = _found_text(run, aside.speedup, len(aside.confirm_trials))
+        found = open_gain_text(run, aside.speedup, len(aside.confirm_trials))
         return _judged(run, aside.speedup, f"{found}. {keep}")
+    left = f" Not tried: {_untried_text(run, best)}." if _untried_factor(run, best) >= _LARGE else ""
     searched = [one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None]
     if searched:
         tried = count_text(len({one.config for one in searched}), "config")
-        return Lead(f"{tried} tried, {_none_text(run, searched)}{why}. {keep}", "No gain")
-    return Lead(f"No other config was measured: {_why_none(run)}. {keep}")
+        text = f"{tried} tried, {_none_text(run, searched)}{why}.{left} {keep}"
+        return Lead(text, "Not all tried", "warn") if left else Lead(text, "No gain")
+    return Lead(f"No other config was measured: {_why_none(run)}.{left} {keep}")
 
 
 def _none_text(run: Run, searched: Sequence[TrialRecord]) -> str:
@@ -131,9 +136,8 @@ def _none_text(run: Run, searched: Sequence[TrialRecord]) -> str:
 
 def _why_none(run: Run) -> str:
     failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
-    if any(kind is not OutcomeKind.REFUSED for kind in failures):
-        return "every trial failed"
-    return run.cut_short or "give a longer --budget"
+    has_failed = any(kind is not OutcomeKind.REFUSED for kind in failures)
+    return "every trial failed" if has_failed else run.cut_short or "give a longer --budget"
 
 
 def _judged(run: Run, ratio: Interval, text: str) -> Lead:
@@ -147,12 +151,8 @@ def _judged(run: Run, ratio: Interval, text: str) -> Lead:
     return Lead(text, f"{badge} ({sure} confidence{busy})", "warn" if sure == "low" else tone)
 
 
-def open_gain_text(run: Run, candidate: Candidate) -> str:
+def open_gain_text(run: Run, ratio: Interval | float, rounds: int) -> str:
     """Return how fast the config is whose gain is left open, and how that is known."""
-    return _found_text(run, candidate.speedup or candidate.factor, candidate.rounds)
-
-
-def _found_text(run: Run, ratio: Interval | float, rounds: int) -> str:
     over = "one process" if isinstance(ratio, float) else count_text(rounds, "round")
     return f"{gain_text(ratio)} with the best config found ({_basis(run)} in {over}; {_floor_text(run)})"
 
@@ -223,8 +223,7 @@ def candidate_text(run: Run, folder: str = "") -> str:
 def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple[str, ...]:
     if run.baseline_config is None:
         return ()
-    before, after = run.baseline_config.model_dump(), config.model_dump()
-    changes = [change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]]
+    changes = _knob_changes(run.baseline_config, config)
     if (loader_only := loader_only_text(run, config)) is not None:
         changes[0] += f" ({loader_only})"  # the batch size comes first
     options = run.discovery.options if run.discovery else ()
@@ -235,6 +234,11 @@ def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple
         changes.append(f"{name}: {steps[0]:,} -> {steps[1]:,}")
     times = global_batch(config) / global_batch(run.baseline_config)
     return tuple(changes) if times == 1 else (*changes, _lr_change(run, times, lr))
+
+
+def _knob_changes(before: TrainConfig, after: TrainConfig) -> list[str]:
+    old, new = before.model_dump(), after.model_dump()
+    return [change_text(knob, old[knob], new[knob]) for knob in KNOBS if old[knob] != new[knob]]
 
 
 def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
@@ -262,6 +266,32 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
     )
 
 
+def tried_text(run: Run, best: Recommendation | None) -> str:
+    """Return what was tried, and the most that an untried config promises."""
+    tried = {r.config: r.config.model_dump() for r in run.trials if r.role.is_candidate and r.config}
+    if len(tried) < 2 or best is None or run.untried is None:
+        return ""
+    varied: list[str] = []
+    single: list[str] = []
+    for knob in (entry.knob for entry in run.space if entry.is_searched):
+        values = list(map(value_text, sorted({one[knob] for one in tried.values() if one[knob] is not None})))
+        ends = f"{values[0]} to {values[-1]}" if values and values[0].isdigit() else " and ".join(values)
+        (varied if len(values) > 1 else single).append(f"{knob} {ends}")
+    not_varied = f"; not varied: {', '.join(one.split()[0] for one in single)}" if single else ""
+    tried_so_far = f"Tried {count_text(len(tried), 'config')}: {', '.join(varied)}{not_varied}."
+    return f"{tried_so_far} Fastest untried: {_untried_text(run, best)}."
+
+
+def _untried_factor(run: Run, best: Recommendation) -> float:
+    return run.untried.rate_samples_per_s / best.rate_samples_per_s.value if run.untried else 0.0
+
+
+def _untried_text(run: Run, best: Recommendation) -> str:
+    changes = ", ".join(_knob_changes(best.config, run.untried.config)) if run.untried else ""
+    over = "your baseline" if best.is_baseline else "the answer"
+    return f"{changes}, {factor_text(_untried_factor(run, best))} {over} (predicted)"
+
+
 def other_tiers_text(run: Run, best: Recommendation | None) -> str:
     """Return what the other tiers bring, in one line; empty where none differs from the answer."""
     others = [
@@ -269,8 +299,7 @@ def other_tiers_text(run: Run, best: Recommendation | None) -> str:
         for one in run.recommendations
         if best and one.config != best.config and not one.same_as and not one.is_baseline and one.speedup
     ]
-    basis = "measured" if run.options.objective is Objective.RATE else "predicted"
-    return f"Other tiers: {'; '.join(others)} ({basis})." if others else ""
+    return f"Other tiers: {'; '.join(others)} ({_basis(run)})." if others else ""
 
 
 def missing_lines(run: Run) -> tuple[str, ...]:
@@ -310,23 +339,9 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     basis = f"predicted: loader's buffer {tier_column(best, run).buffer}" if best.buffer_bytes else "measured"
     share = max(0.0, 1 - best.ram_bytes / limit_bytes)
     free.append(f"{share_text(share)} of {bytes_text(limit_bytes)} RAM ({basis})")
-    return f"Headroom: {', '.join(free)}."
-
-
-def price_text(run: Run, best: Recommendation | None) -> str:
-    """Return what a speedup does to the price of a training; empty where none was shown."""
-    if best is None or best.is_baseline or best.speedup is None:
-        return ""
-    if verdict(best.speedup, run.noise_floor) not in ("faster", "slower"):
-        return ""
-    share, least, most = (1 / one for one in (best.speedup.value, best.speedup.high, best.speedup.low))
-    if not math.isfinite(most):
-        return ""
-    what = "the planned training" if run.options.objective is Objective.FINISH_TIME else "every epoch"
-    return (
-        f"Price: on a machine billed by the hour, {what} costs {share_text(share)} of what it costs now "
-        f"({share_text(least)} to {share_text(most)}; predicted from the speedup)."
-    )
+    warns = best.config.num_workers > (run.host.cpus_affinity or run.host.cpus_total)
+    warned = " PyTorch will warn that num_workers exceeds the CPU count." if warns else ""
+    return f"Headroom: {', '.join(free)}.{warned}"
 
 
 def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
@@ -339,6 +354,8 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
     elif (settled := _settled_by(run, best, folder)) is not None:
         steps.append(f"to settle it: {settled.command}")
+    if _untried_factor(run, best) >= _LARGE:
+        steps.append(f"to try more: {to_go_on(run, folder)}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")
     if best.is_baseline:

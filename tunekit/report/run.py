@@ -53,6 +53,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
     full = f"all figures and findings: tunekit report {quoted(str(folder))} --full"
+    quiet = answer.how_measured(run, best), answer.tried_text(run, best), _written_text(folder, files)
     return (
         answer.answer_lead(run, best),
         Line(answer.candidate_text(run, str(folder))),
@@ -61,10 +62,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         Line(answer.headroom_text(run, best)),
         *(Line(f"{predicted.title}: {line}") for line in predicted.lines[:1]),
         *map(Line, answer.missing_lines(run) if best is None else ()),
-        *(
-            Line(line, is_quiet=True)
-            for line in (answer.how_measured(run, best), _written_text(folder, files))
-        ),
+        *(Line(line, is_quiet=True) for line in quiet),
         Changes(changes if len(changes) <= _MOST_CHANGES else ()),
         Passage("Change", (", ".join(changes),) if len(changes) > _MOST_CHANGES else (), is_list=True),
         *(Note(one.severity, f"{one.code}: {one.message}") for one in errors),
@@ -142,8 +140,9 @@ def _answer_blocks(
         Changes(answer.change_lines(run, best)),
         Commands("Use it" if best and not best.is_baseline else "Next", answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
-        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
+        *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best), is_quiet=True),
+        Line(answer.tried_text(run, best), is_quiet=True),
         Line(answer.candidate_text(run, folder)),
         Section("tiers", "Tiers and your baseline", "Tiers"),
         tiers_table(run),
@@ -180,6 +179,7 @@ def in_comment(
         Line(answer.candidate_text(run, folder)),
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best)),
+        Line(answer.tried_text(run, best)),
         Line("; ".join(answer.missing_lines(run))),
         Commands("Commands", (*map(_in_shell, commands), "# the same search again", search_again(run))),
         bottleneck_passage(run, best),

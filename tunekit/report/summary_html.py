@@ -16,7 +16,6 @@ def summary_html(run: Run) -> str:
             answer.answer_lead(run, best),
             Line(answer.candidate_text(run)),
             Line(answer.headroom_text(run, best)),
-            Line(answer.price_text(run, best)),
             *map(Line, answer.missing_lines(run)),
             Changes(answer.change_lines(run, best)),
             short_tiers_table(run),

@@ -18,6 +18,7 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.typed_commands import command_text, missing_command, quoted
+from tunekit.tune.confirm import MIN_ROUNDS, expected_duration_s, typical_duration_s
 from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -239,10 +240,17 @@ def without_places(record: AnyRecord, home: Path) -> AnyRecord:
 
 
 def to_go_on(run: Run, folder: str) -> str:
-    """Return the command that goes on with a search in a folder; a shared one is gone on with by all."""
+    """Return the command that goes on with a search in a folder; a shared one is gone on with by all.
+
+    One that has ended gets the budget for another trial and its confirming rounds.
+    """
     place = run.shared_at
     if place is None:
-        return f"tunekit search --resume {quoted(folder)}{missing_command(run.target)}"
+        each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
+        more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
+        enough_s = max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
+        more = f" --budget {typed_duration_text(enough_s)}" if run.status is RunStatus.FINISHED else ""
+        return f"tunekit search --resume {quoted(folder)}{more}{missing_command(run.target)}"
     has_note = MASK not in place or has_mask(run.target.command)
     return search_again(run, place) + ("" if has_note else f"  # with the user in place of {MASK}")
 

@@ -7,8 +7,8 @@ from tunekit.diagnose.run import run_findings
 from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
-from tunekit.recommend.numerics import excluded_modes, guarded_modes
-from tunekit.recommend.recommendation import answer_of, comparison_of, recommend, settle
+from tunekit.recommend.numerics import Mode, excluded_modes, guarded_modes, unchecked_modes
+from tunekit.recommend.recommendation import answer_of, comparison_of, is_confirmed, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, violations
 from tunekit.records.host import Host
@@ -31,10 +31,16 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     against = comparison_of(run, trials)
     chosen = pick_tiers(trials, host, run.options)
     if run.status is RunStatus.FINISHED:
-        chosen |= pick_tiers(trials, host, run.options, trials.confirmed)
+        unchecked = unchecked_modes(trials.records, trials.candidates)
+        checked = [one for one in trials.candidates if one.config and Mode.of(one.config) not in unchecked]
+        confirmed = [
+            one for one in checked if one.config and is_confirmed(one, against, trials.confirm_of(one.config))
+        ]
+        chosen = pick_tiers(trials, host, run.options, checked)
+        chosen |= pick_tiers(trials, host, run.options, confirmed)
         if all(record.is_baseline_config for record in chosen.values()):
             # What was confirmed all the same is judged by its rounds.
-            beside = [record for record in trials.confirmed if not record.is_baseline_config]
+            beside = [record for record in confirmed if not record.is_baseline_config]
             chosen |= pick_tiers(trials, host, run.options, beside)
     settled: list[Recommendation] = []
     missing: list[MissingTier] = []
@@ -53,7 +59,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
     best, before = answer_of(settled), trials.baseline.config if trials.baseline else None
     # Once the search is over, also the modes whose losses should be known and are not.
-    picks = chosen.values() if run.status is RunStatus.FINISHED else ()
+    picks = pick_tiers(trials, host, run.options).values() if run.status is RunStatus.FINISHED else ()
     loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
     run = run.changed(
         noise_floor=against.noise,
@@ -73,17 +79,14 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
         is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
         return "every config failed when it was run again" if is_measured else "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
-    excluded, fitting = excluded_modes(trials.records), 0
+    excluded, fitting = excluded_modes(trials.records) | unchecked_modes(trials.records, trials.candidates), 0
     for record in trials.candidates:
         broken = violations(record, tier, host)
         fitting += not broken and is_excluded(record, tier, excluded)
         for reason in broken:
             reasons[reason] += 1
     if fitting:
-        return "every measured config within its limits spoils the losses"
-    abandoned = (record for record in trials.records if record.role.is_candidate and record.is_abandoned)
-    if any(not violations(record, tier, host) for record in abandoned):
-        return "what was faster failed when it was run again; the rest within its limits was given up early"
+        return "every measured config within its limits spoils the losses, or they were not checked"
     if not reasons:
         return "every config within its limits failed when it was run again"
     return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"

@@ -12,11 +12,11 @@ from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
+from tunekit.recommend.recommendation import FEWEST_ROUNDS, answer_of, comparison_of, speedup_over_baseline
 from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.recommendation import Recommendation
+from tunekit.records.recommendation import Recommendation, Untried
 from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.target import Binding, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
@@ -39,7 +39,6 @@ from tunekit.trial.executor import Executor, TrialSpec
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import CONFIRM_ORDER, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
-    FLOOR_PROCESSES,
     MIN_ROUNDS,
     details_to_confirm,
     expected_duration_s,
@@ -54,7 +53,7 @@ from tunekit.tune.confirm import (
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
 from tunekit.tune.jobs import Job, Work
 from tunekit.tune.space import build_space, is_batch_variant, nearest
-from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
+from tunekit.tune.stopping import Stop, expectation, next_trial, rate_to_beat
 from tunekit.tune.study import Study
 from tunekit.units import count_text
 
@@ -92,22 +91,26 @@ class Search(Session[Run]):
         store: TrialStore | None = None,
     ) -> None:
         records = folder.load_trials()
-        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet, store)
+        super().__init__(
+            run.changed(untried=None),
+            folder,
+            executor,
+            listener,
+            machine.profile,
+            records,
+            clock,
+            quiet,
+            store,
+        )
         self.finisher: Job | SharedResult | None = None
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None
-        rounds = {record.round for record in Trials(records).baseline_confirm}
-        has_ended = bool(records) and run.status is RunStatus.FINISHED
-        self._confirms_near = has_ended and len(rounds) < run.options.confirm_rounds
-        """Whether a search that came to its end is asked for more rounds than it had."""
         self._ran_out_of_time = False
-        self._coming: TrialRecord | Proposal | None = None
+        self._coming: Proposal | None = None
         """What this host enqueued last."""
         self._waits_for = ""
         """What this host waits for, as it was said."""
-        self._foretold = False
-        """Whether it was said at the start what the budget has no room for."""
         self._ablation_left_out = ""
         self._settled: set[str] = set()
         """Knobs for which no other binding is to be tried."""
@@ -211,6 +214,7 @@ class Search(Session[Run]):
         self._confirm()
         self._settle_doubts()
         self._ablate()
+        self._note_untried()
         self._say_what_was_cut()
         _insist_on_a_result(self.found)
         self._folder.save_missing(self._records)
@@ -361,16 +365,13 @@ class Search(Session[Run]):
         self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
 
-    def _next(self, study: Study, running: Sequence[Job]) -> TrialRecord | Proposal | Stop:
-        """Return what to try next, beside what other hosts run: a disturbed trial again, or a proposal."""
+    def _next(self, study: Study, running: Sequence[Job]) -> Proposal | Stop:
+        """Return what to try next, beside what other hosts run."""
         if not self._has_room_beside(running):
             return Stop()
         criteria = self._time.criteria
         # A config that was lost with two hosts may be what ended them.
         pending = (*[job.config for job in running if job.config is not None], *self._store.lost_configs())
-        disturbed = disturbed_trial(self._trials)
-        if disturbed and disturbed.config not in pending and disturbed.duration_s <= criteria.most_s:
-            return disturbed
         return next_trial(study, criteria, len(self._trials.searched), pending)
 
     def _search(self, job: Job) -> None:
@@ -380,15 +381,13 @@ class Search(Session[Run]):
             return
         assert job.config is not None and self._study is not None
         coming = self._coming
-        if isinstance(coming, Proposal) and coming.config == job.config:
+        if coming is not None and coming.config == job.config:
             with self._study.running(coming):
                 self._try_proposed(coming)
             return
         purpose = "proposed by another host"
         if job.lost_by is not None:
             purpose = f"again: {job.lost_by} did not end it"
-        elif coming is not None and not isinstance(coming, Proposal) and coming.config == job.config:
-            purpose = why_again(coming)
         self._try(job.config, purpose)
 
     def _try_proposed(self, proposal: Proposal) -> None:
@@ -411,6 +410,15 @@ class Search(Session[Run]):
         candidates = sum(one.role.is_candidate for one in self._records)
         return most is None or candidates + sum(job.work is Work.SEARCH for job in running) < most
 
+    def _note_untried(self) -> None:
+        """Record the untried config with the highest predicted rate."""
+        lost, untried = self._store.lost_configs(), None
+        left = self._study.fastest_untried(self._planned, lost) if self._study else None
+        if left is not None and left.expected_rate_samples_per_s:
+            rate = left.expected_rate_samples_per_s * self.found.world_size
+            untried = Untried(config=left.config, rate_samples_per_s=rate)
+        self._change(untried=untried)
+
     # --- the budget ------------------------------------------------------------------------
 
     @property
@@ -419,20 +427,19 @@ class Search(Session[Run]):
 
     @property
     def _time(self) -> TimeLeft:
-        return TimeLeft(self.found, self._left_s, self._confirms_near)
+        return TimeLeft(self.found, self._left_s)
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
         self._change(budget_s=budget_s_of(self.found))
         if (said := self._time.said_at_start) is not None:
             self._listener.said(said)
-            self._foretold = self.found.options.budget_s is not None
 
     def _say_what_was_cut(self) -> None:
-        """Keep what the budget had no room for, if it was too little to trust; say what was not foretold."""
+        """Keep and say what the budget had no room for, if it was too little to trust."""
         cut_short = self._time.cut_short(self._ran_out_of_time, self._ablation_left_out)
         self._change(cut_short=cut_short)
-        if cut_short is not None and (not self._foretold or self._time.missed or self._ablation_left_out):
+        if cut_short is not None:
             self._listener.said(cut_short)
 
     # --- tiers -----------------------------------------------------------------------------
@@ -482,7 +489,7 @@ class Search(Session[Run]):
         while modes := modes_due(self._records, self._time.picks.values()):
             config = modes[0].applied_to(self._baseline_config)
             guard_s = expected_duration_s(self._records, config)
-            if not self._time.holds_rounds(*self._time.to_confirm, after_s=guard_s):
+            if not self._time.holds_rounds(*self._time.to_confirm[:1], after_s=guard_s):
                 return
             purpose = f"losses of {mode_name(modes[0], self._baseline_config)} against the baseline's"
             self._trial(TrialRole.NUMERICS, config, purpose)
@@ -506,10 +513,10 @@ class Search(Session[Run]):
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
                 measured = [one for one in self._trials.baseline_confirm if one.measurement]
-                lacking = FLOOR_PROCESSES - len(measured)
+                lacking = FEWEST_ROUNDS - len(measured)
                 if not baseline_runs or lacking <= 0 or not fitting:
                     return
-                rounds = min(fitting, max(lacking, wanted) if self._trials.searched else lacking)
+                rounds = min(fitting, lacking)
             self._run_rounds(configs, baseline_runs, rounds)
 
     def _settle_doubts(self) -> None:

@@ -15,7 +15,7 @@ from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
-from tunekit.predict.loader_rate import cpus_per_worker
+from tunekit.predict.loader_rate import cpus_per_worker, most_useful_workers
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
@@ -26,12 +26,15 @@ from tunekit.session.store import LocalTrialStore, TrialStore
 from tunekit.trial.binding_suggestions import without_unknown_flags
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
+from tunekit.tune.confirm import typical_duration_s
 from tunekit.tune.feasibility import why_infeasible
 from tunekit.tune.knob_access import SearchContext
 from tunekit.units import duration_text, percent_text
 
 _SHOWN_LINES = 10
 NOT_READ = "what the agent reported of the script can't be read; see output.log of trial 0"
+_TO_SPARE_S, _MOST_TIMES = 8.0, 2.0
+"""Seconds by which a trial may overrun the budget before it is ended, or times what such a trial takes."""
 _BUSY_SHARE = 0.10
 """Share of the CPUs' time from which on other programs disturb a trial."""
 
@@ -224,8 +227,10 @@ class Session(ABC, Generic[AnyRun]):
             purpose: the role in words.
             **others: of the TrialSpec.
         """
+        number = self._store.next_number(self._records)
+        most_s = max(self._left_s, _MOST_TIMES * typical_duration_s(self._records, config)) + _TO_SPARE_S
         bindings = self.found.target.bindings
-        spec = TrialSpec(self._store.next_number(self._records), role, config, bindings=bindings, **others)
+        spec = TrialSpec(number, role, config, bindings=bindings, most_s=most_s, **others)
         reason = why_infeasible(spec.config, self._records, self.found.rank_host)
         if reason is None and self._quiet is not None:
             self._began_at += self._quiet.wait(self._listener.said)  # no part of the budget
@@ -293,6 +298,7 @@ class Session(ABC, Generic[AnyRun]):
             target=self.found.target,
             boundary=boundary,
             cpus_per_worker=cpus_per_worker(first),
+            most_workers=most_useful_workers(first),
             changing=(data.changing or ()) if data else (),
         )
 

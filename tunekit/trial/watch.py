@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -56,6 +56,11 @@ class Limits:
     """Memory of the whole tree above which it is ended, before the kernel picks a victim."""
     start_s: float = 0.0
     """Of the time until the loop runs, what the trial's limit leaves out at the most."""
+
+    def within(self, most_s: float) -> "Limits":
+        """Return the limits of a trial that takes no longer than some seconds, its start included."""
+        start_s = max(0.0, min(self.start_s, most_s - self.trial_s))
+        return replace(self, trial_s=min(self.trial_s, most_s), start_s=start_s)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class Criteria:
     """Of the best rate, as a share."""
     planned: PlannedTraining = NOTHING_PLANNED
     """The training to come."""
+    is_fastest: bool = False
+    """Propose the highest predicted rate, whatever its trial costs and tells."""
 
 
 NO_CRITERIA = Criteria()
@@ -240,13 +242,17 @@ class Acquisition:
         )
         first = order[0]
         remedy = self._remedy(expected, pool, baseline) if baseline else None
-        # Of what there is no time for after that, what gains more comes first: else it is never seen.
+        # Of what there is no time for after that, what gains more comes first, else it is never seen; not
+        # for the first trial, which must leave time for its confirmation.
         last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
-        if last_call.any():
+        if baseline is None and last_call.any():
             rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
             if pool.costs[rival] > pool.costs[first] and sure[rival] > sure[first]:
                 first = rival
-        first = first if remedy is None else remedy
+        if criteria.is_fastest:
+            first = int(np.argmax(expected.log_rate + np.log(pool.chances)))
+        elif remedy is not None:
+            first = remedy
         return Proposal(
             config=self.configs[pool.places[first]],
             cost_s=float(pool.costs[first]),

@@ -1,13 +1,14 @@
 """What a search needs its time for, and what the time left has room for. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import modes_due
 from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.recommendation import FEWEST_ROUNDS
 from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
@@ -16,7 +17,6 @@ from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.tune.acquisition import Criteria, least_gain
 from tunekit.tune.confirm import (
-    FLOOR_PROCESSES,
     MIN_ROUNDS,
     confirmed_before,
     expected_duration_s,
@@ -41,10 +41,10 @@ _ABLATED = 5
 CONFIRM_ORDER = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _MORE = 1.25
-"""Of the time that rounds took so far, what is kept for more of them."""
+"""Safety factor on what trials took so far."""
 _NEAR = 0.10
 """By how much a single trial's rate may fall short of the baseline's by chance alone."""
-_SLACK = 0.05
+_SLACK = 0.03
 """Share of the budget by which the fewest rounds of confirmation may overrun it."""
 
 
@@ -88,16 +88,6 @@ def budget_s_of(run: Run) -> float:
     return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
 
 
-def foreseen_text(options: SearchOptions) -> str:
-    """Return how long a search may take, before it runs."""
-    rounds = count_text(options.confirm_rounds, "confirmation round")
-    most = count_text(options.max_trials, "search trial") if options.max_trials else None
-    if options.budget_s is not None:
-        return f"at most {duration_text(options.budget_s)}, for {most or 'search trials'} and {rounds}"
-    trials = f"at most {most}" if most else f"about {SEARCH_TRIALS} search trials"
-    return f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed: {trials} and {rounds}"
-
-
 def budget_for_more(run: Run, options: SearchOptions) -> float:
     """Return the seconds that a search needs to add what is asked for now to what it has: rounds, ablation.
 
@@ -126,47 +116,37 @@ def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
 def _chosen_text(budget_s: float, trial_s: float, options: SearchOptions) -> str:
     """Return why a budget that was set after the baseline is as long as it is."""
     rounds = count_text(options.confirm_rounds, "confirming round")
-    trials = count_text(search_trials(options), "search trial")
-    about = "about " if search_trials(options) == SEARCH_TRIALS else ""
-    return (
-        f"budget {duration_text(budget_s)}: room for {about}{trials} of {duration_text(trial_s)} and "
-        f"{rounds}; --budget TIME gives another"
-    )
+    trials = f"{count_text(search_trials(options), 'search trial')} of {duration_text(trial_s)}"
+    return f"budget {duration_text(budget_s)}: room for {trials} and {rounds}; --budget TIME gives another"
 
 
-def short_text(
-    budget_s: float,
-    trials: int,
-    rounds: int,
-    needed: float,
-    options: SearchOptions,
-    left_out: str = "",
-    about: str = "",
+def _short_text(
+    budget_s: float, trials: int, rounds: int, needed: float, options: SearchOptions, left_out: str
 ) -> str:
-    """Return what a budget has room for, and which would do, in one sentence.
+    """Return what a budget had room for, and which would do, in one sentence.
 
     Args:
         budget_s: that the search has.
-        trials: of the search that it has room for.
+        trials: of the search that it had room for.
         rounds: of confirmation, the same.
         needed: seconds of a whole search.
         options: what the user asked.
         left_out: what it had no room for, in words.
-        about: before the figures, where they are foreseen.
     """
     enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
-    held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}"
-    room = f"room for {about}{held}" if trials else "no room for a search trial"
+    room = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}"
     room += f" ({left_out})" if left_out else ""
-    more = f"{search_trials(options)} and {options.confirm_rounds}"
-    if not trials:
-        wanted = count_text(options.confirm_rounds, "round")
-        more = f"{count_text(search_trials(options), 'search trial')} and {wanted}"
-    more += " with --ablate" if options.ablate else ""
-    given = f"the budget of {duration_text(budget_s)}"
+    whole = f"{search_trials(options)} + {options.confirm_rounds}{' with --ablate' if options.ablate else ''}"
+    return (
+        f"{_given_text(budget_s, options)} has room for {room}; the full {whole} need "
+        f"--budget {typed_duration_text(enough_s)}"
+    )
+
+
+def _given_text(budget_s: float, options: SearchOptions) -> str:
     if budget_s == options.budget_s:
-        given = f"--budget {typed_duration_text(budget_s)}"
-    return f"{given} has {room}; {more} take --budget {typed_duration_text(enough_s)}"
+        return f"--budget {typed_duration_text(budget_s)}"
+    return f"the budget of {duration_text(budget_s)}"
 
 
 @dataclass(frozen=True)
@@ -176,12 +156,10 @@ class TimeLeft:
     Args:
         run: options, host, budget and all trials so far.
         left_s: of the budget.
-        confirms_near: whether a config that came near the baseline is to be confirmed where none was faster.
     """
 
     run: Run
     left_s: float
-    confirms_near: bool = False
 
     @property
     def records(self) -> tuple[TrialRecord, ...]:
@@ -213,7 +191,7 @@ class TimeLeft:
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
         if most_s < trial_s and not searched:
-            fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
+            fewer_s = self._reserve_s(min(self._least, FEWEST_ROUNDS), trial_s)
             most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
         return most_s
 
@@ -223,7 +201,8 @@ class TimeLeft:
         fitting = [
             record
             for record in self._trials.candidates
-            if record.is_baseline_config or (record.config and self.holds_rounds(record.config))
+            if record.is_baseline_config
+            or (record.config and self.holds_rounds(record.config, after_s=self._guards_of([record])))
         ]
         picks = self._picks_among(fitting)
         if not finalists(list(picks.values())):
@@ -233,9 +212,9 @@ class TimeLeft:
     @property
     def _near(self) -> dict[Tier, TrialRecord]:
         """The choice beside the baseline: of what was confirmed already, else of what came near it."""
-        baseline, before = self._trials.baseline, confirmed_before(self.records)
+        before, baseline = confirmed_before(self.records), self._trials.baseline
         others = [record for record in self._trials.candidates if record.config in before]
-        if not before and self.confirms_near and baseline is not None:
+        if not before and baseline is not None:
             noise = run_noise(self._trials)
             least = (1 - max(_NEAR, noise.relative if noise else 0.0)) * (baseline.rate_samples_per_s or 0.0)
             rest = [record for record in self._trials.candidates if not record.is_baseline_config]
@@ -255,29 +234,19 @@ class TimeLeft:
         None where it holds enough or search trials have run, and while nothing is measured.
         """
         asked, first = self.run.options, _first_measured(self.records)
-        if not first:
+        if not first or self._trials.searched:
             return None
         trial_s, _ = _lengths_s(first)
-        if self._trials.searched:
-            return None
         if asked.budget_s is None:
             return _chosen_text(self._budget_s, trial_s, asked)
-        trials, rounds = self._foreseen(trial_s, rounds_s(first, (), 1) + trial_s)
-        most, few = search_trials(asked), min(FEW_TRIALS, search_trials(asked))
-        if not most or (trials >= few and rounds >= self._least):
+        if not search_trials(asked) or self.for_a_trial_s >= trial_s:
             return None
-        needed = needed_s(first, self.run.space, asked)
-        return short_text(self._budget_s, trials, rounds, needed, asked, about="about ")
-
-    def _foreseen(self, trial_s: float, round_s: float) -> tuple[int, int]:
-        """Return how many search trials and confirming rounds there is time for, before the first."""
-        left_s = self.left_s - self._ablation_kept_s
-        most = search_trials(self.run.options)
-        trials = min(most, max(0, int((left_s - self._least * round_s) // trial_s)))
-        if most and not trials and self.for_a_trial_s >= trial_s:
-            trials = 1  # the very first, for which fewer rounds do
-        left_s = self.left_s + self._slack_s - trials * trial_s
-        return trials, min(self._least, max(0, int(left_s // round_s)))
+        rounds = min(self._least, FEWEST_ROUNDS)
+        least_s = self._budget_s - self.left_s + _MORE * (trial_s + self._reserve_s(rounds, trial_s))
+        return (
+            f"{_given_text(self._budget_s, asked)} is too short for one search trial and its confirmation; "
+            f"use at least --budget {typed_duration_text(10.0 * math.ceil(least_s / 10))}"
+        )
 
     def cut_short(self, ran_out: bool, ablation_left_out: str = "") -> str | None:
         """Return what the budget had no room for, if that was too little to trust; None otherwise.
@@ -294,7 +263,7 @@ class TimeLeft:
         if not left_out and not (ran_out and is_too_little):
             return None
         needed = needed_s(self.records, self.run.space, asked)
-        return short_text(self._budget_s, searched, rounds, needed, asked, left_out)
+        return _short_text(self._budget_s, searched, rounds, needed, asked, left_out)
 
     @property
     def missed(self) -> str:
@@ -388,8 +357,11 @@ class TimeLeft:
     @cached_property
     def _guards_s(self) -> float:
         """The seconds of the runs for losses that the choice of this moment calls for."""
+        return self._guards_of(self.picks.values())
+
+    def _guards_of(self, picks: Iterable[TrialRecord]) -> float:
         own = self._baseline_config
-        configs = (mode.applied_to(own) for mode in modes_due(self.records, self.picks.values()))
+        configs = (mode.applied_to(own) for mode in modes_due(self.records, picks))
         return sum(expected_duration_s(self.records, config) for config in configs)
 
     def _reserve_s(self, rounds: int, trial_s: float) -> float:

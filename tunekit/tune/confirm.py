@@ -19,9 +19,6 @@ MOST_ROUNDS = 10
 COMPILE_PRIOR_S = 60.0
 """What compiling is taken to cost before one trial has shown it."""
 
-FLOOR_PROCESSES = 2
-"""Fresh baseline processes that a noise floor needs."""
-
 
 def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
     """Return the distinct configs of the picks, the baseline's own left out: it runs anyway."""
@@ -56,25 +53,10 @@ def why_no_more_rounds(records: Sequence[TrialRecord], wanted: int) -> str:
         records: of the search.
         wanted: rounds that each finalist should have.
     """
-    configs = confirmed_before(records)
-    done = min((rounds_done(records, config) for config in configs), default=0)
-    again = (r for r in records if r.role is TrialRole.CONFIRM and not r.is_baseline_config)
-    failed = next(((r.number, r.failure) for r in again if r.failure), None)
-    if not configs and failed is not None:
-        number, failure = failed
-        return (
-            f"--confirm {wanted} ran nothing: every config to be confirmed failed in its rounds, first in "
-            f"trial {number} ({failure.kind}); a longer --budget may find another"
-        )
-    if not configs:
-        return (
-            f"--confirm {wanted} ran nothing: no config was fast enough to be confirmed beside your own; a "
-            "longer --budget may find one"
-        )
-    if done >= wanted:
-        more = f"--confirm {done + MIN_ROUNDS} adds {MIN_ROUNDS}"
-        return f"--confirm {wanted} ran nothing: {count_text(done, 'round')} ran before; {more}"
-    return f"--confirm {wanted} ran nothing: the budget has no room for a round; give a longer --budget"
+    done = min((rounds_done(records, config) for config in confirmed_before(records)), default=0)
+    more = f"{count_text(done, 'round')} ran before; --confirm {done + MIN_ROUNDS} adds {MIN_ROUNDS}"
+    none = "no config came near your own, or the budget has no room for a round; give a longer --budget"
+    return f"--confirm {wanted} ran nothing: {more if done >= wanted else none}"
 
 
 def second_stage(

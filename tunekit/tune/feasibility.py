@@ -16,6 +16,8 @@ from tunekit.records.run import KnobSpace
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 
+_FILES_PER_WORKER = 8
+"""Pipes and locks of a worker that the training process holds open, rounded up."""
 LOOK_TRIALS = 3
 """Time that there should be for a trial which looks at other sizes, in usual trials."""
 _SIZE_FACTORS = (1, 2, 4, 8, 0.5)
@@ -41,15 +43,22 @@ def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[Trai
         return lambda config: None
     base = predicted_base_ram(measured)
     loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
-    return lambda config: (
-        loader_ram(
-            config,
-            held_per_sample(config, loop),
-            base.with_workers(config.num_workers),
-            host,
-            loop.shared_bytes_per_sample,
-        ).why_oom
-    )
+    tensors = sum(leaf.kind == "tensor" for leaf in loop.batch.leaves) if loop.batch else 0
+
+    def files_of(config: TrainConfig) -> int:
+        # Workers pass each tensor of a batch as an open file; each has pipes of its own.
+        return config.queue_batches * tensors + _FILES_PER_WORKER * config.num_workers
+
+    ran = max((files_of(one.config) for one in records if one.config and one.measurement), default=0)
+
+    def why_not(config: TrainConfig) -> str | None:
+        most, files = host.open_files_limit, files_of(config)
+        if most is not None and files > max(most, ran):
+            return f"{files:,} open files, more than the limit of {most:,} (`ulimit -n`)"
+        own, base_bytes = held_per_sample(config, loop), base.with_workers(config.num_workers)
+        return loader_ram(config, own, base_bytes, host, loop.shared_bytes_per_sample).why_oom
+
+    return why_not
 
 
 def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:

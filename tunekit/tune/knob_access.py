@@ -1,5 +1,6 @@
 """How each knob reaches the loop on this target and device, and why some don't."""
 
+import math
 from dataclasses import dataclass
 
 from tunekit.predict.throughput.boundary import Boundary
@@ -26,6 +27,8 @@ class SearchContext:
     """What an epoch's end costs, as the first measured trial has it; None before one."""
     cpus_per_worker: float = 1.0
     """That each loader worker keeps busy."""
+    most_workers: float = math.inf
+    """Beyond which more were seen to bring nothing."""
     changing: tuple[str, ...] = ()
     """What the script changes in its data set between epochs."""
 

@@ -17,7 +17,9 @@ from tunekit.trial.bindings import present_values
 from tunekit.tune.knob_access import SearchContext, access_of
 from tunekit.units import count_text, duration_text
 
-_BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+_BATCH_FACTORS = (0.25, 0.5, *(step * 2**power for power in range(10) for step in (1, 1.5)))
+_MOST_GROWTH, _MOST_SMALL = 16, 512
+"""Times the script's own batch that are tried at most, or this many samples if that is more."""
 _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
 
@@ -82,7 +84,7 @@ def _batch_foreseen(max_batch: int | None, present: object) -> str:
     """Return the batch sizes that may be tried, before the data set is known, which may allow fewer."""
     limit = f", at most {max_batch} (--max-batch)" if max_batch else ""
     if not isinstance(present, int):
-        return f"{_BATCH_FACTORS[0]:g}x to {_BATCH_FACTORS[-1]:g}x the script's own{limit}"
+        return f"{_BATCH_FACTORS[0]:g}x to {_MOST_GROWTH}x the script's own, or to {_MOST_SMALL}{limit}"
     sizes = _batch_sizes(present, None)
     most = min(sizes[-1], max_batch or sizes[-1])
     return f"{min(sizes[0], most)} to {most}, now {present}{limit}"
@@ -187,7 +189,7 @@ def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
             return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
         case "num_workers":
             most = POLICIES[Tier.AGGRESSIVE].max_workers(context.host.cpus, context.cpus_per_worker)
-            return _worker_counts(most, baseline.num_workers)
+            return _worker_counts(int(min(most, context.most_workers)), baseline.num_workers)
         case "prefetch_factor":
             own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
             return tuple(sorted({*own, *_PREFETCH}))
@@ -290,7 +292,7 @@ def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, asked: str
 
 def _batch_sizes(baseline: int, dataset_samples: int | None) -> tuple[int, ...]:
     sizes = {baseline, *(round(baseline * factor) for factor in _BATCH_FACTORS)}
-    most = baseline * 16
+    most = max(baseline * _MOST_GROWTH, _MOST_SMALL)
     if dataset_samples:
         most = min(most, max(baseline, dataset_samples // _MIN_BATCHES_PER_EPOCH))
     return tuple(sorted(size for size in sizes if 1 <= size <= most))

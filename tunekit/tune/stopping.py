@@ -1,7 +1,6 @@
 """When to stop: a search whose next trial is not worth its time, a trial that no tier could choose."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,12 +20,6 @@ from tunekit.units import rate_text
 
 LEAST_TRIALS = 4
 """Search trials that are made however little is expected of them: so that a wrong model is found out."""
-
-_UNSURE = 0.5
-"""Half width of a rate's interval, as a share of it, from which a trial hardly tells anything. No trial of a
-quiet machine is that wide; one that something else disturbed for seconds is."""
-_MOST_RERUNS = 2
-"""Of a search: a loop whose every trial is that wide is not run twice as often for it."""
 
 
 @dataclass(frozen=True)
@@ -58,33 +51,6 @@ def next_trial(
         # Something may be worth its time, but there is none left for it.
         return Stop()
     return Stop(_why_rejected(best, criteria))
-
-
-def disturbed_trial(trials: Trials) -> TrialRecord | None:
-    """Return the last search trial that has to be run again; None where none has to.
-
-    Its interval is so wide that its rate tells next to nothing, and the best rate lies within it.
-    """
-    searched = [record for record in trials.searched if record.measurement is not None]
-    times = Counter(record.config for record in searched)
-    if len(searched) - len(times) >= _MOST_RERUNS:
-        return None
-    best = max((record.rate_samples_per_s or 0.0 for record in trials.candidates), default=0.0)
-    once = (record for record in reversed(searched) if times[record.config] == 1 and not record.is_abandoned)
-    return next((record for record in once if _may_be_best(record, best)), None)
-
-
-def _may_be_best(record: TrialRecord, best_samples_per_s: float) -> bool:
-    """Return whether a trial's interval is wide beyond use, with the best rate within it."""
-    half_width = (record.measurement.loop.rate_interval_relative if record.measurement else None) or 0.0
-    highest = (record.rate_samples_per_s or 0.0) * (1 + half_width)
-    return half_width >= _UNSURE and highest >= best_samples_per_s
-
-
-def why_again(disturbed: TrialRecord) -> str:
-    """Return why a trial is run again, such as "again: disturbed, 576 samples/s within 223%"."""
-    interval = disturbed.measurement.loop.rate_interval_relative if disturbed.measurement else None
-    return f"again: disturbed, {rate_text(disturbed.rate_samples_per_s)} samples/s within {interval or 0:.0%}"
 
 
 def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:

@@ -1,8 +1,7 @@
 """The search as an Optuna study: its sampler proposes by the throughput model, its journal shows every trial.
 
 The trial records are the truth: the study is built from them anew whenever a search begins or goes on. In
-optuna-dashboard the journal shows the trial that runs, samples/s as the objective, Aggressive's limits as
-constraints, and the rest as user attributes.
+optuna-dashboard the journal shows the trial that runs, samples/s as the objective, and user attributes.
 """
 
 import logging
@@ -19,8 +18,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.predict.loader_rate import cpus_per_worker
-from tunekit.predict.ram import OOM_SHARE, buffer_bytes, held_per_sample
-from tunekit.recommend.tiers import POLICIES, base_ram_bytes, same_training, violations
+from tunekit.recommend.planned_training import PlannedTraining
+from tunekit.recommend.tiers import POLICIES, same_training, violations
 from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
@@ -78,7 +77,7 @@ class Study:
 
     Args:
         space: the knobs and their values.
-        host: its limits bound what is proposed, and become constraints.
+        host: its limits bound what is proposed.
         journal: file that other tools read; None for memory only.
     """
 
@@ -109,7 +108,16 @@ class Study:
             criteria: what its trial must promise, and may cost.
             pending: configs that other hosts are measuring.
         """
-        criteria = replace(criteria, most_workers=min(criteria.most_workers, self._most_workers))
+        few = replace(criteria, most_workers=self._most_workers)
+        proposal = self._acquisition.propose(self._records, few, pending)
+        if proposal is not None and (proposal.gain is None or proposal.gain >= criteria.least_gain):
+            return proposal
+        many = replace(criteria, most_workers=self._most_of(Tier.AGGRESSIVE))
+        return self._acquisition.propose(self._records, many, pending)
+
+    def fastest_untried(self, planned: PlannedTraining, pending: Sequence[TrainConfig]) -> Proposal | None:
+        """Return the config that the model expects to be the fastest of those that any tier could take."""
+        criteria = Criteria(most_workers=self._most_of(Tier.AGGRESSIVE), planned=planned, is_fastest=True)
         return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager
@@ -140,13 +148,15 @@ class Study:
 
     def why_none(self, pending: Sequence[TrainConfig] = ()) -> str:
         """Return why nothing is proposed, whatever the time."""
-        return self._acquisition.why_none(self._records, self._most_workers, pending)
+        return self._acquisition.why_none(self._records, self._most_of(Tier.AGGRESSIVE), pending)
 
     @property
     def _most_workers(self) -> int:
         """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
         searched = Trials(tuple(self._records)).searched
-        tier = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
+        return self._most_of(Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE)
+
+    def _most_of(self, tier: Tier) -> int:
         first = next((one.measurement for one in self._records if one.measurement), None)
         return POLICIES[tier].max_workers(self._host.cpus, cpus_per_worker(first))
 
@@ -167,8 +177,6 @@ class Study:
     def _finish(self, running: optuna.Trial, record: TrialRecord) -> None:
         for name, value in _user_attributes(record).items():
             running.set_user_attr(name, value)
-        for name, value in constraints(record, self._host).items():
-            running.set_constraint(name, value)
         if record.rate_samples_per_s is None:
             self._study.tell(running, state=TrialState.FAIL)
             return
@@ -189,7 +197,6 @@ class Study:
             value=rate,
             intermediate_values={0: rate} if rate is not None and abandoned else None,
             user_attrs=_user_attributes(record),
-            constraints=constraints(record, self._host),
         )
 
 
@@ -210,21 +217,3 @@ def _user_attributes(record: TrialRecord) -> dict[str, Any]:
         "duration_s": record.duration_s,
         "peak_reserved_bytes": loop.peak_reserved_bytes if loop else None,
     }
-
-
-def constraints(record: TrialRecord, host: Host) -> dict[str, float]:
-    """Return how far a trial lies beyond Aggressive's limits, by limit; above 0 is infeasible.
-
-    A trial that gave no measurement is infeasible.
-    """
-    if record.measurement is None or record.config is None:
-        return {"vram": 1.0, "ram": 1.0}
-    loop = record.measurement.loop
-    share = POLICIES[Tier.AGGRESSIVE].vram_share
-    vram = 0.0
-    if loop.peak_reserved_bytes is not None and loop.device.memory_bytes:
-        vram = loop.peak_reserved_bytes / loop.device.memory_bytes - share
-    needed = base_ram_bytes(record.measurement) + buffer_bytes(
-        record.config, record.config.batch_bytes(held_per_sample(record.config, loop))
-    )
-    return {"vram": vram, "ram": needed / host.ram_limit_bytes - OOM_SHARE}
