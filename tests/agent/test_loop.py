@@ -156,3 +156,10 @@ def test_an_epoch_is_that_of_the_batch_sampler_which_a_loader_repeats(is_endless
     info.epoch_fetches = 7 * (1 + is_endless)
     assert info.samples_in(torch.zeros(4, 2)) == 4
     assert info.samples_in(torch.zeros(361, 2)) == 16, "the nodes of graphs"
+
+
+@pytest.mark.parametrize(("sizes", "samples"), [((64, 64, 21, 22), (64, 64, 21, 22)), ((21, 64), (64, 64))])
+def test_a_stream_may_end_in_as_many_small_batches_as_it_had_whole_ones(sizes: Any, samples: Any) -> None:
+    info = LoaderInfo(("a",), 0)
+    info.loader, info.facts = lambda: None, {"batch_size": 64}
+    assert tuple(info.samples_in(torch.zeros(size, 2)) for size in sizes) == samples

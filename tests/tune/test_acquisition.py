@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scripted_search import search_context
 
+from tunekit.predict.loader_rate import most_useful_workers
 from tunekit.predict.throughput.model import Prediction
 from tunekit.predict.throughput.observation import Columns
 from tunekit.recommend.planned_training import PlannedTraining
@@ -213,7 +214,9 @@ def test_the_first_config_has_the_workers_that_the_baseline_saw_pay_and_its_own_
     counts = [WorkerSweepPoint(num_workers=n, step_s=batch_s / min(n, knee)) for n in (1, 2, 4, 8, 16)]
     details = Details(floors=IsolatedRates(workers=tuple(counts)))
     told = seen.changed(measurement=seen.measurement.changed(details=details))
-    waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1)
+    most = most_useful_workers(told.measurement)
+    assert most == (math.inf if knee == 16 else 16)
+    waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1, most_workers=most)
     proposal = Acquisition(build_space(waiting, options()), host(cpus=4)).propose([told])
     assert proposal is not None and knee <= proposal.config.num_workers <= 3 * knee
     changed = {knob for knob in KNOBS if getattr(proposal.config, knob) != getattr(own, knob)}

@@ -104,9 +104,8 @@ def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_
     whole, listener = search(tmp_path / "short", JOBS["7B LoRA"], 480.0)
     assert not searched(whole.trials)
     assert whole.search_time_s <= 480
-    enough = re.search(r"use at least --budget (\S+)", listener.heard("said")[0])
-    assert enough is not None
-    answered, _ = search(tmp_path / "enough", JOBS["7B LoRA"], duration_s(enough[1]))
+    (enough,) = re.findall(r"use at least --budget (\S+)", listener.heard("said")[0])
+    answered, _ = search(tmp_path / "enough", JOBS["7B LoRA"], duration_s(enough))
     assert searched(answered.trials) and rounds_of_answer(answered) >= 2
     assert whole.cut_short is not None
     assert whole.cut_short in answer_lead(whole, answer_of(whole.recommendations)).sentence

@@ -169,9 +169,7 @@ def assert_highest(whole: Run, world: SearchWorld) -> None:
     """Conservative and Aggressive emit the fastest that they may, Balanced one within its tolerance."""
     rounds = Counter(record.config for record in confirming(whole.trials) if record.measurement)
     least = min(2, whole.options.confirm_rounds)
-    confirmed = {
-        one for one, times in rounds.items() if times >= (1 if one == whole.baseline_config else least)
-    }
+    confirmed = {one for one, times in rounds.items() if times >= least or one == whole.baseline_config}
     unchecked = unchecked_modes(whole.trials, whole.history.candidates)
     confirmed = {one for one in confirmed if one and Mode.of(one) not in unchecked}
     for tier in Tier:

@@ -271,15 +271,17 @@ def tried_text(run: Run, best: Recommendation | None) -> str:
     tried = {r.config: r.config.model_dump() for r in run.trials if r.role.is_candidate and r.config}
     if len(tried) < 2 or best is None or run.untried is None:
         return ""
-    varied: list[str] = []
-    single: list[str] = []
+    varied, same = list[str](), list[str]()
     for knob in (entry.knob for entry in run.space if entry.is_searched):
         values = list(map(value_text, sorted({one[knob] for one in tried.values() if one[knob] is not None})))
-        ends = f"{values[0]} to {values[-1]}" if values and values[0].isdigit() else " and ".join(values)
-        (varied if len(values) > 1 else single).append(f"{knob} {ends}")
-    not_varied = f"; not varied: {', '.join(one.split()[0] for one in single)}" if single else ""
-    tried_so_far = f"Tried {count_text(len(tried), 'config')}: {', '.join(varied)}{not_varied}."
-    return f"{tried_so_far} Fastest untried: {_untried_text(run, best)}."
+        if len(values) < 2:
+            same.append(knob)
+        else:
+            ends = f"{values[0]} to {values[-1]}" if values[0].isdigit() else " and ".join(values)
+            varied.append(f"{knob} {ends}")
+    not_varied = f"; not varied: {', '.join(same)}" if same else ""
+    configs = f"Tried {count_text(len(tried), 'config')}: {', '.join(varied)}{not_varied}."
+    return f"{configs} Fastest untried: {_untried_text(run, best)}."
 
 
 def _untried_factor(run: Run, best: Recommendation) -> float:

@@ -29,9 +29,9 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     run = run.changed(trials=trials.records, script_scales_lr=follows_batch(trials.records))
     host = run.rank_host
     against = comparison_of(run, trials)
-    chosen = pick_tiers(trials, host, run.options)
+    chosen = found = pick_tiers(trials, host, run.options)
+    unchecked = unchecked_modes(trials.records, trials.candidates)
     if run.status is RunStatus.FINISHED:
-        unchecked = unchecked_modes(trials.records, trials.candidates)
         checked = [one for one in trials.candidates if one.config and Mode.of(one.config) not in unchecked]
         confirmed = [
             one for one in checked if one.config and is_confirmed(one, against, trials.confirm_of(one.config))
@@ -46,7 +46,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     missing: list[MissingTier] = []
     for tier in Tier:
         if tier not in chosen:
-            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host)))
+            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host, unchecked)))
             continue
         config = chosen[tier].config
         confirm = trials.confirm_of(config) if config else ()
@@ -59,7 +59,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
     best, before = answer_of(settled), trials.baseline.config if trials.baseline else None
     # Once the search is over, also the modes whose losses should be known and are not.
-    picks = pick_tiers(trials, host, run.options).values() if run.status is RunStatus.FINISHED else ()
+    picks = found.values() if run.status is RunStatus.FINISHED else ()
     loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
     run = run.changed(
         noise_floor=against.noise,
@@ -74,12 +74,12 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     return run.changed(candidate=candidate_of(run))
 
 
-def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
+def _why_missing(tier: Tier, trials: Trials, host: Host, unchecked: frozenset[Mode]) -> str:
     if not trials.candidates:
         is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
         return "every config failed when it was run again" if is_measured else "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
-    excluded, fitting = excluded_modes(trials.records) | unchecked_modes(trials.records, trials.candidates), 0
+    excluded, fitting = excluded_modes(trials.records) | unchecked, 0
     for record in trials.candidates:
         broken = violations(record, tier, host)
         fitting += not broken and is_excluded(record, tier, excluded)

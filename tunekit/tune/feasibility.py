@@ -46,7 +46,7 @@ def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[Trai
     tensors = sum(leaf.kind == "tensor" for leaf in loop.batch.leaves) if loop.batch else 0
 
     def files_of(config: TrainConfig) -> int:
-        # Workers pass each tensor of a batch as an open file; each has pipes of its own.
+        # Workers pass each tensor of a batch as an open file, and hold pipes open.
         return config.queue_batches * tensors + _FILES_PER_WORKER * config.num_workers
 
     ran = max((files_of(one.config) for one in records if one.config and one.measurement), default=0)

@@ -108,12 +108,15 @@ class Study:
             criteria: what its trial must promise, and may cost.
             pending: configs that other hosts are measuring.
         """
-        few = replace(criteria, most_workers=self._most_workers)
-        proposal = self._acquisition.propose(self._records, few, pending)
-        if proposal is not None and (proposal.gain is None or proposal.gain >= criteria.least_gain):
-            return proposal
-        many = replace(criteria, most_workers=self._most_of(Tier.AGGRESSIVE))
-        return self._acquisition.propose(self._records, many, pending)
+        # What the answer's tier may have, to begin with: more takes confirming rounds of its tier.
+        searched, proposal = Trials(tuple(self._records)).searched, None
+        first = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
+        for tier in dict.fromkeys((first, Tier.AGGRESSIVE)):
+            within = replace(criteria, most_workers=self._most_of(tier))
+            proposal = self._acquisition.propose(self._records, within, pending)
+            if proposal is not None and (proposal.gain is None or proposal.gain >= criteria.least_gain):
+                break
+        return proposal
 
     def fastest_untried(self, planned: PlannedTraining, pending: Sequence[TrainConfig]) -> Proposal | None:
         """Return the config that the model expects to be the fastest of those that any tier could take."""
@@ -149,12 +152,6 @@ class Study:
     def why_none(self, pending: Sequence[TrainConfig] = ()) -> str:
         """Return why nothing is proposed, whatever the time."""
         return self._acquisition.why_none(self._records, self._most_of(Tier.AGGRESSIVE), pending)
-
-    @property
-    def _most_workers(self) -> int:
-        """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
-        searched = Trials(tuple(self._records)).searched
-        return self._most_of(Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE)
 
     def _most_of(self, tier: Tier) -> int:
         first = next((one.measurement for one in self._records if one.measurement), None)
