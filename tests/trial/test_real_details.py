@@ -50,7 +50,7 @@ def test_workers_that_wait_are_tried_beyond_the_cpus(ran: Ran) -> None:
 @looking_at(looks("decodes.py", "--workers", "1", details=BOTH, window_s=5.0))
 def test_workers_that_compute_are_tried_until_the_cpus_are_busy(ran: Ran) -> None:
     measurement, details = measured(ran)
-    assert details.floors is not None and "hardly faster" in (details.floors.why_no_more_workers or "")
+    assert details.floors is not None and "not tried" not in (details.floors.why_no_more_workers or "not tried")
     assert cpus_per_worker(measurement) > 0.5
 
 
