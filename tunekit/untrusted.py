@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tunekit.errors import UnreadableError
 
@@ -25,30 +25,42 @@ MAX_DEPTH = 64
 _KINDS = {
     stat.S_IFDIR: os.strerror(errno.EISDIR),
     stat.S_IFIFO: "it is a pipe, not a file",
-    stat.S_IFSOCK: "it is a socket, not a file",
     stat.S_IFCHR: "it is a device, not a file",
     stat.S_IFBLK: "it is a device, not a file",
 }
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file; what else stands there is not waited for, as reading it may never end.
+
+    Raises:
+        UnreadableError: it is a folder, a pipe, a socket or a device.
+        OSError: it is missing, or can't be read.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = stat.S_IFMT(os.fstat(handle).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(handle)
+        raise UnreadableError(f"can't be read: {_KINDS.get(kind, 'not a file')}")
+    return os.fdopen(handle, "rb")
+
+
 def read_bytes(path: Path, max_bytes: int = CONFIG_BYTES) -> bytes:
-    """Return the content of a regular file; pipes and devices are not opened, as reading them may never end.
+    """Return the content of a regular file.
 
     Raises:
         UnreadableError: it is missing, not a regular file, too large, or can't be read.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise UnreadableError(f"can't be read: {_KINDS.get(stat.S_IFMT(found.st_mode), 'not a file')}")
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
+            size_bytes = os.fstat(stream.fileno()).st_size
             content = stream.read(max_bytes + 1)
     except OSError as error:
         raise UnreadableError(f"can't be read: {error.strerror}") from error
     except ValueError as error:  # a NUL in its name
         raise UnreadableError(f"can't be read: {error}") from error
     if len(content) > max_bytes:
-        raise UnreadableError(f"has {found.st_size:,} bytes; at most {max_bytes:,} are read")
+        raise UnreadableError(f"has {size_bytes:,} bytes; at most {max_bytes:,} are read")
     return content
 
 

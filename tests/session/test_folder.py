@@ -77,10 +77,12 @@ def test_a_trial_that_was_cut_off_is_cleared_away(folder: Path):
         owned.save_trial(baseline_record(0))
         cut = owned.trials_folder / "0001"
         cut.mkdir()
-        (cut / "events-1.jsonl").write_text("{}")
+        (cut / "request.json").write_text("{}")
+        notes = owned.trials_folder / "2026"
+        notes.mkdir()
         (cut / ".trial.json-abc").write_text("{")
         assert [record.number for record in owned.load_trials()] == [0]
-        assert not cut.exists()
+        assert [cut.exists(), notes.exists()] == [False, True]
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema_version": 1, "number": 1}'])

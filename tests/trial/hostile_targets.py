@@ -40,7 +40,7 @@ def train(do=lambda: None, at=20, each=lambda: None, steps=10**9, workers=0, **l
                 break
 """
 
-_FOLDER = "import os\nfolder = os.path.dirname(os.environ['TUNEKIT_REQUEST'])\n"
+_FOLDER = "import json, os\nfolder = json.load(open(os.environ['TUNEKIT_REQUEST']))['trial_folder']\n"
 _RAISE = "def broken(*_, **__):\n    raise RuntimeError('not the real one')\n"
 _DAEMON = """
 import os, time

@@ -1,13 +1,8 @@
-"""Commands and processes that have a training run where the agent is not."""
-
-import shutil
-import subprocess
-from pathlib import Path
+"""Commands that have a training run where the agent is not."""
 
 import pytest
 
 from tunekit.trial.external_launchers import find_external_launcher
-from tunekit.trial.processes import external_launcher_in
 
 
 @pytest.mark.parametrize(
@@ -26,8 +21,6 @@ from tunekit.trial.processes import external_launcher_in
         (("env", "A=1", "nohup", "docker", "run", "image"), "docker run"),
         (("sudo", "-E", "docker", "run", "image"), "docker run"),
         (("timeout", "-k", "5", "10m", "ssh", "node", "train"), "ssh"),
-        (("bash", "-lc", "cd /src && docker run image python train.py | tee log"), "docker run"),
-        (("sh", "-c", "exec srun ./train"), "srun"),
     ],
 )
 def test_a_command_that_trains_elsewhere_is_known_by_its_words(command: tuple[str, ...], words: str) -> None:
@@ -44,15 +37,8 @@ def test_a_command_that_trains_elsewhere_is_known_by_its_words(command: tuple[st
         ("python", "ssh"),
         ("python3.11", "-m", "docker", "run"),
         ("torchrun", "--nproc_per_node", "2", "train.py"),
-        ("accelerate", "launch", "train.py"),
-        ("deepspeed", "train.py"),
-        ("uv", "run", "train.py"),
         ("env", "A=docker", "python", "train.py", "run"),
-        ("bash", "-c", "python train.py --host ssh"),
         ("bash", "-c", "docker pull image; python train.py"),
-        ("bash", "-c", "ssh node hostname && torchrun train.py"),
-        ("bash", "train.sh", "docker", "run"),
-        ("bash", "-c", "an 'open quote"),
         ("docker", "ps"),
         ("ray", "start", "--head"),
         ("ssh", "-fN", "-L", "6006:localhost:6006", "node"),
@@ -61,17 +47,3 @@ def test_a_command_that_trains_elsewhere_is_known_by_its_words(command: tuple[st
 )
 def test_a_command_that_may_train_here_is_let_through(command: tuple[str, ...]) -> None:
     assert find_external_launcher(command) is None
-
-
-def test_a_process_that_trains_elsewhere_is_known_by_its_words(tmp_path: Path) -> None:
-    docker = tmp_path / "docker"
-    docker.symlink_to(shutil.which("cat") or "/bin/cat")
-    with subprocess.Popen([docker, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
-            assert process.poll() is None  # the kernel fills it in a moment after the program began
-        found = external_launcher_in([process.pid])
-        assert found is not None
-        assert found.words == "docker run"
-        assert process.stdin is not None
-        process.stdin.close()
-    assert external_launcher_in([process.pid]) is None

@@ -233,7 +233,8 @@ def test_a_process_that_starts_itself_anew_for_ever_is_told(tmp_path: Path) -> N
 
 def test_an_agent_that_cannot_tell_ends_the_trial_at_once(tmp_path: Path) -> None:
     watched = waiting(tmp_path, 600.0, 900.0, 1.0)
-    pulse = AgentPulse(str(tmp_path))
+    (tmp_path / "agent").mkdir()
+    pulse = AgentPulse(str(tmp_path / "agent"))
     pulse.tell(0, 40, 40)
     pulse.tell_fault("No space left on device")
     assert not watched.is_over_limit(2.0)

@@ -1,5 +1,6 @@
 """How trials are isolated: a command keeps the agent whatever becomes of its environment."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial import sandbox
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
-from tunekit.trial.isolation import SANDBOX_VARIABLE, best_sandbox, take_writes
+from tunekit.trial.isolation import SANDBOX_VARIABLE, best_sandbox, list_writes
 
 TRAIN = """
 import subprocess, torch
@@ -27,6 +28,12 @@ while True:
         model(samples).sum().backward()
         optimizer.step()
 """
+
+
+TRAPS = """P=$PWD; cd ${TUNEKIT_REQUEST%/*}; rm -rf output.log
+mkfifo output.log; mkdir trial.json; ln -s $P layer; cd agent; rm -rf layer; ln -s $P layer
+ln -s $P/victim.txt agent-error-1.txt; mkfifo events-1.jsonl; ln -s /dev/zero pulse-1
+perl -e 'for (1..3000) { mkdir q(d); chdir q(d) or die }'"""
 
 
 @pytest.fixture
@@ -80,6 +87,25 @@ def test_a_replaced_environment_keeps_neither_the_agent_out_nor_the_files_from_t
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("kind", ["overlay", pytest.param("landlock", marks=pytest.mark.slow), "none"])
+def test_traps_in_a_trials_folder_are_removed_and_lead_nowhere(project: Path, kind: SandboxKind) -> None:
+    if kind == "overlay" and best_sandbox(project.parent).kind != kind:
+        pytest.skip("no overlay here")
+    source = re.sub(r'"echo .*new"', f'"""{TRAPS}"""', TRAIN)
+    (project / "train.py").write_text(source)
+    before = {path: path.read_text() for path in project.iterdir()}
+    record = run(project, (sys.executable, "train.py"), kind)
+    assert record.failure is None, record.failure
+    assert {path: path.read_text() for path in project.iterdir()} == before
+    left = (project.parent / "trials" / "0000").iterdir()
+    assert {path.name.partition("-")[0] for path in left if path.is_file()} <= {
+        "events",
+        "output.log",
+        "request.json",
+    }
+
+
+@pytest.mark.real
 def test_without_a_net_a_python_on_path_keeps_the_agent(project: Path) -> None:
     python = Path(sys.executable)
     words = ("bash", "-c", f"PYTHONPATH=src {python.name} train.py")
@@ -111,7 +137,7 @@ def test_a_kind_can_be_asked_for_by_a_variable(tmp_path: Path, monkeypatch: pyte
         best_sandbox(tmp_path / "b")
 
 
-def test_what_came_past_the_guard_is_listed_and_thrown_away(tmp_path: Path) -> None:
+def test_what_came_past_the_guard_is_listed(tmp_path: Path) -> None:
     user, trial = tmp_path / "user", tmp_path / "trials" / "0000"
     user.mkdir()
     (user / "old.txt").write_text("old")
@@ -119,19 +145,18 @@ def test_what_came_past_the_guard_is_listed_and_thrown_away(tmp_path: Path) -> N
     upper.mkdir(parents=True)
     for name in ("old.txt", "fresh.txt", "cached.pyc", "tunekit-agent.pth"):
         (upper / name).write_text("written")
-    found = take_writes(trial, str(user))
+    found = list_writes(trial, str(user))
     assert {Path(one.path).name: one.action for one in found} == {
         "old.txt": "diverted",
         "fresh.txt": "created",
     }
-    assert not (trial / "layer").exists()
 
 
 def test_a_shim_puts_the_agent_before_the_users_own_path(tmp_path: Path) -> None:
     from tunekit.trial.isolation import isolated
 
     request = tmp_path / "0000" / "request.json"
-    request.parent.mkdir()
+    request.parent.mkdir(parents=True)
     python = Path(sys.executable)
     command, environment = isolated(
         ["sh"], "none", request, (str(tmp_path),), {"PATH": f"{python.parent}:/usr/bin:/bin"}

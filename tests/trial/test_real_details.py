@@ -18,9 +18,9 @@ from tunekit.records.trial import OutcomeKind
 pytestmark = pytest.mark.real
 
 BOTH = (Detail.QUEUE, Detail.FLOORS)
-OWN_SHM = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
+OWN_SHM = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
 """Before a command: it sees a /dev/shm that no trial beside it fills or empties."""
-HAS_OWN_SHM = subprocess.run([*OWN_SHM, "true"], capture_output=True).returncode == 0  # needs root
+HAS_OWN_SHM = subprocess.run([*OWN_SHM, "true"], capture_output=True).returncode == 0
 
 
 def looks(*words: str, details: tuple[Detail, ...], **more: Any) -> Plan:
@@ -50,7 +50,9 @@ def test_workers_that_wait_are_tried_beyond_the_cpus(ran: Ran) -> None:
 @looking_at(looks("decodes.py", "--workers", "1", details=BOTH, window_s=5.0))
 def test_workers_that_compute_are_tried_until_the_cpus_are_busy(ran: Ran) -> None:
     measurement, details = measured(ran)
-    assert details.floors is not None and "not tried" not in (details.floors.why_no_more_workers or "not tried")
+    assert details.floors is not None and "not tried" not in (
+        details.floors.why_no_more_workers or "not tried"
+    )
     assert cpus_per_worker(measurement) > 0.5
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tunekit.trial import sandbox
+from tunekit.trial.keeper import remove_tree
 
 _DROP_FROM_BOUNDING_SET, _SYS_ADMIN = 24, 21
 _libc = ctypes.CDLL(None)
@@ -89,6 +90,7 @@ def overlaid(place: Place) -> Place:
 
 CHANGES = """
 echo new > old.txt; echo more >> data/sample.bin; rm -f gone.txt; mkdir out; echo x > out/new; mv data moved
+echo new > /proc/$PPID/root$PWD/old.txt; nsenter -t $PPID -m rm $PWD/gone.txt; umount -l $PWD; umount -l /
 ln -sf /dev/null old.txt; cp /bin/sh tool; truncate -s 0 data/sample.bin; touch fresh; echo t > $1/kept
 """
 
@@ -116,27 +118,30 @@ def test_what_was_written_is_listed_and_the_layer_goes(overlaid: Place) -> None:
         "gone.txt": True,
     }
     assert str(overlaid.user / "old.txt") in written
-    sandbox.remove_layer(str(layer))
+    remove_tree(str(layer))
     assert not layer.exists()
 
 
 SHARED_MEMORY_CHANGES = """
 echo new > "$1/rows"; cat "$1/rows"; echo new > "$1.txt"; echo s > "$1.new" && cat "$1.new"; rm "$1.new"
+rm "$1.link"; echo new > /proc/sys/kernel/hostname; mkdir /sys/fs/cgroup/tunekit-test
 """
 
 
 def test_what_lies_in_shared_memory_is_kept_and_new_segments_work(overlaid: Place) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tunekit-test-") as name:
-        rows, file = Path(name, "rows"), Path(f"{name}.txt")
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="torch_tunekit-test-") as name:
+        rows, file, link = Path(name, "rows"), Path(f"{name}.txt"), Path(f"{name}.link")
+        link.symlink_to(rows)
         rows.write_text("old")
         file.write_text("old")
         try:
             told = overlaid.run("sh", "-c", SHARED_MEMORY_CHANGES, "sh", name)
             assert told.stdout.split() == ["new", "s"]
-            assert "Read-only file system" in told.stderr
-            assert [rows.read_text(), file.read_text()] == ["old", "old"]
+            assert told.stderr.count("Read-only file system") == 3, told.stderr
+            assert [rows.read_text(), file.read_text(), link.read_text()] == ["old", "old", "old"]
         finally:
             file.unlink()
+            link.unlink()
 
 
 def test_a_layer_for_downloads_serves_the_next_trial(overlaid: Place) -> None:
@@ -144,7 +149,7 @@ def test_a_layer_for_downloads_serves_the_next_trial(overlaid: Place) -> None:
     overlaid.shared = {str(cache): str(overlaid.trial / "downloads")}
     (overlaid.trial / "downloads").mkdir()
     overlaid.run("sh", "-c", "echo weights > cache/model; echo other > fresh")
-    sandbox.remove_layer(str(overlaid.trial / "layer"))
+    remove_tree(str(overlaid.trial / "layer"))
     ran = overlaid.run("sh", "-c", "cat cache/model; ls fresh")
     assert ran.stdout == "weights\n"
     assert not cache.exists()
@@ -191,24 +196,9 @@ def test_what_python_ignores_of_signals_the_command_does_not_inherit(place: Plac
 
 
 def test_a_net_that_the_kernel_refuses_starts_nothing(tmp_path: Path) -> None:
-    spec = {
-        "kind": sandbox.OVERLAY,
-        "layer": "/proc/no-layer-here",
-        "kept": [],
-        "shared": {},
-        "startup_files": {},
-    }
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        sandbox.__file__,
-        json.dumps(spec),
-        "--",
-        "touch",
-        str(tmp_path / "x"),
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    place = Place(tmp_path, sandbox.OVERLAY, None)
+    place.trial = Path("/proc/no-layer-here")
+    ran = place.run("touch", str(tmp_path / "x"))
     assert ran.returncode == sandbox.REFUSED_STATUS
     assert not (tmp_path / "x").exists()
     assert "/proc/no-layer-here" in ran.stderr

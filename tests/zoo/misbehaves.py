@@ -45,7 +45,7 @@ def raise_error(error):
 def write_garbage():
     """Append what is no event to the files that the agent writes."""
     folder = Path(os.environ["TUNEKIT_REQUEST"]).parent
-    for path in folder.glob("events-*.jsonl"):
+    for path in (folder / "agent").glob("events-*.jsonl"):
         with path.open("ab") as stream:
             stream.write(b"[1, 2\n\xff\xfe\x00nonsense\n" + b"9" * 100_000)
             stream.write(b'\n{"event": "done"}\n{"event": ')

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +13,14 @@ from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
-from tunekit.trial.launch import COMPILE_CACHE
+from tunekit.trial.isolation import CACHE_LAYERS
+from tunekit.trial.keeper import remove_tree
+from tunekit.trial.launch import COMPILE_CACHE, TRIAL_FILE, is_cut_off
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"
 FITS_FILE = "fits.json"
 SCALE_FILE = "scale.json"
-TRIAL_FILE = "trial.json"
 TELEMETRY_STORE = "telemetry.zarr"
 
 SavedRun = Run | LoopProfile | FitsRun | ScalingRun
@@ -90,7 +90,8 @@ class RunFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self.trials_folder / COMPILE_CACHE, ignore_errors=True)
+        for caches in (COMPILE_CACHE, CACHE_LAYERS):
+            remove_tree(str(self.trials_folder / caches))
         if self._lock is not None:
             self._lock.close()  # the file stays: removing it would race with the next owner
             self._lock = None
@@ -146,8 +147,8 @@ class RunFolder:
             path = folder / TRIAL_FILE
             if path.exists():
                 records.append(read_json(path, TrialRecord))
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+            elif is_cut_off(folder):
+                remove_tree(str(folder))
         return tuple(sorted(records, key=lambda record: record.number))
 
 

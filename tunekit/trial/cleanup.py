@@ -5,11 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from tunekit.errors import UnreadableError
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
 from tunekit.records.base import with_texts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.secret_words import Secrets, secrets_of
+from tunekit.trial.isolation import AGENT_FOLDER
+from tunekit.trial.keeper import remove_tree
+from tunekit.untrusted import read_bytes
 
 _SLACK_BYTES = 64 << 20
 """Growth that is not waited for: the driver's own, or a desktop's."""
@@ -100,14 +104,15 @@ def _runs(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-_OF_FIGURES = ("trace-", "pulse-")
+_FIGURES = "trace-"
 """How files begin that hold no text of the script's."""
+_AGENTS_FILES = ("events-*.jsonl", f"{_FIGURES}*.json", "agent-error-*.txt")
+_MOST_FILES = 512
 _MOST_BYTES = 64 << 20
 """Of a file that is read: output and events are kept smaller."""
 
 _MOST_FAULTS = 5
 _SETTINGS = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".env"})
-_MOST_SETTINGS_BYTES = 1 << 20
 
 
 def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets:
@@ -120,42 +125,47 @@ def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets
 
 
 def _settings_text(path: Path) -> str:
+    if path.suffix not in _SETTINGS and path.name != ".env":
+        return ""
     try:
-        if path.suffix not in _SETTINGS and path.name != ".env":
-            return ""
-        is_small = path.is_file() and path.stat().st_size <= _MOST_SETTINGS_BYTES
-        return path.read_text(encoding="utf-8", errors="replace") if is_small else ""
-    except (OSError, ValueError):
+        return read_bytes(path).decode("utf-8", "replace")
+    except UnreadableError:
         return ""
 
 
-def mask_files(folder: Path, secrets: Secrets) -> tuple[str, ...]:
-    """Mask secrets in every text file of a trial's folder, whose processes are gone.
+def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
+    """Keep request, output and the agent's own files of a trial whose processes are gone; remove the rest.
+
+    The script may have put anything in the agent's folder: only regular files by the agent's names are taken
+    over. Secrets are masked in them.
 
     Returns:
         What could not be done, a sentence for each file.
     """
+    agent = folder / AGENT_FOLDER
+    if not agent.is_symlink():
+        for path in [one for pattern in _AGENTS_FILES for one in agent.glob(pattern)][:_MOST_FILES]:
+            if path.is_file() and not path.is_symlink():
+                path.replace(folder / path.name)
     faults = []
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not path.is_file() or path.name.startswith(_OF_FIGURES):
-            continue
-        try:
-            if path.stat().st_size > _MOST_BYTES:
-                faults.append(f"{path.name} is too large to look for secrets in it")
-            else:
+    for path in folder.iterdir():
+        if path.is_dir() or path.is_symlink():
+            remove_tree(str(path))
+        elif not path.name.startswith(_FIGURES):
+            try:
                 _mask(path, secrets)
-        except OSError as error:
-            faults.append(f"{path.name} may hold secrets: it can't be rewritten ({error.strerror})")
+            except UnreadableError as error:
+                faults.append(f"{path.name} may hold secrets: it {error}")
+            except OSError as error:
+                faults.append(f"{path.name} may hold secrets: it can't be rewritten ({error.strerror})")
     return tuple(faults[:_MOST_FAULTS])
 
 
 def _mask(path: Path, secrets: Secrets) -> None:
-    content = path.read_bytes()
-    if b"\0" in content:
-        return  # no text
-    text = content.decode("utf-8", "surrogateescape")
+    text = read_bytes(path, _MOST_BYTES).decode("utf-8", "surrogateescape")
     masked = secrets.masked(text)
     if masked != text:
+        path.unlink()  # rather than written over: the script may have given it another name
         path.write_bytes(masked.encode("utf-8", "surrogateescape"))
 
 

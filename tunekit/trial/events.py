@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tunekit.errors import UnreadableError
 from tunekit.machine.telemetry.series import Series
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
@@ -41,6 +42,7 @@ from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.external_launchers import ExternalLauncher
 from tunekit.units import count_text
+from tunekit.untrusted import open_regular
 
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
@@ -166,12 +168,10 @@ class EventReader:
 def _bytes_from(path: Path, offset: int, end: int) -> bytes:
     """Return what a file holds from an offset on; nothing when the script removed or replaced it."""
     try:
-        if not path.is_file():
-            return b""
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             stream.seek(offset)
             return stream.read(end - offset)
-    except OSError:
+    except (OSError, UnreadableError):
         return b""
 
 
@@ -333,7 +333,7 @@ class Evidence:
     def take_pulse(self, folder: Path) -> None:
         """Add what the training process did last: its events lag behind, and a killed one tells no end."""
         if not folder.is_dir():
-            self.cannot_tell = f"the trial's folder {folder} was removed by the script"
+            self.cannot_tell = f"the agent's folder {folder} was removed by the script"
         pulse = read_pulse(folder)
         if pulse is not None:
             self.cannot_tell = pulse.fault
@@ -411,11 +411,11 @@ def plain(text: str) -> str:
 def last_lines(log: Path) -> tuple[str, ...]:
     """Return the last output lines of the script, without blank ones and what torchrun says of its ranks."""
     try:
-        with log.open("rb") as stream:
+        with open_regular(log) as stream:
             stream.seek(0, 2)
             stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
+            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+    except (OSError, UnreadableError):
         return ()
     lines = [plain(line).rstrip()[:500] for line in text.replace("\r", "\n").splitlines()]
     of_ranks = list(takewhile(lambda line: not _LAUNCHERS_LINES.search(line), lines))

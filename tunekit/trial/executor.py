@@ -1,18 +1,19 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import contextlib
 import errno
 import math
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from tunekit.errors import TargetError
+from tunekit.errors import RunFolderError, TargetError
 from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.machine.telemetry.series import save_series
@@ -35,14 +36,15 @@ from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
     DeviceMemory,
-    mask_files,
+    close_folder,
     masked_record,
     secrets_of_target,
 )
 from tunekit.trial.events import Evidence
-from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
+from tunekit.trial.isolation import AGENT_FOLDER, best_sandbox, list_writes, own_cache
+from tunekit.trial.keeper import remove_tree
 from tunekit.trial.knob_names import ALL_NAMES, plain_name
-from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.launch import is_cut_off, start_trial, write_copies
 from tunekit.trial.outcome import measurement_of, without_fix
 from tunekit.trial.process_count import (
     THREADS_BY_LAUNCHER,
@@ -50,7 +52,6 @@ from tunekit.trial.process_count import (
     with_processes,
 )
 from tunekit.trial.processes import end_leftovers
-from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
@@ -175,8 +176,8 @@ class ProcessExecutor:
                     if evidence.done is None:
                         raise
         finally:
-            written = take_writes(folder, self.target.working_dir)
-            faults = mask_files(folder, secrets)
+            written = list_writes(folder, self.target.working_dir)
+            faults = close_folder(folder, secrets)
         reported = {one.path for one in evidence.written}
         evidence.written += [one for one in written if one.path not in reported]
         evidence.faults += faults
@@ -303,8 +304,12 @@ class ProcessExecutor:
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self.trials_folder / f"{number:04d}"
-        remove_layer(str(folder))  # left half-done by a search that was killed
-        folder.mkdir(parents=True)
+        if is_cut_off(folder):
+            remove_tree(str(folder))
+        try:
+            (folder / AGENT_FOLDER).mkdir(parents=True)
+        except FileExistsError as error:
+            raise RunFolderError(f"{folder} is in the way of a trial; move it elsewhere") from error
         return folder
 
     def _request(
@@ -313,7 +318,7 @@ class ProcessExecutor:
         loader = known.discovery.training_loader if known else None
         flags = (flag for binding in self.target.bindings for flag in long_flags(binding))
         return AgentRequest(
-            trial_folder=str(folder),
+            trial_folder=str(folder / AGENT_FOLDER),
             scratch_folder=scratch,
             sandbox=self.sandbox or best_sandbox(self.trials_folder).kind,
             working_dir=self.target.working_dir,
@@ -335,14 +340,19 @@ class ProcessExecutor:
         )
 
 
-def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for the trial's sockets, whose paths may have no more than 107 characters.
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[str]:
+    """Yield a folder for the trial's sockets, whose paths may have no more than 107 characters.
 
     The keeper removes it too: it outlives a tunekit that is killed, as this outlives a keeper that is.
     """
     usual = tempfile.gettempdir()
     place = usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp"
-    return tempfile.TemporaryDirectory(prefix="tunekit-", dir=place, ignore_cleanup_errors=True)
+    folder = tempfile.mkdtemp(prefix="tunekit-", dir=place)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
 
 
 def _config_seen(evidence: Evidence, result: Measurement | DryRun | Failure) -> TrainConfig | None:

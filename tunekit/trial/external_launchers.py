@@ -1,12 +1,11 @@
 """Programs that start a training where the agent can't be: in a container, on another machine, as a job."""
 
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from tunekit.machine.host.interpreter import is_python, unwrapped
+from tunekit.machine.host.interpreter import unwrapped
 
 _IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit ... -- python train.py"
 _IN_JOB = "put tunekit into the job that trains: tunekit ... -- python train.py in the job's own script"
@@ -35,10 +34,6 @@ _LAUNCHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "mosh": ((), _OVER_THERE),
 }
 """Program -> words of which one must follow for it to start something (none: any), and what to do instead."""
-_SHELLS = ("bash", "dash", "sh", "zsh")
-_BETWEEN = frozenset((";", "&", "&&", "|", "||", "(", "{", "do", "then", "else"))
-_LAUNCHING_PYTHON = ("accelerate", "deepspeed", "torchrun", "uv", "poetry", "conda")
-_ASSIGNMENT = re.compile(r"[^=/]*=")
 _TUNNEL_OPTION = re.compile(r"-[A-Za-z]*[Nf]")
 _MOST_WORDS = 4
 
@@ -55,12 +50,12 @@ class ExternalLauncher:
 def find_external_launcher(command: Sequence[str]) -> ExternalLauncher | None:
     """Return what of a command starts a training elsewhere; None where nothing is known to.
 
-    A shell's text that starts Python here too is let through.
+    What a shell's text starts is known once it runs.
     """
-    commands = [_bare(words) for words in _commands_of(_bare(command))]
-    if any(words and (is_python(words[0]) or _name(words[0]) in _LAUNCHING_PYTHON) for words in commands):
-        return None
-    return next((one for words in commands if (one := launcher_in(words)) is not None), None)
+    words = unwrapped(command)
+    if words and _name(words[0]) == "sudo":
+        words = unwrapped(list(dropwhile(lambda word: word.startswith("-"), words[1:])))
+    return launcher_in(words)
 
 
 def launcher_in(words: Sequence[str]) -> ExternalLauncher | None:
@@ -76,50 +71,6 @@ def launcher_in(words: Sequence[str]) -> ExternalLauncher | None:
         return None  # it runs no command
     shown = next((word for word in following if word in needed), "")
     return ExternalLauncher(f"{_name(words[0])} {shown}".strip(), remedy)
-
-
-def _commands_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the commands of a shell's text, of any other command itself."""
-    text = _shell_text(words)
-    if text is None:
-        yield words
-        return
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    one: list[str] = []
-    try:
-        for token in lexer:
-            if token in _BETWEEN:
-                yield one
-                one = []
-            else:
-                one.append(token)
-    except ValueError:  # a quote that is not closed: the shell will say so
-        pass
-    yield one
-
-
-def _shell_text(words: Sequence[str]) -> str | None:
-    if not words or _name(words[0]) not in _SHELLS:
-        return None
-    options = [at for at, word in enumerate(words[:-1]) if word.startswith("-") and word.endswith("c")]
-    return words[options[0] + 1] if options else None
-
-
-def _bare(command: Sequence[str]) -> Sequence[str]:
-    """Return a command without the variables, the sudo and the programs that only prepare it."""
-    words = list(command)
-    while words:
-        name = _name(words[0])
-        if _ASSIGNMENT.match(words[0]):
-            del words[0]
-        elif name == "sudo":
-            words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
-        elif len(inner := unwrapped(words)) < len(words):
-            words = inner
-        else:
-            break
-    return words
 
 
 def _name(word: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
@@ -24,6 +25,8 @@ SANDBOX_VARIABLE = "TUNEKIT_SANDBOX"
 _KINDS = (sandbox.OVERLAY, sandbox.LANDLOCK, sandbox.NONE)
 CACHE_LAYERS = "cache-layers"
 """Beside the trials: what they download into the user's cache folders, for the next trial."""
+AGENT_FOLDER = "agent"
+"""In a trial's folder: what its processes may write; the rest of the folder is out of their reach."""
 _LAYER = "layer"
 _STARTUP_FILE = "tunekit-agent.pth"
 _ASK_LIMIT_S = 5.0
@@ -76,12 +79,12 @@ def isolated(
         command: program and arguments.
         kind: of the sandbox.
         request_path: of the trial, in its folder.
-        kept: folders beside the trial's that its processes may write; the first is for sockets and the like.
+        kept: folders that its processes may write beside the agent's; the first is for sockets and the like.
         environment: of the trial.
     """
     folder = request_path.parent
     changed = dict(environment)
-    spec: dict[str, object] = {"kind": kind, "kept": [str(folder), *kept]}
+    spec: dict[str, object] = {"kind": kind, "kept": [str(folder / AGENT_FOLDER), *kept]}
     if kind == sandbox.OVERLAY:
         pythons = _site_folders(tuple(command), str(Path.cwd()), environment.get("PATH", os.defpath))
         startup = _startup_text(request_path)
@@ -188,16 +191,16 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     return {path: str(layer) for path, layer in shared.items()}
 
 
-def take_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
-    """Return what a trial wrote in place of the user's files, and throw it away.
+def list_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
+    """Return what a trial wrote in place of the user's files.
 
     Args:
         folder: the trial's.
         working_dir: of the script; elsewhere, new temporary files are not listed.
     """
-    layer = folder / _LAYER
+    layers = folder / _LAYER, folder / AGENT_FOLDER / _LAYER  # without an overlay, the agent fills the latter
     found: list[WrittenFile] = []
-    for path, is_removed in sandbox.written_in(str(layer)):
+    for path, is_removed in chain.from_iterable(sandbox.written_in(str(layer)) for layer in layers):
         if len(found) >= _MOST_LISTED:
             break
         action = "denied" if is_removed else "diverted" if os.path.lexists(path) else "created"
@@ -206,5 +209,4 @@ def take_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
             continue
         shown = path.encode("utf-8", "replace").decode("utf-8")
         found.append(WrittenFile.model_validate({"path": shown, "action": action}))
-    sandbox.remove_layer(str(layer))
     return found

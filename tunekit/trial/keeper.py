@@ -20,7 +20,6 @@ import glob
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +88,16 @@ def reap(target: int) -> int | None:
             return status
         if pid == target:
             status = raw
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder whatever its depth and modes; of a link, the link alone."""
+    remove = ["rm", "-rf", "--", path]
+    unlock = ["chmod", "-R", "u+rwx", "--", path]  # overlayfs and scripts leave folders without any rights
+    for words in (remove, unlock, remove):
+        if os.path.lexists(path):
+            with contextlib.suppress(OSError):
+                subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
 
 def remove_shared_memory(pids: set[int]) -> None:
@@ -314,7 +323,7 @@ def main() -> None:
     try:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
         report(returncode=None, ended=False, error=error.strerror, left=0)
         return
     os.close(output_write)
@@ -322,7 +331,7 @@ def main() -> None:
     ended = status is None
     left = 0 if ended else left_running()
     end_tree(process.pid, log, segments)
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_tree(scratch)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
     report(returncode=returncode, ended=ended, error=None, left=left)
 

@@ -15,7 +15,8 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
-from tunekit.trial.isolation import isolated
+from tunekit.trial.isolation import AGENT_FOLDER, isolated
+from tunekit.trial.keeper import remove_tree
 from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, this_owner
 
 COMPILE_CACHE = "compile-cache"
@@ -38,7 +39,7 @@ def compile_cache(trials_folder: Path, environment: Mapping[str, str]) -> Path:
     cache = trials_folder / COMPILE_CACHE
     if not cache.exists():
         making = trials_folder / f".{COMPILE_CACHE}"
-        shutil.rmtree(making, ignore_errors=True)  # half-filled by a search that was killed
+        remove_tree(str(making))  # half-filled by a search that was killed
         making.mkdir()
         _copy_newest(_own_files(environment), making)
         making.rename(cache)
@@ -86,7 +87,14 @@ def _copy_newest(files: Iterator[tuple[Path, str, os.stat_result]], cache: Path)
             shutil.copy2(path, copy)
 
 
-OUTPUT_FILE = "output.log"
+OUTPUT_FILE, REQUEST_FILE, TRIAL_FILE = "output.log", "request.json", "trial.json"
+
+
+def is_cut_off(folder: Path) -> bool:
+    """Return whether a trial began in a folder and did not get as far as its record."""
+    is_trials = folder.name.isdigit() and not folder.is_symlink() and (folder / REQUEST_FILE).is_file()
+    return is_trials and not (folder / TRIAL_FILE).exists()
+
 
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
@@ -117,9 +125,9 @@ def agent_path(environment: Mapping[str, str]) -> str:
     return f"{SITE_FOLDER}{os.pathsep}{own}" if own else str(SITE_FOLDER)
 
 
-def write_request(request: AgentRequest) -> Path:
-    """Write what the agent is asked into its folder, and return where it stands."""
-    path = Path(request.trial_folder) / "request.json"
+def write_request(request: AgentRequest, folder: Path) -> Path:
+    """Write what the agent is asked into a folder, and return where it stands."""
+    path = folder / REQUEST_FILE
     write_text(path, request.model_dump_json(indent=2) + "\n")
     return path
 
@@ -159,7 +167,7 @@ def trial_environment(
     environment[TRIAL_VARIABLE] = "1"
     environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
-    trackers = request_path.parent / "trackers"
+    trackers = request_path.parent / AGENT_FOLDER / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
     caches = request_path.parent.parent / COMPILE_CACHE
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / INDUCTOR)
@@ -173,7 +181,7 @@ def trial_environment(
 def start_trial(
     bound: Bound, request: AgentRequest, hide_gpus: bool = False, writable: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Write the request and start the target under a keeper.
+    """Write the request beside the agent's folder and start the target under a keeper.
 
     Args:
         bound: the command and its variables, with the trial's knobs in them.
@@ -185,9 +193,10 @@ def start_trial(
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
         one line of JSON with the target's exit status.
     """
-    caches = compile_cache(Path(request.trial_folder).parent, os.environ)
+    folder = Path(request.trial_folder).parent
+    caches = compile_cache(folder.parent, os.environ)
     kept = (str(caches.resolve()), *writable)
-    request_path = write_request(request.changed(writable_folders=kept))
+    request_path = write_request(request.changed(writable_folders=kept), folder)
     command, environment = isolated(
         bound.command,
         request.sandbox,

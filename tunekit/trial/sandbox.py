@@ -25,7 +25,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import signal
 import stat
 import struct
@@ -63,7 +62,10 @@ _KERNEL_FILE_SYSTEMS = frozenset(
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
 _SHARED_MEMORY = "/dev/shm"
 _SEGMENTS = ("torch_", "sem.", "psm_", "nccl-")
-"""What processes that run share by name: torch, POSIX semaphores, multiprocessing, NCCL."""
+"""How torch, POSIX semaphores, multiprocessing and NCCL begin the names of what running processes share."""
+_DROPPED_CAPABILITIES = (2, 19, 21)
+"""CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN: ways out of a mount namespace."""
+_PR_CAPBSET_DROP, _CAPABILITY_VERSION_3 = 24, 0x20080522
 _PROBE_LIMIT_S = 20.0
 _REMOVED = "tunekit:removed"
 """Where a link in the agent's layer leads that stands for a removed file."""
@@ -148,6 +150,7 @@ class OverlayNet:
         for path, layer in self._shared.items():
             self._share(os.path.realpath(path), layer)
         self._cover_shared_memory()
+        self._keep_settings()
         for path in map(os.path.realpath, (*self._kept, *sockets)):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
@@ -212,20 +215,41 @@ class OverlayNet:
             self._make_read_only(path)
 
     def _cover_shared_memory(self) -> None:
-        """Keep what lies in /dev/shm: its folders under overlays, its files read-only.
+        """Keep what lies in /dev/shm: its folders under overlays, its files read-only, its links in place.
 
         What is new there must be memory at its full speed, and is the one thing that stays.
         """
         with contextlib.suppress(OSError):
+            shared = _shared_inodes()
             for entry in os.scandir(os.path.realpath(_SHARED_MEMORY)):
-                if entry.name.startswith(_SEGMENTS) or not os.path.lexists(self._stage + entry.path):
+                if not os.path.lexists(self._stage + entry.path) or (
+                    entry.name.startswith(_SEGMENTS) and entry.inode() in shared
+                ):
                     continue
                 with contextlib.suppress(SandboxError, OSError):  # it may be gone by now
                     if entry.is_dir(follow_symlinks=False):
                         self._overlay(entry.path, entry.path)
-                    elif entry.is_file(follow_symlinks=False):
+                    elif entry.is_symlink():
+                        self._pin_link(self._stage + entry.path)
+                    elif entry.is_file():
                         _mount(entry.path, self._stage + entry.path, None, _MS_BIND)
                         self._remount_read_only(self._stage + entry.path)
+
+    def _pin_link(self, path: str) -> None:
+        """Mount a link onto itself, so that it can't be removed or replaced."""
+        link = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            _mount(f"/proc/self/fd/{link}", f"/proc/self/fd/{link}", None, _MS_BIND)
+        finally:
+            os.close(link)
+
+    def _keep_settings(self) -> None:
+        """Make the kernel's settings and control groups read-only, as they are in containers."""
+        with contextlib.suppress(SandboxError):  # without the superuser's rights they can't be written anyway
+            _mount("/proc/sys", f"{self._stage}/proc/sys", None, _MS_BIND)
+        for place in ("/proc/sys", *(point for point in self._mounts if f"{point}/".startswith("/sys/"))):
+            with contextlib.suppress(SandboxError, OSError):
+                self._remount_read_only(self._stage + place)
 
     def _folders_in(self, path: str) -> list[str]:
         try:
@@ -309,22 +333,36 @@ def _escaped(path: str) -> str:
 def _bound_sockets() -> list[str]:
     """Return the sockets that listen in the file system: an overlay would cut them off."""
     found = set()
-    try:
-        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as stream:
-            for line in stream.readlines()[1:]:
-                path = line.rstrip("\n").split(" ", 7)[-1].strip()
-                if path.startswith("/") and not path.startswith(tuple(f"{one}/" for one in _AS_THEY_ARE)):
-                    found.add(path)
-    except OSError:
-        return []
-    return sorted(path for path in found if _is_socket(path))
+    with contextlib.suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as stream:
+        for line in stream.readlines()[1:]:
+            path = line.rstrip("\n").split(" ", 7)[-1].strip()
+            if path.startswith("/") and not path.startswith(tuple(f"{one}/" for one in _AS_THEY_ARE)):
+                with contextlib.suppress(OSError):  # it may be gone by now
+                    if stat.S_ISSOCK(os.lstat(path).st_mode):
+                        found.add(path)
+    return sorted(found)
 
 
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False
+def _shared_inodes() -> set[int]:
+    """Return the inodes of the files in /dev/shm that a running process shares for writing."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as stream:
+            words = (line.split(None, 5) for line in stream if _SHARED_MEMORY in line)
+            found |= {int(inode) for _, rights, _, _, inode, _ in words if rights == "rw-s"}
+    return found
+
+
+def _drop_capabilities() -> None:
+    """Give up what leads out of the mount namespace; what the superuser starts doesn't get it back."""
+    for number in _DROPPED_CAPABILITIES:
+        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # refused where there is nothing to give up
+    header, words = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, words), "reading capabilities")
+    mask = sum(1 << number for number in _DROPPED_CAPABILITIES)
+    for place in range(3):  # effective, permitted, inheritable
+        words[place] &= ~mask
+    _check(_libc.capset(header, words), "dropping capabilities")
 
 
 class LandlockNet:
@@ -402,6 +440,8 @@ def probe(folder: str, kinds: Sequence[str] = (OVERLAY, LANDLOCK)) -> tuple[str,
 
 
 def _why_not(kind: str, folder: str) -> str | None:
+    from tunekit.trial.keeper import remove_tree  # noqa: PLC0415 - as a script, this file has no package
+
     try:
         place = tempfile.mkdtemp(prefix=".tunekit-probe-", dir=folder)
     except OSError as error:
@@ -416,7 +456,7 @@ def _why_not(kind: str, folder: str) -> str | None:
     except (OSError, subprocess.SubprocessError) as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        remove_layer(place)
+        remove_tree(place)
 
 
 _PROBE_SCRIPT = """
@@ -447,37 +487,24 @@ def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
     return None if os.path.exists(f"{kept}/written") else "the trial's own folder could not be written"
 
 
-def remove_layer(folder: str) -> None:
-    """Remove a trial's layer, with the folders that overlayfs, or the script, left without any rights."""
-    if os.path.islink(folder):  # the script's; what it leads to is not the trial's
-        os.unlink(folder)
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.path.isdir(folder):
-        _unlock(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unlock(folder: str) -> None:
-    with contextlib.suppress(OSError):
-        os.chmod(folder, 0o700)
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                _unlock(entry.path)
-
-
 def written_in(layer: str) -> Iterator[tuple[str, bool]]:
     """Yield what was written to a trial's layer: each entry's path, and whether it was removed.
 
     Folders are left out, but for removed ones. Without an overlay the agent fills such a layer.
     """
-    for number in os.listdir(layer) if os.path.isdir(layer) and not os.path.islink(layer) else ():
+    for number in os.listdir(layer) if os.path.isdir(layer) else ():
         upper = f"{layer}/{number}/upper"
-        for parent, folders, names in os.walk(upper):
-            folders.sort()
-            for name in sorted(names):
-                path = f"{parent}/{name}"
-                yield path[len(upper) :], _is_whiteout(path)
+        folders = [upper]
+        while folders:
+            try:
+                entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name)
+            except OSError:  # locked by the script, or too deep for a path
+                continue
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry.path[len(upper) :], _is_whiteout(entry.path)
 
 
 def _is_whiteout(path: str) -> bool:
@@ -497,6 +524,7 @@ def main() -> None:
     parent = os.getppid()
     try:
         enter(spec)
+        _drop_capabilities()
     except (SandboxError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(REFUSED_STATUS)

@@ -128,7 +128,7 @@ def prepare_training(
             batches_per_step=config.accumulate_grad_batches,
             window_s=1.0,
         )
-        request_path = write_request(request)
+        request_path = write_request(request, folder)
     except OSError as error:
         raise RunFolderError(f"{folder} can't be written ({error.strerror})") from error
     environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}

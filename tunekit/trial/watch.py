@@ -15,6 +15,7 @@ from tunekit.records.agent_messages import AnyEvent, DoneEvent, StartEvent
 from tunekit.records.measurement import DryLoop
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
+from tunekit.trial.isolation import AGENT_FOLDER
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
 from tunekit.trial.processes import AgentlessTorch, Orphans, ProcessActivity, external_launcher_in
@@ -100,7 +101,7 @@ class TrialWatch:
         self._limits = limits
         self._on_progress = on_progress
         self._clock = clock
-        self._reader = EventReader(folder)
+        self._reader = EventReader(folder / AGENT_FOLDER)
         find_processes = partial(descendants, keeper.pid)
         self._tree = tree or TreeMeter(keeper.pid, find_processes, clock)
         self._work = ProcessActivity(self._tree, clock)
@@ -133,7 +134,7 @@ class TrialWatch:
         """Return all that is known of a trial whose tree is gone, also of one that was interrupted."""
         evidence = self.evidence
         self.take(*self._reader.read_new())
-        evidence.take_pulse(self._folder)
+        evidence.take_pulse(self._folder / AGENT_FOLDER)
         if self._oom_kills_before is not None:
             evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
         evidence.memory = evidence.memory or self._tree.peaks()
@@ -227,7 +228,7 @@ class TrialWatch:
                 f"that limit follows --window: give --window {window_s:g}",
             )
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
-            evidence.take_pulse(self._folder)
+            evidence.take_pulse(self._folder / AGENT_FOLDER)
             evidence.hit_limit(*evidence.standstill(limits.no_progress_s))
         elif self._tree.is_above(limits.ram_bytes):
             evidence.hit_limit(
@@ -260,11 +261,11 @@ class TrialWatch:
 
     def _cannot_tell(self) -> bool:
         """Return whether the process that trains lives and can't write its events."""
-        pulse = read_pulse(self._folder)
+        pulse = read_pulse(self._folder / AGENT_FOLDER)
         trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be some helper's
         if self._folder.is_dir() and not (trains and pulse is not None and pulse.fault):
             return False
-        self.evidence.take_pulse(self._folder)
+        self.evidence.take_pulse(self._folder / AGENT_FOLDER)
         return True
 
     def _hit_trial_limit(self, now: float) -> None:
@@ -272,7 +273,7 @@ class TrialWatch:
         limits, evidence = self._limits, self.evidence
         quiet_s = now - self._moved_at
         shorter_s = min(limits.trial_s, limits.no_progress_s)
-        self.evidence.take_pulse(self._folder)
+        self.evidence.take_pulse(self._folder / AGENT_FOLDER)
         stood_still = (
             evidence.done is None
             and evidence.steps >= _HANG_STEPS
