@@ -1,36 +1,38 @@
 """What a GPU's counters say under loads whose truth is known, and whether its profile tells the truth.
 
-Part of `python benchmarks/gpu_check.py`. Each load is a child process of some seconds (gpu_load.py) while
-this one samples, as it does beside a trial.
+Part of gpu_check.py. Each load is a child process of some seconds (gpu_load.py) while this one samples, as it
+does beside a trial.
 """
 
+import functools
 import json
 import math
+import operator
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gpu_rows import Add, Job
+
 from tunekit.machine.gpu.nvml import GpuReading, Nvml, throttle_reasons
 from tunekit.machine.profiles import load_profiles
 from tunekit.machine.telemetry.sampler import GpuSampler
-from tunekit.records.host import Accelerator, Host
+from tunekit.records.host import Accelerator
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text
 
 LOAD = Path(__file__).with_name("gpu_load.py")
 LOADS = ("idle", "matmul", "copy", "upload")
+LOAD_S = 5.0
 INTERVAL_S = 0.5
 SETTLE_S = 1.2
 """The driver's utilisation looks back for up to a second."""
-
-Add = Callable[[str, str, bool | None], None]
-"""Adds one row: what is checked, its figure, and whether it holds (None is no verdict)."""
 
 
 @dataclass
@@ -51,37 +53,24 @@ class Loaded:
         masks = [int(sample.throttle_mask) for sample in self.samples if sample.throttle_mask is not None]
         if not masks:
             return "n/a"
-        return ", ".join(throttle_reasons(_union(masks))) or "none"
+        return ", ".join(throttle_reasons(functools.reduce(operator.or_, masks))) or "none"
 
 
-def check_counters(add: Add, host: Host, seconds: float = 5.0) -> dict[str, Loaded]:
-    """Run each load, print what every counter said, and judge those whose truth is known."""
-    indexes = [host.accelerators[0].index] if host.accelerators else []
-    loaded = {load: _under_load(load, indexes, seconds if indexes else 1.0) for load in LOADS}
-    for load, seen in loaded.items():
-        add(f"{load} loop", _reached_text(seen), None)
-        add(f"{load} loop, counters", _counters_text(seen) if indexes else "n/a: no GPU", None)
-    if not indexes:
-        return loaded
-    if not _torch_sees_it(loaded):
-        add("torch", "sees no CUDA device; install a CUDA build of torch", False)
-        return loaded
+def check_counters(job: Job) -> None:
+    """Run each load, write what every counter said, judge those whose truth is known, and the profile."""
+    add, gpu, loaded = job.add, job.gpu, {}
+    for load in LOADS:
+        loaded[load] = _under_load(load, gpu.index)
+        add(f"{load} loop", _reached_text(loaded[load].reached), None)
+        add(f"{load} loop, counters", _counters_text(loaded[load]), None)
     costs_s = [cost for seen in loaded.values() for cost in seen.costs_s]
     add("one sample of the GPU", f"{1000 * statistics.median(costs_s):.1f} ms", None)
     _judge_activity(add, loaded)
     _judge_rest(add, loaded)
-    return loaded
-
-
-def check_profile(add: Add, host: Host, loaded: dict[str, Loaded]) -> None:
-    """Hold the device's profile against the device."""
-    if not host.accelerators or host.accelerators[0].profile_id is None:
-        add("profile against device", "n/a: no GPU" if not host.accelerators else "n/a: no profile", None)
+    if gpu.profile_id is None:
+        add("profile against device", "n/a: no profile", None)
         return
-    if not _torch_sees_it(loaded):
-        return
-    gpu = host.accelerators[0]
-    profile = load_profiles()[str(gpu.profile_id)]
+    profile = load_profiles()[gpu.profile_id]
     _check_facts(add, gpu, profile, loaded["matmul"].reached)
     _check_rates(add, profile, loaded)
 
@@ -119,22 +108,21 @@ def _check_rates(add: Add, profile: Profile, loaded: dict[str, Loaded]) -> None:
         add("profile: device copy", figure, share <= 1)
 
 
-def _under_load(load: str, indexes: Sequence[int], seconds: float) -> Loaded:
+def _under_load(load: str, index: int) -> Loaded:
     # The driver's order of GPUs is CUDA's only if CUDA is told so.
     environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    command = [sys.executable, str(LOAD), load, str(seconds)]
+    command = [sys.executable, str(LOAD), load, str(LOAD_S)]
     seen = Loaded({}, [])
     with (
-        GpuSampler(Nvml(), indexes) as sampler,
+        GpuSampler(Nvml(), [index]) as sampler,
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child,
     ):
         assert child.stdout is not None
-        started = child.stdout.readline().strip() == "ready"
-        if started:
-            _sample_until(sampler, child.pid, time.monotonic() + seconds - INTERVAL_S, seen)
+        if child.stdout.readline().strip() == "ready":
+            _sample_until(sampler, child.pid, time.monotonic() + LOAD_S - INTERVAL_S, seen)
         output = child.stdout.read()
-    if not started or child.returncode != 0:
-        sys.exit(f"the load {load} ended with {child.returncode}; its own message stands above")
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
     seen.reached = json.loads(output.splitlines()[-1])
     return seen
 
@@ -149,10 +137,6 @@ def _sample_until(sampler: GpuSampler, pid: int, end: float, seen: Loaded) -> No
         begin = time.perf_counter()
         seen.samples += sampler.sample(pids).values()
         seen.costs_s.append(time.perf_counter() - begin)
-
-
-def _torch_sees_it(loaded: dict[str, Loaded]) -> bool:
-    return "total_bytes" in loaded["matmul"].reached
 
 
 def _judge_activity(add: Add, loaded: dict[str, Loaded]) -> None:
@@ -188,11 +172,9 @@ def _judge_rest(add: Add, loaded: dict[str, Loaded]) -> None:
         add(f"{load}: tree_bytes", figure, enough)
 
 
-def _reached_text(seen: Loaded) -> str:
-    unit = {"tflop_per_s": "TFLOP/s", "gb_per_s": "GB/s"}.get(seen.reached["unit"])
-    if unit is None:
-        return f"nothing, on {seen.reached['device']}"
-    return f"{seen.reached['mean']:.4g} {unit}, best {seen.reached['best']:.4g}, on {seen.reached['device']}"
+def _reached_text(reached: dict[str, Any]) -> str:
+    unit = {"tflop_per_s": "TFLOP/s", "gb_per_s": "GB/s"}.get(reached["unit"])
+    return f"{reached['mean']:.4g} {unit}, best {reached['best']:.4g}" if unit else "nothing"
 
 
 def _counters_text(seen: Loaded) -> str:
@@ -216,10 +198,3 @@ def _figure(value: float | None, unit: str) -> str:
 
 def _percent(value: float | None) -> str:
     return _figure(value, "%")
-
-
-def _union(masks: Sequence[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union

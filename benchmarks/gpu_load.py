@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_load.py matmul|copy|upload|idle SECONDS
 
-The first line is `ready`, once the load runs; the last is JSON. Without CUDA it keeps the CPU busy.
+The first line is `ready`, once the load runs; the last is JSON.
 """
 
 import json
@@ -12,23 +12,20 @@ from collections.abc import Callable
 
 import torch
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-ON_GPU = DEVICE == "cuda"
+DEVICE = "cuda"
 
 
 def matmul() -> tuple[Callable[[], object], float, str]:
     """Multiply square matrices of random numbers: bf16 on tensor cores."""
-    size = 8192 if ON_GPU else 512
-    dtype = torch.bfloat16 if ON_GPU else torch.float32
-    left = torch.randn(size, size, device=DEVICE, dtype=dtype)
-    right = torch.randn(size, size, device=DEVICE, dtype=dtype)
+    size = 8192
+    left, right = (torch.randn(size, size, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     out = torch.empty_like(left)
     return lambda: torch.mm(left, right, out=out), 2 * size**3 / 1e12, "tflop_per_s"
 
 
 def copy() -> tuple[Callable[[], object], float, str]:
     """Copy within device memory; a byte that is read and written counts twice."""
-    count_bytes = 2 << 30 if ON_GPU else 16 << 20
+    count_bytes = 2 << 30
     source = torch.ones(count_bytes, dtype=torch.uint8, device=DEVICE)
     target = torch.empty_like(source)
     return lambda: target.copy_(source), 2 * count_bytes / 1e9, "gb_per_s"
@@ -36,8 +33,8 @@ def copy() -> tuple[Callable[[], object], float, str]:
 
 def upload() -> tuple[Callable[[], object], float, str]:
     """Copy from pinned memory of the host to the device."""
-    count_bytes = 256 << 20 if ON_GPU else 16 << 20
-    source = torch.ones(count_bytes, dtype=torch.uint8, pin_memory=ON_GPU)
+    count_bytes = 256 << 20
+    source = torch.ones(count_bytes, dtype=torch.uint8, pin_memory=True)
     target = torch.empty(count_bytes, dtype=torch.uint8, device=DEVICE)
     return lambda: target.copy_(source, non_blocking=True), count_bytes / 1e9, "gb_per_s"
 
@@ -51,17 +48,11 @@ def idle() -> tuple[Callable[[], object], float, str]:
 LOADS = {load.__name__: load for load in (matmul, copy, upload, idle)}
 
 
-def wait() -> None:
-    """Wait until the device has done what it was given."""
-    if ON_GPU:
-        torch.cuda.synchronize()
-
-
 def best_and_mean_s(work: Callable[[], object], seconds: float) -> tuple[float, float]:
     """Repeat work for some seconds; return the time of one piece, in the best batch and on average."""
     begin = time.perf_counter()
     work()
-    wait()
+    torch.cuda.synchronize()
     # Batches of about 50 ms: launches overlap, and a synchronisation costs next to nothing.
     pieces = max(1, round(0.05 / max(time.perf_counter() - begin, 1e-6)))
     batches: list[float] = []
@@ -70,15 +61,13 @@ def best_and_mean_s(work: Callable[[], object], seconds: float) -> tuple[float, 
         begin = time.perf_counter()
         for _ in range(pieces):
             work()
-        wait()
+        torch.cuda.synchronize()
         batches.append((time.perf_counter() - begin) / pieces)
     return min(batches), sum(batches) / len(batches)
 
 
 def device_facts() -> dict[str, object]:
     """Return what torch says of the device."""
-    if not ON_GPU:
-        return {"device": DEVICE}
     properties = torch.cuda.get_device_properties(0)
     return {
         "device": properties.name,
@@ -95,7 +84,7 @@ def main() -> None:
     work, amount, unit = LOADS[name]()
     for _ in range(3):
         work()
-    wait()
+    torch.cuda.synchronize()
     print("ready", flush=True)
     best_s, mean_s = best_and_mean_s(work, seconds)
     rates = {"best": amount / best_s, "mean": amount / mean_s, "unit": unit}

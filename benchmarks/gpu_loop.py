@@ -17,9 +17,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-WIDTH = 4096 if DEVICE == "cuda" else 64
-BATCH = 512 if DEVICE == "cuda" else 16
+DEVICE = "cuda"
+WIDTH, BATCH = 4096, 512
 WARMUP_STEPS = 20
 
 

@@ -1,10 +1,9 @@
 """Whether predicted device memory holds against torch and the driver; part of gpu_check.py.
 
-First `tunekit doctor --calibrate`. Then a ResNet-50, a GPT-2 and an LSTM at three batch sizes in fp32, tf32
-and bf16, eager, and in bf16 compiled: predicted as `tunekit fits` does, by a trial that traces the script's
-own steps at its small batch, and measured in a process of its own each. Memory does not depend on what else
-runs, so several run at a time where the GPU has room for them. On a CPU the same path runs with small
-models, and there is nothing to compare.
+First `tunekit doctor --calibrate`. Then each model at three batch sizes in fp32, fp16 and bf16, eager, and in
+bf16 compiled: predicted as `tunekit fits` does, by a trial that traces the script's own steps at a small
+batch, and measured in a process of its own each. Memory does not depend on what else runs, so several run at
+a time where the GPU has room for them.
 """
 
 import json
@@ -12,17 +11,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any
 
+from gpu_rows import Add, Job
 from real_trials_of import traced_fits
 
-from tunekit.errors import UsageError
 from tunekit.machine.device import device_profile
 from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.gpu.outside_torch import outside_torch
@@ -30,15 +29,23 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.predict.step_traces import Unpredictable
 from tunekit.predict.vram.predict import PeakPredicted
 from tunekit.records.codec import from_json
-from tunekit.records.host import Host
+from tunekit.records.host import Accelerator
 from tunekit.records.prediction import Calibration, OutsideTorch
 from tunekit.units import GIB, bytes_text
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = Path(__file__).with_name("peaks_script.py")
-BATCHES = {"resnet50": (16, 48, 128), "gpt2": (4, 12, 32), "lstm": (16, 64, 192)}
-OPTIMIZERS = {"resnet50": "sgd", "gpt2": "adamw", "lstm": "adamw"}
-SMALL_BATCHES = (16,)
+BATCHES = {
+    "resnet50": (16, 48, 128),
+    "vit_s": (16, 64, 256),
+    "bert_base": (4, 16, 48),
+    "gpt2": (4, 12, 32),
+    "lstm": (16, 64, 192),
+    "unet": (4, 16, 48),
+}
+"""The batch sizes of each model."""
+_BY_SGD = ("resnet50",)
+_PRECISIONS = ("fp32", "fp16", "bf16")
 _TRACED_BATCH, _STEPS = 4, 6
 GOAL = 0.04
 """The share by which a prediction of allocated memory may be off."""
@@ -47,9 +54,6 @@ _GIB_EACH = 30
 _MOST_AT_ONCE = 4
 _OUT_OF_MEMORY = "out of memory"
 _SETTLE_S = 0.5
-
-Add = Callable[[str, str, bool | None], None]
-"""Adds one row: what is checked, its figure, and whether it holds (None is no verdict)."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,10 @@ class Config:
         return f"{self.model}, batch {self.batch}, {self.precision}{', compiled' * self.is_compiled}"
 
 
-def _words(model: str, batch: int, precision: str, is_small: bool) -> list[str]:
+def _words(model: str, batch: int, precision: str) -> list[str]:
     """Return the script's flags."""
-    words = [model, "--batch", str(batch), "--precision", precision, "--optimizer", OPTIMIZERS[model]]
-    return [*words, "--small"] if is_small else words
+    optimizer = "sgd" if model in _BY_SGD else "adamw"
+    return [model, "--batch", str(batch), "--precision", precision, "--optimizer", optimizer]
 
 
 @dataclass(frozen=True)
@@ -83,43 +87,32 @@ class Seen:
     """What the driver counts for the process beyond what torch had reserved; None where it does not tell."""
 
 
-def check_prediction(add: Add, host: Host, folder: Path) -> None:
-    """Run every check of this file.
-
-    Args:
-        add: takes the rows.
-        host: of this machine.
-        folder: for the calibration.
-    """
-    calibration = _check_calibration(add, host, folder)
-    profile, _ = device_profile("auto", host, load_profiles())
+def check_prediction(job: Job) -> None:
+    """Run every check of this file; predictions that were traced on the CPU have no verdict."""
+    add, gpu, folder, on_cpu = job.add, job.gpu, job.folder, job.traces_on_cpu
+    calibration = _check_calibration(add, folder)
+    profile, _ = device_profile("auto", job.host, load_profiles())
     beside = outside_torch(profile, [calibration] if calibration else [])
-    on_gpu = bool(host.accelerators)
-    configs = list(_configs(is_small=not on_gpu))
-    began_s = time.monotonic()
-    predicted = {
-        (model, precision): _predicted(model, precision, beside, on_gpu)
-        for model in BATCHES
-        for precision in ("fp32", "bf16")
-    }
-    with ThreadPoolExecutor(_at_once(host)) as pool:
-        seen = list(pool.map(lambda config: _measured(config, host), configs))
-    for config, one in zip(configs, seen, strict=True):
-        precision = "fp32" if config.precision == "tf32" else config.precision
-        peaks = predicted[config.model, precision]
-        if isinstance(one, str) and _OUT_OF_MEMORY in one and not isinstance(peaks, str):
-            _check_end(add, config, peaks[config.batch], host.accelerators[0].memory_bytes, beside)
-        else:
-            _check_config(add, config, peaks, one, on_gpu)
-    if on_gpu:
-        _check_context(add, configs, seen, beside)
-    add("predictions and measurements took", f"{time.monotonic() - began_s:.0f} s", None)
+    contexts = []
+    at_once = max(1, min(_MOST_AT_ONCE, (gpu.memory_bytes or 0) // (_GIB_EACH * GIB)))
+    for model in job.models:
+        predicted = {
+            precision: _predicted(model, precision, beside, folder / f"{model}-{precision}", on_cpu)
+            for precision in _PRECISIONS
+        }
+        configs = list(_configs(model))
+        with ThreadPoolExecutor(at_once) as pool:
+            for config, seen in zip(configs, pool.map(lambda one: _measured(one, gpu), configs), strict=True):
+                _check_config(add, config, predicted[config.precision], seen, gpu, beside, on_cpu)
+                if isinstance(seen, Seen) and seen.context is not None and not config.is_compiled:
+                    contexts.append(seen.context)
+    _check_context(add, contexts, beside)
 
 
-def _check_calibration(add: Add, host: Host, folder: Path) -> Calibration | None:
-    """Calibrate by the command line; without a GPU it must say so, and how to go on."""
+def _check_calibration(add: Add, folder: Path) -> Calibration | None:
+    """Calibrate by the command line."""
     kept = folder / "calibrations"
-    kept.mkdir(parents=True)
+    kept.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "tunekit", "doctor", "--calibrate", "--json"],
         cwd=ROOT,
@@ -128,12 +121,8 @@ def _check_calibration(add: Add, host: Host, folder: Path) -> Calibration | None
         text=True,
         check=False,
     )
-    if not host.accelerators:
-        is_refused = done.returncode == UsageError.exit_code and "no CUDA GPU to calibrate" in done.stderr
-        add("doctor --calibrate without a GPU", done.stderr.strip()[:120], is_refused)
-        return None
     if done.returncode:
-        add("doctor --calibrate", f"exit {done.returncode}: {done.stderr.strip()[-200:]}", False)
+        add("doctor --calibrate", f"exit {done.returncode}: {done.stderr.strip()[-400:]}", False)
         return None
     found = from_json(done.stdout, Calibration)
     add("context", f"{bytes_text(found.context_bytes)} by the {found.context_seen_by}", True)
@@ -147,48 +136,35 @@ def _check_calibration(add: Add, host: Host, folder: Path) -> Calibration | None
     return found
 
 
-def _configs(is_small: bool) -> Iterator[Config]:
-    for model, batches in BATCHES.items():
-        for batch in SMALL_BATCHES if is_small else batches:
-            for precision in ("fp32", "tf32", "bf16"):
-                yield Config(model, batch, precision, is_compiled=False)
-            yield Config(model, batch, "bf16", is_compiled=True)
-
-
-def _at_once(host: Host) -> int:
-    """Return how many of the configs the GPU has room for at a time."""
-    if not host.accelerators:
-        return 1
-    return max(1, min(_MOST_AT_ONCE, host.accelerators[0].memory_bytes // (_GIB_EACH * GIB)))
+def _configs(model: str) -> Iterator[Config]:
+    for batch in BATCHES[model]:
+        for precision in _PRECISIONS:
+            yield Config(model, batch, precision, is_compiled=False)
+        yield Config(model, batch, "bf16", is_compiled=True)
 
 
 def _predicted(
-    model: str, precision: str, beside: OutsideTorch, on_gpu: bool
+    model: str, precision: str, beside: OutsideTorch, folder: Path, on_cpu: bool
 ) -> dict[int, PeakPredicted] | str:
     """Return the peaks of a model's batch sizes, or why nothing is predicted."""
-    words = _words(model, _TRACED_BATCH, precision, not on_gpu)
     try:
-        with TemporaryDirectory() as folder:
-            fits = traced_fits(SCRIPT, words, Path(folder), hide_gpus=not on_gpu)
+        fits = traced_fits(SCRIPT, _words(model, _TRACED_BATCH, precision), folder, hide_gpus=on_cpu)
     except Unpredictable as why:
         return str(why)
-    batches = BATCHES[model] if on_gpu else SMALL_BATCHES
-    peaks = {batch: fits.unlimited_peak(fits.precisions[0], batch, beside) for batch in batches}
+    peaks = {batch: fits.unlimited_peak(fits.precisions[0], batch, beside) for batch in BATCHES[model]}
     return {batch: peak for batch, peak in peaks.items() if peak is not None}
 
 
-def _measured(config: Config, host: Host) -> Seen | str | None:
-    """Return what a config took; None on a CPU, or why it did not train."""
-    words = _words(config.model, config.batch, config.precision, not host.accelerators)
+def _measured(config: Config, gpu: Accelerator) -> Seen | str:
+    """Return what a config took, or why it did not train."""
+    words = _words(config.model, config.batch, config.precision)
     words += ["--compile"] if config.is_compiled else []
     with _loop([*words, "--steps", str(_STEPS), "--stay"]) as loop:
         reply = loop.reply
         if reply is None:
             return loop.last_words()
-        if reply["allocated_bytes"] is None:
-            return None
         time.sleep(_SETTLE_S)
-        taken_bytes = _taken_bytes(host.accelerators[0].index, loop.pid)
+        taken_bytes = _taken_bytes(gpu.index, loop.pid)
     context_bytes = None if taken_bytes is None else taken_bytes - int(reply["now_reserved_bytes"])
     return Seen(int(reply["allocated_bytes"]), int(reply["reserved_bytes"]), context_bytes)
 
@@ -235,49 +211,34 @@ def _check_config(
     add: Add,
     config: Config,
     peaks: dict[int, PeakPredicted] | str,
-    seen: Seen | str | None,
-    on_gpu: bool,
+    seen: Seen | str,
+    gpu: Accelerator,
+    beside: OutsideTorch,
+    on_cpu: bool,
 ) -> None:
     """Hold a prediction against its measurement; what is compiled keeps less than what was traced."""
-    if isinstance(peaks, str) or isinstance(seen, str):
-        why = [text for text in (peaks, seen) if isinstance(text, str)]
-        add(config.name, "; ".join(why), False)
+    if isinstance(peaks, str):
+        add(config.name, f"not predicted: {peaks}", False)
         return
-    allocated, reserved = peaks[config.batch].allocated_bytes, peaks[config.batch].reserved_bytes
-    figure = f"allocated {bytes_text(allocated)} predicted"
-    if seen is None:
-        add(config.name, f"{figure}; trained on the CPU, nothing to compare", None if on_gpu else True)
+    peak = peaks[config.batch]
+    allocated, reserved = peak.allocated_bytes, peak.reserved_bytes
+    if isinstance(seen, str):
+        needed = reserved + beside.context.low
+        figure = f"predicted to need {bytes_text(needed)} of {bytes_text(gpu.memory_bytes)}; {seen}"
+        add(config.name, figure, _OUT_OF_MEMORY in seen and needed > (gpu.memory_bytes or 0))
         return
     off, off_reserved = allocated / seen.allocated - 1, reserved / seen.reserved - 1
     figure = (
-        f"{figure}, {bytes_text(seen.allocated)} measured ({off:+.1%}); reserved {bytes_text(reserved)} "
-        f"predicted, {bytes_text(seen.reserved)} measured ({off_reserved:+.1%}); context "
-        f"{bytes_text(seen.context)}"
+        f"allocated {bytes_text(allocated)} predicted, {bytes_text(seen.allocated)} measured ({off:+.1%}); "
+        f"reserved {bytes_text(reserved)} predicted, {bytes_text(seen.reserved)} measured "
+        f"({off_reserved:+.1%}); context {bytes_text(seen.context)}"
     )
-    add(config.name, figure, off >= -GOAL if config.is_compiled else abs(off) <= GOAL)
+    is_right = off >= -GOAL if config.is_compiled else abs(off) <= GOAL
+    add(config.name, figure, None if on_cpu else is_right)
 
 
-def _check_end(
-    add: Add, config: Config, peak: PeakPredicted, memory_bytes: int | None, beside: OutsideTorch
-) -> None:
-    """Hold a training that ran out of memory against what was predicted: more than the device has."""
-    needed = peak.reserved_bytes + beside.context.low
-    figure = (
-        f"ran out of memory; reserved {bytes_text(peak.reserved_bytes)} predicted and context "
-        f"{bytes_text(beside.context.low)} of the device's {bytes_text(memory_bytes)}"
-    )
-    add(config.name, figure, memory_bytes is not None and needed > memory_bytes)
-
-
-def _check_context(
-    add: Add, configs: Sequence[Config], seen: Sequence[Seen | str | None], beside: OutsideTorch
-) -> None:
+def _check_context(add: Add, contexts: Sequence[int], beside: OutsideTorch) -> None:
     """Hold the contexts of the eager trainings against the bounds that the calibration gave."""
-    contexts = [
-        one.context
-        for config, one in zip(configs, seen, strict=True)
-        if isinstance(one, Seen) and one.context is not None and not config.is_compiled
-    ]
     bounds = f"{bytes_text(beside.context.low)} to {bytes_text(beside.context.high)} expected"
     if not contexts:
         add("contexts of the trainings", f"n/a: the driver does not tell of processes; {bounds}", None)

@@ -2,9 +2,9 @@
 
     python benchmarks/peaks_script.py resnet50 --batch 128 --precision bf16 --optimizer sgd [--steps 8]
 
-What simulated_peaks.py and gpu_check.py predict from a small batch and run at a large one: with --steps it
-ends with torch's own peaks as JSON, with --stay only once its standard input does, so that the driver can
-be asked meanwhile. Models are plain torch; there is nothing of tunekit in here.
+What gpu_check.py predicts from a small batch and runs at larger ones: with --steps it ends with torch's own
+peaks as JSON, with --stay only once its standard input does, so that the driver can be asked meanwhile.
+Models are plain torch; there is nothing of tunekit in here.
 """
 
 import argparse

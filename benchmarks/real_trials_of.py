@@ -1,6 +1,7 @@
 """Real trials of a benchmark's own script, each in a fresh process."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.machine.detect import detect_host
@@ -20,6 +21,7 @@ def run_script(
     folder: Path,
     window_s: float,
     details: tuple[Detail, ...] = (),
+    gpus: Sequence[int] = (),
 ) -> TrialRecord:
     """Return the record of one trial of a script as it is.
 
@@ -29,10 +31,11 @@ def run_script(
         folder: gets the trial's own folder.
         window_s: steady seconds to measure.
         details: what to look at afterwards.
+        gpus: whose telemetry is kept, by their place in the driver's order.
     """
     target = resolve_target((sys.executable, str(script), *words), script.parent)
     limits = Limits(trial_s=280.0, no_progress_s=90.0, ram_bytes=int(0.9 * detect_host().ram_limit_bytes))
-    executor = ProcessExecutor(target, folder, limits, window_s)
+    executor = ProcessExecutor(target, folder, limits, window_s, gpus=gpus)
     spec = TrialSpec(0, TrialRole.BASELINE, None, details=details)
     return executor.run(spec, None, lambda progress: None)
 

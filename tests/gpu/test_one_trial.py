@@ -54,9 +54,6 @@ def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> 
     assert [one.batch_samples for one in loop.ranks] in ([], [64, 64])
     assert [gpu.is_used for gpu in trial.telemetry.gpus] == [True, True]
     assert len(re.findall(r"of ranks that sum to 3(?!\d)", ended.output())) == 2
-    losses = {device: _count(simulated_gpu, device, "nll_loss_forward") for device in (0, 1)}
-    assert abs(losses[0] - losses[1]) <= max(losses.values()) * 0.1
-    assert min(losses.values()) >= loop.steady_batches
 
 
 @pytest.mark.slow
@@ -77,7 +74,3 @@ def test_a_gpu_that_loses_clock_at_its_power_limit_is_told_of(simulated_gpu: Sim
     assert gpu.last_sm_clock_mhz < 0.98 * gpu.first_sm_clock_mhz
     assert "gpu-unsoaked" in {finding.code for finding in ended.profile.findings}
     assert f"{gpu.first_sm_clock_mhz:.0f} at first" in " ".join(ended.process.stdout.split())
-
-
-def _count(gpu: SimulatedGpu, device: int, part: str) -> int:
-    return sum(work.device == device and part in work.name for work in gpu.trace())

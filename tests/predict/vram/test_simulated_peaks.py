@@ -1,10 +1,10 @@
 """Predicted device memory beside torch's own allocator, on a simulated GPU.
 
-benchmarks/simulated_peaks.py has the whole table.
+The part `prediction` of benchmarks/gpu_check.py has more models.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,13 @@ def predicted(gpu: SimulatedGpu, folder: Path, training: Sequence[str] = TRAININ
     return Fits([record], folder, cpus=2)
 
 
+def truth_of(gpu: SimulatedGpu, training: Sequence[str], more: Mapping[str, str]) -> dict[str, int]:
+    """Train at the large batch size; return torch's own peaks."""
+    done = gpu.run([SCRIPT, *training, "--batch", str(BATCH), "--steps", "8"], DEVICE, more=more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -54,9 +61,7 @@ def predicted(gpu: SimulatedGpu, folder: Path, training: Sequence[str] = TRAININ
 def test_a_large_batch_takes_what_small_ones_said(
     simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
 ) -> None:
-    done = simulated_gpu.run([SCRIPT, *TRAINING, "--batch", str(BATCH), "--steps", "8"], DEVICE, more=more)
-    assert done.returncode == 0, done.stderr
-    truth = json.loads(done.stdout.splitlines()[-1])
+    truth = truth_of(simulated_gpu, TRAINING, more)
     for name, value in {**simulated_gpu.environment(DEVICE), **more}.items():
         monkeypatch.setenv(name, value)
     fits = predicted(simulated_gpu, tmp_path / "trials")
@@ -71,12 +76,7 @@ def test_a_large_batch_takes_what_small_ones_said(
 def test_gradient_checkpointing_takes_what_steps_traced_with_it_said(
     simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training: Sequence[str]
 ) -> None:
-    command = [SCRIPT, *training, "--batch", str(BATCH), "--steps", "8"]
-    truths = []
-    for more in ([], ["--checkpoint"]):
-        done = simulated_gpu.run([*command, *more], DEVICE)
-        assert done.returncode == 0, done.stderr
-        truths.append(json.loads(done.stdout.splitlines()[-1]))
+    truths = [truth_of(simulated_gpu, [*training, *flags], {}) for flags in ([], ["--checkpoint"])]
     for name, value in simulated_gpu.environment(DEVICE).items():
         monkeypatch.setenv(name, value)
     fits = predicted(simulated_gpu, tmp_path / "trials", training)
