@@ -73,7 +73,7 @@ def main():
         for layer in next(one for one in model.modules() if isinstance(one, nn.ModuleList)):
             layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
     if options.compile:
-        model = torch.compile(model, backend="inductor" if device.type == "cuda" else "eager")
+        model = torch.compile(model)
     optimizer = optimizer_of(options.optimizer, model.parameters())
     scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "fp16")
     half = HALVES.get(options.precision)
@@ -89,15 +89,13 @@ def main():
         if number + 1 == options.steps:
             break
     if options.steps:
-        print("\n" + json.dumps(peaks(device)), flush=True)
+        print("\n" + json.dumps(peaks()), flush=True)
     if options.stay:
         sys.stdin.read()
 
 
-def peaks(device):
-    """Return torch's peaks on a GPU, in bytes; None of them on a CPU."""
-    if device.type == "cpu":
-        return {"allocated_bytes": None, "reserved_bytes": None, "now_reserved_bytes": None}
+def peaks():
+    """Return torch's peaks on a GPU, in bytes."""
     torch.cuda.synchronize()
     return {
         "allocated_bytes": torch.cuda.max_memory_allocated(),
