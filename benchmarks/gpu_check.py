@@ -56,7 +56,7 @@ class Part:
     name: str
     shows: str
     minutes: float
-    """What it took on a simulated H100, on two CPU cores."""
+    """What to expect, from a simulated H100 on two CPU cores; per model for the prediction."""
     limit_s: float
     check: Callable[[Job], None]
 
@@ -89,9 +89,9 @@ PARTS = (
     Part("counters", "the driver's counters under known loads; the profile", 0.6, 240, check_counters),
     Part("attribution", "a known loop's stall, sync points, VRAM budget", 0.9, 420, check_attribution),
     Part("overhead", "what the agent adds to a step of 10 ms", 3.4, 420, check_overhead),
-    Part("knobs", "trials of single knobs, and one out of memory", 4, 540, check_knobs),
-    Part("prediction", "predicted memory of --models, by a calibration", 9, 570, check_prediction),
-    Part("search", "one whole search of --budget", 9, 570, check_search),
+    Part("knobs", "trials of single knobs, and one out of memory", 6, 540, check_knobs),
+    Part("prediction", "predicted memory of --models, by a calibration", 5, 570, check_prediction),
+    Part("search", "one whole search of --budget", 7, 570, check_search),
 )
 
 
