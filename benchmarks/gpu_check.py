@@ -34,12 +34,11 @@ from gpu_rows import Job, Rows  # noqa: E402
 from gpu_trials import SHARED_MEMORY_BYTES, check_knobs, check_search  # noqa: E402
 
 from tunekit.machine.detect import detect_host  # noqa: E402
-from tunekit.records.host import Host  # noqa: E402
 from tunekit.units import bytes_text  # noqa: E402
 
 MODELS = ("resnet50", "gpt2", "lstm")
 OVERHEAD_GOAL = 0.01
-GRACE_S = 20.0
+GRACE_S = 30.0
 """A part that is ended has this long to end its own processes."""
 LAST_LINES = 6
 TORCH = """
@@ -90,21 +89,19 @@ PARTS = (
     Part("attribution", "a known loop's stall, sync points, VRAM budget", 0.9, 420, check_attribution),
     Part("overhead", "what the agent adds to a step of 10 ms", 3.4, 420, check_overhead),
     Part("knobs", "trials of single knobs, and one out of memory", 6, 540, check_knobs),
-    Part("prediction", "predicted memory of --models, by a calibration", 5, 570, check_prediction),
-    Part("search", "one whole search of --budget", 7, 570, check_search),
+    Part("prediction", "predicted memory of --models, by a calibration", 5, 540, check_prediction),
+    Part("search", "one whole search of --budget", 7, 540, check_search),
 )
 
 
-def run_here(part: Part, rows: Rows, host: Host, options: argparse.Namespace) -> None:
+def run_here(part: Part, job: Job) -> None:
     """Run a part in this process. The last lines of stderr say which child failed."""
-    with TemporaryDirectory(prefix="tunekit-gpu-check-", ignore_cleanup_errors=True) as folder:
-        job = Job(rows.add, host, Path(folder), options.models, options.trace_on_cpu, options.budget)
-        try:
-            part.check(job)
-        except subprocess.CalledProcessError as error:
-            sys.exit(f"exit {error.returncode} of {shlex.join(map(str, error.cmd))[:150]}")
-        except KeyboardInterrupt:
-            sys.exit(1)
+    try:
+        part.check(job)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"exit {error.returncode} of {shlex.join(map(str, error.cmd))[:150]}")
+    except KeyboardInterrupt:
+        sys.exit(1)
 
 
 def run_part(part: Part, rows: Rows, limit_s: float) -> None:
@@ -113,8 +110,11 @@ def run_part(part: Part, rows: Rows, limit_s: float) -> None:
     began_s = time.monotonic()
     ended: str | None = "interrupted"
     with (
+        TemporaryDirectory(prefix="tunekit-gpu-check-", ignore_cleanup_errors=True) as folder,
         TemporaryFile("w+", errors="replace") as errors,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=errors, process_group=0) as child,
+        subprocess.Popen(
+            [*command, folder], stdin=subprocess.DEVNULL, stderr=errors, process_group=0
+        ) as child,
     ):
         try:
             code = child.wait(limit_s)
@@ -152,7 +152,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--models", nargs="+", choices=BATCHES, default=MODELS, help="of the prediction")
     parser.add_argument("--trace-on-cpu", action="store_true", help="predict as a machine without a GPU does")
     parser.add_argument("--budget", default="5m", help="of the search (default: 5m)")
-    parser.add_argument("--here", choices=names, help=argparse.SUPPRESS)
+    parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
     return parser
 
 
@@ -177,7 +177,8 @@ def main() -> int:
         )
     by_name = {part.name: part for part in PARTS}
     if options.here:
-        run_here(by_name[options.here], rows, host, options)
+        part, folder = by_name[options.here[0]], Path(options.here[1])
+        run_here(part, Job(rows.add, host, folder, options.models, options.trace_on_cpu, options.budget))
         return 0
     began_s, size_bytes, code = time.monotonic(), rows.size_bytes(), 0
     try:
