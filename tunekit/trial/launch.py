@@ -98,25 +98,14 @@ def is_cut_off(folder: Path) -> bool:
 
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
-    "WANDB_SILENT": "true",
-    "COMET_MODE": "disabled",  # Comet as the transformers Trainer asks for it
     "COMET_AUTO_LOG_DISABLE": "true",  # Comet: importing it patches no framework
-    "COMET_START_ONLINE": "false",  # Comet: comet_ml.start writes to the folder below
     "DISABLE_MLFLOW_INTEGRATION": "TRUE",  # MLflow as the transformers Trainer asks for it
-    "NEPTUNE_MODE": "offline",  # the one mode that both Neptune clients know and that sends nothing
-    "CLEARML_OFFLINE_MODE": "1",
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # MLflow 3.17 refuses a folder without it
     "SWANLAB_MODE": "disabled",
     "HF_HUB_DISABLE_TELEMETRY": "1",  # downloads stay possible: HF_HUB_OFFLINE is left as it is
     "DO_NOT_TRACK": "1",
 }
-"""What keeps a trial out of experiment trackers, each by its own environment variable."""
-
-_TRACKER_FOLDERS = {
-    "COMET_OFFLINE_DIRECTORY": "comet",
-    "NEPTUNE_LOG_DIRECTORY": "neptune",
-    "SWANLAB_LOG_DIR": "swanlab",
-}
-"""Where trackers that only write locally do so: folders in the trial's."""
+"""What keeps a trial out of experiment trackers before the agent does, each by its own variable."""
 
 
 def agent_path(environment: Mapping[str, str]) -> str:
@@ -167,12 +156,9 @@ def trial_environment(
     environment[TRIAL_VARIABLE] = "1"
     environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
-    trackers = request_path.parent / AGENT_FOLDER / "trackers"
-    environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
     caches = request_path.parent.parent / COMPILE_CACHE
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / INDUCTOR)
     environment["TRITON_CACHE_DIR"] = str(caches / TRITON)
-    environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
     if hide_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
     return environment

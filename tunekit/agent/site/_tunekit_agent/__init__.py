@@ -49,7 +49,7 @@ def start(request_path: str) -> None:
 
             log.pulse = events.Pulse(asked.trial_folder)
             file_guard.redirect(asked.redirected)
-            frameworks.install(log)
+            frameworks.install(log, asked.trial_folder)
             if asked.sandbox != "overlay":  # which keeps the user's files by itself
                 writable = [asked.scratch_folder, *asked.writable_folders]
                 file_guard.install(asked.trial_folder, writable, log)

@@ -9,7 +9,7 @@ left to see to. Elsewhere Python's writes go to the trial's folder, where its re
     savers      what torch and safetensors open in C
     databases   SQLite's
     audit       the last line: refuses every write that is not redirected
-    frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub
+    frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub; experiment trackers
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def install(folder: str, writable: list, log: Any) -> None:
         writable: other folders that the trial may write to; the first is for short-lived files.
         log: where refused writes are listed.
     """
-    refused = _report_once(lambda path: log.emit("written", path=path, action="denied"))
-    failed = _report_once(lambda message: log.emit("guard_error", message=message))
+    refused = report_once(lambda path: log.emit("written", path=path, action="denied"))
+    failed = report_once(lambda message: log.emit("guard_error", message=message))
     mirror = Mirror(folder, tuple(writable), refused)
     savers.install(mirror, failed)
     databases.install(mirror, failed)
@@ -93,7 +93,7 @@ def _copy_of(file: Any, copies: dict) -> Any:
         return file
 
 
-def _report_once(emit: Callable) -> Callable:
+def report_once(emit: Callable) -> Callable:
     """Return a function that emits each text once, and not without end."""
     reported: set = set()
 

@@ -1,25 +1,29 @@
-"""Frameworks don't checkpoint, rotate checkpoints or upload in a trial."""
+"""Frameworks don't checkpoint, rotate checkpoints or upload in a trial; experiment trackers send nothing."""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
+from pathlib import Path
 from typing import Any, Callable
 
 from .. import imports
+from . import report_once
+from .stand_ins import replace
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 _TRAINER = ("_save_checkpoint", "save_model", "_push_from_checkpoint", "push_to_hub", "_rotate_checkpoints")
+_CALLBACK = ("ModelCheckpoint._remove_checkpoint", "ModelCheckpoint._link_checkpoint")
 _OFF = (
-    (("transformers",), "trainer", "Trainer", _TRAINER),
-    (("transformers",), "trainer_utils", "", ("rotate_checkpoints",)),
-    (_LIGHTNING, "trainer.trainer", "Trainer", ("save_checkpoint",)),
-    (_LIGHTNING, "callbacks.model_checkpoint", "ModelCheckpoint", ("_remove_checkpoint", "_link_checkpoint")),
-    (_LIGHTNING, "strategies.strategy", "Strategy", ("remove_checkpoint",)),
-    (("accelerate",), "accelerator", "Accelerator", ("save_model",)),
+    (("transformers",), "trainer", tuple(f"Trainer.{name}" for name in _TRAINER)),
+    (("transformers",), "trainer_utils", ("rotate_checkpoints",)),
+    (_LIGHTNING, "trainer.trainer", ("Trainer.save_checkpoint",)),
+    (_LIGHTNING, "callbacks.model_checkpoint", _CALLBACK),
+    (_LIGHTNING, "strategies.strategy", ("Strategy.remove_checkpoint",)),
+    (("accelerate",), "accelerator", ("Accelerator.save_model",)),
 )
-"""What checkpoints and rotates: packages, module in them, class, methods."""
+"""What checkpoints and rotates: packages, module in them, functions and methods there."""
 # Every method of HfApi that changes something there begins with one of these words.
 _HUB_CHANGES = re.compile(
     r"(accept|add|batch|cancel|change|comment|copy|create|delete|disable|duplicate|edit|enable|grant|hide|merge|"
@@ -39,68 +43,6 @@ class HubReply(str):
         return HubReply()
 
 
-class Silencer:
-    """Replaces functions by ones that do nothing and are listed when they are called."""
-
-    def __init__(self, log: Any) -> None:
-        self._log = log
-        self._listed: set = set()
-
-    def off(self, owner: Any, name: str, shown: str, reply: Callable | None = None) -> None:
-        """Replace an attribute of a class or a module, if it is there.
-
-        Args:
-            shown: what the report calls it.
-            reply: called with the call's arguments for what to return; None returns None.
-        """
-        from inspect import getattr_static
-
-        found = getattr_static(owner, name, None)
-        if found is None:
-            return
-        original = getattr(found, "__func__", found)
-
-        @functools.wraps(original)
-        def nothing(*args, **kwargs):
-            if shown not in self._listed:
-                self._listed.add(shown)
-                self._log.emit("written", path=shown, action="denied")
-            return None if reply is None else reply(*args, **kwargs)
-
-        is_static = isinstance(found, staticmethod)
-        setattr(owner, name, staticmethod(nothing) if is_static else nothing)
-
-    def off_in(self, module: Any, owner: str, names: tuple, package: str) -> None:
-        shown = f"{package}.{owner}" if owner else package
-        for name in names:
-            self.off(getattr(module, owner) if owner else module, name, f"{shown}.{name}")
-
-    def best_checkpoint(self, module: Any) -> None:
-        """Have transformers.Trainer forget a best checkpoint that was never saved."""
-        determine = getattr(module.Trainer, "_determine_best_metric", None)
-        if determine is not None:
-            module.Trainer._determine_best_metric = _without_missing_checkpoint(determine)
-
-    def accelerator_state(self, module: Any) -> None:
-        """Turn off accelerate's checkpoints, whose automatic naming deletes old ones."""
-        self.off(
-            module.Accelerator,
-            "save_state",
-            "accelerate.Accelerator.save_state",
-            lambda accelerator, output_dir=None, *args, **kwargs: output_dir,
-        )
-
-    def hub(self, module: Any) -> None:
-        """Turn off everything that changes the hub."""
-        api = getattr(module, "api", None)
-        for name in dir(module.HfApi):
-            if not _HUB_CHANGES.match(name) or not callable(getattr(module.HfApi, name)):
-                continue
-            self.off(module.HfApi, name, f"huggingface_hub.{name}", _hub_reply)
-            if api is not None and hasattr(module, name):  # a bound method that was taken before
-                setattr(module, name, getattr(api, name))
-
-
 def _hub_reply(api: Any, *args: Any, **kwargs: Any) -> Any:
     reply = HubReply()
     names = [value for value in (kwargs.get("repo_id"), *args[:1]) if isinstance(value, str)]
@@ -112,6 +54,52 @@ def _hub_reply(api: Any, *args: Any, **kwargs: Any) -> Any:
     future: Future = Future()
     future.set_result(reply)
     return future
+
+
+def _hub(refused: Callable, module: Any) -> None:
+    """Turn off everything that changes the hub."""
+    api = getattr(module, "api", None)
+    for name in dir(module.HfApi):
+        if not _HUB_CHANGES.match(name) or not callable(getattr(module.HfApi, name)):
+            continue
+        replace(_off(refused, f"huggingface_hub.{name}", _hub_reply), f"HfApi.{name}", module)
+        if api is not None and hasattr(module, name):  # a bound method that was taken before
+            setattr(module, name, getattr(api, name))
+
+
+# --- what takes the place of a function or an attribute: made from it ----------------------
+
+
+def _off(refused: Callable, shown: str, reply: Callable | None = None) -> Callable:
+    """Return what makes a function that does nothing and is listed when it is called.
+
+    Args:
+        refused: lists it.
+        shown: what the report calls it.
+        reply: called with the call's arguments for what to return; None returns None.
+    """
+
+    def made(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def nothing(*args, **kwargs):
+            refused(shown)
+            return None if reply is None else reply(*args, **kwargs)
+
+        return nothing
+
+    return made
+
+
+def _always(value: Any) -> Callable:
+    """Return what makes a function that does nothing but return the value."""
+    return lambda original: lambda *args, **kwargs: value
+
+
+def _with(**forced: Any) -> Callable:
+    """Return what makes a function that calls the original with these arguments, whatever else is given."""
+    return lambda original: functools.wraps(original)(
+        lambda *args, **kwargs: original(*args, **{**kwargs, **forced})
+    )
 
 
 def _without_missing_checkpoint(determine: Callable) -> Callable:
@@ -128,14 +116,53 @@ def _without_missing_checkpoint(determine: Callable) -> Callable:
     return determined
 
 
-def install(log: Any) -> None:
-    """Turn the frameworks' checkpoints and uploads off as the script imports them."""
-    silencer = Silencer(log)
-    for packages, module, owner, names in _OFF:
+_OTHERS = (
+    ("transformers.trainer", "Trainer._determine_best_metric", _without_missing_checkpoint),
+    ("wandb.sdk.wandb_init", "init", _with(mode="disabled")),
+    ("wandb.sdk.wandb_login", "login", _always(True)),
+    ("comet_ml.experiment", "BaseExperiment.__init__", _with(disabled=True)),
+    ("comet_ml.comet_start.init_parameters", "InitParameters.__init__", _with(online=False)),
+    ("comet_ml.config.config_init", "_init", _always(None)),
+    ("clearml.backend_interface.base", "InterfaceBase._offline_mode", lambda own: True),
+    ("clearml.backend_api.session.session", "Session._offline_mode", lambda own: True),
+    ("clearml.task", "Task.set_offline", _always(None)),
+    ("neptune.internal.backends.factory", "get_backend", _with(mode="debug")),
+    ("neptune_scale.api.run", "Run.__init__", _with(mode="disabled")),
+    ("swanlab.sdk.cmd.init", "init", _with(mode="disabled")),
+    ("swanlab.sdk.cmd.login", "login", _always(True)),
+    ("trackio.utils", "resolve_space_id_and_server_url", _always((None, None))),
+)
+"""What starts a tracker's run or says where it goes: module, name in it, what makes another of it."""
+
+
+def install(log: Any, trial_folder: str) -> None:
+    """Turn the frameworks' checkpoints and uploads and the trackers off as the script imports them.
+
+    Args:
+        log: where what was turned off and called is listed.
+        trial_folder: absolute; MLflow's runs go there.
+    """
+    refused = report_once(lambda path: log.emit("written", path=path, action="denied"))
+    runs = os.environ["MLFLOW_TRACKING_URI"] = Path(trial_folder, "mlruns").as_uri()
+    rows = [
+        *_OTHERS,
+        ("mlflow.tracking._tracking_service.utils", "get_tracking_uri", _always(runs)),
+        ("mlflow.tracking._tracking_service.utils", "_resolve_tracking_uri", _always(runs)),
+        ("mlflow.tracking._model_registry.utils", "_resolve_registry_uri", _always(runs)),
+    ]
+    saved = _off(
+        refused, "accelerate.Accelerator.save_state", lambda own, output_dir=None, *_, **__: output_dir
+    )
+    rows.append(
+        ("accelerate.accelerator", "Accelerator.save_state", saved)
+    )  # its automatic naming deletes old ones
+    for packages, module, names in _OFF:
         shown = packages[0].partition(".")[0]
-        turn_off = functools.partial(silencer.off_in, owner=owner, names=names, package=shown)
-        for package in packages:
-            imports.when_imported(f"{package}.{module}", turn_off)
-    imports.when_imported("transformers.trainer", silencer.best_checkpoint)
-    imports.when_imported("accelerate.accelerator", silencer.accelerator_state)
-    imports.when_imported("huggingface_hub.hf_api", silencer.hub)
+        rows += [
+            (f"{package}.{module}", name, _off(refused, f"{shown}.{name}"))
+            for package in packages
+            for name in names
+        ]
+    for module, name, made in rows:
+        imports.when_imported(module, functools.partial(replace, made, name))
+    imports.when_imported("huggingface_hub.hf_api", functools.partial(_hub, refused))

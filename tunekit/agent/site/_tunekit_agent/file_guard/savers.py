@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from .. import imports
 from .mirror import Mirror
-from .stand_ins import guarded
+from .stand_ins import guarded, replace
 
 _SAVED, _LOADED, _MAPPED = "saved", "loaded", "mapped"
 _WITH_PATHS = (
@@ -38,13 +38,8 @@ def _find(mirror: Mirror, use: str, path: Any, args: tuple, kwargs: dict) -> Any
     return mirror.writing(path, keep=False) if use == _SAVED else mirror.reading(path)
 
 
-def _guard(mirror: Mirror, failed: Callable, row: tuple, module: Any) -> None:
-    module_name, place, position, name, use = row
-    *steps, last = place.split(".")
-    owner = functools.reduce(lambda found, step: getattr(found, step, None), steps, module)
-    original = getattr(owner, last, None)
-    if original is None:
-        return
+def _guarded(mirror: Mirror, failed: Callable, row: tuple, original: Callable) -> Callable:
+    module_name, _, position, name, use = row
 
     def plan(_: Callable, *args: Any, **kwargs: Any) -> Any:
         is_named = name in kwargs
@@ -58,11 +53,11 @@ def _guard(mirror: Mirror, failed: Callable, row: tuple, module: Any) -> None:
             args = (*args[:position], found, *args[position + 1 :])
         return lambda: original(*args, **kwargs)
 
-    stand_in = guarded(mirror, original, plan, module_name, failed)
-    setattr(owner, last, staticmethod(stand_in) if place == "UntypedStorage.from_file" else stand_in)
+    return guarded(mirror, original, plan, module_name, failed)
 
 
 def install(mirror: Mirror, failed: Callable) -> None:
     """Replace them as the script imports their modules."""
     for row in _WITH_PATHS:
-        imports.when_imported(row[0], functools.partial(_guard, mirror, failed, row))
+        made = functools.partial(_guarded, mirror, failed, row)
+        imports.when_imported(row[0], functools.partial(replace, made, row[1]))

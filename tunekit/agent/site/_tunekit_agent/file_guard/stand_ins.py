@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import types
+from inspect import getattr_static
 from typing import Any, Callable
 
 from .mirror import Mirror
@@ -45,6 +46,16 @@ def guarded(mirror: Mirror, original: Callable, plan: Callable, module: str, fai
 
     stand_in.__module__ = module
     return stand_in
+
+
+def replace(made: Callable, name: str, module: Any) -> None:
+    """Replace what a module has by a dotted name by what is made of it, if it is there."""
+    *steps, last = name.split(".")
+    owner = functools.reduce(lambda found, step: getattr(found, step, None), steps, module)
+    found = getattr_static(owner, last, ...)
+    if found is not ...:
+        other = made(getattr(found, "__func__", found))
+        setattr(owner, last, staticmethod(other) if isinstance(found, staticmethod) else other)
 
 
 class Replacements:
