@@ -763,6 +763,33 @@ def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.C
     assert f"with {cpus + 6} CPUs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("whose", ["another machine's", "another user's"])
+def test_the_command_of_a_run_from_elsewhere_has_to_be_given(
+    whose: str,
+    finished: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    assert main(["search", "--resume", str(finished)]) == 0  # which leaves a config
+    if whose == "another user's":
+        monkeypatch.setattr("os.getuid", lambda: -1)
+    else:
+        there = detect_host().changed(hostname="elsewhere")
+        (finished / "run.json").write_text(to_json(load_run(finished).changed(host=there)))
+    for line in (["run", str(finished / "balanced.yaml")], ["search", "--resume", "run"]):
+        assert main(line) == 2
+    place, _, again = capsys.readouterr().err.rpartition("to run it: ")[2].strip().partition(" && ")
+    assert (place, again) == (
+        f"cd {project}",
+        f"tunekit search --resume {finished} -- {sys.executable} train.py",
+    )
+    assert main(again.split()[1:]) == 0
+    assert main([*again.split()[1:], "--epochs", "2"]) == 9
+    monkeypatch.chdir(finished)
+    assert main(again.split()[1:]) == 2
+
+
 def test_resuming_with_other_threads_is_refused(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

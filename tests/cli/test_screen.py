@@ -21,7 +21,7 @@ def test_markup_and_escapes_are_text():
     with screen:
         screen.opened(run(), Path("[red]"))
         screen.trial_ended(trial_record(1, None, overrides={"failure": broken}))
-        screen.interrupted(Path("[/red]"))
+        screen.interrupted(Path("[/red]"), "tunekit search --resume [/red]")
     shown = out.getvalue()
     assert "run folder [red]" in shown
     assert r"[/red] \x1b[2J" in shown

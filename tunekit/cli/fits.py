@@ -54,7 +54,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         try:
             finished = walk.run()
         except KeyboardInterrupt:
-            screen.interrupted(walk.found, folder.path)
+            screen.interrupted_at(walk.found, folder.path)
             raise
         screen.closed(finished, folder.path)
     if options.json:

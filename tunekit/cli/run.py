@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.trials import REPORTS, bindings_asked
+from tunekit.cli.trials import REPORTS, bindings_asked, refuse_unseen_command
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
@@ -120,6 +120,8 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
     folder = Path.cwd() if command else Path(run.target.working_dir)
     if not command and folder != Path.cwd():
         raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
+    if not command:
+        refuse_unseen_command(run, options.config.parent, ["run", str(options.config.resolve())])
     target = resolve_target(tuple(command) or run.target.command, folder)
     if (scripts := other_script(run.target, target)) is not None:
         was, now = scripts

@@ -1,7 +1,7 @@
 """What the verbs that run trials show: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +18,7 @@ from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
+from tunekit.report.blocks import Block
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_one_screen
@@ -27,7 +28,7 @@ from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_
 from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.bindings import present_values
 from tunekit.trial.executor import TrialSpec
-from tunekit.trial.typed_commands import missing_command, target_text
+from tunekit.trial.typed_commands import target_text
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.budget import USUAL_BUDGET_S
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
@@ -182,7 +183,8 @@ class TrialScreen:
             return f"interrupted; finished trials are in {folder}"
         return "interrupted before the first trial ended; nothing was measured"
 
-    def _show_where_it_is(self, folder: Path) -> None:
+    def interrupted(self, folder: Path) -> None:
+        """Say that nothing is lost and where it is."""
         self._stop_live()
         said = self._interrupted_text(folder)
         if not self._ended:
@@ -190,6 +192,11 @@ class TrialScreen:
             return
         self._console.print(shown_text(f"{said}. Show them with:"))
         self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
+
+    def _show_answer(self, blocks: Callable[[], Sequence[Block]]) -> None:
+        self._stop_live()
+        if not self._to_stderr:
+            draw(self._console, blocks())
 
     def said(self, message: str) -> None:
         """Show a sentence."""
@@ -244,13 +251,10 @@ class SearchScreen(TrialScreen):
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         super().__init__(to_stderr, console)
         self._best: TrialRecord | None = None
-        self._words = ""
-        """What `--resume` needs after it."""
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
-        self._words = missing_command(run.target)
         self._show_target(run, "search", "tune your own with")
         budget_s = run.known_budget_s
         budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
@@ -312,12 +316,12 @@ class SearchScreen(TrialScreen):
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
-    def interrupted(self, folder: Path) -> None:
+    def interrupted(self, folder: Path, again: str = "") -> None:
         """Say that nothing is lost and how to go on."""
         self._stop_live()
         what = "Resume with" if self._ended else "Start again with"
         self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
-        self._console.print(shown_text(f"  tunekit search --resume {folder}{self._words}"), soft_wrap=True)
+        self._console.print(shown_text(f"  {again}"), soft_wrap=True)
 
     def left_group(self, folder: Path) -> None:
         """Say after an interruption that other hosts go on, and how to take part again."""
@@ -347,10 +351,7 @@ class SearchScreen(TrialScreen):
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._stop_live()
-        if self._to_stderr:
-            return
-        draw(self._console, on_one_screen(run, folder, files))
+        self._show_answer(lambda: on_one_screen(run, folder, files))
 
     def _below_status(self) -> str:
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
@@ -365,15 +366,9 @@ class ProfileScreen(TrialScreen):
         self._show_target(profile, "profile", "look at your own with")
         self._line("folder", str(folder))
 
-    def interrupted(self, folder: Path) -> None:
-        """Say that nothing is lost and where it is."""
-        self._show_where_it_is(folder)
-
     def closed(self, profile: LoopProfile, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._stop_live()
-        if not self._to_stderr:
-            draw(self._console, profile_report(profile, str(folder)).blocks)
+        self._show_answer(lambda: profile_report(profile, str(folder)).blocks)
 
 
 class ScaleScreen(TrialScreen):
@@ -388,15 +383,9 @@ class ScaleScreen(TrialScreen):
         rounds = count_text(run.options.rounds, "round")
         self._line("scale", f"processes {counts}; {rounds}, {run.options.mode} scaling, folder {folder}")
 
-    def interrupted(self, folder: Path) -> None:
-        """Say that nothing is lost and where it is."""
-        self._show_where_it_is(folder)
-
     def closed(self, run: ScalingRun, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._stop_live()
-        if not self._to_stderr:
-            draw(self._console, scaling_report(run, str(folder)).blocks)
+        self._show_answer(lambda: scaling_report(run, str(folder)).blocks)
 
     def _what_ended(self, record: TrialRecord) -> str:
         return self._purpose
@@ -425,7 +414,7 @@ class FitsScreen(TrialScreen):
             self._phase = progress.phase
             self._line(f"{progress.elapsed_s:5.0f} s", phase_text(progress.phase))
 
-    def interrupted(self, run: FitsRun, folder: Path) -> None:
+    def interrupted_at(self, run: FitsRun, folder: Path) -> None:
         """Show what was known when it was interrupted."""
         self._stop_live()
         if run.prediction is None:
@@ -436,7 +425,4 @@ class FitsScreen(TrialScreen):
 
     def closed(self, run: FitsRun, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._stop_live()
-        if not self._to_stderr:
-            blocks = fits_report(run).blocks if self._is_full else fits_answer(run, str(folder))
-            draw(self._console, blocks)
+        self._show_answer(lambda: fits_report(run).blocks if self._is_full else fits_answer(run, str(folder)))

@@ -30,6 +30,7 @@ from tunekit.cli.trials import (
     memory_outside,
     new_folder,
     quiet_wait,
+    refuse_unseen_command,
     target_or_builtin,
     window_s,
 )
@@ -54,6 +55,7 @@ from tunekit.records.run import (
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRole
 from tunekit.report.text import to_go_on
+from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
@@ -92,9 +94,15 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
-    if options.share is not None and (options.resume or options.dry_run):
-        other = "--resume" if options.resume else "--dry-run"
-        raise UsageError(f"--share and {other} exclude each other; drop one")
+    alone = [flag for flag in ("share", "resume", "dry_run") if getattr(options, flag)]
+    if len(alone) > 1:
+        one, other = ("--" + flag.replace("_", "-") for flag in alone[:2])
+        raise UsageError(f"{one} and {other} exclude each other; drop one")
+    if options.trials is not None and options.trials > MAX_TRIALS:  # whose run could not be read
+        raise UsageError(
+            f"--trials {options.trials} is more than the {MAX_TRIALS} that a run can hold; "
+            f"use --trials {MAX_TRIALS}"
+        )
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)
@@ -153,7 +161,7 @@ def _searched(
             if is_shared:
                 screen.left_group(folder)
             else:
-                screen.interrupted(folder)
+                screen.interrupted(folder, to_go_on(search.found, str(folder)))
         _report_so_far(search.found, folder, options.full_paths, screen)
         raise
 
@@ -185,8 +193,6 @@ def _confirming_trials(run: Run) -> int:
 
 def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Show what a search would do; nothing is started or written."""
-    if options.resume:
-        raise UsageError("--dry-run shows a new search, and --resume goes on with one; drop one")
     run, where, _ = _new(options, command)
     here = profile_here(run.measured_on, run.host, load_profiles())
     native_bf16 = ["bf16"] if here.is_cpu and run.host.cpu_bf16_native else []
@@ -229,7 +235,6 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         raise UsageError(
             "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
-    _refuse_too_many_trials(options.trials)
     _drop_what_the_line_replaces(options)
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
     _refuse_two_batch_limits(options.max_batch, fixed, ranges)
@@ -257,14 +262,6 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         wait_quiet_s=options.wait_quiet,
         ignored=tuple(options.ignore),
     )
-
-
-def _refuse_too_many_trials(trials: int | None) -> None:
-    """Refuse a search whose run would be too large to be read."""
-    if trials is not None and trials > MAX_TRIALS:
-        raise UsageError(
-            f"--trials {trials} is more than the {MAX_TRIALS} that a run can hold; use --trials {MAX_TRIALS}"
-        )
 
 
 def _drop_what_the_line_replaces(options: argparse.Namespace) -> None:
@@ -338,25 +335,21 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             f"the search in {options.resume} is shared, and goes on by taking part again: "
             f"{to_go_on(run, str(options.resume))}"
         )
+    if not command or Path.cwd() != Path(run.target.working_dir):
+        refuse_unseen_command(run, options.resume, ["search", *_given_words(options)])
     run = run.changed(shared_at=None)  # what one adds to the answer of all is this host's alone
     _refuse_other_target(run, command, options.resume)
     _refuse_other_threads(run, options)
     here = _same_machine(run)
-    updates: dict[str, object] = {}
-    if options.budget:
-        updates["budget_s"] = options.budget
-    if options.trials:
-        _refuse_too_many_trials(options.trials)
-        updates["max_trials"] = options.trials
-    if options.confirm:
-        updates["confirm_rounds"] = options.confirm
-    if options.ablate:
-        updates["ablate"] = True
-    if options.wait_quiet:
-        updates["wait_quiet_s"] = options.wait_quiet
-    if options.ignore:
-        updates["ignored"] = tuple(options.ignore)
-    asked = run.options.changed(**updates)
+    given = {
+        "budget_s": options.budget,
+        "max_trials": options.trials,
+        "confirm_rounds": options.confirm,
+        "ablate": options.ablate,
+        "wait_quiet_s": options.wait_quiet,
+        "ignored": tuple(options.ignore),
+    }
+    asked = run.options.changed(**{name: value for name, value in given.items() if value})
     budget_s = options.budget or run.budget_s
     if options.budget is None and (options.confirm or options.ablate):
         budget_s = budget_for_more(run, asked)
@@ -389,7 +382,8 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
     )
     if without_secrets(target).command != known.command:
         raise TargetChangedError(
-            f"the run in {folder} is for {shlex.join(known.command)!r}; start a new one for this command"
+            f"the run in {folder} is for {shlex.join(known.command)!r}, not for "
+            f"{shlex.join(masked_words(command))!r}; start a new one for this command"
         )
     if target.script_sha256 != known.script_sha256:
         raise TargetChangedError(
@@ -422,7 +416,8 @@ def _given_words(options: argparse.Namespace) -> list[str]:
             words.append(flag)
         elif value != usual[name]:
             for one in value if isinstance(value, list) else [value]:
-                words += [flag, typed_duration_text(one) if isinstance(one, float) else str(one)]
+                text = one.resolve() if isinstance(one, Path) else one
+                words += [flag, typed_duration_text(one) if isinstance(one, float) else str(text)]
     return words
 
 

@@ -2,7 +2,10 @@
 
 import argparse
 import math
+import os
 import re
+import shlex
+import socket
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,17 +26,18 @@ from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.profile import Profile
-from tunekit.records.run import FixedKnob, RunStatus, TargetRecord, usual_options
+from tunekit.records.run import FixedKnob, Run, RunStatus, TargetRecord, usual_options
 from tunekit.records.target import Binding, Target
-from tunekit.session.folder import RECORD_FILES, RunFolder, SavedRun
+from tunekit.session.folder import RECORD_FILES, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
 from tunekit.session.session import QuietWait
-from tunekit.trial.binding_syntax import parse_binding, parse_value
+from tunekit.trial.binding_syntax import binding_text, parse_binding, parse_value
 from tunekit.trial.bindings import bound_target
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.external_launchers import find_external_launcher
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
+from tunekit.trial.typed_commands import quoted, training_command
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
 
@@ -100,6 +104,28 @@ def before_trials(
         "machine_findings": warnings_of(host, gpu, ignored),
         "thread_variables": variables_here(THREAD_VARIABLES),
     }
+
+
+def refuse_unseen_command(run: Run, folder: Path, words: Sequence[str]) -> None:
+    """Refuse to run the stored command of a folder that another user or another machine wrote.
+
+    Args:
+        run: as it was read.
+        folder: where it lies.
+        words: of the `tunekit` command that would run it, up to `--`.
+
+    Raises:
+        UsageError: the user has to see that command and give it.
+    """
+    owners = {path.stat().st_uid for path in (folder, *folder.glob(RUN_FILE))}
+    if owners == {os.getuid()} and run.host.hostname == socket.gethostname():
+        return
+    bound = "".join(f", with --bind {shlex.quote(binding_text(one))}" for one in run.target.bindings)
+    again = " ".join(map(quoted, ("tunekit", *words))) + training_command(run.target)
+    raise UsageError(
+        f"the run in {folder} is another user's or another machine's ({run.host.hostname}), so its command "
+        f"is not run unseen{bound}; to run it: cd {quoted(run.target.working_dir)} && {again}"
+    )
 
 
 def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:

@@ -33,15 +33,16 @@ def command_text(
         words += ["--bind", binding_text(binding)] if binding.is_typed else []
     if target.samples_per_step is not None:
         words += ["--samples-per-step", str(target.samples_per_step)]
-    command = "" if target.builtin else _training_command(target)
+    command = "" if target.builtin else training_command(target)
     return printable(" ".join(map(quoted, ["tunekit", verb, *words]))) + command
 
 
 def missing_command(target: Target) -> str:
     """Return what a command on a run needs after it: nothing, unless its training command lacks secrets."""
-    return _training_command(target) if has_mask(target.command) else ""
+    return training_command(target) if has_mask(target.command) else ""
 
 
-def _training_command(target: Target) -> str:
+def training_command(target: Target) -> str:
+    """Return the training command as it follows tunekit's flags, `--` first, with a note on what it lacks."""
     note = f"  # with the secret in place of {MASK}" if has_mask(target.command) else ""
     return f" -- {target_text(target)}{note}"
