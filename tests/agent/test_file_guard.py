@@ -352,11 +352,3 @@ def test_redirecting_alone_guards_nothing(
     assert (user / "b.txt").read_text() == "old b.txt"
     (user / "b.txt").write_text("changed")
     assert (user / "b.txt").read_text() == "changed"
-
-
-def test_without_anything_to_redirect_open_is_left_alone() -> None:
-    from _tunekit_agent import file_guard
-
-    before = builtins.open, io.open
-    file_guard.redirect({})
-    assert (builtins.open, io.open) == before

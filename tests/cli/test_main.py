@@ -271,14 +271,6 @@ def test_a_resumed_search_keeps_to_its_own_flags(separator: str, finished: Path,
             "fix batch_size=32",
         ),
         ("fix = ['batch_size=32']", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, None),
-        (
-            "fix = ['batch_size=8']",
-            ["--fix", "compile=0"],
-            [("batch_size", 8), ("compile", False)],
-            [],
-            None,
-            None,
-        ),
     ],
 )
 def test_the_command_line_wins_over_a_limit_in_the_settings_and_says_so(
@@ -387,17 +379,12 @@ def test_resuming_after_the_script_changed_is_refused(
 
 def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytest.CaptureFixture[str]):
     before = load_run(finished).trials
-    assert main(["search", "--resume", str(finished)]) == 0
+    assert main(["search", "--resume", str(finished), "--wait-quiet", "90s"]) == 0
     assert load_run(finished).trials == before
+    assert load_run(finished).options.wait_quiet_s == 90.0
     assert "Written to" in capsys.readouterr().out
     assert (finished / "balanced.yaml").exists()
     assert (finished / "scaling.csv").exists()
-
-
-def test_a_resumed_run_keeps_what_it_was_to_wait_for_quiet(finished: Path):
-    assert load_run(finished).options.wait_quiet_s is None
-    assert main(["search", "--resume", str(finished), "--wait-quiet", "90s"]) == 0
-    assert load_run(finished).options.wait_quiet_s == 90.0
 
 
 def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
@@ -412,8 +399,12 @@ def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
     assert "--confirm 5 ran nothing: 5 rounds ran before; --confirm 8 adds 3" in capsys.readouterr().out
 
 
-def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(finished)]) == 0
+def test_a_search_leaves_its_reports_beside_the_run(
+    finished: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project / "summary.md"))
+    assert main(["search", "--resume", str(finished), "--github-summary"]) == 0
+    assert (project / "summary.md").read_text() == (finished / "report.md").read_text()
     shown = capsys.readouterr().out
     written = " ".join(shown[shown.index("Written to") : shown.index("\n\nChange")].split())
     assert "report.html, report.md and " in written
@@ -435,15 +426,6 @@ def test_a_report_that_can_not_be_drawn_loses_nothing(
     assert view(load_run(finished)).answer.split(":")[0] in captured.out, "the answer is shown all the same"
     assert (finished / "balanced.yaml").exists()
     assert load_run(finished).recommendations
-
-
-def test_a_search_appends_to_the_summary_of_its_step(
-    finished: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    summary = project / "summary.md"
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert main(["search", "--resume", str(finished), "--github-summary"]) == 0
-    assert summary.read_text() == (finished / "report.md").read_text()
 
 
 def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, monkeypatch: pytest.MonkeyPatch):
@@ -777,17 +759,15 @@ def test_the_command_of_a_run_from_elsewhere_has_to_be_given(
     else:
         there = detect_host().changed(hostname="elsewhere")
         (finished / "run.json").write_text(to_json(load_run(finished).changed(host=there)))
-    for line in (["run", str(finished / "balanced.yaml")], ["search", "--resume", "run"]):
-        assert main(line) == 2
-    place, _, again = capsys.readouterr().err.rpartition("to run it: ")[2].strip().partition(" && ")
-    assert (place, again) == (
-        f"cd {project}",
-        f"tunekit search --resume {finished} -- {sys.executable} train.py",
-    )
-    assert main(again.split()[1:]) == 0
-    assert main([*again.split()[1:], "--epochs", "2"]) == 9
+    for words in (["run", str(finished / "balanced.yaml")], ["search", "--resume", "run"]):
+        assert main(words) == 2
+    again = capsys.readouterr().err.rpartition("to run it: ")[2].strip()
+    start = f"cd {project} && tunekit "
+    assert again == f"{start}search --resume {finished} -- {sys.executable} train.py"
+    words = again.removeprefix(start).split()
+    assert [main(words), main([*words, "--epochs", "2"])] == [0, 9]
     monkeypatch.chdir(finished)
-    assert main(again.split()[1:]) == 2
+    assert main(words) == 2
 
 
 def test_resuming_with_other_threads_is_refused(

@@ -37,11 +37,6 @@ def start_owner(folder: Path) -> subprocess.Popen[str]:
     return owner
 
 
-def test_another_search_in_this_process_is_refused(folder: Path):
-    with RunFolder(folder), pytest.raises(RunFolderLockedError), RunFolder(folder):
-        pass
-
-
 def test_another_process_is_refused_and_told_whose_it_is(folder: Path):
     with start_owner(folder) as owner:
         with pytest.raises(

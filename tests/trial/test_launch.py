@@ -47,19 +47,13 @@ def test_trackers_stay_off_whatever_the_script_sets(tmp_path: Path) -> None:
         stub.parent.mkdir(parents=True, exist_ok=True)
         with stub.open("a") as stream:
             stream.write(f"class {re.split('[(.]', call)[0]}(dict): _offline_mode = set_offline = None\n")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), json.dumps(TRACKERS)],
-        env={"PYTHONPATH": f"{SITE_FOLDER}:{tmp_path}"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    words = [sys.executable, "-c", SCRIPT, str(tmp_path), json.dumps(TRACKERS)]
+    told = subprocess.check_output(words, env={"PYTHONPATH": f"{SITE_FOLDER}:{tmp_path}"})
     runs = (tmp_path / "mlruns").as_uri()
-    assert json.loads(done.stdout) == [runs if kept == RUNS else kept for *_, kept in TRACKERS]
+    assert json.loads(told) == [runs if kept == RUNS else kept for *_, kept in TRACKERS]
 
 
 def test_a_trials_environment_turns_trackers_off_and_leaves_the_rest(tmp_path: Path) -> None:
     environment = trial_environment(tmp_path / "request.json", {"WANDB_MODE": "online", "HOME": "/home/me"})
-    assert environment["WANDB_MODE"] == "disabled"
-    assert environment["HOME"] == "/home/me"
+    assert environment.items() >= {"WANDB_MODE": "disabled", "HOME": "/home/me"}.items()
     assert "HF_HUB_OFFLINE" not in environment
