@@ -112,7 +112,7 @@ def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: py
 def test_ctrl_c_says_that_nothing_was_predicted():
     out = io.StringIO()
     with FitsScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
-        screen.interrupted(fits_run(prediction=None), Path("here"))
+        screen.interrupted_at(fits_run(prediction=None), Path("here"))
     assert out.getvalue() == "interrupted; nothing was predicted\n"
 
 
