@@ -74,7 +74,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     flags.option(hosts, "--share", flags.Value("WHERE"), meaning)
     output = parser.add_argument_group("output")
     flags.option(output, "--out", flags.FOLDER, "run folder (default: reports/TARGET-DATE)")
-    flags.option(output, "--resume", flags.FOLDER, "resume the run in this folder")
+    flags.option(output, "--resume", flags.FOLDER, "resume this run; another's needs its command")
     flags.switch(output, "--dry-run", "show the command, search space and time; run and write nothing")
     flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
     flags.findings(output)
