@@ -15,7 +15,7 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
-from tunekit.trial.isolation import AGENT_FOLDER, isolated
+from tunekit.trial.isolation import isolated
 from tunekit.trial.keeper import remove_tree
 from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, this_owner
 
