@@ -94,6 +94,24 @@ def test_one_half_is_no_closure(details: Details | None):
     assert closure(measured(details)) is None
 
 
+@pytest.mark.parametrize(
+    ("wait", "workers", "details", "expected"),
+    [
+        (0.34, 0, None, Bound.TURNS),
+        (0.34, 0, floors(0.066, 0.03), Bound.TURNS),
+        (0.34, 2, floors(0.066, 0.05), Bound.TURNS),
+        (0.34, 2, floors(0.066, 0.1), Bound.DATA),
+        (0.34, 2, None, Bound.DATA),
+        (0.51, 0, None, Bound.DATA),
+    ],
+)
+def test_only_where_data_is_the_larger_half_is_a_loop_databound(
+    wait: float, workers: int, details: Details | None, expected: Bound
+):
+    of = measured(details, workers=workers, num_workers=workers, device=CPU, parts=parts(wait=wait))
+    assert bound(of) is expected
+
+
 @pytest.mark.parametrize(("wait", "expected"), [(0.09, Bound.COMPUTE), (0.21, Bound.DATA), (0.9, Bound.DATA)])
 def test_a_stall_that_is_not_small_beside_compute_is_databound(wait: float, expected: Bound):
     assert bound(measured(device=CPU, parts=parts(wait=wait, optimizer=0.05))) is expected

@@ -9,6 +9,7 @@ from build_loops import (
     batch,
     codes,
     device_parts,
+    findings,
     floors,
     found,
     parts,
@@ -17,10 +18,11 @@ from build_loops import (
     threads,
     work,
 )
-from build_records import MIB, host, target
+from build_records import MIB, config, host, target, trial_record
 from finding_texts import texts_of
 
 from tunekit.records.attribution import LoaderWork
+from tunekit.records.config import TrainConfig
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -156,6 +158,44 @@ def test_the_workers_named_keep_up_with_training_as_far_as_the_cpus_go(
     of = waiting(workers=0, loader_work=work(batch_s, workers=1))
     remedy = found("data-bound", of, host=host(cpus=cpus)).remedy
     assert f"num_workers={workers} in the DataLoader" in (remedy or "")
+
+
+def searched(rates: dict[TrainConfig, float]) -> list[TrialRecord]:
+    return [trial_record(number, rate, of) for number, (of, rate) in enumerate(rates.items())]
+
+
+@pytest.mark.parametrize(
+    ("with_workers", "remedy", "gain"),
+    [
+        # The same batch size with and without a worker: what it brought is measured.
+        (config(num_workers=1, batch_size=512), "do not help", pytest.approx(2.0)),
+        (
+            config(num_workers=1, batch_size=64),
+            "num_workers=1 in the DataLoader (measured 1.20x)",
+            pytest.approx(1.2),
+        ),
+        (config(num_workers=1, batch_size=8), "(measured 3.00x with other changes)", None),
+        # Another number of workers tells nothing.
+        (config(num_workers=2, batch_size=8), "load in workers: num_workers=1 in the DataLoader", 2.0),
+    ],
+)
+def test_what_the_search_tried_is_told_as_it_was_measured(with_workers: TrainConfig, remedy: str, gain: Any):
+    own = [config(num_workers=0, batch_size=size) for size in (128, 64, 512)]
+    trials = searched({own[0]: 100.0, own[1]: 250.0, own[2]: 400.0, with_workers: 300.0})
+    of = waiting(workers=0, loader_work=work(0.05, workers=1))
+    of = of.changed(config=own[0])
+    seen = found("loader-cpu", of, host=host(cpus=2), trials=trials)
+    assert remedy in (seen.remedy or "")
+    assert seen.gain == gain
+
+
+def test_a_measured_gain_comes_before_a_larger_predicted_one():
+    own = config(num_workers=0)
+    trials = searched({own: 100.0, config(num_workers=1): 110.0})
+    of = waiting(workers=0, loader_work=work(0.05, workers=1), boundary_s=STEADY_S).changed(config=own)
+    seen = findings(of, host=host(cpus=2), trials=trials)
+    assert [one.code for one in seen] == ["data-bound", "loader-cpu", "costly-epochs"]
+    assert (seen[0].gain or 9) < (seen[2].gain or 0)
 
 
 def test_a_gain_is_of_the_rate_over_whole_epochs():

@@ -125,6 +125,8 @@ class Bound(StrEnum):
     """What holds a loop back."""
 
     DATA = "data"
+    TURNS = "turns"
+    """Training is the longer half, yet clearly waits for its data: the two do not overlap."""
     COMPUTE = "compute"
     HOST = "host"
     """The host gives a GPU its work too late: launches, Python, synchronisation."""
@@ -300,12 +302,16 @@ def _bound_by_parts(measurement: Measurement, telemetry: Telemetry | None) -> Bo
 
 
 def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
-    """Return what holds back a loop that clearly waits for data: the wait, unless compute is far longer."""
+    """Return what holds back a loop that clearly waits for data: the wait, unless compute is longer."""
     is_small, longer = is_small_stall(stall_share), _bound_by_isolated_rates(measurement)
+    # Without workers the stall is all that the loader takes.
+    trains_longer = longer is Bound.COMPUTE or (longer is None and not measurement.loop.num_workers)
     if not is_own_clock(measurement):
         held = longer or Bound.UNCLEAR
+    elif is_small:
+        held = longer or Bound.COMPUTE
     else:
-        held = (longer or Bound.COMPUTE) if is_small else Bound.DATA
+        held = Bound.TURNS if trains_longer and stall_share < MOSTLY else Bound.DATA
     # A loader that is waited for so little is hardly slower than the training.
     return Bound.BALANCED if is_small and held is Bound.DATA else held
 

@@ -11,11 +11,11 @@ from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
 _AGREES = {
-    Limit.LOADER: {Bound.DATA, Bound.BALANCED},
+    Limit.LOADER: {Bound.DATA, Bound.TURNS, Bound.BALANCED},
     Limit.TRAINING: {Bound.COMPUTE, Bound.HOST, Bound.COPIES, Bound.BALANCED, Bound.NO_LOADER},
-    Limit.CORES: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
-    Limit.BOTH: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
-    Limit.TURNS: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
+    Limit.CORES: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
+    Limit.BOTH: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
+    Limit.TURNS: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
 }
 """What may be measured where the model names a part."""
 _BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}

@@ -1,9 +1,11 @@
 """A measured training loop, as its checks see it, and all that they find of it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from statistics import geometric_mean
+from typing import ClassVar, NamedTuple
 
 from tunekit.diagnose.attribution import (
     Attribution,
@@ -27,6 +29,7 @@ from tunekit.diagnose.policy import (
     SAME_LOADER_RATE,
 )
 from tunekit.diagnose.registry import findings_of, worst_first
+from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
@@ -37,9 +40,29 @@ from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measureme
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import rates_by_config
 from tunekit.trial.binding_syntax import BoundValue
 
 _IDLE_WAITS = (Making.WAITING_FOR_STORAGE, Making.WAITING)
+
+
+class Tried(NamedTuple):
+    """What the search measured of a knob's value."""
+
+    factor: float
+    """Rate with it over that without."""
+    is_alone: bool
+    """Whether by configs that differ in nothing else; else by the fastest with it, over the loop's own."""
+
+    @property
+    def gain(self) -> float | None:
+        """The factor, where it is a gain by the knob alone."""
+        return self.factor if self.is_alone and self.factor > 1 else None
+
+    @property
+    def text(self) -> str:
+        """The factor, in words."""
+        return f"measured {self.factor:.2f}x{'' if self.is_alone else ' with other changes'}"
 
 
 @dataclass(frozen=True)
@@ -58,6 +81,8 @@ class LoopFacts:
     """Of the device that the trial ran on; None if no profile has its name."""
     rate: Interval | None = None
     """Of its config, in samples/s, by all its processes; None where only this trial counts."""
+    trials: Sequence[TrialRecord] = ()
+    """Of the same search, which may have tried what a check would advise."""
 
     @property
     def measurement(self) -> Measurement:
@@ -130,7 +155,9 @@ class LoopFacts:
         """Whether data wait clearly slows the loop down, whether or not it is the bottleneck."""
         share = self.attribution.stall_share
         is_felt = share > CLEAR_STALL_SHARE and is_small_stall(share)
-        return self.bound is Bound.DATA or (is_felt and self.bound in (Bound.COMPUTE, Bound.BALANCED))
+        return self.bound in (Bound.DATA, Bound.TURNS) or (
+            is_felt and self.bound in (Bound.COMPUTE, Bound.BALANCED)
+        )
 
     @property
     def gpus(self) -> tuple[GpuTelemetry, ...]:
@@ -174,7 +201,16 @@ class LoopFacts:
 
     @property
     def more_workers(self) -> int | None:
-        """A number of workers that could keep up with the training; None where the CPUs carry no more."""
+        """A number of workers that could keep up with the training.
+
+        None where the CPUs carry no more, or where the search measured that it is no faster.
+        """
+        wanted = self._workers_that_keep_up
+        tried = None if wanted is None else self.tried("num_workers", wanted)
+        return None if tried and tried.is_alone and tried.gain is None else wanted
+
+    @property
+    def _workers_that_keep_up(self) -> int | None:
         present = self.loop.num_workers
         wanted = present + 1 if present else FIRST_WORKERS
         isolated = isolated_rates(self.measurement)
@@ -194,8 +230,21 @@ class LoopFacts:
         return min(wanted, most) if min(wanted, most) > present else None
 
     def set_knob(self, knob: str, value: BoundValue) -> str:
-        """Return words that set a knob where the target keeps it."""
-        return set_knob(self.target, knob, value)
+        """Return words that set a knob where the target keeps it, and what the search measured of it."""
+        words, tried = set_knob(self.target, knob, value), self.tried(knob, value)
+        return words if tried is None else f"{words} ({tried.text})"
+
+    def tried(self, knob: str, value: BoundValue) -> Tried | None:
+        """Return what the search measured of a knob's value; None where it did not."""
+        own, every = self.config, rates_by_config(self.trials)
+        rates = {config: geometric_mean(each) for config, each in every.items()}
+        changed = {one: rate for one, rate in rates.items() if getattr(one, knob) == value}
+        if own is None or own not in rates or not changed:
+            return None
+        without = ((rate, knobs_put_back(one, own).get(knob)) for one, rate in changed.items())
+        alone = [rate / rates[other] for rate, other in without if other in rates]
+        best = max(changed.values()) / rates[own]
+        return Tried(geometric_mean(alone), True) if alone else Tried(best, False)
 
 
 @dataclass(frozen=True)
@@ -242,7 +291,9 @@ class TrialGpu:
 
 
 def loop_findings(facts: LoopFacts) -> list[Finding]:
-    """Return what holds a loop back, what could gain most first; of equal gain, the worst first.
+    """Return what holds a loop back, what gains most first, measured gains before predicted ones.
+
+    Of equal gain, the worst first.
 
     Of a loop whose rate may be anything no gain is promised.
     """
@@ -251,4 +302,4 @@ def loop_findings(facts: LoopFacts) -> list[Finding]:
     found = findings_of(facts, *(TrialGpu(gpu, facts) for gpu in facts.gpus))
     if facts.bound is Bound.UNSETTLED:
         found = [one.changed(gain=None) for one in found]
-    return sorted(worst_first(found), key=lambda one: -(one.gain or 1.0))
+    return sorted(worst_first(found), key=lambda one: (not one.is_measured, -(one.gain or 1.0)))

@@ -31,7 +31,7 @@ def _data_bound(facts: LoopFacts) -> Hits:
         yield from _data_wait_hits(facts)
 
 
-@check("data-wait", WARNING, "training waits for its data for a small part of each step")
+@check("data-wait", WARNING, "training waits for its data for part of each step")
 def _data_wait(facts: LoopFacts) -> Hits:
     if facts.waits_for_data and facts.bound is not Bound.DATA:
         yield from _data_wait_hits(facts)
@@ -52,34 +52,23 @@ def _data_wait_hits(facts: LoopFacts) -> Hits:
             f"alone takes {rate_text(ratio(samples, isolated.compute_step_s))}"
         )
     figures.append(f"{count_text(loop.num_workers, 'worker')}, {count_text(facts.host.cpus, 'usable CPU')}")
-    yield Hit("; ".join(figures), _more_or_cheaper(facts), stall.share, _gain(facts))
+    yield _hit(facts, "; ".join(figures), stall.share)
 
 
-def _more_or_cheaper(facts: LoopFacts) -> str:
+def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
     """Return what makes batches come faster, as far as the CPUs go."""
-    more, workers = facts.more_workers, facts.loop.num_workers
+    more, workers, most = facts.more_workers, facts.loop.num_workers, data_gain(facts.measurement)
     if workers and facts.making is Making.WAITING_FOR_CPU:
-        return _FREE_CPUS
-    if workers == 0 or (facts.is_fetch_waiting and more):
-        more = more or 1
-        return f"load in workers: {facts.set_knob('num_workers', more)}"
-    if facts.is_fetch_waiting:
-        return _FASTER_DATA
-    if more is None or facts.cpus_are_taken:
-        return f"no CPU is spare: {_CHEAPER_BATCHES}"
-    return f"{facts.set_knob('num_workers', more)}, or {_CHEAPER_BATCHES}"
-
-
-def _gain(facts: LoopFacts) -> float | None:
-    """Return what the remedy could bring: where it is a number of workers, no more than they can make."""
-    more = facts.more_workers
-    if facts.loop.num_workers == 0:
-        return workers_gain(facts.measurement, more or 1)
-    if facts.is_fetch_waiting and more:
-        return workers_gain(facts.measurement, more)
-    if facts.making is Making.WAITING_FOR_CPU:
-        return _free_cpus_gain(facts)
-    return data_gain(facts.measurement)
+        return Hit(evidence, _FREE_CPUS, value, _free_cpus_gain(facts))
+    if more is None or (workers and facts.cpus_are_taken and not facts.is_fetch_waiting):
+        faster = _FASTER_DATA if facts.is_fetch_waiting else f"more workers do not help: {_CHEAPER_BATCHES}"
+        return Hit(evidence, faster, value, most)
+    words, tried = facts.set_knob("num_workers", more), facts.tried("num_workers", more)
+    is_for_workers = not workers or facts.is_fetch_waiting
+    remedy = f"load in workers: {words}" if is_for_workers else f"{words}, or {_CHEAPER_BATCHES}"
+    if tried is not None:
+        return Hit(evidence, remedy, value, tried.gain, is_measured=True)
+    return Hit(evidence, remedy, value, workers_gain(facts.measurement, more) if is_for_workers else most)
 
 
 def _free_cpus_gain(facts: LoopFacts) -> float | None:
@@ -111,7 +100,7 @@ def _loader_cpu(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
     if text is not None and facts.making is Making.COMPUTING:
         taken = "; every CPU is busy (telemetry)" if facts.cpus_are_taken else ""
-        yield Hit(text + taken, _more_or_cheaper(facts), facts.cpu_share, _gain(facts))
+        yield _hit(facts, text + taken, facts.cpu_share)
 
 
 @check("loader-contended", WARNING, "the loader is short of CPUs: other processes use them")
@@ -137,7 +126,7 @@ def _loader_storage(facts: LoopFacts) -> Hits:
     if facts.work.block_io_s:
         text += f"; {facts.work.block_io_s / facts.work.time_s:.0%} is block I/O delay (/proc/PID/stat)"
     remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
-    yield Hit(text, remedy, facts.cpu_share, _gain(facts))
+    yield _hit(facts, text, facts.cpu_share)._replace(remedy=remedy)
 
 
 @check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
@@ -148,12 +137,10 @@ def _loader_waits(facts: LoopFacts) -> Hits:
     host = facts.telemetry.host if facts.telemetry else None
     if host is not None and host.read_bytes_per_s is not None:
         text += f"; {bytes_text(host.read_bytes_per_s)}/s come from storage (/proc/PID/io)"
-    yield Hit(
-        text,
-        f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker shows the call",
-        facts.cpu_share,
-        _gain(facts),
+    remedy = (
+        f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker shows the call"
     )
+    yield _hit(facts, text, facts.cpu_share)._replace(remedy=remedy)
 
 
 def _wait_at_once(facts: LoopFacts) -> str:
@@ -220,6 +207,7 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
     changing = facts.details.data.changing if facts.details.data else None
     restarts = loop.num_workers > 0 and not loop.persistent_workers and not changing
     remedy = "look at what the script does between epochs, or make epochs longer"
+    tried = facts.tried("persistent_workers", True) if restarts else None
     if restarts:
         remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"
     yield Hit(
@@ -227,7 +215,8 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
         f"(host clock, {count_text(loop.boundaries_seen, 'boundary', 'boundaries')} timed)",
         remedy,
         share,
-        boundary_gain(loop, boundary_s),
+        tried.gain if tried else boundary_gain(loop, boundary_s),
+        is_measured=tried is not None,
     )
 
 

@@ -212,7 +212,7 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
         return
     sm = gpu.sm_activity_percent
     beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
-    gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
+    gain_of = {Bound.DATA: data_gain, Bound.TURNS: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
         f"GPU {gpu.index}: busy for {busy_percent:.0f}% of the time (NVML){beside}",
         "`tunekit profile --trace-kernels` shows what it waits for",

@@ -24,7 +24,9 @@ class Hit(NamedTuple):
     remedy: str | None
     value: float | None = None
     gain: float | None = None
-    """What mending it could bring at most, as a factor of the present rate; predicted."""
+    """What mending it could bring at most, as a factor of the present rate; predicted, unless measured."""
+    is_measured: bool = False
+    """Whether trials of the same search measured the gain."""
     message: str | None = None
     """In place of the check's own sentence."""
     severity: Severity | None = None
@@ -97,6 +99,7 @@ def findings_of(*subjects: object) -> list[Finding]:
             remedy=hit.remedy,
             value=hit.value,
             gain=hit.gain,
+            is_measured=hit.is_measured,
         )
         for subject in subjects
         for one in _CHECKS[type(subject)]

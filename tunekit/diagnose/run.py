@@ -11,11 +11,11 @@ from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import batches_text, failed_on_largest_samples
 from tunekit.recommend.numerics import GuardedMode, LossOutcome
-from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
-from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.records.trial import OutcomeKind
+from tunekit.records.trials import rates_by_config
 from tunekit.units import bytes_text, listed, rate_text
 
 _TORCHS_OWN = "/torchinductor_"
@@ -45,7 +45,7 @@ def run_findings(
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
-        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile)
+        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile, trials=run.trials)
         # Notes advise what a search has just tried, but for this one.
         of_loop = [
             one
@@ -159,13 +159,7 @@ def _writes_diverted(facts: RunFacts) -> Hits:
 
 @check("unsteady-machine", WARNING, "the same config ran at very different rates: the machine was busy")
 def _unsteady_machine(facts: RunFacts) -> Hits:
-    rates: dict[TrainConfig, list[float]] = {}
-    for record in facts.run.trials:
-        if record.role is TrialRole.NUMERICS or record.is_abandoned:
-            continue
-        if record.config is not None and record.rate_samples_per_s is not None:
-            rates.setdefault(record.config, []).append(record.rate_samples_per_s)
-    widest = max((seen for seen in rates.values() if min(seen) > 0), key=_spread, default=[1.0])
+    widest = max(rates_by_config(facts.run.trials).values(), key=_spread, default=[1.0])
     if _spread(widest) >= UNSTEADY_RATIO:
         yield Hit(
             f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} processes",

@@ -34,7 +34,10 @@ class Finding(Record):
     remedy: str | None = None
     value: NonNegativeFloat | None = None
     gain: PositiveFloat | None = None
-    """What mending it could bring at most, as a factor of the present rate; predicted. None if unknown."""
+    """What mending it brings as a factor of the present rate: at most, predicted; or as measured. None if
+    unknown."""
+    is_measured: bool = False
+    """Whether trials of the same search measured the gain."""
 
 
 def without_findings(record: AnyRecord, codes: Collection[str]) -> AnyRecord:

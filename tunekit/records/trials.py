@@ -43,6 +43,15 @@ def rates_by_round(records: Iterable[TrialRecord]) -> dict[int, float]:
     }
 
 
+def rates_by_config(records: Iterable[TrialRecord]) -> dict[TrainConfig, list[float]]:
+    """Return samples/s of the trials of each config that were run for their rate, and to their end."""
+    rates: dict[TrainConfig, list[float]] = {}
+    for one in measured(records):
+        if one.record.role is not TrialRole.NUMERICS and not one.record.is_abandoned:
+            rates.setdefault(one.config, []).append(one.measurement.rate_samples_per_s)
+    return {config: each for config, each in rates.items() if min(each) > 0}
+
+
 @dataclass(frozen=True)
 class Trials:
     """The records of one run, by what they were run for."""

@@ -390,11 +390,9 @@ def found_blocks(findings: Iterable[Finding]) -> tuple[FoundBlock, ...]:
 
 def _found_block(finding: Finding) -> FoundBlock:
     has_gain = finding.gain is not None and finding.gain >= 1.005
-    texts = {
-        "seen": finding.evidence,
-        "do": finding.remedy,
-        "gain": f"at most {factor_text(finding.gain)} (predicted)" if has_gain else None,
-    }
+    gain = factor_text(finding.gain)
+    gain = f"{gain} (measured)" if finding.is_measured else f"at most {gain} (predicted)"
+    texts = {"seen": finding.evidence, "do": finding.remedy, "gain": gain if has_gain else None}
     return FoundBlock(
         finding.severity,
         f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}",

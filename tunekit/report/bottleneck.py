@@ -22,6 +22,7 @@ from tunekit.units import duration_text, rate_text, share_text
 
 _WORDS = {
     Bound.DATA: "data-bound",
+    Bound.TURNS: "not overlapped",
     Bound.COMPUTE: "compute-bound",
     Bound.BALANCED: "balanced",
     Bound.HOST: "host-bound",
@@ -72,7 +73,7 @@ def _why(seen: Bottleneck) -> str | None:
             return f"the GPU had no work left before {drained:.0%} of the batches"
         idle = idle_for_host(seen.measurement, seen.telemetry) or 0.0
         return f"the GPU is idle for {idle:.0%} of the step, data wait aside"
-    if seen.bound is Bound.DATA and not loop.num_workers:
+    if seen.bound in (Bound.DATA, Bound.TURNS) and not loop.num_workers:
         return "no workers, so loading and training take turns"
     if seen.bound is Bound.COPIES:
         return f"for {copies_alone_share(seen.measurement):.0%} of the step the GPU only copies"

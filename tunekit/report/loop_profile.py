@@ -146,9 +146,8 @@ def _what_helps(rate: Interval | None, profile: LoopProfile, is_compared: bool) 
     if rate is not None and leaves_bound_open(rate):
         rounds = max(_MORE_ROUNDS, 2 * profile.options.rounds)
         return f"To settle it: a quiet machine, --window 30, and --rounds {rounds}."
-    with_remedy = [one for one in profile.findings if one.remedy]
-    most = max(with_remedy, key=lambda one: one.gain or 0.0, default=None)
-    return None if most is None else printable(f"Try first: {most.remedy}.")
+    remedies = (one.remedy for one in profile.findings if one.remedy)  # what gains most comes first
+    return next((printable(f"Try first: {remedy}.") for remedy in remedies), None)
 
 
 # --- configs beside each other ---------------------------------------------------------------

@@ -298,6 +298,7 @@ class ProfileWalk(Session[LoopProfile]):
             profile.rank_host,
             self._here,
             contenders[0].rate_samples_per_s,
+            profile.trials,
         )
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))
