@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import pytest
+from _tunekit_agent.measure.errors import line_of
 from _tunekit_agent.stages import stages_for
 from _tunekit_agent.stages.runner import Missing, Stage, StageRunner, Turns
 from build_loop import loop_of
@@ -165,3 +166,8 @@ def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
         for _ in range(20):
             turns.interrupted()
             turns.asked()
+
+
+def test_why_a_stage_sees_nothing_is_told_without_a_name_from_the_code() -> None:
+    assert line_of(Missing("the loop has no DataLoader")) == "the loop has no DataLoader"
+    assert line_of(KeyError("rows")) == "KeyError: 'rows'"

@@ -14,6 +14,10 @@ _WORKER_END_S = 0.2
 """A worker's connections close a moment before it is seen to have ended."""
 
 
+class Missing(Exception):  # noqa: N818
+    """Why a stage can see nothing here; its message goes to the user."""
+
+
 def error_facts(error: Any) -> dict | None:
     """Return an exception's types along its resolution order, its message and where it came from."""
     if error is None:
@@ -46,8 +50,9 @@ def _device_free_share() -> float | None:
 
 
 def line_of(error: Any) -> str:
-    """Return an exception's type and what it says, cut short where that is long."""
-    return f"{type(error).__name__}: {text_of(error)[:_MAX_LINE]}"
+    """Return an exception's type and what it says, cut short where that is long; of `Missing` the words."""
+    kind = "" if isinstance(error, Missing) else f"{type(error).__name__}: "
+    return kind + text_of(error)[:_MAX_LINE]
 
 
 def text_of(error: Any) -> str:

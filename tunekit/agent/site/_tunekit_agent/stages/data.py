@@ -12,7 +12,7 @@ from ..loader.info import epoch_of
 from ..loader.read_state import changed_by_reading, sizes_of
 from ..loader.watch import MOST_WRAPPED, length_of
 from ..measure.errors import line_of
-from .runner import Missing, Stage
+from .runner import NO_LOADER, Missing, Stage
 
 _EPOCHS = 2
 _MOST_DRAWS = 2_000_000
@@ -83,7 +83,8 @@ class DataSeen(Stage):
         try:
             self._facts[name] = look(*arguments)
         except Exception as error:  # the script's own samplers and data sets do as they like
-            self._facts["faults"].append(f"{name}: {line_of(error)}"[:300])
+            part = "" if isinstance(error, Missing) else f"{name}: "
+            self._facts["faults"].append(f"{part}{line_of(error)}"[:300])
 
     def _indices(self, source: Any) -> dict:
         """Draw from the batch sampler alone, as two epochs would."""
@@ -167,7 +168,7 @@ class DataSeen(Stage):
             epochs.append(samples.rows_of(self._folder, _pids(source)))
             self._states.append(work.generators())
         if not epochs:
-            raise Missing(f"{_MOST_S:g} s were not enough to read some")
+            raise Missing(f"{_MOST_S:g} s were not enough to read a sample")
         keys = [{identity if identity >= 0 else -print_ for identity, print_ in rows} for rows in epochs]
         contents: dict = {}
         for identity, print_ in (row for rows in (self._chosen_rows, *epochs) for row in rows if row[0] >= 0):
@@ -185,7 +186,7 @@ class DataSeen(Stage):
 
     def _restart(self, source: Any) -> None:
         if not source.restart():
-            raise Missing("the script keeps no name for its loader")
+            raise Missing(NO_LOADER)
 
     def _spent_s(self) -> float:
         return self._clock() - self._began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ..measure.errors import line_of
+from ..measure.errors import Missing, line_of
 from ..originals import time
 
 _DEADLINE_WINDOWS = 4.0
@@ -13,11 +13,8 @@ _DEADLINE_BATCHES = 30
 _MOST_BROKEN = 10
 _MAX_FAULTS = 16
 _AT_THE_END = ("leave", "facts")
+NO_LOADER = "the script keeps no reference to its DataLoader, so it can't be iterated again"
 NO_WHOLE_BATCH = "within every batch another loader is read, or an epoch begins: none can be told apart"
-
-
-class Missing(Exception):  # noqa: N818
-    """Why a stage can see nothing here; its message goes to the user."""
 
 
 class Turns:
@@ -187,7 +184,7 @@ class StageRunner:
             return getattr(stage, event)(*arguments)
         except Exception as error:
             if not stage.explains(error):
-                self._fault(stage.name, str(error) if isinstance(error, Missing) else line_of(error))
+                self._fault(stage.name, line_of(error))
         stage.is_over = True
         return None
 

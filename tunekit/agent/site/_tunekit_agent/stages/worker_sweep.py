@@ -14,6 +14,7 @@ from ..loader.work import start_method
 from ..measure.errors import line_of
 from ..measure.host import SHM, memory_of
 from .loader_alone import LoaderAlone
+from .runner import NO_LOADER
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _LEAST_GAIN = 1.1
@@ -93,7 +94,7 @@ class WorkerSweep:
     def _why_none(self) -> str:
         facts, loader = self._source.info.facts, self._source.info.loader()
         if loader is None:
-            return "the script keeps no name for its loader"
+            return NO_LOADER
         if facts.get("iterable") and not facts.get("shards_itself"):
             return "each worker would read the whole stream"
         if start_method(loader) != "fork" and not facts.get("num_workers"):

@@ -12,6 +12,7 @@ from typing import Any, Callable, NamedTuple
 from ...loader import batches
 from ...loader.source import Replay
 from ...loader.storages import is_tensor
+from ...measure.errors import line_of
 from ...model import knobs
 from ...model.loop import Loop
 from ..replay import Rebuilding, ReplayStage, resized
@@ -118,8 +119,8 @@ class LoopTrace(ReplayStage):
 
     def explains(self, error: Exception) -> bool:
         """Keep what was traced before, whatever went wrong then."""
-        fault = self._why_ended or f"{type(error).__name__}: {error}"
-        self._why_ended = str(error) if isinstance(error, Missing) else fault
+        if isinstance(error, Missing) or not self._why_ended:
+            self._why_ended = line_of(error)
         return True
 
     def leave(self) -> None:
