@@ -69,25 +69,25 @@ def least_relative(durations: list) -> float:
 def trend_relative(durations: list) -> float | None:
     """Return how much slower the last batches are than the first, if that is more than chance.
 
-    The slope of a line through the group means, over the whole window, relative to the mean.
+    By a line through the logarithms of the group means, from one end of the window to the other.
 
     Returns:
-        The relative change (negative: the loop got faster); 0.0 where it is not significant at 95%; None for
-        fewer than 10 durations.
+        The relative change, above -1 (negative: the loop got faster); 0.0 where it is not significant at 95%;
+        None for fewer than 10 durations.
     """
     means = _means(durations, _LEAST_OF_TREND)
-    groups = len(means)
-    mean = sum(means) / groups if means else 0.0
-    if mean <= 0:
+    if not means or min(means) <= 0:
         return None
+    logs, groups = [math.log(mean) for mean in means], len(means)
+    mean = sum(logs) / groups
     centre = (groups - 1) / 2
     spread = sum((place - centre) ** 2 for place in range(groups))
-    slope = sum((place - centre) * value for place, value in enumerate(means)) / spread
-    residuals = [value - mean - slope * (place - centre) for place, value in enumerate(means)]
+    slope = sum((place - centre) * value for place, value in enumerate(logs)) / spread
+    residuals = [value - mean - slope * (place - centre) for place, value in enumerate(logs)]
     error = math.sqrt(sum(value * value for value in residuals) / (groups - 2) / spread)
     if abs(slope) <= _t95(groups - 2) * error:
         return 0.0
-    return slope * (groups - 1) / mean
+    return math.expm1(slope * (groups - 1))
 
 
 def owed_s(left_s: float, batches_s: list) -> float:
