@@ -379,7 +379,10 @@ def test_what_cut_the_closer_look_short_is_a_fault(golden: Callable[[str, str], 
 
 
 def test_what_was_seen_before_a_trial_was_cut_short_is_kept():
-    queue = QueueSeen(batches=5, predicted_bytes=50, shm_bytes=50, is_full=True)
+    queue = QueueSeen(batches=5, predicted_bytes=50, shm_bytes=50, is_full=True, pss_bytes=2 << 30)
+    seen = verdict(measured(done=done(details=Details(queue=queue))))
+    assert isinstance(seen, Measurement)
+    assert seen.memory.peak_pss_bytes == queue.pss_bytes  # read between two looks from outside
     details = cut_short(Details(queue=queue, faults=("peaks: none",) * 16), returncode=0)
     assert details.queue == queue
     assert len(details.faults) == 16

@@ -262,8 +262,13 @@ def measurement_of(
     if why is not None:
         return _failure(why, evidence)
     assert evidence.memory is not None
+    details, memory = _details(evidence, sizes), evidence.memory
+    own_bytes = details.queue.pss_bytes if details and details.queue else None
+    peak_bytes = max(memory.peak_pss_bytes, own_bytes or 0)  # between two samples of the tree
     return Measurement(
-        loop=_with_other_ranks(loop, evidence), memory=evidence.memory, details=_details(evidence, sizes)
+        loop=_with_other_ranks(loop, evidence),
+        memory=memory.changed(peak_pss_bytes=peak_bytes),
+        details=details,
     )
 
 
