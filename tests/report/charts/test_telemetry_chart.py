@@ -73,15 +73,23 @@ def test_a_counter_is_shown_as_how_fast_it_grows():
     assert values(chart({0: sampled()}), "RAM, GiB")["baseline"] == (2.0,) * 20
 
 
+def test_a_wait_lies_before_the_batch_that_it_was_for():
+    # The loop last told something 0.5 s before the batch came that it waited 2 s for.
+    rows = ((0.0, 0.0, 0.0), (2.0, 1.0, 0.5), (2.5, 1.0, 2.5), (4.5, 1.0, 2.7))
+    told = Series("loop", ("t_s", "phase", "wait_s"), rows, PHASES)
+    drawn = chart({0: (sampled()[0], told)})
+    assert values(drawn, "data wait, %") == {"baseline": pytest.approx([100.0, 100.0, 10.0])}
+
+
 def test_what_was_nothing_all_along_has_no_panel():
     shown = [panel.title for panel in chart({0: sampled()}).panels]
-    assert shown == ["CPU, cores", "RAM, GiB", "data wait, %", "batches/s"]
+    assert shown == ["CPU, cores", "RAM, GiB", "data wait, %", "samples/s"]
 
 
 def test_a_rate_is_told_between_what_the_loop_told_and_not_between_samples():
     rows = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (2.0, 1.0, 8.0), (3.0, 1.0, 8.0), (4.0, 1.0, 16.0))
     told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
-    assert values(chart({0: (sampled()[0], told)}), "batches/s") == {"baseline": (4.0, 4.0)}
+    assert values(chart({0: (sampled()[0], told)}), "samples/s") == {"baseline": (4.0 * 128, 4.0 * 128)}
 
 
 def test_a_gpu_that_did_not_train_is_not_averaged_in():
@@ -126,7 +134,7 @@ def test_the_mean_of_a_counter_is_its_growth_over_the_window_however_unevenly_th
     rows = ((0.0, 0.0, 0.0), (10.0, 1.0, 8.0), (11.0, 1.0, 16.0), (20.0, 1.0, 26.0))
     told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
     table = {row[0]: row[1:] for row in chart({0: (sampled(21)[0], told)}).table.rows}
-    assert table["batches/s"] == ("1.80", "8.00")
+    assert table["samples/s"] == ("230", "1,024")
 
 
 def test_a_trial_that_was_never_steady_has_no_window():

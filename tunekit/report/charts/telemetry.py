@@ -28,7 +28,8 @@ class _Figure:
     series: Literal["host", "loop", "gpu"]
     columns: tuple[str, ...]
     """The first of them that is known."""
-    scale: float = 1.0
+    scale: float | None = 1.0
+    """None for the samples of a batch."""
     is_counter: bool = False
     """Whether the column counts up: what is shown is how fast."""
 
@@ -42,7 +43,7 @@ _FIGURES = (
     _Figure("RAM, GiB", "host", ("pss_bytes",), 1 / GIB),
     _Figure("storage reads, MB/s", "host", ("read_bytes",), 1e-6, is_counter=True),
     _Figure("data wait, %", "loop", ("wait_s",), 100.0, is_counter=True),
-    _Figure("batches/s", "loop", ("batches",), is_counter=True),
+    _Figure("samples/s", "loop", ("batches",), None, is_counter=True),
 )
 
 _Points = Sequence[tuple[float, float | None]]
@@ -59,6 +60,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
     """
     tiers = [None] if best is None or best.is_baseline else [None, best]
     sampled: dict[str, Mapping[str, Series]] = {}
+    samples: dict[str, float] = {}
     numbers: dict[str, int] = {}
     for tier in tiers:
         name = BASELINE if tier is None else tier.tier.value
@@ -66,6 +68,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
             series = {each.name: each for each in saved(one.record.number)}
             if all(_is_whole(series.get(each)) for each in ("host", "loop")):
                 sampled[name], numbers[name] = series, one.record.number
+                samples[name] = one.loop.world_size * one.loop.steady_samples / one.loop.steady_batches
                 break
     if not sampled:
         return ()
@@ -74,7 +77,7 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
     drawn: dict[_Figure, Panel] = {}
     measured: dict[_Figure, Mapping[str, _Points]] = {}
     for figure in _FIGURES:
-        known = {name: _points(figure, series) for name, series in sampled.items()}
+        known = {name: _points(figure, series, samples[name]) for name, series in sampled.items()}
         if _has_figures(panel := _panel(figure, known)):
             drawn[figure], measured[figure] = panel, known
     trials = ", ".join(f"{name} by trial {number}" for name, number in numbers.items())
@@ -110,15 +113,18 @@ def _has_figures(panel: Panel) -> bool:
     return any(any(trace.values) for trace in panel.traces)
 
 
-def _points(figure: _Figure, series: Mapping[str, Series]) -> _Points:
+def _points(figure: _Figure, series: Mapping[str, Series], batch_samples: float) -> _Points:
     """Return all that was sampled of a figure, a counter as it stood; the mean of the GPUs that were used."""
+    scale = batch_samples if figure.scale is None else figure.scale
     if figure.series != _GPU:
-        points = _column(series[figure.series], figure)
+        points = _column(series[figure.series], figure.columns, scale)
         if figure.is_counter:
             points = [point for point in points if point[1] is not None]
-        return _changed(points) if figure.series == "loop" else points
+        if figure.series == "loop":
+            points = _changed(points)
+        return _as_it_went_by(points, scale) if figure.columns == ("wait_s",) else points
     used = [one for name, one in series.items() if name.startswith(_GPU) and is_used(one)]
-    each = [dict(_column(one, figure)) for one in used]
+    each = [dict(_column(one, figure.columns, scale)) for one in used]
     times = sorted({t_s for one in each for t_s in one})
     means = []
     for t_s in times:
@@ -127,15 +133,13 @@ def _points(figure: _Figure, series: Mapping[str, Series]) -> _Points:
     return means
 
 
-def _column(series: Series, figure: _Figure) -> _Points:
-    """Return the first of the figure's columns that anything is known of."""
-    for name in figure.columns:
+def _column(series: Series, columns: Sequence[str], scale: float) -> _Points:
+    """Return the first of the columns that anything is known of."""
+    for name in columns:
         if series.known(name):
             pairs = zip(series.column("t_s"), series.column(name), strict=True)
             return [
-                (t_s, None if value is None else value * figure.scale)
-                for t_s, value in pairs
-                if t_s is not None
+                (t_s, None if value is None else value * scale) for t_s, value in pairs if t_s is not None
             ]
     return []
 
@@ -143,6 +147,15 @@ def _column(series: Series, figure: _Figure) -> _Points:
 def _changed(points: _Points) -> _Points:
     """Return the points at which the loop told something new: between two it only seems to rest."""
     return [point for place, point in enumerate(points) if not place or point[1] != points[place - 1][1]]
+
+
+def _as_it_went_by(points: _Points, most_per_s: float) -> _Points:
+    """Return a counted wait as it passed: the loop tells it once its batch has come."""
+    passed = list(points)
+    for place in range(len(passed) - 1, 0, -1):
+        (t_s, value), (next_s, total) = passed[place - 1], passed[place]
+        passed[place - 1] = t_s, max(value or 0.0, (total or 0.0) - most_per_s * (next_s - t_s))
+    return passed
 
 
 def _thinned(points: _Points, figure: _Figure) -> _Points:
