@@ -37,7 +37,7 @@ from tunekit.report.text import (
     knob_rows,
     speedup_text,
 )
-from tunekit.units import bytes_text, count_text, duration_text, percent_text, rate_text
+from tunekit.units import bytes_text, count_text, duration_text, percent_text
 
 _CHANGES = ("faster", "slower")
 _SHOWN_NOTES = 2
@@ -233,7 +233,6 @@ def _columns(reference: str) -> tuple[Column[_Row], ...]:
         Column("speedup over baseline", _speedup, is_numeric=False),
         Column(f"baseline vs {reference}'s (99%)", field_text("one.baseline_factor", _FACTOR)),
         Column(f"speedup vs {reference}'s (99%)", field_text("one.relative_factor", _FACTOR)),
-        Column("it/s", field_text("run.it_per_s.value", rate_text)),
         Column("epoch", field_text("run.epoch_time_s", duration_text)),
     )
 

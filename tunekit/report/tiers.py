@@ -28,7 +28,6 @@ class TierColumn:
     title: str
     config: TrainConfig | None
     samples_per_s: float | None
-    it_per_s: float | None
     speedup: str
     speedup_range: str
     epoch_time_s: float | None
@@ -45,7 +44,6 @@ def tiers_table(run: Run) -> Table:
     speedup = "speedup" if run.options.objective is Objective.RATE else "speedup of run"
     figures: dict[str, Callable[[TierColumn], str]] = {
         "samples/s": lambda one: rate_text(one.samples_per_s),
-        "it/s": lambda one: rate_text(one.it_per_s),
         speedup: lambda one: one.speedup,
         "  95% range": lambda one: one.speedup_range,
         "epoch": lambda one: duration_text(one.epoch_time_s),
@@ -99,7 +97,6 @@ def baseline_column(run: Run) -> TierColumn:
     measured = [one.measurement for one in run.history.evidence(None)]
     loops = [one.loop for one in measured]
     rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
-    pace = mean_of_known([loop.epoch_it_per_s for loop in loops])
     epoch_samples = samples_of_epoch(loops)
     config = run.baseline_config
     buffer = "n/a"
@@ -112,7 +109,6 @@ def baseline_column(run: Run) -> TierColumn:
         title="baseline",
         config=config,
         samples_per_s=rate.value if rate else None,
-        it_per_s=pace.value if pace else None,
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate.value if epoch_samples and rate else None,
@@ -130,7 +126,6 @@ def tier_column(tier: Recommendation, run: Run) -> TierColumn:
         title="",
         config=tier.config,
         samples_per_s=tier.rate_samples_per_s.value,
-        it_per_s=tier.it_per_s.value,
         speedup="1" if is_own else factor_text(tier.speedup.value if tier.speedup else None),
         speedup_range="" if is_own else range_text(tier.speedup),
         epoch_time_s=tier.epoch_time_s,
