@@ -116,12 +116,18 @@ def test_the_round_of_a_failed_confirmation_is_left_out():
 @pytest.mark.parametrize(
     ("rates", "reason"),
     [
-        ([], "Its pick (trial 7) was not confirmed by a fresh process."),
-        ([None, None], "Its pick (trial 7) failed in every confirming process (device_oom)."),
+        ([], "its pick (trial 7) was not run again"),
+        ([None, None], "its pick (trial 7) failed in every confirming process (device_oom)"),
     ],
 )
 def test_a_pick_that_nothing_confirmed_is_not_recommended(rates, reason):
     assert tier_of(rates) == MissingTier(tier=Tier.BALANCED, reason=reason)
+
+
+def test_a_baseline_that_no_config_beat_is_not_called_an_unconfirmed_pick():
+    found = recommend(Tier.BALANCED, baseline_record(of=own), (), comparison(), earlier=[])
+    assert isinstance(found, MissingTier)
+    assert found.reason == "no config within its limits clearly beat the baseline"
 
 
 @pytest.mark.parametrize("baseline_rates", [(), (None, None, None)])

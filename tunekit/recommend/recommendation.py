@@ -271,8 +271,9 @@ def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | N
 
 def _unconfirmed_reason(pick: TrialRecord, confirm: Sequence[TrialRecord]) -> str:
     if pick.config is None:
-        return f"The config of its pick (trial {pick.number}) is unknown."
+        return f"the config of its pick (trial {pick.number}) is unknown"
     if not confirm:
-        return f"Its pick (trial {pick.number}) was not confirmed by a fresh process."
+        own = "no config within its limits clearly beat the baseline"
+        return own if pick.is_baseline_config else f"its pick (trial {pick.number}) was not run again"
     kinds = ", ".join(sorted({record.failure.kind.value for record in confirm if record.failure}))
-    return f"Its pick (trial {pick.number}) failed in every confirming process ({kinds})."
+    return f"its pick (trial {pick.number}) failed in every confirming process ({kinds})"
