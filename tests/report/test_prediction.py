@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from build_records import GIB, interval, run
+from build_records import GIB, config, interval, recommendation, run
 
 from tunekit.records.config import Precision
 from tunekit.records.prediction import (
@@ -55,8 +55,14 @@ RUNS: dict[str, Run] = {
 }
 
 
+def test_the_answers_precision_comes_first():
+    of = run(prediction=predicted(FIT, FIT.changed(precision=Precision.BF16)))
+    lines = prediction_passage(of, recommendation(of=config(precision=Precision.BF16))).lines
+    assert [line.partition(":")[0] for line in lines[:2]] == ["bf16", "fp32"]
+
+
 def test_every_prediction(golden: Callable[[str, str], None]):
-    passages = {name: prediction_passage(of) for name, of in RUNS.items()}
+    passages = {name: prediction_passage(of, None) for name, of in RUNS.items()}
     golden(
         "predictions.txt",
         "\n".join(f"=== {name}: {one.title}\n{chr(10).join(one.lines)}\n" for name, one in passages.items()),

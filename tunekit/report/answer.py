@@ -376,13 +376,17 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
 # --- the GPU that was asked for --------------------------------------------------------------
 
 
-def prediction_passage(run: Run) -> Passage:
-    """Return what fits the GPU that was asked for, and what trials on it say of that; no lines if nothing."""
+def prediction_passage(run: Run, best: Recommendation | None) -> Passage:
+    """Return what fits the GPU that was asked for, and what trials on it say of that; no lines if nothing.
+
+    The answer's precision comes first: a medium may have room for no other.
+    """
     title = f"{run.profile.id} (predicted)"
     if run.prediction is None:
         reason = run.why_not_predicted
         return Passage(title, (f"VRAM and speed are n/a: {reason}",) if reason else ())
-    lines = [_fit_sentence(fit, run.prediction) for fit in run.prediction.fits]
+    fits = sorted(run.prediction.fits, key=lambda fit: not best or fit.precision is not best.config.precision)
+    lines = [_fit_sentence(fit, run.prediction) for fit in fits]
     if not lines:
         return Passage(title, ("VRAM and speed are n/a: its memory is unknown, or it lacks the precision",))
     device = f" on {run.measured_on}" if run.is_emulated else ""

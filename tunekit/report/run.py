@@ -50,7 +50,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         files: that were written there just now.
     """
     best = answer_of(run.recommendations)
-    changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run)
+    changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run, best)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
     full = f"all figures and findings: tunekit report {quoted(str(folder))} --full"
     quiet = answer.how_measured(run, best), answer.tried_text(run, best), _written_text(folder, files)
@@ -116,7 +116,7 @@ def on_page(
         *of("throughput"),
         Section("memory", "Memory", "Memory"),
         *of("device_memory", "host_memory", "loader_ram"),
-        answer.prediction_passage(run),
+        answer.prediction_passage(run, best),
         Section("trials", "Trials", "Trials"),
         trials_table(run),
         Section("history", "Search", "Search"),
@@ -186,7 +186,7 @@ def in_comment(
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
         Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),
-        answer.prediction_passage(run),
+        answer.prediction_passage(run, best),
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
     ]
     return Report(f"tunekit: {_title(run)}", tuple(blocks))
