@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from build_checkups import gpu
-from build_records import GIB, config, failure, host, run, trial_record
+from build_records import GIB, config, confirm_records, failure, host, options, run, trial_record
 from rich.console import Console
 
 from tunekit.cli.screen import SearchScreen, device_text
-from tunekit.records.trial import OutcomeKind
+from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.trial.executor import TrialSpec
+from tunekit.trial.watch import TrialProgress
 
 SMALL = config(batch_size=8, num_workers=0)
 
@@ -56,6 +58,27 @@ def test_a_trial_that_was_given_up_is_marked_beside_its_rate_and_is_never_the_be
     (row,) = [line for line in lines if "abandoned" in line]
     assert row.startswith("    2   4,000 samples/s, 31.2 it/s (measured, abandoned)")
     assert max(map(len, lines)) <= width
+
+
+def test_the_best_so_far_follows_what_confirms_it_and_trials_are_counted():
+    own, other = config(batch_size=8), config(batch_size=16)
+    trials = (trial_record(0, 1000.0, own, role=TrialRole.BASELINE), trial_record(1, 1100.0, other))
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    with SearchScreen(console=console) as screen:
+        screen.opened(run(trials=trials, options=options(max_trials=3)), Path("x"))
+        assert screen._below_status() == "2 of 3 trials done, best 1,100 samples/s"
+        screen.trial_ended(confirm_records([700.0], other)[0])
+        assert screen._below_status() == "2 of 3 trials done, best 1,000 samples/s, your baseline"
+
+
+def test_the_live_line_keeps_its_counter_where_it_is_cut():
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None, highlight=False, force_terminal=True)
+    with SearchScreen(console=console) as screen:
+        spec = TrialSpec(3, TrialRole.SEARCH, SMALL)
+        screen.trial_started(spec, "promises to take a quarter of the time of the best", 60.0)
+        screen.trial_moved(TrialProgress("floors", 1234, 1.0))
+        assert "1,234 batches" in out.getvalue()
 
 
 def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end():

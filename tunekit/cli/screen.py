@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Self
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import rates_by_config
 from tunekit.report.blocks import Block
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
@@ -208,7 +210,7 @@ class TrialScreen:
         who = _who(self._spec.config is None, self._spec.config)
         text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
         seen = count_text(batches, "batch", "batches")
-        doing = f"{self._purpose}: {phase_text(phase)}, {seen}"
+        doing = f"{seen}, {self._purpose}: {phase_text(phase)}"  # what is too long is cut at its end
         text.append(indent).append(shown_text(doing, "cyan"))
         below = self._below_status()
         if below:
@@ -250,11 +252,13 @@ class SearchScreen(TrialScreen):
 
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         super().__init__(to_stderr, console)
-        self._best: TrialRecord | None = None
+        self._records: list[TrialRecord] = []
+        self._max_trials: int | None = None
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
+        self._records, self._max_trials = list(run.trials), run.options.max_trials
         self._show_target(run, "search", "tune your own with")
         budget_s = run.known_budget_s
         budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
@@ -291,16 +295,8 @@ class SearchScreen(TrialScreen):
 
     def trial_ended(self, record: TrialRecord) -> None:
         """Show a trial's result, one line each."""
-        self._best = self._better(record)
+        self._records.append(record)
         super().trial_ended(record)
-
-    def _better(self, record: TrialRecord) -> TrialRecord | None:
-        """Return the fastest candidate up to a trial."""
-        rate = record.rate_samples_per_s
-        if not record.role.is_candidate or rate is None or record.is_abandoned:
-            return self._best
-        best = self._best.rate_samples_per_s if self._best else None
-        return record if best is None or rate > best else self._best
 
     def shared(self, place: str, name: str, is_only_group: bool) -> None:
         """Show where the search is shared, under which name, and whether all hosts there are alike."""
@@ -312,7 +308,7 @@ class SearchScreen(TrialScreen):
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""
-        self._best = self._better(record)
+        self._records.append(record)
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
@@ -354,8 +350,16 @@ class SearchScreen(TrialScreen):
         self._show_answer(lambda: on_one_screen(run, folder, files))
 
     def _below_status(self) -> str:
-        best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
-        return super()._below_status() + best
+        shown = [super()._below_status()]
+        if self._max_trials is not None:
+            tried = sum(one.role.is_candidate for one in self._records)
+            shown.append(f"{tried} of {count_text(self._max_trials, 'trial')} done")
+        rates = {config: mean(each) for config, each in rates_by_config(self._records).items()}
+        if rates:
+            best = max(rates, key=rates.__getitem__)
+            own = any(one.is_baseline_config and one.config == best for one in self._records)
+            shown.append(f"best {rate_text(rates[best])} samples/s{', your baseline' if own else ''}")
+        return ", ".join(filter(None, shown))
 
 
 class ProfileScreen(TrialScreen):
