@@ -1,7 +1,7 @@
 """What the verbs that run trials show: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Self
@@ -195,10 +195,10 @@ class TrialScreen:
         self._console.print(shown_text(f"{said}. Show them with:"))
         self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
 
-    def _show_answer(self, blocks: Callable[[], Sequence[Block]]) -> None:
+    def _show_answer(self, blocks: Sequence[Block]) -> None:
         self._stop_live()
         if not self._to_stderr:
-            draw(self._console, blocks())
+            draw(self._console, blocks)
 
     def said(self, message: str) -> None:
         """Show a sentence."""
@@ -347,7 +347,7 @@ class SearchScreen(TrialScreen):
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._show_answer(lambda: on_one_screen(run, folder, files))
+        self._show_answer(on_one_screen(run, folder, files))
 
     def _below_status(self) -> str:
         shown = [super()._below_status()]
@@ -372,7 +372,7 @@ class ProfileScreen(TrialScreen):
 
     def closed(self, profile: LoopProfile, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._show_answer(lambda: profile_report(profile, str(folder)).blocks)
+        self._show_answer(profile_report(profile, str(folder)).blocks)
 
 
 class ScaleScreen(TrialScreen):
@@ -389,7 +389,7 @@ class ScaleScreen(TrialScreen):
 
     def closed(self, run: ScalingRun, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._show_answer(lambda: scaling_report(run, str(folder)).blocks)
+        self._show_answer(scaling_report(run, str(folder)).blocks)
 
     def _what_ended(self, record: TrialRecord) -> str:
         return self._purpose
@@ -429,4 +429,4 @@ class FitsScreen(TrialScreen):
 
     def closed(self, run: FitsRun, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""
-        self._show_answer(lambda: fits_report(run).blocks if self._is_full else fits_answer(run, str(folder)))
+        self._show_answer(fits_report(run).blocks if self._is_full else fits_answer(run, str(folder)))

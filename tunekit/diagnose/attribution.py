@@ -25,7 +25,7 @@ from tunekit.diagnose.policy import (
     WARMED_RATIO,
 )
 from tunekit.records.attribution import LoaderWork
-from tunekit.records.details import IsolatedRates, KernelWindow
+from tunekit.records.details import KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.units import count_text, rate_text
@@ -213,17 +213,11 @@ def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
         yield Share(Part.DEVICE_IDLE, idle_ms, ratio(idle_ms, step_ms) or 0.0, source, is_of_sum=False)
 
 
-def isolated_rates(measurement: Measurement) -> IsolatedRates | None:
-    """Return what either half of the loop took alone, None where that was not looked at."""
-    return measurement.details.floors if measurement.details else None
-
-
 def closure(measurement: Measurement) -> Closure | None:
     """Return whether the loop's halves account for its time, None unless both were measured alone."""
-    isolated = isolated_rates(measurement)
-    if isolated is None or isolated.compute_step_s is None or isolated.loader_step_s is None:
+    loop, isolated = measurement.loop, measurement.isolated
+    if isolated.compute_step_s is None or isolated.loader_step_s is None:
         return None
-    loop = measurement.loop
     slack = max(LEAST_SLACK, loop.rate_interval_relative or 0.0)
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
     meaning, is_warmer = None, False

@@ -10,12 +10,11 @@ from tunekit.records.recommendation import Limit, PredictedLimits, Recommendatio
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
+_EITHER = {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED}
 _AGREES = {
     Limit.LOADER: {Bound.DATA, Bound.TURNS, Bound.BALANCED},
     Limit.TRAINING: {Bound.COMPUTE, Bound.HOST, Bound.COPIES, Bound.BALANCED, Bound.NO_LOADER},
-    Limit.CORES: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
-    Limit.BOTH: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
-    Limit.TURNS: {Bound.DATA, Bound.TURNS, Bound.COMPUTE, Bound.BALANCED},
+    **dict.fromkeys((Limit.CORES, Limit.BOTH, Limit.TURNS), _EITHER),
 }
 """What may be measured where the model names a part."""
 _BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}

@@ -8,7 +8,6 @@ from tunekit.diagnose.attribution import (
     device_busy_s,
     idle_for_host,
     is_own_clock,
-    isolated_rates,
     ratio,
 )
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -27,8 +26,7 @@ def data_gain(measurement: Measurement) -> float | None:
         None beside a device whose own stall nobody saw, unless training was timed alone, and where nothing
         but stall was seen.
     """
-    isolated, loop = isolated_rates(measurement), measurement.loop
-    compute_s = isolated.compute_step_s if isolated is not None else None
+    loop, compute_s = measurement.loop, measurement.isolated.compute_step_s
     if compute_s is None and not is_own_clock(measurement):
         return None
     waited_s = attribution(measurement).stall_share * loop.step_time_s
@@ -56,28 +54,23 @@ def workers_gain(measurement: Measurement, workers: int) -> float | None:
     if gain is None or loader_s is None:
         return gain
     loop = measurement.loop
-    isolated = isolated_rates(measurement)
-    tried = {one.num_workers: one.step_s for one in isolated.workers} if isolated else {}
+    tried = {one.num_workers: one.step_s for one in measurement.isolated.workers}
     shared_s = tried.get(workers, loader_s * max(1, loop.num_workers) / workers)
     return smaller(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
 
 
 def loader_alone_s(measurement: Measurement) -> float | None:
     """Return seconds per batch of the loader alone, else of its processes; None if unknown."""
-    isolated, work = isolated_rates(measurement), measurement.loop.loader_work
-    if isolated is not None and isolated.loader_step_s is not None:
-        return isolated.loader_step_s
-    if work is None or work.batch_s is None:
-        return None
+    alone_s, work = measurement.isolated.loader_step_s, measurement.loop.loader_work
+    if alone_s is not None or work is None or work.batch_s is None:
+        return alone_s
     return work.batch_s / max(1, measurement.loop.num_workers)
 
 
 def loader_cap(measurement: Measurement) -> float | None:
     """Return how much faster the loader alone was than the loop: T/Tl; None where it was not isolated."""
-    isolated = isolated_rates(measurement)
-    if isolated is None or isolated.loader_step_s is None:
-        return None
-    return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, isolated.loader_step_s))
+    loop, loader_s = measurement.loop, measurement.isolated.loader_step_s
+    return None if loader_s is None else _of_rate(loop, ratio(loop.step_time_s, loader_s))
 
 
 def launch_gain(measurement: Measurement) -> float | None:

@@ -16,7 +16,6 @@ from tunekit.diagnose.attribution import (
     bound,
     closure,
     is_small_stall,
-    isolated_rates,
     making,
     ratio,
 )
@@ -49,20 +48,10 @@ _IDLE_WAITS = (Making.WAITING_FOR_STORAGE, Making.WAITING)
 class Tried(NamedTuple):
     """What the search measured of a knob's value."""
 
-    factor: float
-    """Rate with it over that without."""
-    is_alone: bool
-    """Whether by configs that differ in nothing else; else by the fastest with it, over the loop's own."""
-
-    @property
-    def gain(self) -> float | None:
-        """The factor, where it is a gain by the knob alone."""
-        return self.factor if self.is_alone and self.factor > 1 else None
-
-    @property
-    def text(self) -> str:
-        """The factor, in words."""
-        return f"measured {self.factor:.2f}x{'' if self.is_alone else ' with other changes'}"
+    gain: float | None
+    """Rate with it over that without, of configs that differ in nothing else; None of others."""
+    text: str
+    """The same in words; of others, of the fastest with it over the loop's own config."""
 
 
 @dataclass(frozen=True)
@@ -207,17 +196,15 @@ class LoopFacts:
         """
         wanted = self._workers_that_keep_up
         tried = None if wanted is None else self.tried("num_workers", wanted)
-        return None if tried and tried.is_alone and tried.gain is None else wanted
+        return None if tried and tried.gain and tried.gain <= 1 else wanted
 
     @property
     def _workers_that_keep_up(self) -> int | None:
         present = self.loop.num_workers
         wanted = present + 1 if present else FIRST_WORKERS
-        isolated = isolated_rates(self.measurement)
-        step_s = self.loop.step_time_s * (1 - self.attribution.stall_share)
-        if isolated is not None and isolated.compute_step_s is not None:
-            step_s = isolated.compute_step_s
-        tried = {one.num_workers: one.step_s for one in isolated.workers} if isolated else {}
+        isolated, stall_share = self.measurement.isolated, self.attribution.stall_share
+        step_s = isolated.compute_step_s or self.loop.step_time_s * (1 - stall_share)
+        tried = {one.num_workers: one.step_s for one in isolated.workers}
         if tried:
             keeps_up_s = max(step_s, (1 + SAME_LOADER_RATE) * min(tried.values()))
             fewest = min(count for count, loader_s in tried.items() if loader_s <= keeps_up_s)
@@ -243,8 +230,10 @@ class LoopFacts:
             return None
         without = ((rate, knobs_put_back(one, own).get(knob)) for one, rate in changed.items())
         alone = [rate / rates[other] for rate, other in without if other in rates]
+        if alone:
+            return Tried(gain := geometric_mean(alone), f"measured {gain:.2f}x")
         best = max(changed.values()) / rates[own]
-        return Tried(geometric_mean(alone), True) if alone else Tried(best, False)
+        return Tried(None, f"measured {best:.2f}x with other changes")
 
 
 @dataclass(frozen=True)

@@ -38,14 +38,14 @@ def _data_wait(facts: LoopFacts) -> Hits:
 
 
 def _data_wait_hits(facts: LoopFacts) -> Hits:
-    loop, isolated, stall = facts.loop, facts.details.floors, facts.attribution.stall
+    loop, isolated, stall = facts.loop, facts.measurement.isolated, facts.attribution.stall
     if stall is None:
         return
     figures = [
         f"{stall.share:.0%} of step time is data wait: {rate_text(stall.batch_ms)} of "
         f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
     ]
-    if isolated is not None and isolated.loader_step_s is not None and isolated.compute_step_s is not None:
+    if isolated.loader_step_s is not None and isolated.compute_step_s is not None:
         samples = loop.steady_samples / loop.steady_batches
         figures.append(
             f"the loader alone makes {rate_text(ratio(samples, isolated.loader_step_s))} samples/s, training "
@@ -66,9 +66,8 @@ def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
     words, tried = facts.set_knob("num_workers", more), facts.tried("num_workers", more)
     is_for_workers = not workers or facts.is_fetch_waiting
     remedy = f"load in workers: {words}" if is_for_workers else f"{words}, or {_CHEAPER_BATCHES}"
-    if tried is not None:
-        return Hit(evidence, remedy, value, tried.gain, is_measured=True)
-    return Hit(evidence, remedy, value, workers_gain(facts.measurement, more) if is_for_workers else most)
+    predicted = workers_gain(facts.measurement, more) if is_for_workers else most
+    return Hit(evidence, remedy, value, tried.gain if tried else predicted, tried is not None)
 
 
 def _free_cpus_gain(facts: LoopFacts) -> float | None:

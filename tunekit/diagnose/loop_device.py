@@ -81,12 +81,12 @@ def _larger_batch(facts: LoopFacts) -> str | None:
 def _compute_bound(facts: LoopFacts) -> Hits:
     if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
         return
-    loop, shares, isolated = facts.loop, facts.attribution, facts.details.floors
+    loop, shares, isolated = facts.loop, facts.attribution, facts.measurement.isolated
     figures = [
         f"{shares.trains_share:.0%} of step time is forward, backward and optimizer ({shares.source}), "
         f"{shares.stall_share:.0%} data wait"
     ]
-    if isolated is not None and isolated.loader_step_s is not None:
+    if isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         most = training_gain(facts.measurement)
         is_near = most is not None and most < FAR_GAIN

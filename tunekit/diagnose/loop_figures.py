@@ -1,6 +1,6 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import closure_text, isolated_rates, ratio
+from tunekit.diagnose.attribution import closure_text, ratio
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
     CACHED_SHARE,
@@ -74,8 +74,8 @@ def _page_cache(facts: LoopFacts) -> Hits:
 
 @check("closure-broken", (WARNING, INFO), "loader and training alone do not add up to the whole loop")
 def _closure_broken(facts: LoopFacts) -> Hits:
-    seen, isolated = facts.closure, isolated_rates(facts.measurement)
-    if seen is None or seen.meaning is None or isolated is None:
+    seen, isolated = facts.closure, facts.measurement.isolated
+    if seen is None or seen.meaning is None:
         return
     yield Hit(
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "

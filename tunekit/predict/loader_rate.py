@@ -32,17 +32,16 @@ def loader_work_of(loop: LoopMeasurement | DryLoop, isolated: IsolatedRates | No
 
 def cpus_per_worker(measurement: Measurement | None) -> float:
     """Return how many CPUs one loader worker keeps busy as a trial has shown it: few where it waits."""
-    details = measurement.details if measurement else None
-    isolated = details.floors if details else None
-    alone = next((one.loader_work for one in isolated.workers), None) if isolated else None
-    work = alone or (loader_work_of(measurement.loop, isolated) if measurement else None)
+    if measurement is None:
+        return 1.0
+    alone = next((one.loader_work for one in measurement.isolated.workers), None)
+    work = alone or loader_work_of(measurement.loop, measurement.isolated)
     return work.cpus_per_worker if work else 1.0
 
 
 def most_useful_workers(measurement: Measurement | None) -> float:
     """Return the workers beyond which more were seen to be hardly faster; infinite where none were."""
-    isolated = measurement.details.floors if measurement and measurement.details else None
-    points = isolated.workers if isolated else ()
+    points = measurement.isolated.workers if measurement else ()
     is_flat = len(points) > 1 and points[-2].step_s < _LEAST_GAIN * points[-1].step_s
     return points[-1].num_workers if is_flat else math.inf
 

@@ -9,7 +9,7 @@ from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, Mode
 from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
 from tunekit.records.data_parallel import DataParallelSeen, RankSeen
-from tunekit.records.details import Details
+from tunekit.records.details import Details, IsolatedRates
 from tunekit.units import MIB
 
 
@@ -278,6 +278,11 @@ class Measurement(Record):
     memory: TreeMemory
     details: Details | None = None
     """What was looked at afterwards; None where nothing was asked for."""
+
+    @property
+    def isolated(self) -> IsolatedRates:
+        """What either half of the loop took alone; empty where that was not looked at."""
+        return (self.details and self.details.floors) or IsolatedRates()
 
     @property
     def rate_samples_per_s(self) -> float:

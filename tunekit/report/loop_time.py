@@ -46,19 +46,16 @@ def step_text(step_s: float) -> str:
 
 def _closure_line(measurement: Measurement) -> str:
     found = closure(measurement)
-    isolated = measurement.details.floors if measurement.details else None
+    isolated = measurement.isolated
     if found is not None:
         judged = found.meaning or f"consistent with each other (noise {found.slack:.0%})"
         return (
             f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
             f"both {step_text(found.step_s)} (measured): {judged}"
         )
-    alone = {
-        "Loader": isolated.loader_step_s if isolated else None,
-        "Training": isolated.compute_step_s if isolated else None,
-    }
+    alone = {"Loader": isolated.loader_step_s, "Training": isolated.compute_step_s}
     texts = (f"{name} alone {'n/a' if s is None else step_text(s)}" for name, s in alone.items())
-    return f"{', '.join(texts)} (measured): {(isolated.why_not if isolated else None) or 'not looked at'}"
+    return f"{', '.join(texts)} (measured): {isolated.why_not or 'not looked at'}"
 
 
 def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:

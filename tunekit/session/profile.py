@@ -291,14 +291,9 @@ class ProfileWalk(Session[LoopProfile]):
         profile = profile.changed(**updates)
         if (seen := profile.profiled_trial) is None:
             return profile
+        rate = contenders[0].rate_samples_per_s
         facts = LoopFacts(
-            seen,
-            profile.target,
-            profile.discovery,
-            profile.rank_host,
-            self._here,
-            contenders[0].rate_samples_per_s,
-            profile.trials,
+            seen, profile.target, profile.discovery, profile.rank_host, self._here, rate, profile.trials
         )
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))

@@ -263,13 +263,9 @@ def measurement_of(
         return _failure(why, evidence)
     assert evidence.memory is not None
     details, memory = _details(evidence, sizes), evidence.memory
-    own_bytes = details.queue.pss_bytes if details and details.queue else None
-    peak_bytes = max(memory.peak_pss_bytes, own_bytes or 0)  # between two samples of the tree
-    return Measurement(
-        loop=_with_other_ranks(loop, evidence),
-        memory=memory.changed(peak_pss_bytes=peak_bytes),
-        details=details,
-    )
+    seen_bytes = (details and details.queue and details.queue.pss_bytes) or 0  # between two samples
+    memory = memory.changed(peak_pss_bytes=max(memory.peak_pss_bytes, seen_bytes))
+    return Measurement(loop=_with_other_ranks(loop, evidence), memory=memory, details=details)
 
 
 def _why_unusable(

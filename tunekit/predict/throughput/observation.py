@@ -97,7 +97,6 @@ def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
 def _sweep_observations(trial: Measured) -> tuple[Observation, ...]:
     config, details = trial.config, trial.measurement.details
     sizes = details.sizes.sizes if details and details.sizes else ()
-    counts = details.floors.workers if details and details.floors else ()
     return (
         *(
             Observation(config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
@@ -105,14 +104,13 @@ def _sweep_observations(trial: Measured) -> tuple[Observation, ...]:
         ),
         *(
             Observation(config.changed(num_workers=one.num_workers), loader_alone_s=one.step_s)
-            for one in counts
+            for one in trial.measurement.isolated.workers
         ),
     )
 
 
 def _observed(trial: Measured) -> Observation:
-    config, loop, details = trial.config, trial.loop, trial.measurement.details
-    isolated = details.floors if details else None
+    config, loop, isolated = trial.config, trial.loop, trial.measurement.isolated
     work = loop.loader_work
     fetch_s = work.batch_s if work else None
     share = work.cpu_share if work else None
@@ -131,8 +129,8 @@ def _observed(trial: Measured) -> Observation:
         compute_s=full * compute_s if compute_s > 0 else None,
         fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
         fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
-        loader_alone_s=isolated.loader_step_s if isolated else None,
-        compute_alone_s=isolated.compute_step_s if isolated else None,
+        loader_alone_s=isolated.loader_step_s,
+        compute_alone_s=isolated.compute_step_s,
         boundary_s=None if in_burst else loop.boundary_s,
         step_spread=None if interval is None else max(interval, abs(loop.rate_trend_relative or 0.0)),
     )

@@ -82,10 +82,8 @@ def _training_alone(run: Run) -> list[Series]:
         sizes = details.sizes.sizes if details and details.sizes else ()
         for one in sizes:
             seen[_mode(config)][one.batch_size].append(ranks * one.batch_size / one.step_s)
-        isolated = details.floors if details else None
-        if isolated and isolated.compute_step_s:
-            rate = ranks * config.batch_size / isolated.compute_step_s
-            seen[_mode(config)][config.batch_size].append(rate)
+        if compute_s := measurement.isolated.compute_step_s:
+            seen[_mode(config)][config.batch_size].append(ranks * config.batch_size / compute_s)
     return [
         Series(
             f"training alone {mode}",
@@ -100,9 +98,8 @@ def _training_alone(run: Run) -> list[Series]:
 def _loader_alone(run: Run) -> Series:
     points = []
     for config, measurement in _measured(run):
-        isolated = measurement.details.floors if measurement.details else None
-        if isolated and isolated.loader_step_s:
-            rate = measurement.loop.world_size * config.batch_size / isolated.loader_step_s
+        if loader_s := measurement.isolated.loader_step_s:
+            rate = measurement.loop.world_size * config.batch_size / loader_s
             points.append(samples_point(config.batch_size, rate, config_text(config)))
     return Series("loader alone", Basis.MEASURED, tuple(points))
 

@@ -7,8 +7,10 @@ from statistics import fmean
 from typing import Literal
 
 from tunekit.machine.telemetry.series import Series, is_used, measured_window
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
+from tunekit.records.trials import Measured
 from tunekit.report.blocks import Basis, Panel, Table, Timeline, Trace, Window
 from tunekit.report.charts.trials import BASELINE
 from tunekit.report.text import UNKNOWN
@@ -60,15 +62,13 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
     """
     tiers = [None] if best is None or best.is_baseline else [None, best]
     sampled: dict[str, Mapping[str, Series]] = {}
-    samples: dict[str, float] = {}
-    numbers: dict[str, int] = {}
+    chosen: dict[str, Measured] = {}
     for tier in tiers:
         name = BASELINE if tier is None else tier.tier.value
         for one in run.history.evidence(tier):
             series = {each.name: each for each in saved(one.record.number)}
             if all(_is_whole(series.get(each)) for each in ("host", "loop")):
-                sampled[name], numbers[name] = series, one.record.number
-                samples[name] = one.loop.world_size * one.loop.steady_samples / one.loop.steady_batches
+                sampled[name], chosen[name] = series, one
                 break
     if not sampled:
         return ()
@@ -77,10 +77,10 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
     drawn: dict[_Figure, Panel] = {}
     measured: dict[_Figure, Mapping[str, _Points]] = {}
     for figure in _FIGURES:
-        known = {name: _points(figure, series, samples[name]) for name, series in sampled.items()}
+        known = {name: _points(figure, series, chosen[name].loop) for name, series in sampled.items()}
         if _has_figures(panel := _panel(figure, known)):
             drawn[figure], measured[figure] = panel, known
-    trials = ", ".join(f"{name} by trial {number}" for name, number in numbers.items())
+    trials = ", ".join(f"{name} by trial {one.record.number}" for name, one in chosen.items())
     chart = Timeline(
         id="telemetry",
         title="GPU, CPU and storage over a trial's time (measured)",
@@ -113,9 +113,9 @@ def _has_figures(panel: Panel) -> bool:
     return any(any(trace.values) for trace in panel.traces)
 
 
-def _points(figure: _Figure, series: Mapping[str, Series], batch_samples: float) -> _Points:
+def _points(figure: _Figure, series: Mapping[str, Series], loop: LoopMeasurement) -> _Points:
     """Return all that was sampled of a figure, a counter as it stood; the mean of the GPUs that were used."""
-    scale = batch_samples if figure.scale is None else figure.scale
+    scale = figure.scale or loop.world_size * loop.steady_samples / loop.steady_batches
     if figure.series != _GPU:
         points = _column(series[figure.series], figure.columns, scale)
         if figure.is_counter:
