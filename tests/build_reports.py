@@ -1,6 +1,5 @@
 """Whole runs for reports: one with something in every part, one of hostile texts, one of many trials."""
 
-import random
 from typing import Any
 
 from build_plans import TODAY, instance, plan_of, plan_request, spot_price, twice_as_fast
@@ -158,35 +157,6 @@ def hostile_run() -> Run:
         ),
         missing_tiers=(MissingTier(tier=Tier.AGGRESSIVE, reason=HOSTILE),),
         why_stopped=HOSTILE,
-    )
-
-
-def many_trials(count: int, seed: int = 0) -> Run:
-    """A run with this many trials of varied configs, one in twenty of them failed."""
-    chosen = random.Random(seed)
-    return full_run(trials=(*_trials(), *(_any_trial(50 + place, chosen) for place in range(count))))
-
-
-def _any_trial(number: int, chosen: random.Random) -> TrialRecord:
-    workers = chosen.randrange(0, 9)
-    knobs = config(
-        batch_size=8 * chosen.randrange(1, 128),
-        num_workers=workers,
-        **({"prefetch_factor": chosen.randrange(1, 9)} if workers else {}),
-        pin_memory=chosen.random() < 0.5,
-        compile=chosen.random() < 0.5,
-        precision=chosen.choice(list(Precision)),
-    )
-    if chosen.random() < 0.05:
-        return trial_record(number, None, knobs)
-    return _with_telemetry(
-        trial_record(
-            number,
-            chosen.uniform(300.0, 1200.0),
-            knobs,
-            base_bytes=chosen.randrange(GIB, 4 * GIB),
-            peak_reserved_bytes=chosen.randrange(4 * GIB, 20 * GIB),
-        )
     )
 
 

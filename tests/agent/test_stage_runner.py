@@ -170,4 +170,3 @@ def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
 
 def test_why_a_stage_sees_nothing_is_told_without_a_name_from_the_code() -> None:
     assert line_of(Missing("the loop has no DataLoader")) == "the loop has no DataLoader"
-    assert line_of(KeyError("rows")) == "KeyError: 'rows'"

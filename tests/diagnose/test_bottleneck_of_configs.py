@@ -35,36 +35,37 @@ def predicted(
     return PredictedLimits(**(values | more))
 
 
+BEYOND_STEPS = record(device=CPU, parts=parts(wait=0.02), boundary_s=50.0)
+DRAINED = record(device_parts=device_parts(drained=1.0))
+
+
 @pytest.mark.parametrize(
-    ("share", "of", "verdict", "is_refuted"),
+    ("trial", "of", "verdict", "is_refuted"),
     [
-        (0.36, predicted(Limit.LOADER), Bound.DATA, False),
-        (0.02, predicted(Limit.TRAINING), Bound.COMPUTE, False),
-        (0.02, predicted(Limit.CORES), Bound.COMPUTE, False),
-        (0.36, predicted(Limit.BOTH), Bound.DATA, False),
-        (0.02, predicted(None, loader=1.0), Bound.COMPUTE, False),
-        (0.02, None, Bound.COMPUTE, False),
+        (waits(0.36), predicted(Limit.LOADER), Bound.DATA, False),
+        (waits(0.02), predicted(Limit.TRAINING), Bound.COMPUTE, False),
+        (waits(0.02), predicted(Limit.CORES), Bound.COMPUTE, False),
+        (waits(0.36), predicted(Limit.BOTH), Bound.DATA, False),
+        (waits(0.02), predicted(None, loader=1.0), Bound.COMPUTE, False),
+        (waits(0.02), None, Bound.COMPUTE, False),
+        (DRAINED, predicted(Limit.TRAINING), Bound.HOST, False),
+        # Of epoch boundaries it says nothing.
+        (BEYOND_STEPS, predicted(Limit.LOADER), Bound.EPOCHS, False),
         # It names another part.
-        (0.02, predicted(Limit.LOADER), Bound.COMPUTE, True),
-        (0.36, predicted(Limit.TRAINING, loader=50.0), Bound.DATA, True),
+        (waits(0.02), predicted(Limit.LOADER), Bound.COMPUTE, True),
+        (waits(0.36), predicted(Limit.TRAINING, loader=50.0), Bound.DATA, True),
         # It names the part, and a limit below what was measured.
-        (0.36, predicted(Limit.LOADER, loader=20.8), Bound.DATA, True),
-        (0.36, predicted(Limit.LOADER, loader=28.0), Bound.DATA, False),
-        (0.02, predicted(Limit.CORES, cores_samples_per_s=20.0), Bound.COMPUTE, True),
+        (waits(0.36), predicted(Limit.LOADER, loader=20.8), Bound.DATA, True),
+        (waits(0.36), predicted(Limit.LOADER, loader=28.0), Bound.DATA, False),
+        (waits(0.02), predicted(Limit.CORES, cores_samples_per_s=20.0), Bound.COMPUTE, True),
     ],
 )
 def test_what_was_measured_decides_and_a_model_that_contradicts_it_is_refuted(
-    share: float, of: PredictedLimits | None, verdict: Bound, is_refuted: bool
+    trial: TrialRecord, of: PredictedLimits | None, verdict: Bound, is_refuted: bool
 ):
-    seen = bottleneck([waits(share)], of)
+    seen = bottleneck([trial], of)
     assert seen is not None
-    assert (seen.bound, seen.is_model_refuted, seen.wait_share) == (verdict, is_refuted, pytest.approx(share))
-
-
-def test_of_epoch_boundaries_the_model_says_nothing_that_could_be_refuted():
-    seen = bottleneck([waits(0.02, boundary_s=50.0)], predicted(Limit.LOADER))
-    assert seen is not None
-    assert (seen.bound, seen.is_model_refuted) == (Bound.EPOCHS, False)
+    assert (seen.bound, seen.is_model_refuted) == (verdict, is_refuted)
 
 
 def test_the_trial_whose_wait_is_in_the_middle_speaks_for_its_config():
@@ -112,13 +113,6 @@ def test_what_was_not_measured_has_no_bottleneck():
     assert bottleneck([abandoned]) is None
 
 
-def test_a_gpu_that_waits_for_its_host_agrees_with_training_that_binds():
-    of = record(device_parts=device_parts(drained=1.0))
-    seen = bottleneck([of], predicted(Limit.TRAINING))
-    assert seen is not None
-    assert (seen.bound, seen.is_model_refuted) == (Bound.HOST, False)
-
-
 @given(st.lists(any_loops(), min_size=1, max_size=4))
 def test_the_verdict_is_that_of_one_of_the_trials(records: list[TrialRecord]):
     seen = bottleneck(records)
@@ -131,9 +125,3 @@ def test_a_limit_is_the_lowest_of_the_parts_that_bind(any_run: Run):
     for one in any_run.model.limits if any_run.model else ():
         rates = {one.loader_samples_per_s, one.training_samples_per_s, one.cores_samples_per_s, None}
         assert lowest_samples_per_s(one) in rates
-
-
-def test_no_loader_is_no_wait():
-    seen = bottleneck([record(has_loader=False, parts=parts())])
-    assert seen is not None
-    assert seen.wait_share is None

@@ -2,8 +2,6 @@
 
 import pytest
 from build_records import target
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tunekit.diagnose.knob_words import set_knob
 from tunekit.records.config import Precision
@@ -63,9 +61,3 @@ def test_code_says_how_torch_spells_it(knob: str, value: BoundValue, words: str)
 def test_a_value_that_the_binding_can_not_spell_is_a_change_of_the_script():
     of = target(bindings=(parse_binding("precision=--precision {fp32:32-true}"),))
     assert set_knob(of, "precision", "tf32") == "torch.set_float32_matmul_precision('high')"
-
-
-@given(st.integers(0, 10**6))
-def test_any_number_is_told_as_it_is_set(number: int):
-    of = target(bindings=(parse_binding("batch_size=--bs {}"),))
-    assert set_knob(of, "batch_size", number) == f"--bs {number}"

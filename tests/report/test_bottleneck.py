@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from any_records import runs
 from build_loops import CPU, device_parts, parts, record, slow_together
 from build_records import cpu, interval, recommendation, run
@@ -11,7 +10,6 @@ from hypothesis import given
 
 from tunekit.diagnose.bottleneck import bottleneck_of
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -127,10 +125,3 @@ def test_the_figures_shown_are_those_of_the_record(any_run: Run):
         assert [part.split()[-1] for part in model.split(" / ")] == [*map(rate_text, figures)]
     if shown and any_run.model and any_run.model.missed_relative is not None:
         assert f"model error {any_run.model.missed_relative:.1%}" in told[-1]
-
-
-@pytest.mark.parametrize(("low", "is_firm"), [(130.0, True), (67.0, True), (65.0, False), (3.61, False)])
-def test_beside_a_rate_that_may_be_anything_no_verdict_stands(low: float, is_firm: bool):
-    rate = Interval(value=131.5, low=low, high=132.0)
-    told = verdict_text(record(device=CPU, parts=parts(wait=0.36)), rate)
-    assert told.startswith("Data-bound, ") is is_firm

@@ -1,6 +1,5 @@
 """What is shown of a machine: facts, then findings, on a terminal of any width."""
 
-import re
 from collections.abc import Callable
 
 from build_calibrations import calibration
@@ -23,7 +22,6 @@ from read_report import drawn as drawn_blocks
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.records.checkup import Checkup, StorageKind
-from tunekit.records.finding import Severity
 from tunekit.records.profile import Profile
 from tunekit.report.doctor import calibration_blocks, doctor_report
 
@@ -101,19 +99,6 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
         assert cell_len(line) <= width or " " not in (told or label)
         assert line == line.rstrip(" ")
         assert line.isprintable()
-
-
-@given(checkups(), st.sampled_from([None, H200]))
-def test_every_finding_begins_a_line_of_its_own(seen: Checkup, profile: Profile | None):
-    whole = judged(seen, profile)
-    lines = drawn(whole, 10_000).split("\n")
-    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    headings = [
-        " ".join(line.split(" ")[:2])
-        for line in lines
-        if re.match(r"(error|warning|note) [a-z0-9-]+: ", line)
-    ]
-    assert headings == [f"{words[one.severity]} {one.code}:" for one in whole.findings]
 
 
 # --- calibration -----------------------------------------------------------------------------

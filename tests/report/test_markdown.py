@@ -4,10 +4,9 @@ import html
 import re
 from typing import Any
 
-import pytest
 import yaml
 from build_records import config, failure, interval, recommendation, run, target, trial_record
-from build_reports import full_plan, full_run, hostile_run, many_trials
+from build_reports import full_plan, full_run, hostile_run
 from build_searched import walked
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,12 +101,6 @@ def test_hostile_texts_are_texts():
     assert "letters more)" in text
 
 
-def test_many_trials_take_no_more_lines():
-    text = drawn(many_trials(500), plan=full_plan())
-    assert has_only_its_own_lines(text)
-    assert from_texts(text) == set()
-
-
 nasty = st.text(alphabet="`|<>@#[]()!*_~$:&;\\/\n -+=.1aw", max_size=60) | st.just("@a" * 500)
 
 
@@ -134,11 +127,3 @@ def test_any_text_in_any_part_is_held_to_its_bounds(data: st.DataObject):
     drawn_text = drawn(shown, plan=full_plan())
     assert has_only_its_own_lines(drawn_text)
     assert from_texts(drawn_text) == set()
-
-
-@pytest.mark.parametrize("count", [4, 9])
-def test_more_tiers_than_there_are_kinds_are_counted(count: int):
-    many = tuple(recommendation(of=config(batch_size=64 + place)) for place in range(count))
-    text = drawn(run(recommendations=many))
-    assert has_only_its_own_lines(text)
-    assert from_texts(text) == set()

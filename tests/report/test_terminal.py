@@ -92,19 +92,6 @@ def test_markup_in_a_name_is_text(name: str):
     assert f"Written to {folder}/: 1 file." in drawn_blocks(on_one_screen(shown, folder, (file,)), 120)
 
 
-def test_newlines_and_endless_names_are_shown_and_wrapped():
-    endless = "x" * 10_000
-    shown = walked().model_copy(
-        update={
-            "measured_on": endless,
-            "findings": (Finding(code="a-note", severity="info", message="two\nlines"),),
-        }
-    )
-    text = drawn(shown, 80)
-    assert text.count("x") >= 10_000
-    assert "note a-note: two\\nlines\n" in text
-
-
 def hung(text: str, first: str = "", rest: str = "  ", width: int = 24) -> str:
     out = io.StringIO()
     hang(Console(width=width, file=out, color_system=None, highlight=False), text, first, rest)
