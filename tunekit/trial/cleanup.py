@@ -155,7 +155,8 @@ def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
             try:
                 _mask(path, secrets)
             except UnreadableError as error:
-                faults.append(f"{path.name} may hold secrets: it {error}")
+                remove_tree(str(path))
+                faults.append(f"{path.name} was removed, as it may hold secrets: it {error}")
             except OSError as error:
                 faults.append(f"{path.name} may hold secrets: it can't be rewritten ({error.strerror})")
     return tuple(faults[:_MOST_FAULTS])
