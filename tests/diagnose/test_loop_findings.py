@@ -139,7 +139,7 @@ def test_where_the_device_has_no_clock_only_a_small_wait_is_told_beside_longer_c
 def test_beside_a_rate_that_may_be_anything_nothing_holds_the_loop_back_and_no_gain_is_promised(
     low: float, is_settled: bool
 ):
-    of = record(device=CPU, parts=parts(wait=0.36, run_queue=0.3), loader_work=work(0.2), boundary_s=20.0)
+    of = record(device=CPU, parts=parts(wait=0.36, run_queue=0.3), loader_work=work(0.2), boundary_s=10.0)
     rate = Interval(value=131.5, low=low, high=132.0)
     seen = {one.code: one.gain for one in findings(of, rate=rate)}
     if is_settled:

@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--item", action="store_true", help="read the loss at each step")
     parser.add_argument("--log-ms", type=float, default=0.0, help="the host's, after each step")
     parser.add_argument("--batches", type=int, default=100_000, help="per epoch")
+    parser.add_argument("--between-ms", type=float, default=0.0, help="asleep after each epoch")
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -124,6 +125,7 @@ def main() -> None:
                 if options.log_ms:
                     time.sleep(options.log_ms / 1000)
                 stamps.write(f"{asked} {there} {time.monotonic_ns()}\n")
+            time.sleep(options.between_ms / 1000)
 
 
 if __name__ == "__main__":

@@ -277,7 +277,8 @@ def _bound_by_parts(measurement: Measurement, telemetry: Telemetry | None) -> Bo
     stall_share, copies_share = attribution(measurement).stall_share, copies_alone_share(measurement)
     idle_share = idle_for_host(measurement, telemetry)
     host_share = idle_share or 0.0
-    if boundary_share(measurement.loop) > max(EPOCHS_SHARE, stall_share, host_share):
+    boundary = boundary_share(measurement.loop)
+    if boundary > max(EPOCHS_SHARE, (1 - boundary) * max(stall_share, host_share)):
         return Bound.EPOCHS
     seen = closure(measurement)
     if seen is not None and seen.is_unexplained:
@@ -386,7 +387,7 @@ def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) 
     if loop.device.type != "cuda":
         return 0.0
     busy_s = device_busy_s(measurement)
-    busy_share = nvml_busy_share(telemetry) if busy_s is None else ratio(busy_s, loop.step_time_s)
+    busy_share = nvml_busy_share(loop, telemetry) if busy_s is None else ratio(busy_s, loop.step_time_s)
     if busy_share is None:
         return None
     if busy_s is None and drained_share(loop) < DRAINED_SHARE:
@@ -400,12 +401,16 @@ def _launches_all_the_time(loop: LoopMeasurement) -> bool:
     return drained_share(loop) >= DRAINED_SHARE and launching >= LAUNCHING_SHARE
 
 
-def nvml_busy_share(telemetry: Telemetry | None) -> float | None:
-    """Return the share of the steady window in which a kernel ran on the busiest GPU; None if unknown."""
+def nvml_busy_share(loop: LoopMeasurement, telemetry: Telemetry | None) -> float | None:
+    """Return the most of the steps' time in which a kernel ran on the busiest GPU; None if unknown.
+
+    NVML's window also holds what runs between steps, such as epoch boundaries: its kernels count as the steps'.
+    """
     if telemetry is None or not telemetry.is_of_steady_window:
         return None
+    windows = max(1.0, telemetry.window_s / loop.steady_time_s)
     readings = (gpu.utilization_percent for gpu in telemetry.gpus if gpu.is_used)
-    return max((percent / 100 for percent in readings if percent is not None), default=None)
+    return max((min(1.0, windows * one / 100) for one in readings if one is not None), default=None)
 
 
 def copies_alone_share(measurement: Measurement) -> float:

@@ -150,11 +150,11 @@ def _host_bound(facts: LoopFacts) -> Hits:
         f"the GPU had no work left at the end of {drained:.0%} of the batches, "
         f"{facts.attribution.stall_share:.0%} of step time is data wait (CUDA events)"
     ]
-    idle, busy_share = facts.attribution.of(Part.DEVICE_IDLE), nvml_busy_share(facts.telemetry)
+    idle, busy_share = facts.attribution.of(Part.DEVICE_IDLE), nvml_busy_share(facts.loop, facts.telemetry)
     if idle is not None:
         figures.append(f"it is idle for {idle.share:.0%} of step time ({idle.source})")
     elif busy_share is not None:
-        figures.append(f"it is busy for {busy_share:.0%} of the time (NVML)")
+        figures.append(f"it is busy for at most {busy_share:.0%} of step time (NVML)")
     bigger = _larger_batch(facts)
     ways = [
         *([] if facts.is_compiled else [f"{facts.set_knob('compile', True)} makes fewer launches"]),
