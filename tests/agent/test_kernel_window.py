@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from _tunekit_agent.stages.kernel_window import KernelWindow, kernel_facts
-from _tunekit_agent.stages.runner import StageRunner
+from _tunekit_agent.stages.runner import Missing, StageRunner
 from build_loop import loop_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +156,8 @@ def test_busy_time_is_the_microseconds_in_which_anything_ran(spans: list[tuple[i
     assert facts["device_busy_s"] == pytest.approx(len(busy) / 1e6)
     assert facts["idle_s"] == pytest.approx((400 - len(busy)) / 1e6)
     assert len(facts["kernels"]) == min(16, len(spans))
+
+
+def test_a_trace_without_kernels_is_no_idle_device():
+    with pytest.raises(Missing, match="saw no kernels"):
+        kernel_facts([Event("cudaLaunchKernel", CPU, 0, 5)], on_cuda=True, elapsed_s=1.0)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..originals import time
-from .runner import Stage
+from .runner import Missing, Stage
 
 _BATCHES = 5
 _FULL_TRIES = 2
@@ -115,6 +115,9 @@ def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
         events: torch.autograd.profiler_util.FunctionEvent of one trace.
         on_cuda: whether device work counts; else operators do.
         elapsed_s: from the first traced batch's ask to the last one's end, with the device drained at both.
+
+    Raises:
+        Missing: no work of the device was traced.
     """
     events = list(events)
     on_host = [event for event in events if _kind(event) == "CPU"]
@@ -124,6 +127,8 @@ def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
     # What a script marks by name has a span on the device too, under the same name: no work of its own.
     marked = {event.name for event in on_host}
     work = [event for event in events if _kind(event) == "CUDA" and _is_work(event, marked)]
+    if not work:
+        raise Missing("torch.profiler saw no kernels: end other profilers of the GPU, such as Nsight or DCGM")
     busy_s = _busy_s(work)
     return {
         "device_busy_s": busy_s,
