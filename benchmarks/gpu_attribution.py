@@ -80,7 +80,7 @@ def _check_details(add: Add, record: TrialRecord) -> None:
     kernels = details.kernels
     if kernels is not None:
         device = (
-            f"busy {kernels.device_busy_s:.4f} s, idle {kernels.idle_s:.4f} s, upload {kernels.h2d_s:.5f} s"
+            f"busy {kernels.device_busy_s:.4f} of {kernels.time_s:.4f} s, upload {kernels.h2d_s:.5f} s"
             if kernels.device_busy_s is not None
             else "no kernel was seen"
         )

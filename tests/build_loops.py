@@ -111,12 +111,10 @@ def floors(compute_s: float | None = None, loader_s: float | None = None) -> Det
     )
 
 
-def kernels(busy: float = 0.5, idle: float = 0.4, batches: int = 5, **overrides: Any) -> Details:
+def kernels(busy: float = 0.5, batches: int = 5, **overrides: Any) -> Details:
     """A trace of batches that take as long as untraced ones; shares of them."""
     whole_s = batches * STEP_S
-    window = KernelWindow(
-        batches=batches, time_s=whole_s, device_busy_s=busy * whole_s, idle_s=idle * whole_s, **overrides
-    )
+    window = KernelWindow(batches=batches, time_s=whole_s, device_busy_s=busy * whole_s, **overrides)
     return Details(kernels=window)
 
 

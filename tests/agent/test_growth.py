@@ -29,20 +29,44 @@ def test_each_batch_adds_what_it_keeps(
 ) -> None:
     seen = growth.MemoryGrowth()
     for batch in range(450):
-        monkeypatch.setattr(growth, "_taken_bytes", lambda devices, at=batch: taken_mib(at) * MIB)
+        monkeypatch.setattr(growth, "_taken", lambda devices, at=batch: (taken_mib(at) * MIB, (0, 0)))
         if taken_mib(100) == 300 and batch % 100 == 0:
             seen.epoch_started()
         seen.asked(batch * 0.06, batch)
         seen.asked(batch * 0.06 + 0.01, batch)
-    assert seen.bytes_per_batch() / MIB == pytest.approx(grows_mib, abs=0.15)
+    assert seen.facts()["growth_bytes_per_batch"] / MIB == pytest.approx(grows_mib, abs=0.15)
 
 
 def test_too_few_looks_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = growth.MemoryGrowth()
     for batch in range(7):
-        monkeypatch.setattr(growth, "_taken_bytes", lambda devices, at=batch: at * MIB)
+        monkeypatch.setattr(growth, "_taken", lambda devices, at=batch: (at * MIB, (at * MIB, 0)))
         seen.asked(batch, batch)
-    assert seen.bytes_per_batch() == 0
+    assert seen.facts() == {"growth_bytes_per_batch": 0, "growth_bytes_per_epoch": None}
+
+
+@pytest.mark.parametrize(
+    ("peaks_mib", "grows_mib"),
+    [
+        (lambda epoch, batch: (300 + 48 * epoch + 16 * min(batch, 3), 80), 48),
+        (lambda epoch, batch: (300 + 90 * (epoch > 0), 80), 0),
+        (lambda epoch, batch: (300 + 4 * (10 * epoch + batch), 80), 0),
+        (lambda epoch, batch: (300 + 48 * epoch, 80 + 40 * epoch), 0),
+    ],
+    ids=["a stream each", "a validation", "all the time", "larger samples"],
+)
+def test_each_epoch_adds_what_it_reserves_before_it_is_steady(
+    peaks_mib: Callable[[int, int], tuple[int, int]], grows_mib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = growth.MemoryGrowth()
+    for at in range(40):
+        epoch, batch = divmod(at, 10)
+        peaks = tuple(one * MIB for one in peaks_mib(epoch, batch))
+        monkeypatch.setattr(growth, "_taken", lambda devices, peaks=peaks: (0, peaks))
+        if batch == 0:
+            seen.epoch_started()
+        seen.asked(at, at)
+    assert seen.facts()["growth_bytes_per_epoch"] == grows_mib * MIB
 
 
 def test_memory_of_its_own_is_what_the_kernel_counts() -> None:

@@ -40,7 +40,7 @@ def test_beside_a_gpu_its_own_clock_tells_and_the_hosts_wait_stands_beside_it():
 
 
 def test_copies_and_gaps_come_from_the_trace_and_gaps_are_those_of_an_untraced_step():
-    seen = attribution(measured(kernels(busy=0.6, idle=3.0, h2d_s=0.05), device_parts=device_parts()))
+    seen = attribution(measured(kernels(busy=0.6, h2d_s=0.05), device_parts=device_parts()))
     copy, idle = seen.of(Part.H2D), seen.of(Part.DEVICE_IDLE)
     assert copy is not None
     assert idle is not None
@@ -216,8 +216,8 @@ def test_copies_beside_which_nothing_is_computed_are_what_holds_a_loop_back():
 
 def test_a_device_that_works_all_the_time_is_not_held_up_by_a_sync_in_each_step():
     seen = device_parts(drained=1.0)
-    assert bound(measured(kernels(busy=0.95, idle=0.03), device_parts=seen)) is Bound.COMPUTE
-    assert bound(measured(kernels(busy=0.6, idle=0.3), device_parts=seen)) is Bound.HOST
+    assert bound(measured(kernels(busy=0.95), device_parts=seen)) is Bound.COMPUTE
+    assert bound(measured(kernels(busy=0.6), device_parts=seen)) is Bound.HOST
 
 
 def test_a_device_without_events_leaves_a_wait_unclear_unless_the_floors_tell():

@@ -199,7 +199,7 @@ def test_a_measured_gain_comes_before_a_larger_predicted_one():
 
 
 def test_a_gain_is_of_the_rate_over_whole_epochs():
-    assert found("data-bound", waiting(boundary_s=STEADY_S)).gain == pytest.approx(2 / 1.5)
+    assert found("data-bound", waiting(boundary_s=STEADY_S / 3)).gain == pytest.approx(4 / 2.5)
 
 
 @pytest.mark.parametrize("details", [floors(0.01, 0.08), None])

@@ -81,7 +81,6 @@ ROWS = [
     ("fp16-unscaled", busy(floors(0.1, 0.025)), OLDER),
     ("fp16-unscaled", record(device_parts=device_parts(stall=0.8)), OLDER),
     ("host-bound", drained(kernels(busy=0.5)), {}),
-    ("host-bound", drained(kernels(busy=0.5, idle=6.0)), {}),
     ("host-bound", drained(both(0.1, 0.08, busy_share=0.5)), {}),
     ("host-bound", seeing(drained(), utilization_percent=40), {}),
     (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from build_loops import codes, floors, found, parts, record, slow_together, telemetry
-from build_records import MIB, host
+from build_records import GIB, MIB, host
 from finding_texts import texts_of
 
 from tunekit.records.attribution import ModelBytes
@@ -29,6 +29,8 @@ ROWS = [
     ("rate-drifts", record(rate_trend_relative=-0.05)),
     ("memory-grows", record(growth_bytes_per_batch=0.4 * MIB)),
     ("memory-grows", record(growth_bytes_per_batch=0.4 * MIB, epoch_samples=None, epoch_batches=None)),
+    ("memory-grows", record(growth_bytes_per_epoch=48 * MIB, peak_reserved_bytes=GIB)),
+    ("memory-grows", record(growth_bytes_per_epoch=GIB, peak_reserved_bytes=2 * GIB)),
     ("parameters-frozen", record(model=FROZEN)),
     ("page-cache", reading(READS)),
     ("closure-broken", record(floors(0.05, 0.03))),
@@ -56,7 +58,7 @@ def test_what_makes_a_rate_less_sure_is_told(golden: Callable[[str, str], None])
             )
         ),
         ("closure-broken", record(floors(0.09, 0.03))),
-        ("memory-grows", record(growth_bytes_per_batch=1000)),
+        ("memory-grows", record(growth_bytes_per_batch=1000, growth_bytes_per_epoch=MIB)),
         ("parameters-frozen", record(model=FROZEN.changed(frozen_bytes=MIB))),
     ],
 )

@@ -97,8 +97,7 @@ def judge(gpu: SimulatedGpu, loop: KnownLoop, window_s: float = 2.0) -> Judged:
     record = profile.profiled_trial
     assert record is not None
     assert record.measurement is not None
-    line = TimeLine(batches, work, loop.ahead)
-    compared = (*_of_window(record, record.measurement, line), *_of_trace(record.measurement, line))
+    compared = tuple(_of_window(record, record.measurement, TimeLine(batches, work, loop.ahead)))
     return Judged(loop, compared, bound(record.measurement, record.telemetry), profile)
 
 
@@ -175,30 +174,6 @@ def _of_window(record: TrialRecord, measured: Measurement, line: TimeLine) -> li
         true = 100 * line.busy_ns(begin, end, "compute") / (end - begin)
         figures.append(Compared("GPU utilisation, %", utilization, true, 100))
     return figures
-
-
-def _of_trace(measured: Measurement, line: TimeLine) -> list[Compared]:
-    """The few batches under the profiler: those that took as long as it says, and did as much."""
-    kernels = measured.details.kernels if measured.details else None
-    assert kernels is not None
-    assert kernels.idle_s is not None
-    assert kernels.device_busy_s is not None
-    after = measured.loop.discarded_batches - line.ahead + measured.loop.steady_batches
-    starts = range(after, len(line.batches) - kernels.batches)
-    spans = [(line.drained_ns(start), line.drained_ns(start + kernels.batches)) for start in starts]
-    took_ns, busy_ns = 1e9 * kernels.time_s, 1e9 * kernels.device_busy_s
-    begin, end = min(
-        spans, key=lambda span: abs(span[1] - span[0] - took_ns) + abs(line.busy_ns(*span) - busy_ns)
-    )
-    idle = (end - begin - line.busy_ns(begin, end)) / 1e6
-    return [
-        Compared(
-            "idle, traced",
-            1000 * kernels.idle_s / kernels.batches,
-            idle / kernels.batches,
-            1000 * kernels.time_s / kernels.batches,
-        )
-    ]
 
 
 def as_json(judged: Judged) -> str:

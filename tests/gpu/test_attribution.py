@@ -1,9 +1,11 @@
 """What is stated of a step's time on a GPU, held against the device's own time line."""
 
 import pytest
-from judged_loops import LOOPS, KnownLoop, judge
+from gpu_commands import measured, tunekit
+from judged_loops import LOOP, LOOPS, KnownLoop, judge
 
 from simgpu.machine import SimulatedGpu
+from tunekit.diagnose.attribution import Bound, bound
 
 TOLERANCE = 0.03
 MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}
@@ -21,3 +23,19 @@ def test_stated_parts_are_those_of_the_devices_time_line(
     wrong = [one for one in judged.compared if abs(one.difference) > MORE_ROOM.get(one.name, TOLERANCE)]
     assert not wrong
     assert judged.bound is loop.bound
+
+
+@pytest.mark.slow
+def test_what_epochs_add_is_no_part_of_steps_where_nothing_can_be_traced(simulated_gpu: SimulatedGpu) -> None:
+    """Each epoch makes a CUDA stream; after each the device rests for longer than a verdict would bear."""
+    flags = ("--layers", "24", "--columns", "16384", "--batches", "20", "--item", "--between-ms", "400")
+    words = ("--pinned", "--ahead", "--stamps", str(simulated_gpu.state / "stamps"))
+    command = ["python", str(LOOP), *flags, *words]
+    options = ["--trace-kernels", "--window", "4"]
+    ended = tunekit(simulated_gpu, "profile", options, command, fail="cuptiActivityEnable:15")
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None and trial.measurement.details is not None
+    assert any("no kernels" in fault for fault in trial.measurement.details.faults)
+    assert bound(trial.measurement, trial.telemetry) is Bound.COMPUTE
+    assert "memory-grows" in {finding.code for finding in ended.profile.findings}

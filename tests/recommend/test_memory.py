@@ -38,6 +38,11 @@ def test_memory_that_grows_with_each_batch_is_counted_to_the_epochs_end():
     assert base_ram(on_cpu).main_bytes == GIB + left
 
 
+def test_memory_that_grows_with_each_epoch_is_counted_until_torchs_streams_come_round():
+    grown, flat = (measurement(boundaries_seen=3, growth_bytes_per_epoch=each) for each in (48 * MIB, None))
+    assert peak_reserved_bytes(grown) == (peak_reserved_bytes(flat) or 0) + 28 * 48 * MIB
+
+
 def test_a_small_machine_makes_it_risky():
     knobs = config(num_workers=8, prefetch_factor=8)
     measured = [measurement(of=knobs, bytes_per_sample=1 << 20)]

@@ -27,7 +27,6 @@ def budget(**overrides: Any) -> VramBudget:
         "nvml_bytes": None,
         "allocation_retries": None,
         "peak_in": "optimizer step",
-        "closure_error": None,
     }
     return VramBudget(**(values | overrides))
 

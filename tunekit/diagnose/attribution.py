@@ -248,9 +248,7 @@ def closure_text(seen: Closure) -> str:
 
 def is_own_clock(measurement: Measurement) -> bool:
     """Return whether the attribution is by the clock of the device that trains."""
-    device_parts = measurement.loop.device_parts
-    has_events = device_parts is not None and device_parts.time_s > 0
-    return has_events or measurement.loop.device.type == "cpu"
+    return measurement.loop.device.type == "cpu" or attribution(measurement).source == DEVICE_CLOCK
 
 
 def bound(
@@ -366,14 +364,6 @@ def drained_share(loop: LoopMeasurement) -> float:
     return min(1.0, parts.drained_batches / parts.batches)
 
 
-def device_busy_s(measurement: Measurement) -> float | None:
-    """Return the seconds per batch in which the device works, by a trace; None without one."""
-    kernels = measurement.details.kernels if measurement.details else None
-    if kernels is None or kernels.device_busy_s is None:
-        return None
-    return kernels.device_busy_s / kernels.batches
-
-
 def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) -> float | None:
     """Return the share of the step in which a GPU had nothing to do though its data was there.
 
@@ -383,16 +373,15 @@ def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) 
     Returns:
         None without either.
     """
-    loop = measurement.loop
+    loop, shares = measurement.loop, attribution(measurement)
     if loop.device.type != "cuda":
         return 0.0
-    busy_s = device_busy_s(measurement)
-    busy_share = nvml_busy_share(loop, telemetry) if busy_s is None else ratio(busy_s, loop.step_time_s)
+    traced, busy_share = shares.of(Part.DEVICE_IDLE), nvml_busy_share(loop, telemetry)
+    if traced is not None:
+        return max(0.0, traced.share - shares.stall_share)
     if busy_share is None:
         return None
-    if busy_s is None and drained_share(loop) < DRAINED_SHARE:
-        return 0.0
-    return max(0.0, 1 - busy_share - attribution(measurement).stall_share)
+    return 0.0 if drained_share(loop) < DRAINED_SHARE else max(0.0, 1 - busy_share - shares.stall_share)
 
 
 def _launches_all_the_time(loop: LoopMeasurement) -> bool:
@@ -404,7 +393,7 @@ def _launches_all_the_time(loop: LoopMeasurement) -> bool:
 def nvml_busy_share(loop: LoopMeasurement, telemetry: Telemetry | None) -> float | None:
     """Return the most of the steps' time in which a kernel ran on the busiest GPU; None if unknown.
 
-    NVML's window also holds what runs between steps, such as epoch boundaries: its kernels count as the steps'.
+    NVML also sees what lies between the steps, such as epoch boundaries: kernels there count as the steps'.
     """
     if telemetry is None or not telemetry.is_of_steady_window:
         return None

@@ -3,9 +3,9 @@
 import math
 
 from tunekit.diagnose.attribution import (
+    Part,
     attribution,
     copies_alone_share,
-    device_busy_s,
     idle_for_host,
     is_own_clock,
     ratio,
@@ -78,7 +78,7 @@ def launch_gain(measurement: Measurement) -> float | None:
 
     Tracing widens the gaps: counted is what an untraced step leaves beside the device's work and data wait.
     """
-    if device_busy_s(measurement) is None:
+    if attribution(measurement).of(Part.DEVICE_IDLE) is None:
         return None
     idle_s = (idle_for_host(measurement) or 0.0) * measurement.loop.step_time_s
     return smaller(without(measurement, idle_s), loader_cap(measurement))

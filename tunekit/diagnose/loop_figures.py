@@ -11,7 +11,7 @@ from tunekit.diagnose.policy import (
     READS_BYTES_PER_S,
 )
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.records.measurement import HostTelemetry
+from tunekit.records.measurement import GROWING_EPOCHS, HostTelemetry
 from tunekit.units import bytes_text
 
 
@@ -35,6 +35,18 @@ def _memory_grows(facts: LoopFacts) -> Hits:
             f"{bytes_text(each_bytes)} a batch, or {bytes_text(batches * each_bytes)} in {batches:,}",
             "sum loss.item() or loss.detach(): summing loss itself keeps the graph of each batch",
             each_bytes,
+        )
+    each_bytes, peak_bytes = loop.growth_bytes_per_epoch or 0, loop.peak_reserved_bytes or 0
+    total_bytes = loop.device.memory_bytes
+    if total_bytes is not None and GROWING_EPOCHS * each_bytes >= GROWS_BYTES:
+        most_bytes = min(total_bytes, peak_bytes + loop.growth_bytes)
+        yield Hit(
+            f"torch reserves {bytes_text(each_bytes)} more in each, its tensors take no more: "
+            f"{bytes_text(most_bytes)} of {bytes_text(total_bytes)} "
+            f"in {(most_bytes - peak_bytes) // each_bytes} epochs (predicted)",
+            "create CUDA streams once, before the first epoch: each has a memory pool of its own",
+            each_bytes,
+            message="GPU memory grows with each epoch",
         )
 
 

@@ -218,8 +218,6 @@ class KernelWindow(Record):
     d2h_s: NonNegativeFloat | None = None
     copies_alone_s: NonNegativeFloat | None = None
     """Time in which nothing but copies between host and device ran; None where that is not known."""
-    idle_s: NonNegativeFloat | None = None
-    """Time in which nothing ran: data, launches or waits that came late. Tracing makes more of it."""
     kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)
     """Those that took longest, by their own time."""
 

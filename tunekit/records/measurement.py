@@ -59,6 +59,9 @@ class Threads(Record):
     """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
 
 
+GROWING_EPOCHS = 32
+"""torch hands out 32 CUDA streams in turn (kStreamsPerPool in c10/cuda/CUDAStream.cpp), each with a pool of
+memory: one more an epoch is one that was there before after as many."""
 _MOST_RANKS = 1024
 _LEAST_UNLIKE = 1.05
 """Ratio of two ranks' batches: by less they differ where a last one is not full, or where lengths vary."""
@@ -129,6 +132,9 @@ class LoopMeasurement(LoaderKnobs):
     allocation_retries: NonNegativeInt | None
     growth_bytes_per_batch: NonNegativeFloat = 0.0
     """What each batch adds until its epoch ends: of the device's memory, without a GPU of the process's."""
+    growth_bytes_per_epoch: NonNegativeInt | None = None
+    """What torch reserves more of the device in each epoch, its tensors as large as before; None where the
+    window saw no epoch begin."""
     losses: tuple[float | None, ...] = Field(default=(), max_length=256)
     """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt
@@ -141,9 +147,10 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def growth_bytes(self) -> int:
-        """What memory grows by in an epoch beyond the peak that was seen in the window; predicted."""
-        unseen = max(0, (self.epoch_batches or 0) - self.steady_batches)
-        return round(unseen * self.growth_bytes_per_batch)
+        """What memory grows by, in an epoch and over epochs, beyond the peak that was seen; predicted."""
+        batches = max(0, (self.epoch_batches or 0) - self.steady_batches)
+        epochs = max(0, GROWING_EPOCHS - 1 - self.boundaries_seen)
+        return round(batches * self.growth_bytes_per_batch + epochs * (self.growth_bytes_per_epoch or 0))
 
     @property
     def is_abandoned(self) -> bool:

@@ -99,7 +99,6 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         "device busy": seen.device_busy_s,
         "host to device": seen.h2d_s,
         "device to host": seen.d2h_s,
-        "idle": seen.idle_s,
     }
     texts = [
         f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device.items() if time_s is not None

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import NonNegativeInt
 
 from tunekit.records.attribution import ModelBytes
 from tunekit.records.base import Record
@@ -47,9 +47,6 @@ class VramBudget(Record):
     """Times that the allocator gave its cache back to find room: a sign of danger."""
     peak_in: PeakPlace | None
     """None where the two halves of a batch were not looked at."""
-    closure_error: NonNegativeFloat | None
-    """Bytes that have no place, as a share of nvml_bytes: known parts beyond the peak, and reserved bytes
-    that the driver does not count. None without its figure."""
     note: str | None = None
     """What the figures can't say."""
 
@@ -75,8 +72,6 @@ def vram_budget(measurement: Measurement, telemetry: Telemetry | None) -> VramBu
     known = _known(model, peaks, peak_in, loop.batch_bytes)
     parts = _up_to(known, allocated_bytes)
     nvml_bytes = _nvml_bytes(telemetry)
-    # What has no place: known parts beyond the peak, and reserved bytes beyond the driver's figure.
-    misfit_bytes = sum(known.values()) - sum(parts.values()) + max(0, reserved_bytes - (nvml_bytes or 0))
     return VramBudget(
         **parts,
         activations_bytes=allocated_bytes - sum(parts.values()),
@@ -89,7 +84,6 @@ def vram_budget(measurement: Measurement, telemetry: Telemetry | None) -> VramBu
         nvml_bytes=nvml_bytes,
         allocation_retries=loop.allocation_retries,
         peak_in=peak_in,
-        closure_error=misfit_bytes / nvml_bytes if nvml_bytes else None,
         note="; ".join(_notes(measurement, known, peaks, nvml_bytes)) or None,
     )
 

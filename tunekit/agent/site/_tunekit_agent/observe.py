@@ -476,7 +476,7 @@ class Observer:
                 self.data_parallel.facts, self.roots.device(), self.ranks.world_size
             ),
             "device_parts": self._times.facts(),
-            "growth_bytes_per_batch": self._growth.bytes_per_batch(),
+            **self._growth.facts(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
         }

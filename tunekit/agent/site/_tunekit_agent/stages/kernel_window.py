@@ -65,12 +65,12 @@ class KernelWindow(Stage):
 
     def _conclude(self) -> None:
         self._wait()
-        elapsed_s = time.perf_counter() - self._began_at
+        time_s = time.perf_counter() - self._began_at
         traced = self._stop()
         self._facts = {
             "batches": self._count * self._per_turn,
-            "time_s": elapsed_s,
-            **kernel_facts(traced.events(), self._on_cuda, elapsed_s),
+            "time_s": time_s,
+            **kernel_facts(traced.events(), self._on_cuda),
         }
         self.is_over = True
 
@@ -108,13 +108,12 @@ class KernelWindow(Stage):
             self._loop.synchronize()
 
 
-def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
+def kernel_facts(events: Any, on_cuda: bool) -> dict:
     """Return what a trace's events say; times in seconds.
 
     Args:
         events: torch.autograd.profiler_util.FunctionEvent of one trace.
         on_cuda: whether device work counts; else operators do.
-        elapsed_s: from the first traced batch's ask to the last one's end, with the device drained at both.
 
     Raises:
         Missing: no work of the device was traced.
@@ -135,7 +134,6 @@ def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
         "copies_alone_s": busy_s - _busy_s([one for one in work if not one.name.startswith(_HOST_COPIES)]),
         "h2d_s": _copies_s(work, "HtoD"),
         "d2h_s": _copies_s(work, "DtoH"),
-        "idle_s": max(0.0, elapsed_s - busy_s),
         "kernels": _longest((event.name, _length_s(event)) for event in work),
     }
 
