@@ -156,7 +156,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "samples_per_s": loop and loop.rate_samples_per_s,
         "rate_interval_relative": loop and loop.rate_interval_relative,
         "it_per_s": loop and loop.epoch_it_per_s,
-        "data_wait_s": loop.data_wait_s / loop.steady_batches if loop and loop.has_loader else None,
+        "data_wait_s": loop.parts.data_wait_s / loop.steady_batches if loop and loop.has_loader else None,
         "peak_reserved_bytes": loop and loop.peak_reserved_bytes,
         "peak_pss_bytes": tree and tree.peak_pss_bytes,
         "duration_s": record.duration_s,

@@ -192,7 +192,7 @@ def test_a_host_that_waits_for_its_gpu_after_each_step_does_not_hold_it_up():
 
 def test_gaps_between_kernels_are_the_hosts_whatever_ran_at_the_end_of_the_step():
     assert bound(measured(kernels(busy=0.7), device_parts=device_parts())) is Bound.HOST
-    assert bound(measured(kernels(busy=0.85), device_parts=device_parts(stall=0.1))) is Bound.COMPUTE
+    assert bound(measured(kernels(busy=0.85), device_parts=device_parts(0.1, drained=1.0))) is Bound.COMPUTE
 
 
 def test_the_largest_of_what_keeps_a_gpu_idle_holds_the_loop_back():
@@ -212,12 +212,6 @@ def test_copies_beside_which_nothing_is_computed_are_what_holds_a_loop_back():
     assert bound(measured(kernels(busy=0.95, h2d_s=0.4), device_parts=of)) is Bound.COMPUTE
     stalls = device_parts(stall=0.5)
     assert bound(measured(kernels(busy=0.45, copies_alone_s=0.15), device_parts=stalls)) is Bound.DATA
-
-
-def test_a_device_that_works_all_the_time_is_not_held_up_by_a_sync_in_each_step():
-    seen = device_parts(drained=1.0)
-    assert bound(measured(kernels(busy=0.95), device_parts=seen)) is Bound.COMPUTE
-    assert bound(measured(kernels(busy=0.6), device_parts=seen)) is Bound.HOST
 
 
 def test_a_device_without_events_leaves_a_wait_unclear_unless_the_floors_tell():

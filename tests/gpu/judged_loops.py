@@ -80,7 +80,6 @@ class Judged:
     loop: KnownLoop
     compared: tuple[Compared, ...]
     bound: Bound
-    profile: LoopProfile
 
 
 def judge(gpu: SimulatedGpu, loop: KnownLoop, window_s: float = 2.0) -> Judged:
@@ -98,7 +97,7 @@ def judge(gpu: SimulatedGpu, loop: KnownLoop, window_s: float = 2.0) -> Judged:
     assert record is not None
     assert record.measurement is not None
     compared = tuple(_of_window(record, record.measurement, TimeLine(batches, work, loop.ahead)))
-    return Judged(loop, compared, bound(record.measurement, record.telemetry), profile)
+    return Judged(loop, compared, bound(record.measurement, record.telemetry))
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,6 @@ def test_the_watched_range_reaches_up_to_the_steady_rate_within_an_epoch():
     )
     finished = run(recommendations=(promise,), trials=tuple(confirmed), noise_floor=None)
     low, high = expected_it_per_s(finished, promise) or (0.0, 0.0)
-    steady = [r.measurement.loop.steady_it_per_s for r in confirmed if r.measurement]
+    steady = [1 / r.measurement.loop.step_time_s for r in confirmed if r.measurement]
     assert low == 8.0
     assert high == max(10.0, *steady)

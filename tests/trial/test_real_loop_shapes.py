@@ -35,7 +35,7 @@ def test_an_epoch_of_one_batch_counts_with_its_workers_start(ran: Ran) -> None:
 def test_the_wait_for_a_thread_that_reads_ahead_is_the_loops_own(ran: Ran) -> None:
     loop, found = loop_of(ran.baseline), found_by(ran)
     assert found.batches_per_step == 1
-    waits = loop.data_wait_s / loop.steady_time_s
+    waits = loop.parts.data_wait_s / loop.steady_time_s
     assert waits > 0.7 if "starved" in ran.plan.name else waits < 0.3
     assert loop.rate_samples_per_s == pytest.approx(printed_rate(ran), rel=0.4)
 

@@ -24,7 +24,7 @@ from tunekit.diagnose.policy import (
     WAITS_SHARE,
     WARMED_RATIO,
 )
-from tunekit.records.attribution import LoaderWork
+from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts
 from tunekit.records.details import KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
@@ -169,22 +169,23 @@ def attribution(measurement: Measurement) -> Attribution:
     """Return where a loop batch's time goes: by the device's clock where it was read, else by the host's."""
     loop, details, device = measurement.loop, measurement.details, measurement.loop.device_parts
     has_events = device is not None and device.time_s > 0
+    parts: StepParts | DeviceParts
     if device is not None and has_events:
-        source, batches, step_s = DEVICE_CLOCK, device.batches, device.time_s / device.batches
-        wait_s, compute_s = device.stall_s, device.compute_s
-        rest = {Part.OPTIMIZER: device.optimizer_s, Part.OTHER: device.other_s}
+        parts, wait_s, source = device, device.stall_s, DEVICE_CLOCK
+        batches, step_s = device.batches, device.time_s / device.batches
     else:
-        parts = loop.parts
-        source, batches, step_s = HOST_CLOCK, loop.steady_batches, loop.step_time_s
-        wait_s, compute_s = parts.data_wait_s, parts.compute_s
-        rest = {Part.OPTIMIZER: parts.optimizer_s, Part.OTHER: parts.other_s}
+        parts, wait_s, source = loop.parts, loop.parts.data_wait_s, HOST_CLOCK
+        batches, step_s = loop.steady_batches, loop.step_time_s
     if loop.has_loader:
-        seconds = {Part.STALL: wait_s, Part.COMPUTE: compute_s, **rest}
+        seconds = {Part.STALL: wait_s, Part.COMPUTE: parts.compute_s}
     else:
-        seconds = {Part.BATCH_AND_COMPUTE: wait_s + compute_s, **rest}
+        seconds = {Part.BATCH_AND_COMPUTE: wait_s + parts.compute_s}
+    seconds |= {Part.OPTIMIZER: parts.optimizer_s, Part.OTHER: parts.other_s}
     shares = list(_adding_up(seconds, batches, source))
     if has_events and loop.has_loader:
-        shares.insert(1, _host_wait(loop))
+        wait_s = loop.parts.data_wait_s
+        share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
+        shares.insert(1, Share(Part.HOST_WAIT, 1000 * wait_s / loop.steady_batches, share, HOST_CLOCK, False))
     if details is not None and details.kernels is not None:
         shares += _of_kernels(details.kernels, 1000 * step_s)
     return Attribution(source=source, step_ms=1000 * step_s, shares=tuple(shares))
@@ -194,12 +195,6 @@ def _adding_up(seconds: dict[Part, float], batches: int, source: str) -> Iterato
     whole_s = sum(seconds.values())
     for part, part_s in seconds.items():
         yield Share(part, 1000 * part_s / batches, ratio(part_s, whole_s) or 0.0, source, is_of_sum=True)
-
-
-def _host_wait(loop: LoopMeasurement) -> Share:
-    wait_s = loop.data_wait_s
-    share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
-    return Share(Part.HOST_WAIT, 1000 * wait_s / loop.steady_batches, share, HOST_CLOCK, is_of_sum=False)
 
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
@@ -223,7 +218,7 @@ def closure(measurement: Measurement) -> Closure | None:
     meaning, is_warmer = None, False
     if step_s > (compute_s + loader_s) * (1 + slack):
         meaning = "loader and training slow each other down: they and other programs share the CPU cores"
-        own_wait_s = (loop.data_wait_s - (loop.parts.run_queue_s or 0.0)) / loop.steady_batches
+        own_wait_s = (loop.parts.data_wait_s - (loop.parts.run_queue_s or 0.0)) / loop.steady_batches
         is_warmer = loop.num_workers == 0 and own_wait_s > WARMED_RATIO * loader_s
         if is_warmer:
             meaning = (
@@ -323,7 +318,7 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
         taken_share: of the CPUs that the trial may use, what it uses; with most of them it waits for its own
             processes. None if unknown.
     """
-    cpu_share, queue_share = ratio(work.cpu_s, work.time_s), queued_share(work)
+    cpu_share, queue_share = work.cpu_share, queued_share(work)
     if cpu_share is None or cpu_share >= COMPUTES_SHARE:
         return None if cpu_share is None else Making.COMPUTING
     off_cpu_share = 1 - cpu_share

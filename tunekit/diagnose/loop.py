@@ -105,14 +105,9 @@ class LoopFacts:
         return self.loop.loader_work
 
     @property
-    def batch_s(self) -> float | None:
-        """Mean seconds that one of the loader's processes takes for a batch; None if unknown."""
-        return None if self.work is None else ratio(self.work.time_s, self.work.batches)
-
-    @property
     def cpu_share(self) -> float | None:
         """CPU seconds per second of making batches; None if unknown."""
-        return None if self.work is None else ratio(self.work.cpu_s, self.work.time_s)
+        return None if self.work is None else self.work.cpu_share
 
     @property
     def is_cuda(self) -> bool:
@@ -209,7 +204,8 @@ class LoopFacts:
             keeps_up_s = max(step_s, (1 + SAME_LOADER_RATE) * min(tried.values()))
             fewest = min(count for count, loader_s in tried.items() if loader_s <= keeps_up_s)
             return fewest if fewest > present else None
-        needed = ratio(self.batch_s, step_s) if self.batch_s is not None else None
+        batch_s = self.work.batch_s if self.work is not None else None
+        needed = None if batch_s is None else ratio(batch_s, step_s)
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
         # Beside the training process; more where they mostly wait.

@@ -82,14 +82,14 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
 
 def _making_text(facts: LoopFacts) -> str | None:
     """Return what making a batch takes; None where nobody timed it, or nobody waits for it."""
-    work, batch_s, cpu_share = facts.work, facts.batch_s, facts.cpu_share
-    if not facts.waits_for_data or work is None or batch_s is None or cpu_share is None:
+    work, cpu_share = facts.work, facts.cpu_share
+    if not facts.waits_for_data or work is None or work.batch_s is None or cpu_share is None:
         return None
     who = "a worker" if facts.loop.num_workers else "the training process"
     queue_share = queued_share(work) or 0.0
     queued = f", {queue_share:.0%} waiting for one" if queue_share >= QUEUED_SHARE else ""
     return (
-        f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
+        f"making a batch takes {who} {duration_text(work.batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
         f"(clocks of the loader's processes over {work.batches:,} batches)"
     )
 

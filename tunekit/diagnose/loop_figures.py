@@ -37,12 +37,11 @@ def _memory_grows(facts: LoopFacts) -> Hits:
             each_bytes,
         )
     each_bytes, peak_bytes = loop.growth_bytes_per_epoch or 0, loop.peak_reserved_bytes or 0
-    total_bytes = loop.device.memory_bytes
-    if total_bytes is not None and GROWING_EPOCHS * each_bytes >= GROWS_BYTES:
-        most_bytes = min(total_bytes, peak_bytes + loop.growth_bytes)
+    if GROWING_EPOCHS * each_bytes >= GROWS_BYTES:
+        most_bytes = min(loop.device.memory_bytes or 0, peak_bytes + loop.growth_bytes)
         yield Hit(
             f"torch reserves {bytes_text(each_bytes)} more in each, its tensors take no more: "
-            f"{bytes_text(most_bytes)} of {bytes_text(total_bytes)} "
+            f"{bytes_text(most_bytes)} of {bytes_text(loop.device.memory_bytes)} "
             f"in {(most_bytes - peak_bytes) // each_bytes} epochs (predicted)",
             "create CUDA streams once, before the first epoch: each has a memory pool of its own",
             each_bytes,

@@ -105,7 +105,7 @@ def expected_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[
     noise = run.noise_floor.relative if run.noise_floor else 0.0
     pace = recommendation.it_per_s
     steady = [
-        trial.measurement.loop.steady_it_per_s
+        1 / trial.measurement.loop.step_time_s
         for trial in run.trials
         if trial.measurement and trial.number in recommendation.confirm_trials
     ]  # what is watched lies mostly within an epoch, where no boundary slows the loop

@@ -186,7 +186,7 @@ def _count(
         processes=processes,
         trials=tuple(one.record.number for one in rounds),
         rate_samples_per_s=_rate_interval(rounds),
-        it_per_s=fmean(one.steady_it_per_s for one in loops),
+        it_per_s=fmean(1 / one.step_time_s for one in loops),
         linear_samples_per_s=_rate_interval(least).value * processes / least[0].loop.world_size,
         efficiency=EXACTLY_ONE if processes == least[0].loop.world_size else _efficiency(rounds, least),
         step=_split(loops, [one.loop for one in _rounds(run, processes, no_sync=True)]),
@@ -304,7 +304,7 @@ def _wait_s(loop: LoopMeasurement) -> float:
     """Return what an iteration waits for data: on a GPU by its own clock, as queued work hides the host's."""
     if loop.device_parts is not None:
         return loop.device_parts.stall_s / loop.device_parts.batches
-    return loop.data_wait_s / loop.steady_batches
+    return loop.parts.data_wait_s / loop.steady_batches
 
 
 def _first_over_mean(loop: LoopMeasurement) -> float:

@@ -158,16 +158,6 @@ class LoopMeasurement(LoaderKnobs):
         return self.stop_reason == "abandoned"
 
     @property
-    def data_wait_s(self) -> float:
-        """Time inside the loader's next() in the steady window."""
-        return self.parts.data_wait_s
-
-    @property
-    def steady_it_per_s(self) -> float:
-        """Loop batches per second in the steady window."""
-        return self.steady_batches / self.steady_time_s
-
-    @property
     def step_time_s(self) -> float:
         """Seconds per loop batch in the steady window."""
         return self.steady_time_s / self.steady_batches

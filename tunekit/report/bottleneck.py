@@ -11,7 +11,6 @@ from tunekit.diagnose.attribution import (
     idle_for_host,
 )
 from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of
-from tunekit.diagnose.policy import DRAINED_SHARE
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Limit, ModelSummary, Recommendation
 from tunekit.records.run import Run
@@ -68,10 +67,9 @@ def _why(seen: Bottleneck) -> str | None:
     if seen.bound is Bound.UNSETTLED:
         return "the rate is too uncertain for a verdict"
     if seen.bound is Bound.HOST:
-        drained = drained_share(loop)
-        if drained >= DRAINED_SHARE:
-            return f"the GPU had no work left before {drained:.0%} of the batches"
-        idle = idle_for_host(seen.measurement, seen.telemetry) or 0.0
+        idle = idle_for_host(seen.measurement, seen.telemetry)
+        if idle is None:
+            return f"the GPU had no work left before {drained_share(loop):.0%} of the batches"
         return f"the GPU is idle for {idle:.0%} of the step, data wait aside"
     if seen.bound in (Bound.DATA, Bound.TURNS) and not loop.num_workers:
         return "no workers, so loading and training take turns"

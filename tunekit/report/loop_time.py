@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunekit.diagnose.attribution import attribution, closure
+from tunekit.diagnose.attribution import attribution, closure, closure_text
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.report.blocks import Passage, Table
@@ -49,10 +49,7 @@ def _closure_line(measurement: Measurement) -> str:
     isolated = measurement.isolated
     if found is not None:
         judged = found.meaning or f"consistent with each other (noise {found.slack:.0%})"
-        return (
-            f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-            f"both {step_text(found.step_s)} (measured): {judged}"
-        )
+        return f"{closure_text(found).capitalize()} (measured): {judged}"
     alone = {"Loader": isolated.loader_step_s, "Training": isolated.compute_step_s}
     texts = (f"{name} alone {'n/a' if s is None else step_text(s)}" for name, s in alone.items())
     return f"{', '.join(texts)} (measured): {isolated.why_not or 'not looked at'}"
@@ -97,7 +94,6 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
     )
     device = {
         "device busy": seen.device_busy_s,
-        "host to device": seen.h2d_s,
         "device to host": seen.d2h_s,
     }
     texts = [

@@ -155,7 +155,7 @@ class ProfileWalk(Session[LoopProfile]):
         if not looks:
             return None
         facts = LoopFacts(looks[0], context.target, context.discovery, context.host, self._here)
-        return None if facts.batch_s is None else facts.more_workers
+        return facts.more_workers if facts.work is not None and facts.work.batches else None
 
     def _settable(self, wanted: TrainConfig, context: SearchContext) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it."""

@@ -319,7 +319,7 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
         return None
     per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
     message = (
-        f"the script makes its batches itself, {rate_text(loop.steady_it_per_s)} a second, and how many "
+        f"the script makes its batches itself, {rate_text(1 / loop.step_time_s)} a second, and how many "
         f"samples one holds is not known: its model's input is {inputs_text(found)}{per_step}"
     )
     if loop.batch_size is None:

@@ -17,7 +17,6 @@ from tunekit.machine.gpu.nvml import GpuReading, Nvml
 SEEN = GpuReading(
     graphics_activity_percent=99,
     sm_activity_percent=97.5,
-    sm_occupancy_percent=18,
     tensor_activity_percent=81.25,
     dram_activity_percent=33,
     pcie_tx_mb_per_s=pytest.approx(104.8576),

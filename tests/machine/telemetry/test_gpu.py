@@ -11,13 +11,11 @@ from tunekit.units import GIB
 
 READING = GpuReading(
     utilization_percent=98,
-    memory_utilization_percent=41,
     used_bytes=9 * GIB,
     process_bytes={7: GIB, 8: 2 * GIB, 99: 5 * GIB},
     power_w=655.25,
     temperature_c=64,
     sm_clock_mhz=1755,
-    memory_clock_mhz=3201,
     throttle_mask=0x44,
     pcie_tx_mb_per_s=12.5,
     pcie_rx_mb_per_s=250,
@@ -25,7 +23,6 @@ READING = GpuReading(
 ACTIVITY = GpuReading(
     graphics_activity_percent=99,
     sm_activity_percent=97.5,
-    sm_occupancy_percent=18,
     tensor_activity_percent=81.25,
     dram_activity_percent=33,
     pcie_tx_mb_per_s=105,
@@ -40,7 +37,6 @@ COUNTED = replace(
     sm_activity_percent=97.5,
     tensor_activity_percent=81.25,
     dram_activity_percent=33,
-    sm_occupancy_percent=18,
     graphics_activity_percent=99,
 )
 UNCOUNTED = replace(READ, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)

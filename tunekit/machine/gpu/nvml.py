@@ -17,13 +17,10 @@ _MIB_IN_MB = 1.048576
 _METRICS: Mapping[str, tuple[str, float]] = {
     "graphics_activity_percent": ("NVML_GPM_METRIC_GRAPHICS_UTIL", 1),
     "sm_activity_percent": ("NVML_GPM_METRIC_SM_UTIL", 1),
-    "sm_occupancy_percent": ("NVML_GPM_METRIC_SM_OCCUPANCY", 1),
     "tensor_activity_percent": ("NVML_GPM_METRIC_ANY_TENSOR_UTIL", 1),
     "dram_activity_percent": ("NVML_GPM_METRIC_DRAM_BW_UTIL", 1),
     "pcie_tx_mb_per_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MIB_IN_MB),
     "pcie_rx_mb_per_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MIB_IN_MB),
-    "nvlink_tx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", _MIB_IN_MB),
-    "nvlink_rx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", _MIB_IN_MB),
 }
 """By field of GpuReading: the driver's metric, and what its figure is multiplied by."""
 
@@ -179,8 +176,6 @@ class GpuReading:
 
     utilization_percent: float | None = None
     """Share of the driver's last sampling period (1/6 to 1 s) in which any kernel ran, however small."""
-    memory_utilization_percent: float | None = None
-    """Share of that period in which device memory was read or written."""
     used_bytes: float | None = None
     """Memory taken by anyone; of the whole GPU, under MIG too."""
     tree_bytes: float | None = None
@@ -188,7 +183,6 @@ class GpuReading:
     power_w: float | None = None
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
     throttle_mask: int | None = None
     """The driver's bits; `throttle_reasons` names them."""
     pcie_tx_mb_per_s: float | None = None
@@ -200,13 +194,8 @@ class GpuReading:
     """Share of the time in which the tensor cores computed."""
     dram_activity_percent: float | None = None
     """Memory bandwidth in use, of the most that the device has."""
-    sm_occupancy_percent: float | None = None
-    """Warps in flight, of the most that fit."""
     graphics_activity_percent: float | None = None
     """Share of the time in which anything ran: utilization over the whole interval."""
-    nvlink_tx_mb_per_s: float | None = None
-    """Over all links together."""
-    nvlink_rx_mb_per_s: float | None = None
     process_bytes: Mapping[int, int | None] | None = None
     """Memory by process; a process whose memory the driver does not tell has None."""
 
@@ -449,13 +438,11 @@ def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading | None:
     traffic = partial(gpu.number, "nvmlDeviceGetPcieThroughput", unit=1000)
     reading = GpuReading(
         utilization_percent=None if rates is None else float(rates.gpu),
-        memory_utilization_percent=None if rates is None else float(rates.memory),
         used_bytes=None if memory is None else float(memory.used),
         process_bytes=_by_process(gpu.ask("nvmlDeviceGetComputeRunningProcesses")),
         power_w=gpu.number("nvmlDeviceGetPowerUsage", unit=1000),
         temperature_c=None if temperature_c is None else float(temperature_c),
         sm_clock_mhz=gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-        memory_clock_mhz=gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
         throttle_mask=None if throttle_mask is None else int(throttle_mask),
         pcie_tx_mb_per_s=traffic("NVML_PCIE_UTIL_TX_BYTES") if pcie else None,
         pcie_rx_mb_per_s=traffic("NVML_PCIE_UTIL_RX_BYTES") if pcie else None,

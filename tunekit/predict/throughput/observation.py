@@ -118,7 +118,7 @@ def _observed(trial: Measured) -> Observation:
     if on_device is not None:
         compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
     else:
-        compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
+        compute_s = (loop.steady_time_s - loop.parts.data_wait_s) / loop.steady_batches
     # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
     full = config.batch_size * loop.steady_batches / loop.steady_samples
     # Workers that make a whole epoch at once deliver it in a burst, which says nothing about step time.
