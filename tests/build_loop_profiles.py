@@ -42,7 +42,6 @@ DETAILS = Details(
         time_s=0.24,
         device_busy_s=0.10,
         h2d_s=0.02,
-        d2h_s=0.0004,
         kernels=(
             Kernel(
                 name="void cutlass_80_tensorop_s1688gemm_128x128_32x3_nt_align4<long>",

@@ -138,7 +138,6 @@ def test_device_time_is_what_kernels_and_copies_cover():
         "device_busy_s": pytest.approx(310e-6),
         "copies_alone_s": pytest.approx(60e-6),
         "h2d_s": pytest.approx(100e-6),
-        "d2h_s": pytest.approx(10e-6),
         "kernels": [
             {"name": "gemm", "calls": 2, "time_s": pytest.approx(250e-6)},
             {"name": "Memcpy HtoD (Pinned -> Device)", "calls": 1, "time_s": pytest.approx(100e-6)},

@@ -215,7 +215,6 @@ class KernelWindow(Record):
     device_busy_s: NonNegativeFloat | None = None
     """Time in which a kernel or a copy ran; None on a CPU."""
     h2d_s: NonNegativeFloat | None = None
-    d2h_s: NonNegativeFloat | None = None
     copies_alone_s: NonNegativeFloat | None = None
     """Time in which nothing but copies between host and device ran; None where that is not known."""
     kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)

@@ -92,16 +92,10 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         (_short(one.name), f"{one.calls:,}", step_text(one.time_s / seen.batches))
         for one in seen.kernels[:_SHOWN_KERNELS]
     )
-    device = {
-        "device busy": seen.device_busy_s,
-        "device to host": seen.d2h_s,
-    }
-    texts = [
-        f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device.items() if time_s is not None
-    ]
     each = step_text(seen.time_s / seen.batches)
-    traced = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
-    line = "; ".join([*([", ".join(texts) + " per batch"] if texts else []), traced])
+    line = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
+    if seen.device_busy_s is not None:
+        line = f"device busy {step_text(seen.device_busy_s / seen.batches)} per batch; {line}"
     title = "Traced kernels, the longest (measured under torch.profiler)"
     return Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,))
 

@@ -21,6 +21,8 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "dram_activity_percent": ("NVML_GPM_METRIC_DRAM_BW_UTIL", 1),
     "pcie_tx_mb_per_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MIB_IN_MB),
     "pcie_rx_mb_per_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MIB_IN_MB),
+    "nvlink_tx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", _MIB_IN_MB),
+    "nvlink_rx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", _MIB_IN_MB),
 }
 """By field of GpuReading: the driver's metric, and what its figure is multiplied by."""
 
@@ -196,6 +198,9 @@ class GpuReading:
     """Memory bandwidth in use, of the most that the device has."""
     graphics_activity_percent: float | None = None
     """Share of the time in which anything ran: utilization over the whole interval."""
+    nvlink_tx_mb_per_s: float | None = None
+    """Over all links together."""
+    nvlink_rx_mb_per_s: float | None = None
     process_bytes: Mapping[int, int | None] | None = None
     """Memory by process; a process whose memory the driver does not tell has None."""
 

@@ -132,8 +132,7 @@ def kernel_facts(events: Any, on_cuda: bool) -> dict:
     return {
         "device_busy_s": busy_s,
         "copies_alone_s": busy_s - _busy_s([one for one in work if not one.name.startswith(_HOST_COPIES)]),
-        "h2d_s": _copies_s(work, "HtoD"),
-        "d2h_s": _copies_s(work, "DtoH"),
+        "h2d_s": sum(_length_s(event) for event in work if event.name.startswith("Memcpy HtoD")),
         "kernels": _longest((event.name, _length_s(event)) for event in work),
     }
 
@@ -158,11 +157,6 @@ def _busy_s(work: list) -> float:
         covered += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return covered / 1e6
-
-
-def _copies_s(work: list, direction: str) -> float:
-    """Return the time of copies of one direction; copies side by side count each."""
-    return sum(_length_s(event) for event in work if event.name.startswith(f"Memcpy {direction}"))
 
 
 def _longest(named_s: Any) -> list:
