@@ -35,7 +35,7 @@ class MemoryGrowth:
         self._longest = max(self._longest, looks, key=len)
         if self._began is not None and looks:
             reserved, allocated = (now - before for now, before in zip(looks[-1][2], self._began))  # noqa: B905 - Python 3.9
-            self._grown.append(reserved if allocated < reserved / _FEW else 0)
+            self._grown.append(max(0, reserved) if allocated < reserved / _FEW else 0)
 
     def asked(self, now: float, batches: int) -> None:
         if now >= self._next_at:
