@@ -115,8 +115,8 @@ def _add_trial(add: Add, name: str, record: TrialRecord) -> None:
     loop = record.measurement.loop
     figure = (
         f"{rate_text(loop.rate_samples_per_s)} samples/s, allocated {bytes_text(loop.peak_allocated_bytes)}, "
-        f"reserved {bytes_text(loop.peak_reserved_bytes)}, graphs {loop.compile_graphs}, "
-        f"first step {duration_text(loop.first_step_s)}, wait {loop.parts.data_wait_s / loop.steady_time_s:.0%}"
+        f"reserved {bytes_text(loop.peak_reserved_bytes)}, first step {duration_text(loop.first_step_s)}, "
+        f"graphs {loop.compile_graphs}, wait {loop.parts.data_wait_s / loop.steady_time_s:.0%}"
     )
     add(name, figure, True)
 

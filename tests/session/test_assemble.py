@@ -98,7 +98,7 @@ def test_a_pick_that_was_not_confirmed_is_missing_with_the_reason():
     whole = assembled(baseline_record(of=own), trial_record(1, 900.0, fast))
     assert whole.recommendations == ()
     assert {missing.tier for missing in whole.missing_tiers} == set(Tier)
-    assert "not confirmed" in whole.missing_tiers[0].reason
+    assert "was not run again" in whole.missing_tiers[0].reason
 
 
 def test_what_was_given_up_is_neither_chosen_nor_called_unsteady():
