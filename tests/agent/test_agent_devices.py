@@ -43,7 +43,9 @@ class Cuda:
 
 
 def torch_with(monkeypatch: pytest.MonkeyPatch, cuda: Cuda, benchmark: bool = False) -> SimpleNamespace:
-    torch = SimpleNamespace(cuda=cuda, backends=SimpleNamespace(cudnn=SimpleNamespace(benchmark=benchmark)))
+    has_context = SimpleNamespace(_cuda_hasPrimaryContext=lambda device: device == 1)
+    backends = SimpleNamespace(cudnn=SimpleNamespace(benchmark=benchmark))
+    torch = SimpleNamespace(cuda=cuda, backends=backends, _C=has_context)
     monkeypatch.setitem(sys.modules, "torch", torch)
     return torch
 

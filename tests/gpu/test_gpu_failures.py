@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from gpu_commands import Ended, measured, script, tunekit
+from gpu_commands import SLOWED, Ended, measured, script, tunekit
 
 from simgpu.machine import SimulatedGpu
 from tunekit.records.trial import Failure, OutcomeKind
@@ -80,12 +80,26 @@ def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
     assert device.memory_bytes is not None and device.memory_bytes < 6 * GIB and here.memory_bytes < 6 * GIB
 
 
-def test_another_process_that_came_is_not_the_trials_memory(simulated_gpu: SimulatedGpu) -> None:
-    with simulated_gpu.hold(0, 2 * GIB, "a10g:slower=16"):
+def test_what_another_process_holds_is_not_the_trials_memory(simulated_gpu: SimulatedGpu) -> None:
+    with simulated_gpu.hold(0, 20 * GIB, SLOWED):
         ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"))
     assert ended.process.returncode == 0, ended.process.stderr
     trial = measured(ended.profile.trials[0])
-    assert trial.telemetry is not None
+    assert trial.telemetry is not None and trial.measurement is not None
     (gpu,) = trial.telemetry.gpus
     assert gpu.peak_used_bytes is not None and gpu.peak_tree_bytes is not None
-    assert gpu.peak_used_bytes > 2 * GIB > gpu.peak_tree_bytes
+    assert gpu.peak_used_bytes > 20 * GIB > gpu.peak_tree_bytes
+    usable_bytes = trial.measurement.loop.device.usable_bytes
+    planned_bytes = ended.profile.profile.memory_bytes
+    assert usable_bytes is not None and planned_bytes is not None
+    assert 1 * GIB < usable_bytes < planned_bytes < 2 * GIB
+
+
+def test_a_torch_that_keeps_no_figures_of_memory_is_measured(simulated_gpu: SimulatedGpu) -> None:
+    command = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", *script("plain.py")]
+    ended = tunekit(simulated_gpu, "profile", SHORT, command)
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None
+    loop = trial.measurement.loop
+    assert (loop.peak_reserved_bytes, loop.device.free_bytes) == (None, None)

@@ -14,7 +14,7 @@ H200 = NvmlDevice(2, "GPU-33333333-cccc", "NVIDIA H200", 140 * GIB, "9.0")
 UNKNOWN = NvmlDevice(0, "GPU-44444444-dddd", "NVIDIA L20", 45 * GIB, "8.9")
 
 SLICES = tuple(
-    NvmlDevice(0, f"MIG-{name}", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864 << 20, "8.0")
+    NvmlDevice(0, f"MIG-{name}", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864 << 20, "8.0", used_bytes=1 << 20)
     for number, name in ((7, "one"), (8, "two"))
 )
 SLICED = NvmlDevice(0, "GPU-55555555-eeee", "NVIDIA A100-SXM4-40GB", 40 * GIB, "8.0", SLICES)

@@ -143,7 +143,7 @@ def test_a_partition_is_marked_and_has_its_gpus_heat_but_not_its_load() -> None:
     assert partition.is_partition
     assert partition.uuid == SLICES[0].uuid
     assert partition.pcie == LINK
-    assert partition.state == GpuState(power_w=655, temperature_c=64)
+    assert partition.state == GpuState(power_w=655, temperature_c=64, used_bytes=1 << 20)
     assert partition.numa_node is None
 
 

@@ -15,7 +15,7 @@ from tunekit.machine.device import (
     with_named_first,
 )
 from tunekit.machine.gpu.nvml import NvmlDevice
-from tunekit.records.host import Host
+from tunekit.records.host import GpuState, Host
 from tunekit.records.measurement import DeviceSeen
 from tunekit.units import GIB, MIB
 
@@ -121,8 +121,14 @@ def test_a_gpu_of_the_kind_that_was_measured_on_comes_first() -> None:
     assert with_named_first(host_with(), "l4").accelerators == ()
 
 
-def test_a_device_with_less_memory_than_its_kind_is_planned_with_by_what_it_has() -> None:
-    host = host_with(replace(L4, memory_bytes=3 * GIB))
+@pytest.mark.parametrize(("memory_gib", "taken_gib"), [(3, 0), (22, 19)])
+def test_a_device_with_less_memory_than_its_kind_is_planned_with_by_what_it_has(
+    memory_gib: int, taken_gib: int
+) -> None:
+    states = {0: GpuState(used_bytes=taken_gib * GIB)}
+    host = detect_host(
+        ScriptedNvml([replace(L4, index=0, memory_bytes=memory_gib * GIB)], states=states), PROFILES
+    )
     for profile in (
         device_profile("auto", host, PROFILES)[0],
         device_profile("l4", host, PROFILES)[0],

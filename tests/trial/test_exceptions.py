@@ -26,6 +26,7 @@ def error(message: str, *types: str, line: str = CALL, free_share: float | None 
     [
         "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
         "CUDA driver error: out of memory",
+        "HIP error: out of memory\nHIP kernel errors might be asynchronously reported",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
         "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",

@@ -129,7 +129,7 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         else None,
         noise_floor=run.noise_floor,
         peak_reserved_bytes=side.peak_reserved_bytes,
-        device_memory_bytes=side.loop.device.memory_bytes,
+        device_memory_bytes=side.loop.device.usable_bytes,
         base_ram_bytes=base_bytes,
         buffer_bytes=buffer.size_bytes,
         buffer_verdict=None if buffer.verdict is None else buffer.verdict.value,

@@ -54,10 +54,10 @@ def _what_would_tell(pair: RunPair) -> str:
 def _memory_grew(pair: RunPair) -> Hits:
     before, after, times = pair.reference, pair.other, pair.reserved_ratio
     if times is not None and times > 1 + pair.tolerance:
-        whole_bytes = after.loop.device.memory_bytes
+        usable_bytes = after.loop.device.usable_bytes
         yield Hit(
             f"{bytes_text(before.peak_reserved_bytes)} in {before.name}, "
-            f"{bytes_text(after.peak_reserved_bytes)} of {bytes_text(whole_bytes)} in {after.name}, "
+            f"{bytes_text(after.peak_reserved_bytes)} of {bytes_text(usable_bytes)} in {after.name}, "
             f"{times:.2f}x (measured)",
             "compare batch size, precision and compile; a smaller batch size takes less",
         )

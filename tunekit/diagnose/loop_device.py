@@ -68,7 +68,7 @@ def _channels_last(facts: LoopFacts) -> str | None:
 def _larger_batch(facts: LoopFacts) -> str | None:
     """Return words for twice the batch where the device's memory surely holds it; None where not."""
     loop = facts.loop
-    total, reserved = loop.device.memory_bytes, loop.peak_reserved_bytes
+    total, reserved = loop.device.usable_bytes, loop.peak_reserved_bytes
     if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
         return None
     return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= ROOM_SHARE * total else None
@@ -266,7 +266,7 @@ def _allocation_retries(facts: LoopFacts) -> Hits:
         ways = [*smaller, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
         yield Hit(
             f"{count_text(loop.allocation_retries, 'time')} (torch's allocator); at most "
-            f"{bytes_text(loop.peak_reserved_bytes)} of {bytes_text(loop.device.memory_bytes)} reserved",
+            f"{bytes_text(loop.peak_reserved_bytes)} of {bytes_text(loop.device.usable_bytes)} reserved",
             f"{' or '.join(ways)}: each retry stops the GPU, and the next batch may not fit",
             loop.allocation_retries,
         )

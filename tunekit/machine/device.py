@@ -12,16 +12,16 @@ AUTO = "auto"
 CPU = "cpu"
 
 _LESS_MEMORY_SHARE = 0.97
-"""Of what its kind has, below which a device has less: a virtual GPU's share, say."""
+"""Of what its kind has, below which a device has less: a virtual GPU's share, or what others leave of it."""
 
 
 def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile]) -> tuple[Profile, str]:
     """Return the profile that `--gpu` asks for, and the id of the profile of the device that is really here.
 
     The two differ when the GPU asked for is not here: then measurements are made on this host's device, and
-    whatever concerns the other is a prediction. Of a device that is here and shows less memory than its kind,
-    that memory counts. `cpu` is here on every machine; who asks for it beside a GPU must hide the GPU from
-    the target.
+    whatever concerns the other is a prediction. Of a device that is here its own memory counts where it has
+    less than its kind, or others hold some. `cpu` is here on every machine; who asks for it beside a GPU must
+    hide the GPU from the target.
 
     Args:
         gpu_option: "auto" for whatever is here, or the id or alias of a profile, in any case.
@@ -93,12 +93,6 @@ def usual_profile(device: Accelerator, profiles: Mapping[str, Profile]) -> Profi
     return profile_from_device(device.name, device.memory_bytes, device.compute_capability)
 
 
-def has_less_memory(device: Accelerator, profile: Profile) -> bool:
-    """Return whether a device shows less memory than its kind has."""
-    usual_bytes, own_bytes = profile.memory_bytes, device.memory_bytes
-    return usual_bytes is not None and own_bytes is not None and own_bytes < _LESS_MEMORY_SHARE * usual_bytes
-
-
 def _id_of(device: Accelerator) -> str:
     return device.profile_id or device_slug(device.name)
 
@@ -114,6 +108,7 @@ def _is_same(one: str | None, other: str | None) -> bool:
 
 
 def _with_own_memory(profile: Profile, device: Accelerator) -> Profile:
-    if not has_less_memory(device, profile):
+    usual_bytes, own_bytes = profile.capacity_bytes, device.usable_bytes
+    if usual_bytes is None or own_bytes is None or own_bytes >= _LESS_MEMORY_SHARE * usual_bytes:
         return profile
-    return profile.changed(memory_bytes=device.memory_bytes, torch_memory_bytes=None)
+    return profile.changed(memory_bytes=own_bytes, torch_memory_bytes=None)

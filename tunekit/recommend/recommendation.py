@@ -235,7 +235,7 @@ def memory_need(config: TrainConfig, processes: Sequence[Measured]) -> MemoryNee
     peaks = [peak_reserved_bytes(one.measurement) for one in processes]
     return MemoryNeed(
         peak_reserved_bytes=max((peak for peak in peaks if peak is not None), default=None),
-        device_memory_bytes=loops[0].device.memory_bytes,
+        device_memory_bytes=loops[0].device.usable_bytes,
         buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
         base_ram_bytes=max(base_ram_bytes(one.measurement) for one in processes),
         largest=largest,

@@ -138,13 +138,13 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
             f"{policy.workers_share:.0%} of {count_text(host.cpus, 'CPU')}"
         )
     reserved_bytes = peak_reserved_bytes(record.measurement)
-    if reserved_bytes is not None and loop.device.memory_bytes is not None:
-        limit_bytes = math.floor(policy.vram_share * loop.device.memory_bytes)
+    if reserved_bytes is not None and loop.device.usable_bytes is not None:
+        limit_bytes = math.floor(policy.vram_share * loop.device.usable_bytes)
         broken += _above(
             reserved_bytes,
             limit_bytes,
             "reserved VRAM",
-            f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",
+            f"{policy.vram_share:.0%} of {bytes_text(loop.device.usable_bytes)}",
         )
     sample = _Sample(held_per_sample(record.config, loop), loop.shared_bytes_per_sample)
     broken += _host_memory_violations(record.config, policy, host, sample, base_ram(record.measurement))

@@ -77,6 +77,12 @@ class Accelerator(Record):
     pcie: PcieLink | None = None
     state: GpuState | None = None
 
+    @property
+    def usable_bytes(self) -> int | None:
+        """Its memory without what was taken when the machine was looked at; None where that is not known."""
+        taken_bytes = self.state.used_bytes if self.state else None
+        return self.memory_bytes and max(1, self.memory_bytes - (taken_bytes or 0))
+
 
 class TorchDevice(Record):
     """One GPU as torch sees it."""

@@ -22,10 +22,17 @@ class DeviceSeen(Record):
     """Memory that torch sees on the device, or was held to; None on a CPU."""
     whole_bytes: PositiveInt | None = None
     """Memory that torch sees on the device, where it was held to less; None where it was not."""
+    free_bytes: PositiveInt | None = None
+    """What torch had of that memory or could still take; None where it was not asked."""
     uuid: str | None = None
     """As torch writes it, without "GPU-"; None on a CPU and from torch below 2.4."""
     pci_bus_id: str | None = None
     """Such as "00000000:65:00.0"; None on a CPU and from torch below 2.8."""
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """What torch can reserve: its own context and other processes have the rest; None on a CPU."""
+        return min((one for one in (self.memory_bytes, self.free_bytes) if one is not None), default=None)
 
 
 THREAD_VARIABLES = (

@@ -26,12 +26,12 @@ from tunekit.trial.knob_verification import (
 from tunekit.units import count_text, duration_text, rate_text
 
 _DEVICE = re.compile(
-    r"CUDA (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
+    r"(?:CUDA|HIP) (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
     r"|Triton Error \[\w+\]: out of memory"
     r"|\w+ out of memory\. Tried to allocate"  # torch's own, told again by a compiler
     r"|MPS backend out of memory"
     r"|No executable batch size found, reached zero"  # accelerate's, after it ran out at every size
-    r"|\bCU[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
+    r"|\b(?:CU|HIP)[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
     r"|Cuda failure (?:2 )?'out of memory'|Failed to CUDA (?:calloc|malloc)\b"  # NCCL's
 )
 _DEVICE_IF_FULL = re.compile(
@@ -43,7 +43,9 @@ _DEVICE_IF_FULL = re.compile(
 """What these libraries say without memory, and where they are broken or can't do what they are asked."""
 _FULL_SHARE = 0.05
 """Of the device's memory: with less of it free, a library that fails has found none."""
-_PINNING = re.compile(r"in pin memory thread for device|\.pin_memory\(|\bpin_memory=True|cudaHostRegister")
+_PINNING = re.compile(
+    r"in pin memory thread for device|\.pin_memory\(|\bpin_memory=True|(?:cuda|hip)HostRegister"
+)
 _PINNING_PLACE = "torch.utils.data._utils.pin_memory."
 _HOST = re.compile(r"DefaultCPUAllocator: can't allocate memory|CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION")
 _PINNED_REMEDY = (
@@ -57,7 +59,7 @@ _THREADS_REMEDY = (
     "create it where the workers use it, at the first sample or in worker_init_fn; or load with num_workers=0"
 )
 _GPU_FAILED = re.compile(
-    r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
+    r"(?:CUDA|HIP) error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
     r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
     r"|\bCU(?:DNN|BLAS)_STATUS_EXECUTION_FAILED\b"
 )
@@ -65,11 +67,12 @@ _GPU_FAILED_REMEDY = (
     "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
     "GPU that is lost needs a reset or another machine"
 )
-_CUDA_ERROR = "CUDA error"
+_KERNEL_ERROR = re.compile("(?:CUDA|HIP) error")
 """A kernel's, which shows itself at whatever asks the device next."""
 _CUDA_HINTS = (
     "Search for `cuda",
     "CUDA kernel errors might be",
+    "HIP kernel errors might be",
     "For debugging consider",
     "Compile with `TORCH",
 )
@@ -149,7 +152,7 @@ def error_text(error: ErrorSeen) -> str:
 
 
 _REMEDIES = {
-    OutcomeKind.DEVICE_OOM: "use a smaller batch or bf16",
+    OutcomeKind.DEVICE_OOM: "use a smaller batch, or bf16 if it trains in fp32",
     OutcomeKind.HOST_OOM: "use fewer workers, a lower prefetch_factor or a smaller batch",
     OutcomeKind.SHM_EXHAUSTED: "enlarge /dev/shm (docker run --shm-size=8g) or use fewer workers",
     OutcomeKind.TIMEOUT: "raise the limit with --trial-limit",
@@ -450,7 +453,9 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
     """
     error = seen.error
     if error is not None:
-        is_of_script = kind_of_error(error) is not OutcomeKind.SCRIPT_ERROR or _CUDA_ERROR in error.message
+        is_of_script = kind_of_error(error) is not OutcomeKind.SCRIPT_ERROR or _KERNEL_ERROR.search(
+            error.message
+        )
         if is_of_script:
             return _why_by_exception(error, evidence)
     kept = ""

@@ -70,9 +70,9 @@ def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
     seen = tuple({_kind(one): one for one in peaks_seen(records)}.values())
     loop = next((record.measurement.loop for record in records if record.measurement), None)
     has_measured = any(one.reserved_bytes is not None and not one.is_predicted for one in seen)
-    if loop is None or loop.device.memory_bytes is None or not has_measured:
+    if loop is None or loop.device.usable_bytes is None or not has_measured:
         return np.ones(len(columns))
-    model = DeviceMemoryModel(seen, loop.device.memory_bytes)
+    model = DeviceMemoryModel(seen, loop.device.usable_bytes)
     # The device's memory depends on few knobs, so that many configs share one answer.
     knobs = (columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision) * 2 + columns.compiled
     _, first, same = np.unique(knobs, return_index=True, return_inverse=True)

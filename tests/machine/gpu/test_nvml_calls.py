@@ -134,7 +134,7 @@ def test_the_real_package_describes_a_gpu(allocator: Allocator) -> None:
     with Nvml() as nvml:
         assert nvml.driver_version() == "580.159.03"
         assert [nvml.device(index) for index in range(nvml.device_count())] == [
-            NvmlDevice(0, "GPU-1", "NVIDIA H200", 140 * GIB)
+            NvmlDevice(0, "GPU-1", "NVIDIA H200", 140 * GIB, used_bytes=3 * GIB)
         ]
         assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
         assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)

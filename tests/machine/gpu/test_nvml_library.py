@@ -35,7 +35,8 @@ def test_a_gpu_is_described_by_the_library(monkeypatch: pytest.MonkeyPatch) -> N
     with Nvml() as nvml:
         assert nvml.driver_version() == "570.1"
         assert nvml.device_count() == 1
-        assert nvml.device(0) == NvmlDevice(0, "GPU-gpu0", "NVIDIA H200", 140 * GIB, "9.0")
+        shown = NvmlDevice(0, "GPU-gpu0", "NVIDIA H200", 140 * GIB, "9.0", used_bytes=3 * GIB)
+        assert nvml.device(0) == shown
     assert pynvml.calls[-1] == "nvmlShutdown"
     assert nvml.device_count() == 0
 
@@ -59,7 +60,7 @@ def test_missing_details_leave_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     install(monkeypatch, ScriptedPynvml(failing))
     with Nvml() as nvml:
         assert nvml.driver_version() is None
-        assert nvml.device(0) == NvmlDevice(0, "GPU-gpu0", "NVIDIA H200", 140 * GIB)
+        assert nvml.device(0) == NvmlDevice(0, "GPU-gpu0", "NVIDIA H200", 140 * GIB, used_bytes=3 * GIB)
 
 
 def test_a_gpu_without_memory_that_is_told_is_there_but_a_lost_one_is_no_device(

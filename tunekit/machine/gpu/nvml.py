@@ -170,6 +170,8 @@ class NvmlDevice:
     """The MIG partitions made so far; None when MIG is off."""
     has_own_memory: bool = True
     """False for an integrated GPU, which uses the machine's memory."""
+    used_bytes: int | None = None
+    """Memory taken by anyone."""
 
 
 @dataclass(frozen=True)
@@ -366,25 +368,26 @@ def _whole_gpu(nvml: Any, handle: Any, index: int) -> NvmlDevice:
 
 
 def _described(nvml: Any, handle: Any, index: int, capability: str | None) -> NvmlDevice:
-    memory_bytes, has_own_memory = _memory(nvml, handle)
+    memory, has_own_memory = _memory(nvml, handle)
     return NvmlDevice(
         index=index,
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         name=str(nvml.nvmlDeviceGetName(handle)),
-        memory_bytes=memory_bytes,
+        memory_bytes=None if memory is None else int(memory.total),
         compute_capability=capability,
         has_own_memory=has_own_memory,
+        used_bytes=None if memory is None else int(memory.used),
     )
 
 
-def _memory(nvml: Any, handle: Any) -> tuple[int | None, bool]:
+def _memory(nvml: Any, handle: Any) -> tuple[Any, bool]:
     """Return a GPU's memory, None where the driver fails to tell, and whether it has any of its own.
 
     Raises:
         NVMLError: the GPU is lost; any other failure leaves a GPU that CUDA still numbers.
     """
     try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total), True
+        return nvml.nvmlDeviceGetMemoryInfo(handle), True
     except nvml.NVMLError as error:
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
             raise

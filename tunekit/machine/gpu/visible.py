@@ -50,7 +50,7 @@ def accelerators_of_driver(
                     is_partition=is_partition,
                     numa_node=None if bus_id is None else numa_node(bus_id, root),
                     pcie=nvml.link(device.index),
-                    state=_state(nvml.state(device.index), is_partition),
+                    state=_state(nvml.state(device.index), device if is_partition else None),
                 )
             )
     return tuple(accelerators), tuple(sorted({gpu.name for gpu in gpus}))
@@ -160,11 +160,11 @@ def _as_torch_has_them(gpus: Sequence[NvmlDevice], torch: TorchBuild | None) -> 
     return known if len(known) == len(found) else ()
 
 
-def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
+def _state(state: GpuState | None, partition: NvmlDevice | None) -> GpuState | None:
     """Return what holds of the device: heat and clocks are the whole GPU's, memory and load are not."""
-    if state is None or not is_partition:
+    if state is None or partition is None:
         return state
-    return state.changed(used_bytes=None, utilization_percent=None, processes=None)
+    return state.changed(used_bytes=partition.used_bytes, utilization_percent=None, processes=None)
 
 
 def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:

@@ -6,18 +6,26 @@ import platform
 import sys
 from typing import Any, Iterable
 
+_ROCM_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
+"""How AMD's architectures begin that multiply matrices of it: CDNA, and RDNA from the third on."""
+
 
 def facts_of(device: Any) -> dict:
-    """Return type, name and memory in bytes of a torch device, and what the driver knows it by."""
+    """Return type, name and memory in bytes of a torch device, and what the driver knows it by.
+
+    `free_bytes` is what torch has of it or could still take: other processes and its context have the rest.
+    """
     kind = getattr(device, "type", "cpu")
     if kind != "cuda":
         return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
-    properties = sys.modules["torch"].cuda.get_device_properties(device)
+    cuda = sys.modules["torch"].cuda
+    properties = cuda.get_device_properties(device)
     uuid = getattr(properties, "uuid", None)
     return {
         "type": kind,
         "name": properties.name,
         "memory_bytes": int(properties.total_memory),
+        "free_bytes": None if getattr(properties, "is_integrated", 0) else _free_bytes(cuda, device),
         "uuid": None if uuid is None else str(uuid),
         "pci_bus_id": _pci_bus_id(properties),
     }
@@ -37,20 +45,24 @@ def _pci_bus_id(properties: Any) -> str | None:
         return None
 
 
+def _free_bytes(cuda: Any, device: Any) -> int | None:
+    try:
+        reserved_bytes = int(cuda.memory_reserved(device))
+    except RuntimeError:  # another allocator
+        reserved_bytes = 0
+    return int(cuda.mem_get_info(device)[0]) + reserved_bytes if reserved_bytes else None
+
+
 def cuda_devices() -> list[int]:
-    """Return the CUDA devices on which this process has taken memory, by torch's numbers.
+    """Return the CUDA devices on which this process has a context, by torch's numbers.
 
     The current device need not be among them: `model.to("cuda:1")` leaves it at the first, where asking for
-    anything would make a context. Where torch keeps no figures, as another allocator does not, it is the one.
+    anything would make a context.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []
-    try:
-        taken = [torch.cuda.max_memory_reserved(device) for device in range(torch.cuda.device_count())]
-    except RuntimeError:
-        return [torch.cuda.current_device()]
-    return [device for device, taken_bytes in enumerate(taken) if taken_bytes]
+    return [each for each in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(each)]
 
 
 def is_capturing() -> bool:
@@ -80,21 +92,27 @@ def forget_cudnn_tries() -> None:
 
 
 def memory_facts() -> dict:
-    """Return torch's peaks on the CUDA device of this process that is the fullest, None without CUDA."""
-    devices = cuda_devices()
-    if not devices:
-        return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    """Return torch's peaks on the CUDA device of this process that is the fullest.
+
+    None without CUDA, and where torch keeps no figures: with another allocator, or without its cache.
+    """
     cuda = sys.modules["torch"].cuda
-    retries = (int(cuda.memory_stats(device).get("num_alloc_retries", 0)) for device in devices)
-    return {
-        "peak_allocated_bytes": max(cuda.max_memory_allocated(device) for device in devices),
-        "peak_reserved_bytes": max(cuda.max_memory_reserved(device) for device in devices),
-        "allocation_retries": max(retries),
-    }
+    known: dict = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    for device in cuda_devices():
+        try:
+            retries = int(cuda.memory_stats(device).get("num_alloc_retries", 0))
+            peaks = (cuda.max_memory_allocated(device), cuda.max_memory_reserved(device), retries)
+        except RuntimeError:  # another allocator
+            continue
+        if peaks[1]:
+            known = {name: max(before or 0, peak) for (name, before), peak in zip(known.items(), peaks)}  # noqa: B905
+    return known
 
 
 def bf16_native(torch: Any, device: Any) -> bool | None:
-    """Return whether a CUDA device computes bfloat16 without emulation; the parent knows of CPUs."""
+    """Return whether a device of CUDA or ROCm computes bfloat16 without emulation; None of any other."""
     if getattr(device, "type", "cpu") != "cuda":
         return None
+    if torch.version.hip is not None:  # its numbers look like a capability of CUDA and are none
+        return torch.cuda.get_device_properties(device).gcnArchName.startswith(_ROCM_WITH_BF16)
     return torch.cuda.get_device_capability(device) >= (8, 0)
