@@ -1,6 +1,8 @@
 """What can go wrong on a GPU, met by a trial: its outcome, and what is told of it."""
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from gpu_commands import SLOWED, Ended, measured, script, tunekit
@@ -28,26 +30,65 @@ def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) 
     assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
 
 
-def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
+@contextmanager
+def _once(is_time: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
+    """Act once it is time, while the block runs."""
     stops = threading.Event()
-    lost = threading.Thread(target=_lose_when_it_trains, args=(simulated_gpu, stops))
-    lost.start()
+
+    def look() -> None:
+        while not stops.wait(0.5):
+            if is_time():
+                act()
+                return
+
+    thread = threading.Thread(target=look)
+    thread.start()
     try:
-        ended = tunekit(simulated_gpu, "profile", ["--window", "60"], script("plain.py"))
+        yield
     finally:
         stops.set()
-        lost.join()
+        thread.join()
+
+
+def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
+    def trains() -> bool:
+        return any(work.name.startswith("conv ") for work in simulated_gpu.trace())
+
+    with _once(trains, lambda: simulated_gpu.set(0, "xid", 79)):
+        ended = tunekit(simulated_gpu, "profile", ["--window", "60"], script("plain.py"))
     failure = _failure(ended)
     assert failure.kind in (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED)
     if failure.kind is OutcomeKind.SCRIPT_ERROR:
         assert "dmesg | grep Xid" in (failure.remedy or ""), failure.message
 
 
-def _lose_when_it_trains(gpu: SimulatedGpu, stops: threading.Event) -> None:
-    while not stops.wait(0.5):
-        if any(work.name.startswith("conv ") for work in gpu.trace()):
-            gpu.set(0, "xid", 79)
-            return
+WAITS = """
+import os, runpy, sys, time
+print("waits", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Begins to train once a file is there."""
+
+
+def test_a_process_that_comes_to_the_gpu_in_mid_trial_is_named(simulated_gpu: SimulatedGpu) -> None:
+    there, plain = simulated_gpu.state / "there", script("plain.py")[1]
+    output = simulated_gpu.own / "profile" / "trials" / "0000" / "output.log"
+    with ExitStack() as held:
+
+        def come() -> None:
+            held.enter_context(simulated_gpu.hold(0, 2 * GIB, SLOWED))
+            there.touch()
+
+        with _once(lambda: output.exists() and "waits" in output.read_text(), come):
+            ended = tunekit(simulated_gpu, "profile", SHORT, ["python", "-c", WAITS, str(there), plain])
+    assert ended.process.returncode == 0, ended.process.stderr
+    (neighbour,) = measured(ended.profile.trials[0]).neighbours
+    assert neighbour.used_bytes is not None and neighbour.used_bytes > 2 * GIB
+    (found,) = (one for one in ended.profile.findings if one.code == "gpu-neighbours")
+    assert f"{neighbour.name} {neighbour.pid}" in (found.evidence or "")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ def test_a_script_is_found_and_read(project: Path):
     [
         (("-m", "package.train", "--lr", "0.1"), "package.train"),
         (("-c", "import train"), "import train"),
-        (("-u", "-m", "torch.distributed.run", "train.py"), "torch.distributed.run"),
+        (("-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"), "train"),
+        (("-m", "torch.distributed.run", "-m", "package.train"), "package.train"),
         ((), Path(PYTHON).name),
     ],
 )

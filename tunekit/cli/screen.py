@@ -131,7 +131,7 @@ class TrialScreen:
             self._line("", f"no command was given; {instead}: tunekit {verb} -- python train.py")
         if device:
             self._line("device", device_text(record))
-        for finding in record.machine_findings:
+        for finding in record.machine_warnings:
             self._show_finding(finding)
 
     def images_made(self, made: int, count: int) -> None:

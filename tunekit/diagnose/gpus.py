@@ -1,12 +1,17 @@
 """GPUs before training: who else is on them, what holds their clocks down, how they are linked."""
 
+from collections.abc import Sequence
+
 from tunekit.diagnose.machine import Gpu, Machine
 from tunekit.diagnose.policy import HOT_C, LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.records.host import GpuProcess
 from tunekit.units import bytes_text, count_text, listed
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
+OTHERS_REMEDY = "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES"
+"""Of other processes on a GPU."""
 POWER_CAP = "sw_power_cap"
 """The reason of a GPU that computes at its power limit."""
 
@@ -80,12 +85,17 @@ def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
     if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
         return
-    named = listed([f"{other.name or 'process'} {other.pid}" for other in others], 3)
+    named = processes_text(others) or "unnamed processes"
     yield Hit(
-        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named or 'unnamed processes'}",
-        "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES",
+        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named}",
+        OTHERS_REMEDY,
         used_bytes,
     )
+
+
+def processes_text(processes: Sequence[GpuProcess]) -> str:
+    """Return processes by name and number, such as "python 4711"; the first three, and how many more."""
+    return listed([f"{one.name or 'process'} {one.pid}" for one in processes], 3)
 
 
 @check("gpu-throttled", WARNING, "{} is slowed down by heat or by its power supply")

@@ -9,8 +9,8 @@ from tunekit.diagnose.attribution import (
     ratio,
 )
 from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
-from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
-from tunekit.diagnose.loop import LoopFacts, TrialGpu
+from tunekit.diagnose.gpus import OTHERS_REMEDY, POWER_CAP, SLOWDOWNS, processes_text
+from tunekit.diagnose.loop import LoopFacts, TrialGpu, TrialSeen
 from tunekit.diagnose.policy import (
     BUSY_PERCENT,
     FALL_OF_CLOCK,
@@ -256,6 +256,16 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
     if POWER_CAP in one.gpu.throttle_reasons and _is_getting_warm(one):
         remedy = "measure longer, such as --window 120, until clock and temperature are steady"
         yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
+
+
+@check(
+    "gpu-neighbours", WARNING, "other processes came to the GPU in {}: its rate is too low, and hardly counts"
+)
+def _gpu_neighbours(one: TrialSeen) -> Hits:
+    if one.record.neighbours:
+        known_bytes = [other.used_bytes for other in one.record.neighbours if other.used_bytes is not None]
+        held = f" with {bytes_text(sum(known_bytes))}" if known_bytes else ""
+        yield Hit(f"{processes_text(one.record.neighbours)}{held} (NVML)", OTHERS_REMEDY)
 
 
 @check("allocation-retries", WARNING, "GPU memory ran out: the allocator had to free its cache and retry")

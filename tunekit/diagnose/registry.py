@@ -100,6 +100,7 @@ def findings_of(*subjects: object) -> list[Finding]:
             value=hit.value,
             gain=hit.gain,
             is_measured=hit.is_measured,
+            gpu=getattr(getattr(subject, "gpu", None), "index", None),
         )
         for subject in subjects
         for one in _CHECKS[type(subject)]

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from enum import StrEnum
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from tunekit.records.base import AnyRecord, Record
 
@@ -38,6 +38,8 @@ class Finding(Record):
     unknown."""
     is_measured: bool = False
     """Whether trials of the same search measured the gain."""
+    gpu: NonNegativeInt | None = None
+    """The GPU that it is of alone, by the driver's number."""
 
 
 def without_findings(record: AnyRecord, codes: Collection[str]) -> AnyRecord:

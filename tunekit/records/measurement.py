@@ -10,6 +10,7 @@ from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
 from tunekit.records.data_parallel import DataParallelSeen, RankSeen
 from tunekit.records.details import Details, IsolatedRates
+from tunekit.records.host import GpuProcess
 from tunekit.units import MIB
 
 
@@ -303,6 +304,10 @@ class DryRun(Record):
     """Whether all was looked at that was asked for, before the script ended or was ended."""
 
 
+MOST_NEIGHBOURS = 16
+"""In a record, however many there were."""
+
+
 class GpuTelemetry(Record):
     """One GPU over the measured window. None is a counter that the device or driver does not have."""
 
@@ -333,6 +338,8 @@ class GpuTelemetry(Record):
     """Every reason seen in the window, by NVML's names."""
     pcie_tx_mb_per_s: NonNegativeFloat | None = None
     pcie_rx_mb_per_s: NonNegativeFloat | None = None
+    neighbours: tuple[GpuProcess, ...] = Field(default=(), max_length=MOST_NEIGHBOURS)
+    """Other processes that came to it during the trial, each with the memory that it had last."""
 
 
 class HostTelemetry(Record):

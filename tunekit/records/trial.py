@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details, LargestSamples
-from tunekit.records.host import SandboxKind
+from tunekit.records.host import GpuProcess, SandboxKind
 from tunekit.records.measurement import DryRun, Measurement, Telemetry
 from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery, StepNumber
@@ -160,6 +160,12 @@ class TrialRecord(Record):
     def rate_samples_per_s(self) -> float | None:
         """The objective, None for a failed trial and a dry one."""
         return self.measurement.rate_samples_per_s if self.measurement else None
+
+    @property
+    def neighbours(self) -> tuple[GpuProcess, ...]:
+        """Other processes that came to its GPUs meanwhile: what it says of its config hardly counts."""
+        gpus = self.telemetry.gpus if self.telemetry else ()
+        return tuple(one for gpu in gpus if gpu.is_used for one in gpu.neighbours)
 
     @property
     def is_abandoned(self) -> bool:

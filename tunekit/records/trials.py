@@ -35,11 +35,11 @@ def measured(records: Iterable[TrialRecord]) -> list[Measured]:
 
 
 def rates_by_round(records: Iterable[TrialRecord]) -> dict[int, float]:
-    """Return samples/s of the measured trials that belong to a round."""
+    """Return samples/s of the measured trials that belong to a round, and that no other process disturbed."""
     return {
         record.round: record.measurement.rate_samples_per_s
         for record in records
-        if record.round is not None and record.measurement
+        if record.round is not None and record.measurement and not record.neighbours
     }
 
 
@@ -100,8 +100,9 @@ class Trials:
 
     @property
     def confirming(self) -> tuple[TrialRecord, ...]:
-        """Fresh interleaved processes."""
-        return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
+        """Fresh interleaved processes that no other on their GPU disturbed."""
+        confirming = (record for record in self.records if record.role is TrialRole.CONFIRM)
+        return tuple(record for record in confirming if not record.neighbours)
 
     @property
     def ablating(self) -> tuple[TrialRecord, ...]:
@@ -123,8 +124,8 @@ class Trials:
         Its fresh processes, else the trial that found it.
         """
         if tier is None:
-            baselines = measured(one for one in self.records if one.is_baseline_config)
-            return [one for one in baselines if one.record.round is not None] or baselines[:1]
+            baselines = (one for one in self.records if one.is_baseline_config)
+            return measured(self.baseline_confirm) or measured(baselines)[:1]
         confirming = measured(one for one in self.records if one.number in tier.confirm_trials)
         return confirming or measured(one for one in self.records if one.number == tier.search_trial)
 

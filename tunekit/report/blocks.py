@@ -408,7 +408,7 @@ def note_of(finding: Finding) -> Note:
 def trial_notes(run: TargetRecord) -> tuple[Note, ...]:
     """Return what was wrong with the machine, and which trials failed."""
     failures = (f"trial {one.number} failed, {one.failure.text}" for one in run.trials if one.failure)
-    return (*map(note_of, run.machine_findings), *(Note(Severity.INFO, printable(line)) for line in failures))
+    return (*map(note_of, run.machine_warnings), *(Note(Severity.INFO, printable(line)) for line in failures))
 
 
 # --- tables ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ PLACE = "{processes}"
 """Stands in a command for the number, where it is not known to tunekit."""
 THREADS_BY_LAUNCHER = {"OMP_NUM_THREADS": "1"}
 """What torchrun sets for several processes, and for one does not, unless the user has."""
-_MODULES = {
+LAUNCHER_MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate-launch",
@@ -129,7 +129,7 @@ def _python(
     if not run or run[0] == "-":
         remedy = "give the script as a file: python train.py"
         raise _refused(command, "several processes can't read one script from standard input", remedy)
-    program = _MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
+    program = LAUNCHER_MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
     if program == "torchrun":
         return (words[0], *own, *run[:2], *_torchrun(run[2:], processes))
     if program == "accelerate-launch":

@@ -12,7 +12,7 @@ from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import is_python, program_of, unwrapped
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask, masked_words
-from tunekit.trial.process_count import own_options
+from tunekit.trial.process_count import LAUNCHER_MODULES, own_options
 from tunekit.typos import did_you_mean
 
 
@@ -144,7 +144,9 @@ def _name_of(command: Sequence[str], script: Path | None) -> str:
     if script is not None:
         return script.stem[:100]
     words = [word for word in masked_words(command)[1:] if not word.startswith("-") and "=" not in word]
-    stem = (words or [Path(command[0]).name])[0].replace("/", "-")
+    words = [word for word in words if word not in LAUNCHER_MODULES and not word.isdigit()]
+    scripts = (Path(word).stem for word in words if word.endswith(".py"))
+    stem = next(scripts, (words or [Path(command[0]).name])[0]).replace("/", "-")
     return stem[:100] or "target"
 
 

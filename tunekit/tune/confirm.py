@@ -35,8 +35,10 @@ def least_rounds(wanted: int) -> int:
 
 
 def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
-    """Return the rounds in which a config was run again."""
-    return len({r.round for r in records if r.role is TrialRole.CONFIRM and r.config == config})
+    """Return the rounds in which a config was run again, and that no other process on the GPU disturbed."""
+    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
+    disturbed = {record.round for record in confirming if record.neighbours}
+    return len({record.round for record in confirming if record.config == config} - disturbed)
 
 
 def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:

@@ -74,6 +74,7 @@ def build_of(torch):
         warnings.simplefilter("always")
         devices = cuda_devices(torch, problems)
     said = [one_line(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    said += [problem for problem in problems if not any(problem in warning for warning in said)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer torch advises against the questions about TF32
         return {
@@ -87,7 +88,7 @@ def build_of(torch):
             "threads": torch.get_num_threads(),
             "float32_matmul_precision": answer(torch.get_float32_matmul_precision),
             "bf16_native": answer(lambda: bf16_native(torch)) if devices else None,
-            "problem": "; ".join(dict.fromkeys(said + problems)) or None,
+            "problem": "; ".join(dict.fromkeys(said)) or None,
         }
 
 

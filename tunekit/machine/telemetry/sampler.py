@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Self
 
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
-from tunekit.machine.telemetry.series import MOST_SAMPLES, Series
+from tunekit.machine.telemetry.series import CONTEXT_BYTES, MOST_SAMPLES, Series
 from tunekit.machine.telemetry.tree import TreeMeter
+from tunekit.records.host import GpuProcess
+from tunekit.records.measurement import MOST_NEIGHBOURS
 
 LEAST_GPM_INTERVAL_S = 0.1
 """Samples closer together do not compare."""
@@ -51,6 +53,12 @@ class GpuSampler:
         self._counts_no_pcie: set[int] = set()
         self._pcie_asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
+        self._tree: set[int] = set()
+        """Every process that was asked about, and every one that the driver listed."""
+        self._listed: set[int] = set()
+        self._at_first: dict[int, frozenset[int]] = {}
+        """By GPU the processes that were there when it was looked at first."""
+        self._came: dict[int, dict[int, GpuProcess]] = {}
 
     def __enter__(self) -> Self:
         if self._indexes:
@@ -79,11 +87,29 @@ class GpuSampler:
                 self._silent.add(index)
         return readings
 
+    def neighbours(self, index: int) -> tuple[GpuProcess, ...]:
+        """Return the other processes that came to a GPU after the first look, and took memory there.
+
+        None where the driver lists none of those that were asked about: a container may number its own.
+        """
+        came = self._came.get(index, {}).values() if self._tree & self._listed else ()
+        is_felt = (one for one in came if one.used_bytes is None or one.used_bytes >= CONTEXT_BYTES)
+        return tuple(one for one in is_felt if one.pid not in self._tree)[:MOST_NEIGHBOURS]
+
+    def _note_neighbours(self, index: int, listed: Collection[int], pids: frozenset[int]) -> None:
+        self._tree |= pids
+        self._listed |= set(listed)
+        came = set(listed) - self._at_first.setdefault(index, frozenset(listed)) - self._tree
+        state = self._nvml.state(index) if came else None
+        named = (state.processes if state else None) or ()
+        self._came.setdefault(index, {}).update({one.pid: one for one in named if one.pid in came})
+
     def _of(self, index: int, pids: frozenset[int]) -> GpuReading:
         activity = self._activity(index)
         counts_pcie = index in self._counted and index not in self._counts_no_pcie
         asks_pcie = not counts_pcie and self._may_ask_pcie(index)
         reading = self._nvml.reading(index, pcie=asks_pcie) or GpuReading()
+        self._note_neighbours(index, reading.process_bytes or (), pids)
         counted = {name: figure for name, figure in asdict(activity).items() if figure is not None}
         return replace(reading, tree_bytes=_tree_bytes(reading.process_bytes, pids), **counted)
 
@@ -184,7 +210,7 @@ class Sampler:
     def series(self) -> tuple[Series, ...]:
         """Return every table so far: host and loop with a row per sample, one for each GPU that answered."""
         gpus = [
-            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), rows.kept)
+            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), rows.kept, (), self._gpus.neighbours(index))
             for index, rows in sorted(self._gpu.items())
             if any(value is not None for row in rows.kept for value in row[1:])
         ]

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tunekit.errors import UnreadableError
+from tunekit.records.host import GpuProcess
 from tunekit.units import MIB
 from tunekit.untrusted import parse_json, read_text
 
 MOST_SAMPLES = 20_000
 """Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
-_CONTEXT_BYTES = 128 * MIB
+CONTEXT_BYTES = 128 * MIB
 """Less than what the driver takes for a process that computes; its own use varies by less."""
 
 
@@ -30,6 +31,8 @@ class Series:
     """None where there was no answer."""
     labels: tuple[str, ...] = ()
     """Of the loop's phases, which are kept by number."""
+    neighbours: tuple[GpuProcess, ...] = ()
+    """Other processes that came to the GPU, each with the memory that it had last; not kept on disk."""
 
     def column(self, name: str) -> list[float | None]:
         """Return one column.
@@ -68,7 +71,7 @@ def is_used(series: Series) -> bool:
     if trees:
         return max(trees) > 0
     used = series.known("used_bytes")
-    return len(used) > 1 and max(used) - used[0] > _CONTEXT_BYTES
+    return len(used) > 1 and max(used) - used[0] > CONTEXT_BYTES
 
 
 # --- on disk ---------------------------------------------------------------------------------

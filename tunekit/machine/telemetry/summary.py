@@ -1,6 +1,7 @@
 """A trial's time series in the few figures that its record has."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tunekit.machine.gpu.nvml import throttle_reasons
 from tunekit.machine.telemetry.series import Series, is_used, measured_window
@@ -42,7 +43,7 @@ def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
             rchar_bytes_per_s=_per_s(inside, "rchar_bytes"),
         ),
         gpus=tuple(
-            _gpu(int(name.removeprefix("gpu")), _between(one, start_s, end_s), is_used(one))
+            _gpu(_between(one, start_s, end_s), is_used(one))
             for name, one in by_name.items()
             if name.startswith("gpu")
         ),
@@ -51,7 +52,7 @@ def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
 
 def _between(series: Series, start_s: float, end_s: float) -> Series:
     rows = tuple(row for row in series.rows if row[0] is not None and start_s <= row[0] <= end_s)
-    return Series(series.name, series.columns, rows, series.labels)
+    return replace(series, rows=rows)
 
 
 def _per_s(series: Series, counter: str) -> float | None:
@@ -63,14 +64,15 @@ def _per_s(series: Series, counter: str) -> float | None:
     return max(0.0, (last - first) / (last_s - first_s))
 
 
-def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
+def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
     first_clock, last_clock = _ends(series, "sm_clock_mhz")
     first_heat, last_heat = _ends(series, "temperature_c")
     used_bytes, tree_bytes = (max(series.known(name), default=None) for name in ("used_bytes", "tree_bytes"))
     masks = [throttle_reasons(int(mask)) for mask in series.known("throttle_mask")]
     return GpuTelemetry(
-        index=index,
+        index=int(series.name.removeprefix("gpu")),
         is_used=is_used,
+        neighbours=series.neighbours,
         peak_used_bytes=None if used_bytes is None else int(used_bytes),
         peak_tree_bytes=None if tree_bytes is None else int(tree_bytes),
         max_temperature_c=max(series.known("temperature_c"), default=None),

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import IsolatedRates
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Measured, measured
 
@@ -15,6 +16,8 @@ Flags = NDArray[np.bool_]
 
 PRECISIONS = tuple(Precision)
 _LEAST_CPU_SHARE = 0.02
+_SHARED_SPREAD = 1.0
+"""Of a step whose GPU another process came to: it may have had half of the time, or all of it."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
 
 def _sweep_observations(trial: Measured) -> tuple[Observation, ...]:
     config, details = trial.config, trial.measurement.details
+    if trial.record.neighbours:
+        return ()
     sizes = details.sizes.sizes if details and details.sizes else ()
     return (
         *(
@@ -110,11 +115,13 @@ def _sweep_observations(trial: Measured) -> tuple[Observation, ...]:
 
 
 def _observed(trial: Measured) -> Observation:
-    config, loop, isolated = trial.config, trial.loop, trial.measurement.isolated
+    config, loop = trial.config, trial.loop
+    isolated = IsolatedRates() if trial.record.neighbours else trial.measurement.isolated
     work = loop.loader_work
     fetch_s = work.batch_s if work else None
     share = work.cpu_share if work else None
     interval, on_device = loop.rate_interval_relative, loop.device_parts
+    interval = _SHARED_SPREAD if trial.record.neighbours else interval
     if on_device is not None:
         compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
     else:

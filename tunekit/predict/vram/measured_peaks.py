@@ -54,7 +54,7 @@ def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
             continue
         if record.measurement is not None and record.measurement.loop.peak_reserved_bytes:
             seen.append(PeakSeen(record.config, float(record.measurement.loop.peak_reserved_bytes)))
-        elif record.failure is not None and record.failure.kind is OutcomeKind.DEVICE_OOM:
+        elif record.failure and record.failure.kind is OutcomeKind.DEVICE_OOM and not record.neighbours:
             seen.append(PeakSeen(record.config, None))
         seen += _compute_sweep_peaks(record.config, record.measurement)
     return tuple(seen)
