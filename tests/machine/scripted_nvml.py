@@ -143,12 +143,12 @@ class ScriptedNvml:
         self.samples.append(sample)
         return sample
 
-    def gpm_between(self, index: int, first: object, second: object) -> GpuReading | None:
+    def gpm_between(self, first: object, second: object) -> GpuReading | None:
         assert first in self.samples
         assert second in self.samples
         assert isinstance(first, ScriptedSample)
         assert isinstance(second, ScriptedSample)
-        assert first.index == second.index == index
+        assert first.index == second.index
         return second.activity
 
     def gpm_free(self, sample: object) -> None:

@@ -275,19 +275,6 @@ class TrialGpu:
         return None if first is None or last is None else last - first
 
 
-@dataclass(frozen=True)
-class TrialSeen:
-    """A trial, whatever came of it."""
-
-    called: ClassVar = "a trial"
-    record: TrialRecord
-
-    @property
-    def name(self) -> str:
-        """By its number."""
-        return f"trial {self.record.number}"
-
-
 def loop_findings(facts: LoopFacts) -> list[Finding]:
     """Return what holds a loop back, what gains most first, measured gains before predicted ones.
 
@@ -297,7 +284,7 @@ def loop_findings(facts: LoopFacts) -> list[Finding]:
     """
     if facts.record.measurement is None:
         return []
-    found = findings_of(facts, TrialSeen(facts.record), *(TrialGpu(gpu, facts) for gpu in facts.gpus))
+    found = findings_of(facts, facts.record, *(TrialGpu(gpu, facts) for gpu in facts.gpus))
     if facts.bound is Bound.UNSETTLED:
         found = [one.changed(gain=None) for one in found]
     return sorted(worst_first(found), key=lambda one: (not one.is_measured, -(one.gain or 1.0)))

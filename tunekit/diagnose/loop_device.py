@@ -10,7 +10,7 @@ from tunekit.diagnose.attribution import (
 )
 from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
 from tunekit.diagnose.gpus import OTHERS_REMEDY, POWER_CAP, SLOWDOWNS, processes_text
-from tunekit.diagnose.loop import LoopFacts, TrialGpu, TrialSeen
+from tunekit.diagnose.loop import LoopFacts, TrialGpu
 from tunekit.diagnose.policy import (
     BUSY_PERCENT,
     FALL_OF_CLOCK,
@@ -23,6 +23,7 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
+from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, listed, rate_text
 
 # --- what makes training faster -------------------------------------------------------------
@@ -258,14 +259,10 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
         yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
 
 
-@check(
-    "gpu-neighbours", WARNING, "other processes came to the GPU in {}: its rate is too low, and hardly counts"
-)
-def _gpu_neighbours(one: TrialSeen) -> Hits:
-    if one.record.neighbours:
-        known_bytes = [other.used_bytes for other in one.record.neighbours if other.used_bytes is not None]
-        held = f" with {bytes_text(sum(known_bytes))}" if known_bytes else ""
-        yield Hit(f"{processes_text(one.record.neighbours)}{held} (NVML)", OTHERS_REMEDY)
+@check("gpu-neighbours", WARNING, "other processes came to the GPU of a trial, whose rate hardly counts")
+def _gpu_neighbours(trial: TrialRecord) -> Hits:
+    if trial.neighbours:
+        yield Hit(f"trial {trial.number}: {processes_text(trial.neighbours)} (NVML)", OTHERS_REMEDY)
 
 
 @check("allocation-retries", WARNING, "GPU memory ran out: the allocator had to free its cache and retry")

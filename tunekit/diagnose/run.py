@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tunekit.diagnose.loop import LoopFacts, TrialSeen, loop_findings
+from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.policy import UNSTEADY_RATIO
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.checkpointing import blocks_text, cost_text
@@ -54,7 +54,7 @@ def run_findings(
         ]
     known = {one.code for one in of_loop}
     of_run = [one for one in findings_of(*guarded, RunFacts(run, loop)) if one.code not in known]
-    of_trials = findings_of(*(TrialSeen(one) for one in run.trials if one is not run.baseline))
+    of_trials = findings_of(*(one for one in run.trials if one is not run.baseline))
     found = (*run.machine_warnings, *of_loop, *of_run, *of_trials)
     return tuple(one for one in found if one.code not in run.options.ignored)
 

@@ -304,10 +304,6 @@ class DryRun(Record):
     """Whether all was looked at that was asked for, before the script ended or was ended."""
 
 
-MOST_NEIGHBOURS = 16
-"""In a record, however many there were."""
-
-
 class GpuTelemetry(Record):
     """One GPU over the measured window. None is a counter that the device or driver does not have."""
 
@@ -338,7 +334,7 @@ class GpuTelemetry(Record):
     """Every reason seen in the window, by NVML's names."""
     pcie_tx_mb_per_s: NonNegativeFloat | None = None
     pcie_rx_mb_per_s: NonNegativeFloat | None = None
-    neighbours: tuple[GpuProcess, ...] = Field(default=(), max_length=MOST_NEIGHBOURS)
+    neighbours: tuple[GpuProcess, ...] = ()
     """Other processes that came to it during the trial, each with the memory that it had last."""
 
 

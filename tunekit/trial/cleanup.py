@@ -25,8 +25,7 @@ class DeviceMemory:
     """Remembers what is taken on a trial's GPUs on entry; on exit waits until it is free again.
 
     The driver frees a killed process's memory a moment after the process is gone. What processes hold that
-    run on is not waited for, nor is any GPU on which somebody takes more meanwhile; where the driver does
-    not tell whose memory it is, the wait has a limit.
+    run on is not waited for; where the driver does not tell whose memory it is, the wait has a limit.
 
     Args:
         nvml: the driver's library, held open meanwhile; without a driver nothing is waited for.
@@ -64,20 +63,11 @@ class DeviceMemory:
 
     def _wait(self) -> None:
         end = self._clock() + _LIMIT_S
-        last = {index: self._reading(index) for index in self._indexes}
-        waiting = [index for index, now in last.items() if not self._is_returned(index, now)]
-        while waiting and self._clock() < end:
+        while self._clock() < end and not all(map(self._is_returned, self._indexes)):
             self._sleep(_POLL_S)
-            current = {index: self._reading(index) for index in waiting}
-            waiting = [
-                index
-                for index, now in current.items()
-                if not self._is_returned(index, now) and not _has_grown(last[index], now)
-            ]
-            last = current
 
-    def _is_returned(self, index: int, now: GpuReading) -> bool:
-        before = self._before[index]
+    def _is_returned(self, index: int) -> bool:
+        before, now = self._before[index], self._reading(index)
         if before.used_bytes is None or now.used_bytes is None:
             return True
         return now.used_bytes <= before.used_bytes + _others_growth(before, now) + _SLACK_BYTES
@@ -91,13 +81,6 @@ def _others_growth(before: GpuReading, now: GpuReading) -> float:
     known = before.process_bytes or {}
     running = (item for item in (now.process_bytes or {}).items() if item[0] in known or _runs(item[0]))
     return sum(max(0, (used or 0) - (known.get(pid) or 0)) for pid, used in running)
-
-
-def _has_grown(last: GpuReading, now: GpuReading) -> bool:
-    """Return whether more is taken than a moment ago: a trial that has ended takes none."""
-    if last.used_bytes is None or now.used_bytes is None:
-        return True
-    return now.used_bytes > last.used_bytes
 
 
 def _runs(pid: int) -> bool:

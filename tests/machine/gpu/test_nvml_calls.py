@@ -173,7 +173,7 @@ def test_the_real_package_tells_a_gpus_state_and_figures(allocator: Allocator) -
 def test_the_real_package_compares_samples_and_gets_them_back(allocator: Allocator) -> None:
     with Nvml() as nvml:
         first, second = nvml.gpm_sample(0), nvml.gpm_sample(0)
-        assert nvml.gpm_between(0, first, second) == GpuReading(
+        assert nvml.gpm_between(first, second) == GpuReading(
             graphics_activity_percent=1,
             sm_activity_percent=2,
             tensor_activity_percent=5,
@@ -184,5 +184,5 @@ def test_the_real_package_compares_samples_and_gets_them_back(allocator: Allocat
             nvlink_rx_mb_per_s=60 * 1.048576,
         )
         nvml.gpm_free(first)
-        assert allocator.given == 1
+        nvml.gpm_free(second)
     assert allocator.given == 0

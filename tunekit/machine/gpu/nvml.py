@@ -43,14 +43,6 @@ _PASSING_ERRORS = (
 """After these the counters may answer later; after any other the GPU is not asked again."""
 
 
-class _Sample:
-    """One sample that the driver allocated; known by identity, so that a freed one is never used."""
-
-    def __init__(self, index: int, pointer: Any) -> None:
-        self.index = index
-        self.pointer = pointer
-
-
 class GpmCounters:
     """The counters of all GPUs while the library is open; its questions may raise.
 
@@ -60,31 +52,28 @@ class GpmCounters:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        self._live: set[_Sample] = set()
         self._has_counters: dict[int, bool] = {}
 
-    def sample(self, index: int, gpu: Any) -> _Sample | None:
+    def sample(self, index: int, gpu: Any) -> Any:
         """Return where the counters of the GPU stand, None where they can't be read now, or at all."""
         try:
             if index not in self._has_counters:
                 self._has_counters[index] = self._is_supported(gpu)
-            return self._taken(index, gpu) if self._has_counters[index] else None
+            return self._taken(gpu) if self._has_counters[index] else None
         except Exception as error:
             passing = (getattr(self._nvml, name, None) for name in _PASSING_ERRORS)
             if getattr(error, "value", None) not in passing:
                 self._has_counters[index] = False
             return None
 
-    def between(self, index: int, first: object, second: object) -> dict[str, Any] | None:
-        """Return what happened between two samples of the GPU; None for samples of another or freed ones."""
-        if not (self._is_of(index, first) and self._is_of(index, second)):
-            return None
+    def between(self, first: Any, second: Any) -> dict[str, Any]:
+        """Return what happened between two samples of a GPU."""
         nvml = self._nvml
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         known = {field: metric for field, metric in _METRICS.items() if hasattr(nvml, metric[0])}
         request.numMetrics = len(known)
-        request.sample1, request.sample2 = first.pointer, second.pointer  # type: ignore[attr-defined]
+        request.sample1, request.sample2 = first, second
         for place, (name, _) in enumerate(known.values()):
             request.metrics[place].metricId = getattr(nvml, name)
         nvml.nvmlGpmMetricsGet(request)
@@ -93,20 +82,9 @@ class GpmCounters:
             for place, (field, (_, factor)) in enumerate(known.items())
         }
 
-    def free(self, sample: object) -> None:
-        """Give the sample's memory back, once."""
-        if isinstance(sample, _Sample) and sample in self._live:
-            self._live.discard(sample)
-            self._nvml.nvmlGpmSampleFree(sample.pointer)
-
-    def free_all(self) -> None:
-        """Give back what nobody gave back."""
-        for sample in tuple(self._live):
-            with suppress(Exception):  # one that a lost GPU does not take back must not keep the others
-                self.free(sample)
-
-    def _is_of(self, index: int, sample: object) -> bool:
-        return isinstance(sample, _Sample) and sample in self._live and sample.index == index
+    def free(self, sample: Any) -> None:
+        """Give a sample's memory back, once."""
+        self._nvml.nvmlGpmSampleFree(sample)
 
     def _is_supported(self, gpu: Any) -> bool:
         # Under MIG the counters are each partition's own, and reading them for the whole GPU misleads.
@@ -115,16 +93,14 @@ class GpmCounters:
                 return False
         return bool(self._nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
 
-    def _taken(self, index: int, gpu: Any) -> _Sample:
+    def _taken(self, gpu: Any) -> Any:
         pointer = self._nvml.nvmlGpmSampleAlloc()
         try:
             self._nvml.nvmlGpmSampleGet(gpu, pointer)
         except Exception:
             self._nvml.nvmlGpmSampleFree(pointer)
             raise
-        sample = _Sample(index, pointer)
-        self._live.add(sample)
-        return sample
+        return pointer
 
 
 def _figure(metric: Any, factor: float) -> float | None:
@@ -271,20 +247,19 @@ class Nvml:
     def gpm_sample(self, index: int) -> object | None:
         """Return where that GPU's own counters stand, None where they can't be read.
 
-        That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed or
-        the library closes.
+        That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed.
         """
         gpm = self._gpm
         return None if gpm is None else self._asked(index, lambda nvml, gpu: gpm.sample(index, gpu))
 
-    def gpm_between(self, index: int, first: object, second: object) -> GpuReading | None:
-        """Return what the counters saw between two samples of that GPU, at least 100 ms apart."""
+    def gpm_between(self, first: object, second: object) -> GpuReading | None:
+        """Return what the counters saw between two samples of one GPU, at least 100 ms apart."""
         gpm = self._gpm
-        figures = None if gpm is None else _answer(lambda: gpm.between(index, first, second))
+        figures = None if gpm is None else _answer(lambda: gpm.between(first, second))
         return None if figures is None else GpuReading(**figures)
 
     def gpm_free(self, sample: object) -> None:
-        """Give a sample's memory back; a sample that was freed already is left alone."""
+        """Give a sample's memory back, once."""
         gpm = self._gpm
         if gpm is not None:
             _answer(lambda: gpm.free(sample))
@@ -300,10 +275,7 @@ class Nvml:
         self._library = pynvml
 
     def _release(self) -> None:
-        library, self._library = self._library, None
-        gpm, self._gpm = self._gpm, None
-        if gpm is not None:
-            _answer(gpm.free_all)
+        library, self._library, self._gpm = self._library, None, None
         if library is not None:
             _answer(library.nvmlShutdown)
 

@@ -12,7 +12,6 @@ from tunekit.machine.gpu.nvml import GpuReading, Nvml
 from tunekit.machine.telemetry.series import CONTEXT_BYTES, MOST_SAMPLES, Series
 from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.records.host import GpuProcess
-from tunekit.records.measurement import MOST_NEIGHBOURS
 
 LEAST_GPM_INTERVAL_S = 0.1
 """Samples closer together do not compare."""
@@ -94,7 +93,7 @@ class GpuSampler:
         """
         came = self._came.get(index, {}).values() if self._tree & self._listed else ()
         is_felt = (one for one in came if one.used_bytes is None or one.used_bytes >= CONTEXT_BYTES)
-        return tuple(one for one in is_felt if one.pid not in self._tree)[:MOST_NEIGHBOURS]
+        return tuple(one for one in is_felt if one.pid not in self._tree)
 
     def _note_neighbours(self, index: int, listed: Collection[int], pids: frozenset[int]) -> None:
         self._tree |= pids
@@ -129,7 +128,7 @@ class GpuSampler:
         sample = self._nvml.gpm_sample(index)
         activity = None
         if before is not None and sample is not None:
-            activity = self._nvml.gpm_between(index, before, sample)
+            activity = self._nvml.gpm_between(before, sample)
             if activity is None or activity.pcie_tx_mb_per_s is activity.pcie_rx_mb_per_s is None:
                 self._counts_no_pcie.add(index)
         self._forget(index)
