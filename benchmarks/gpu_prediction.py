@@ -204,7 +204,7 @@ def _loop(words: Sequence[str]) -> Iterator[_RunningLoop]:
 def _taken_bytes(index: int, pid: int) -> int | None:
     with Nvml() as nvml:
         reading = nvml.reading(index, pcie=False)
-    return (reading.process_bytes or {}).get(pid) if reading is not None else None
+    return (reading.process_bytes or {}).get(pid)
 
 
 def _check_config(

@@ -93,7 +93,7 @@ def _add_out_of_memory(add: Add, record: TrialRecord, cap_bytes: int, gpu: int) 
     add(f"baseline within {bytes_text(cap_bytes)}", str(kind or "fits"), kind is OutcomeKind.DEVICE_OOM)
     with Nvml() as nvml:
         reading = nvml.reading(gpu, pcie=False)
-    if reading is None or reading.process_bytes is None:
+    if reading.process_bytes is None:
         add("own processes left", "n/a: the driver does not tell of processes", None)
         return
     left = [pid for pid in reading.process_bytes if _is_of_a_trial(pid)]

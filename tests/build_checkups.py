@@ -86,7 +86,6 @@ def torch_of(**overrides: Any) -> TorchBuild:
         "devices": (seen_device(),),
         "threads": 32,
         "float32_matmul_precision": "high",
-        "bf16_native": True,
     }
     return TorchBuild(**(values | overrides))
 
@@ -168,7 +167,6 @@ def without_gpu(**more: Any) -> Checkup:
         cudnn_version=None,
         architectures=(),
         devices=(),
-        bf16_native=None,
     )
     return checkup(**({"accelerators": (), "torch": build} | more))
 

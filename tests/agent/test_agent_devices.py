@@ -68,3 +68,12 @@ def test_the_workspaces_that_cudnn_tried_are_no_peak_of_the_training(
     device.forget_cudnn_tries()
     reported = device.memory_facts()
     assert (reported["peak_reserved_bytes"], reported["allocation_retries"]) == (peak_bytes, retries)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_native"), [("gfx906:sramecc-:xnack-", False), ("gfx90a:sramecc+", True), ("gfx1030", False)]
+)
+def test_bf16_on_rocm_goes_by_the_architecture_and_not_by_its_numbers(name: str, is_native: bool) -> None:
+    cuda = SimpleNamespace(get_device_properties=lambda device: SimpleNamespace(gcnArchName=name))
+    torch = SimpleNamespace(version=SimpleNamespace(hip="6.4"), cuda=cuda)
+    assert device.bf16_native(torch, SimpleNamespace(type="cuda")) is is_native

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from build_comparisons import searched
 from build_loop_profiles import profiled
-from build_records import host, options
+from build_loops import gpu, telemetry
+from build_records import baseline_record, host, options
 
 from tunekit.cli import machine
 from tunekit.cli.main import main
@@ -77,6 +78,14 @@ def test_a_search_leaves_out_what_is_ignored_from_its_record():
     assert BUSY in run_findings(whole, [], None)
     quiet = whole.changed(options=options(ignored=("busy-cpus",)))
     assert BUSY not in run_findings(quiet, [], None)
+
+
+def test_a_search_warns_of_the_gpus_that_it_computed_on():
+    first, second = (BUSY.changed(gpu=index) for index in (0, 1))
+    trial = baseline_record(overrides={"telemetry": telemetry(None, gpu())})
+    whole = searched().changed(machine_findings=(first, second, BUSY))
+    assert whole.changed(trials=()).machine_warnings == (first, second, BUSY)
+    assert whole.changed(trials=(trial,)).machine_warnings == (first, BUSY)
 
 
 def test_the_machine_is_looked_over_but_for_what_is_ignored():

@@ -30,7 +30,6 @@ ROCM = {
     ],
     "threads": 4,
     "float32_matmul_precision": "highest",
-    "bf16_native": True,
 }
 
 

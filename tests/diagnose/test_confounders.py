@@ -28,7 +28,6 @@ def torch(**overrides: Any) -> TorchBuild:
         "devices": (),
         "threads": 4,
         "float32_matmul_precision": "highest",
-        "bf16_native": True,
     }
     return TorchBuild(**(values | overrides))
 

@@ -84,7 +84,7 @@ ROWS = [
     (of_one(name="NVIDIA H200 NVL", profile_id=None), None),
     (amd(), None),
     (checkup(accelerators=(gpu(0), t4(1), gpu(2))), H200),
-    (checkup(accelerators=(t4(),), torch=torch_of(bf16_native=False)), T4),
+    (checkup(accelerators=(t4(),), torch=torch_of()), T4),
 ]
 
 
@@ -126,4 +126,4 @@ def test_each_gpu_is_held_against_its_own_kind():
     assert codes(checkup(accelerators=(gpu(0), t4(1)))) == ["mixed-gpus"]
     finding = only_finding(checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": 90}))))
     assert finding.message == "GPU 1 is hot before training has started"
-    assert codes(checkup(accelerators=(t4(),), torch=torch_of(bf16_native=False))) == ["power-limited"]
+    assert codes(checkup(accelerators=(t4(),), torch=torch_of())) == ["power-limited"]

@@ -13,7 +13,6 @@ from tunekit.records.trial import Failure, OutcomeKind
 pytestmark = pytest.mark.slow
 
 SHORT = ["--window", "1"]
-SMALL = "a10g:memory_bytes=1GiB:slower=16"
 GIB = 1 << 30
 TARGET_FAILED = 4
 
@@ -23,11 +22,6 @@ def _failure(ended: Ended) -> Failure:
     (trial,) = ended.profile.trials
     assert trial.failure is not None
     return trial.failure
-
-
-def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) -> None:
-    ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py", "--batch-size", "2048"), SMALL)
-    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
 
 
 @contextmanager
@@ -130,10 +124,8 @@ def test_what_another_process_holds_is_not_the_trials_memory(simulated_gpu: Simu
     (gpu,) = trial.telemetry.gpus
     assert gpu.peak_used_bytes is not None and gpu.peak_tree_bytes is not None
     assert gpu.peak_used_bytes > 20 * GIB > gpu.peak_tree_bytes
-    usable_bytes = trial.measurement.loop.device.usable_bytes
-    planned_bytes = ended.profile.profile.memory_bytes
-    assert usable_bytes is not None and planned_bytes is not None
-    assert 1 * GIB < usable_bytes < planned_bytes < 2 * GIB
+    planned_bytes = ended.profile.profile.memory_bytes or 0
+    assert 1 * GIB < (trial.measurement.loop.device.usable_bytes or 0) < planned_bytes < 2 * GIB
 
 
 def test_a_torch_that_keeps_no_figures_of_memory_is_measured(simulated_gpu: SimulatedGpu) -> None:

@@ -48,7 +48,6 @@ def torch_with(*devices: TorchDevice) -> TorchBuild:
         devices=devices,
         threads=4,
         float32_matmul_precision=None,
-        bf16_native=None,
     )
 
 
@@ -126,11 +125,11 @@ class ScriptedNvml:
         assert self.is_open
         return self.states.get(index)
 
-    def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+    def reading(self, index: int, pcie: bool = True) -> GpuReading:
         assert self.is_open
         self.asked_for_pcie.append(pcie)
-        reading = _next(self.readings.get(index, [None]))
-        if reading is None or pcie:
+        reading = _next(self.readings.get(index, [None])) or GpuReading()
+        if pcie:
             return reading
         return replace(reading, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
 

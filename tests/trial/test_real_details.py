@@ -62,7 +62,7 @@ def test_workers_that_compute_are_tried_until_the_cpus_are_busy(ran: Ran) -> Non
 @looking_at(looks("plain_with_validation.py", details=(Detail.KERNELS, Detail.SYNCS, Detail.PEAKS)))
 def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(ran: Ran) -> None:
     measurement, details = measured(ran)
-    assert (measurement.loop.device_parts, measurement.loop.device.whole_bytes) == (None, None)
+    assert (measurement.loop.device_parts, measurement.loop.device.usable_bytes) == (None, None)
     assert (ran.baseline.faults, details.faults, details.syncs, details.peaks) == ((), (), None, None)
     assert details.kernels is not None
     assert (details.kernels.batches, details.kernels.device_busy_s) == (5, None)

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import config, interval, options
+from build_loops import gpu, telemetry
+from build_records import config, confirm_records, interval, options
 from scripted_search import RecordingListener, ScriptedExecutor, search_in, start_search
 
 from tunekit.recommend.noise import noise_floor, speedup, verdict
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TrainConfig
+from tunekit.records.host import GpuProcess
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRole
+from tunekit.records.trials import Trials
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
 from tunekit.tune.budget import budget_for_more
@@ -29,6 +32,16 @@ from tunekit.tune.confirm import (
 QUIET = NoiseFloor(relative=0.02, pairs=4, processes=5)
 PICK = config(batch_size=256)
 ASKED = options(max_trials=4)
+
+
+def test_a_round_in_which_another_process_came_to_the_gpu_is_no_evidence():
+    came = gpu(neighbours=(GpuProcess(pid=4711, used_bytes=None),))
+    picked = confirm_records([900.0, 1000.0], PICK)
+    baselines = confirm_records([500.0, 250.0], first_number=200)
+    shared = baselines[1].changed(telemetry=telemetry(None, came))
+    records = (*picked, baselines[0], shared)
+    assert (rounds_done(records, PICK), rounds_done((*picked, *baselines), PICK)) == (1, 2)
+    assert Trials(records).confirm_of(config()) == baselines[:1]
 
 
 def more_rounds(value: float, half: float, rounds: int = 5, noise: NoiseFloor = QUIET) -> int | None:

@@ -65,8 +65,9 @@ def _other_device(facts: RunFacts) -> Hits:
     if not run.is_emulated:
         return
     devices = (record.measurement.loop.device for record in run.trials if record.measurement)
-    capped = next((device for device in devices if device.whole_bytes is not None), None)
-    seen = f"memory was capped to {bytes_text(capped.memory_bytes)}, less a CUDA context" if capped else None
+    capped_bytes = run.profile.capacity_bytes
+    is_capped = capped_bytes in {device.memory_bytes for device in devices} - {None}
+    seen = f"memory was capped to {bytes_text(capped_bytes)}, less a CUDA context" if is_capped else None
     yield Hit(
         seen,
         f"run the same command on a machine with {run.profile.device_names[0]}",

@@ -112,8 +112,6 @@ class TorchBuild(Record):
     threads: PositiveInt
     """What torch.get_num_threads() answers in a fresh process."""
     float32_matmul_precision: str | None
-    bf16_native: bool | None
-    """Whether the first GPU computes bf16 without emulation; None without a GPU."""
     problem: str | None = None
     """Why torch can't use the GPU, in its own words."""
 

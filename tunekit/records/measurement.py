@@ -21,8 +21,6 @@ class DeviceSeen(Record):
     name: str
     memory_bytes: PositiveInt | None
     """Memory that torch sees on the device, or was held to; None on a CPU."""
-    whole_bytes: PositiveInt | None = None
-    """Memory that torch sees on the device, where it was held to less; None where it was not."""
     free_bytes: PositiveInt | None = None
     """What torch had of that memory or could still take; None where it was not asked."""
     uuid: str | None = None

@@ -101,8 +101,7 @@ class Trials:
     @property
     def confirming(self) -> tuple[TrialRecord, ...]:
         """Fresh interleaved processes that no other on their GPU disturbed."""
-        confirming = (record for record in self.records if record.role is TrialRole.CONFIRM)
-        return tuple(record for record in confirming if not record.neighbours)
+        return tuple(r for r in self.records if r.role is TrialRole.CONFIRM and not r.neighbours)
 
     @property
     def ablating(self) -> tuple[TrialRecord, ...]:

@@ -26,11 +26,8 @@ def memory_blocks(
     if budget is not None:
         device = vram_blocks(budget, loop)
     elif loop.peak_allocated_bytes is not None:
-        of = "" if loop.device.memory_bytes is None else f" of {bytes_text(loop.device.memory_bytes)}"
-        peaks = (
-            f"peak allocated {bytes_text(loop.peak_allocated_bytes)}, reserved "
-            f"{bytes_text(loop.peak_reserved_bytes)}{of}; by purpose n/a"
-        )
+        sizes = (loop.peak_allocated_bytes, loop.peak_reserved_bytes, loop.device.memory_bytes)
+        peaks = "peak allocated {}, reserved {} of {}; by purpose n/a".format(*map(bytes_text, sizes))
         device = (Passage("Device memory (measured)", (peaks,)),)
     lines = (*batch_lines(loop), *buffer_lines(measurement), _base_line(measurement))
     return (Passage("Memory", lines), *_grid_blocks(measurement, host), *device)

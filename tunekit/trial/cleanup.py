@@ -50,7 +50,7 @@ class DeviceMemory:
     def __enter__(self) -> Self:
         if self._indexes:
             self._nvml.__enter__()
-        self._before = {index: self._reading(index) for index in self._indexes}
+        self._before = {index: self._nvml.reading(index, pcie=False) for index in self._indexes}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -67,13 +67,10 @@ class DeviceMemory:
             self._sleep(_POLL_S)
 
     def _is_returned(self, index: int) -> bool:
-        before, now = self._before[index], self._reading(index)
+        before, now = self._before[index], self._nvml.reading(index, pcie=False)
         if before.used_bytes is None or now.used_bytes is None:
             return True
         return now.used_bytes <= before.used_bytes + _others_growth(before, now) + _SLACK_BYTES
-
-    def _reading(self, index: int) -> GpuReading:
-        return self._nvml.reading(index, pcie=False) or GpuReading()
 
 
 def _others_growth(before: GpuReading, now: GpuReading) -> float:

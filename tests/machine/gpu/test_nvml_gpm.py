@@ -52,17 +52,6 @@ def test_a_figure_that_is_no_figure_is_none(monkeypatch: pytest.MonkeyPatch, val
     assert seen.tensor_activity_percent == 81.25
 
 
-def test_a_sample_takes_memory_until_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pynvml = ScriptedPynvml()
-    with opened(monkeypatch, pynvml) as nvml:
-        first, second = nvml.gpm_sample(0), nvml.gpm_sample(0)
-        assert len(pynvml.allocated) == 2
-        nvml.gpm_free(first)
-        assert len(pynvml.allocated) == 1
-        nvml.gpm_free(second)
-    assert pynvml.allocated == []
-
-
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, AttributeError()])
 @pytest.mark.parametrize("question", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"])
 def test_a_gpu_that_refuses_is_asked_once_while_the_library_is_open(

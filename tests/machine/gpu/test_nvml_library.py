@@ -16,7 +16,7 @@ from machine.scripted_pynvml import (
 from machine.shipped import PROFILES
 
 from tunekit.machine.detect import detect_host
-from tunekit.machine.gpu.nvml import Nvml, NvmlDevice
+from tunekit.machine.gpu.nvml import GpuReading, Nvml, NvmlDevice
 from tunekit.units import GIB
 
 
@@ -166,7 +166,6 @@ def test_a_reading_does_without_what_the_driver_does_not_tell(monkeypatch: pytes
     install(monkeypatch, ScriptedPynvml(failing))
     with Nvml() as nvml:
         reading = nvml.reading(0)
-    assert reading is not None
     assert (reading.process_bytes, reading.power_w) == (None, None)
     assert (reading.utilization_percent, reading.temperature_c) == (98, 64)
 
@@ -190,7 +189,6 @@ def test_throttling_is_read_under_its_new_and_its_old_name(
     install(monkeypatch, pynvml)
     with Nvml() as nvml:
         reading = nvml.reading(0)
-    assert reading is not None
     assert reading.throttle_mask == mask
 
 
@@ -198,7 +196,6 @@ def test_temperature_is_read_where_only_the_new_question_is_left(monkeypatch: py
     install(monkeypatch, ScriptedPynvml(lacking=("nvmlDeviceGetTemperature",)))
     with Nvml() as nvml:
         reading = nvml.reading(0)
-    assert reading is not None
     assert reading.temperature_c == 65
 
 
@@ -212,15 +209,10 @@ def test_a_gpu_that_answers_again_after_an_error_is_read_again(
         before = nvml.reading(0), nvml.state(0), nvml.link(0), nvml.pci_bus_id(0)
         assert None not in before
         pynvml.failing = {name: failure for name in dir(pynvml) if name.startswith("nvmlDevice")}
-        assert (nvml.reading(0), nvml.state(0), nvml.link(0)) == (None,) * 3
+        assert (nvml.reading(0), nvml.state(0), nvml.link(0)) == (GpuReading(), None, None)
         assert (nvml.pci_bus_id(0), nvml.device(0), nvml.device_count()) == (None, None, 0)
         # The handle answers, and nothing else does.
         pynvml.failing.pop("nvmlDeviceGetHandleByIndex")
-        assert (nvml.reading(0), nvml.state(0)) == (None, None)
+        assert (nvml.reading(0), nvml.state(0)) == (GpuReading(), None)
         pynvml.failing = {}
-        assert before == (
-            nvml.reading(0),
-            nvml.state(0),
-            nvml.link(0),
-            nvml.pci_bus_id(0),
-        )
+        assert before == (nvml.reading(0), nvml.state(0), nvml.link(0), nvml.pci_bus_id(0))

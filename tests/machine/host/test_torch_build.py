@@ -87,7 +87,6 @@ def test_a_torch_tells_its_build_and_its_gpus(tmp_path: Path) -> None:
         ),
         threads=8,
         float32_matmul_precision="highest",
-        bf16_native=True,
         problem=None,
     )
 
@@ -105,7 +104,6 @@ def test_a_driver_that_is_too_old_is_the_problem(tmp_path: Path) -> None:
         """,
     )
     assert found.devices == ()
-    assert found.bf16_native is None
     assert found.problem == "CUDA initialization: The NVIDIA driver on your system is too old. (At x)"
 
 
@@ -151,24 +149,13 @@ def test_questions_that_torch_refuses_are_none(tmp_path: Path) -> None:
             version = staticmethod(refuse)
             allow_tf32 = property(refuse)
         backends.cudnn = cudnn()
-        cuda.get_arch_list = cuda.is_bf16_supported = staticmethod(refuse)
+        cuda.get_arch_list = staticmethod(refuse)
         """,
     )
     assert found.float32_matmul_precision is None
     assert found.cudnn_version is None
     assert found.architectures == ()
-    assert found.bf16_native is None
     assert found.problem is None
-
-
-@pytest.mark.parametrize(("major", "is_native"), [(7, False), (8, True)])
-def test_torch_without_the_question_about_emulation_tells_by_capability(
-    tmp_path: Path, major: int, is_native: bool
-) -> None:
-    found = build_of_stub(
-        tmp_path, f"cuda.is_bf16_supported = staticmethod(lambda: True); cuda.devices[0].major = {major}"
-    )
-    assert found.bf16_native is is_native
 
 
 def test_a_python_without_torch_says_so(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def calibrate(
     try:
         with nvml, ChildProbe([python, str(_SCRIPT)], environment, stays=True) as probe:
             driver = nvml.driver_version()
-            before = {gpu.index: _reading(nvml, gpu.index).used_bytes for gpu in shown}
+            before = {gpu.index: nvml.reading(gpu.index, pcie=False).used_bytes for gpu in shown}
             reply = _insist_on_figures(probe.reply(timeout_s), python)
             uuid, reserved_bytes = reply.pop("uuid", None), reply.pop("reserved_bytes", None)
             sleep(_SETTLE_S)
@@ -142,7 +142,7 @@ def calibrate(
             place = next(same, shown[0].index if shown else None)
             taken = None
             if place is not None:
-                taken = _taken(_reading(nvml, place), before[place], probe.pid, reserved_bytes)
+                taken = _taken(nvml.reading(place, pcie=False), before[place], probe.pid, reserved_bytes)
     except NoReplyError as error:
         raise TargetError(f"{python}, asked to measure its GPU, {error}") from error
     if taken is None:
@@ -172,10 +172,6 @@ def _insist_on_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
     if "broken" in reply:
         raise TargetError(f"{python} could not measure: {reply['broken']}")
     return reply
-
-
-def _reading(nvml: Nvml, index: int) -> GpuReading:
-    return nvml.reading(index, pcie=False) or GpuReading()
 
 
 def _taken(

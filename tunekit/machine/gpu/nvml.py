@@ -82,10 +82,6 @@ class GpmCounters:
             for place, (field, (_, factor)) in enumerate(known.items())
         }
 
-    def free(self, sample: Any) -> None:
-        """Give a sample's memory back, once."""
-        self._nvml.nvmlGpmSampleFree(sample)
-
     def _is_supported(self, gpu: Any) -> bool:
         # Under MIG the counters are each partition's own, and reading them for the whole GPU misleads.
         with suppress(Exception):  # a GPU that can't be partitioned says so by an error
@@ -235,14 +231,14 @@ class Nvml:
         """Return what that GPU says of itself now; under MIG of the whole GPU."""
         return self._asked(index, _state)
 
-    def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+    def reading(self, index: int, pcie: bool = True) -> GpuReading:
         """Return the figures that change while it trains, those of its own counters left out.
 
         Args:
             index: the GPU's place in the driver's order.
             pcie: whether to ask for the traffic on the link, which takes the driver about 40 ms.
         """
-        return self._asked(index, partial(_reading, pcie=pcie))
+        return self._asked(index, partial(_reading, pcie=pcie)) or GpuReading()
 
     def gpm_sample(self, index: int) -> object | None:
         """Return where that GPU's own counters stand, None where they can't be read.
@@ -260,9 +256,9 @@ class Nvml:
 
     def gpm_free(self, sample: object) -> None:
         """Give a sample's memory back, once."""
-        gpm = self._gpm
-        if gpm is not None:
-            _answer(lambda: gpm.free(sample))
+        library = self._library
+        if library is not None:
+            _answer(lambda: library.nvmlGpmSampleFree(sample))
 
     def _start(self) -> None:
         try:
@@ -391,7 +387,7 @@ def _link(nvml: Any, handle: Any) -> PcieLink | None:
 
 def _state(nvml: Any, handle: Any) -> GpuState | None:
     gpu = _Gpu(nvml, handle)
-    now = _reading(nvml, handle, pcie=False) or GpuReading()
+    now = _reading(nvml, handle, pcie=False)
     ecc_errors = gpu.number(
         "nvmlDeviceGetTotalEccErrors", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"
     )
@@ -410,13 +406,13 @@ def _state(nvml: Any, handle: Any) -> GpuState | None:
     return None if state == GpuState() else state
 
 
-def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading | None:
+def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading:
     gpu = _Gpu(nvml, handle)
     rates, memory = gpu.ask("nvmlDeviceGetUtilizationRates"), gpu.ask("nvmlDeviceGetMemoryInfo")
     temperature_c = gpu.first(_TEMPERATURE_QUESTIONS, "NVML_TEMPERATURE_GPU")
     throttle_mask = gpu.first(_THROTTLE_QUESTIONS)
     traffic = partial(gpu.number, "nvmlDeviceGetPcieThroughput", unit=1000)
-    reading = GpuReading(
+    return GpuReading(
         utilization_percent=None if rates is None else float(rates.gpu),
         used_bytes=None if memory is None else float(memory.used),
         process_bytes=_by_process(gpu.ask("nvmlDeviceGetComputeRunningProcesses")),
@@ -427,7 +423,6 @@ def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading | None:
         pcie_tx_mb_per_s=traffic("NVML_PCIE_UTIL_TX_BYTES") if pcie else None,
         pcie_rx_mb_per_s=traffic("NVML_PCIE_UTIL_RX_BYTES") if pcie else None,
     )
-    return None if reading == GpuReading() else reading
 
 
 def _by_process(rows: Iterable[Any] | None) -> dict[int, int | None] | None:

@@ -59,14 +59,6 @@ def cuda_devices(torch, problems):
     return [device for device in devices if device is not None]
 
 
-def bf16_native(torch):
-    """Return whether the first GPU computes bf16 without emulation."""
-    try:
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    except TypeError:  # older torch has no such argument
-        return torch.version.hip is not None or torch.cuda.get_device_capability()[0] >= 8
-
-
 def build_of(torch):
     """Return the build's facts."""
     problems = []
@@ -87,7 +79,6 @@ def build_of(torch):
             "devices": devices,
             "threads": torch.get_num_threads(),
             "float32_matmul_precision": answer(torch.get_float32_matmul_precision),
-            "bf16_native": answer(lambda: bf16_native(torch)) if devices else None,
             "problem": "; ".join(dict.fromkeys(said)) or None,
         }
 

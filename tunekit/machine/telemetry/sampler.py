@@ -53,8 +53,7 @@ class GpuSampler:
         self._pcie_asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         self._tree: set[int] = set()
-        """Every process that was asked about, and every one that the driver listed."""
-        self._listed: set[int] = set()
+        """Every process that was asked about."""
         self._at_first: dict[int, frozenset[int]] = {}
         """By GPU the processes that were there when it was looked at first."""
         self._came: dict[int, dict[int, GpuProcess]] = {}
@@ -87,17 +86,12 @@ class GpuSampler:
         return readings
 
     def neighbours(self, index: int) -> tuple[GpuProcess, ...]:
-        """Return the other processes that came to a GPU after the first look, and took memory there.
-
-        None where the driver lists none of those that were asked about: a container may number its own.
-        """
-        came = self._came.get(index, {}).values() if self._tree & self._listed else ()
-        is_felt = (one for one in came if one.used_bytes is None or one.used_bytes >= CONTEXT_BYTES)
-        return tuple(one for one in is_felt if one.pid not in self._tree)
+        """Return the processes beside those asked about that came after the first look and took memory."""
+        came = (one for one in self._came.get(index, {}).values() if one.pid not in self._tree)
+        return tuple(one for one in came if one.used_bytes is None or one.used_bytes >= CONTEXT_BYTES)
 
     def _note_neighbours(self, index: int, listed: Collection[int], pids: frozenset[int]) -> None:
         self._tree |= pids
-        self._listed |= set(listed)
         came = set(listed) - self._at_first.setdefault(index, frozenset(listed)) - self._tree
         state = self._nvml.state(index) if came else None
         named = (state.processes if state else None) or ()
@@ -107,7 +101,7 @@ class GpuSampler:
         activity = self._activity(index)
         counts_pcie = index in self._counted and index not in self._counts_no_pcie
         asks_pcie = not counts_pcie and self._may_ask_pcie(index)
-        reading = self._nvml.reading(index, pcie=asks_pcie) or GpuReading()
+        reading = self._nvml.reading(index, pcie=asks_pcie)
         self._note_neighbours(index, reading.process_bytes or (), pids)
         counted = {name: figure for name, figure in asdict(activity).items() if figure is not None}
         return replace(reading, tree_bytes=_tree_bytes(reading.process_bytes, pids), **counted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import sys
 from typing import Any, Iterable
@@ -46,10 +47,9 @@ def _pci_bus_id(properties: Any) -> str | None:
 
 
 def _free_bytes(cuda: Any, device: Any) -> int | None:
-    try:
+    reserved_bytes = 0
+    with contextlib.suppress(RuntimeError):  # another allocator
         reserved_bytes = int(cuda.memory_reserved(device))
-    except RuntimeError:  # another allocator
-        reserved_bytes = 0
     return int(cuda.mem_get_info(device)[0]) + reserved_bytes if reserved_bytes else None
 
 
@@ -99,13 +99,11 @@ def memory_facts() -> dict:
     cuda = sys.modules["torch"].cuda
     known: dict = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
     for device in cuda_devices():
-        try:
+        with contextlib.suppress(RuntimeError):  # another allocator
             retries = int(cuda.memory_stats(device).get("num_alloc_retries", 0))
             peaks = (cuda.max_memory_allocated(device), cuda.max_memory_reserved(device), retries)
-        except RuntimeError:  # another allocator
-            continue
-        if peaks[1]:
-            known = {name: max(before or 0, peak) for (name, before), peak in zip(known.items(), peaks)}  # noqa: B905
+            if peaks[1]:
+                known = {name: max(known[name] or 0, peak) for name, peak in zip(known, peaks)}  # noqa: B905
     return known
 
 
