@@ -17,7 +17,7 @@ from tunekit.records.codec import from_json
 from tunekit.records.milestones import Milestone, MilestonePlan
 
 EXAMPLE = Path(__file__).with_name("milestones.yaml")
-RATE = ("plan", "--rate", "180samples/s", "--batch", "256", "--samples", "1281167")
+RATE = ("plan", "--rate", "180samples/s", "--batch-size", "256", "--samples", "1281167")
 GPU = ("--gpu", "a10g", "--precision", "bf16", "--memory-gib", "18")
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 

@@ -43,7 +43,7 @@ def test_the_view(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("COLUMNS", "80")
-    words = ("--gpu", "a10g", "--batch", "4000", "--shm", "1", "--batch-mib", "230", "--workers", "12")
+    words = ("--gpu", "a10g", "--batch-size", "4000", "--shm", "1", "--batch-mib", "230", "--workers", "12")
     assert main(["fits", str(predicted), *HERE, *words, "--prefetch", "3"]) == 0
     golden("machine_memory.txt", capsys.readouterr().out)
 
@@ -58,7 +58,7 @@ def test_the_verdicts_of_a_batch_need_no_run(capsys: pytest.CaptureFixture[str])
 def test_a_search_and_a_profile_give_their_batch(searched: Path, capsys: pytest.CaptureFixture[str]):
     memory = found(capsys, searched, *HERE)
     assert (memory.batch_bytes, memory.loader.is_present) == (128 * 1000, True)
-    assert found(capsys, searched, *HERE, "--batch", "256").batch_bytes == 256 * 1000
+    assert found(capsys, searched, *HERE, "--batch-size", "256").batch_bytes == 256 * 1000
     assert found(capsys, searched, *HERE, "--gpu", "t4").gpu is None
     (searched / "profile.json").write_text(to_json(profiled()))
     assert found(capsys, searched / "profile.json", *HERE).parts[1].size_bytes == 2800 * MIB
@@ -69,7 +69,7 @@ def test_traces_give_gpu_memory_at_any_batch(predicted: Path, capsys: pytest.Cap
     assert own.gpu is not None
     assert (own.gpu.batch_size, own.gpu.precision, own.gpu.fits) == (16, "fp32", "yes")
     assert own.batch_bytes == 16 * 1000
-    other = found(capsys, predicted / "fits.json", *HERE, "--gpu", "t4", "--batch", "3000").gpu
+    other = found(capsys, predicted / "fits.json", *HERE, "--gpu", "t4", "--batch-size", "3000").gpu
     assert other is not None
     assert (other.batch_size, other.fits) == (3000, "no")
 

@@ -31,11 +31,11 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> Plan:
 
 
 def test_a_rate_may_be_iterations_of_a_batch(capsys: pytest.CaptureFixture[str]):
-    words = ["plan", "--rate", "1.5it/s", "--batch", "120", *RATE[3:]]
+    words = ["plan", "--rate", "1.5it/s", "--batch-size", "120", *RATE[3:]]
     asked = planned(capsys, *words).request
     assert asked.rate_samples_per_s.value == pytest.approx(180.0)
-    assert (asked.samples_per_step, asked.source) == (120, "--rate 1.5it/s --batch 120")
-    slow = planned(capsys, "plan", "--rate", "2s/it", "--batch", "360", *RATE[3:]).request
+    assert (asked.samples_per_step, asked.source) == (120, "--rate 1.5it/s --batch-size 120")
+    slow = planned(capsys, "plan", "--rate", "2s/it", "--batch-size", "360", *RATE[3:]).request
     assert slow.rate_samples_per_s.value == pytest.approx(180.0)
 
 
@@ -60,7 +60,7 @@ def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys:
 def test_every_flag_reaches_the_plan(capsys: pytest.CaptureFixture[str]):
     plan = planned(
         capsys,
-        *RATE,
+        *(*RATE[:3], *RATE[5:]),
         *("--gpus", "2", "--precision", "bf16", "--max-session", "6h", "--no-checkpoints"),
         *("--scaling", "0.5..0.9", "--provider", "AWS", "--samples", "1281.167k"),
         *("--only", "A10G", "--only", "a100-80", "--max-hours", "1000", "--spot"),

@@ -35,7 +35,7 @@ FILES = {
     "worker.yaml": "num_worker: 2\n",
     "colour.yaml": "colour: 2\n",
     "twice.yaml": "compile: true\ncompile_model: true\n",
-    "bin/docker": "#!/bin/sh\nexit 99\n",
+    **dict.fromkeys(("bin/docker", "bin/python", "bin/python3"), "#!/bin/sh\nexit 99\n"),
     "damaged/run.json": "{",
     "damaged/trials/0/record.json": "{}",
     "broken/profile.json": "{",
@@ -61,7 +61,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "bin" / "docker").chmod(0o755)
+    for program in (tmp_path / "bin").iterdir():
+        program.chmod(0o755)
     known = learnt(config(), device_type="cpu")
     search_in(
         tmp_path / "run",
@@ -95,18 +96,11 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def answered(line: str, place: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the exit code and what was said on standard error, without the usage."""
-    words = [word.replace("PYTHON", sys.executable) for word in shlex.split(line)[1:]]
-    try:
-        code: object = main(words)
-    except SystemExit as stop:
-        code = stop.code
+    """Return the exit code and what was said on standard error."""
+    code = main([word.replace("PYTHON", sys.executable) for word in shlex.split(line)[1:]])
     captured = capsys.readouterr()
     assert captured.out == "", line
-    said = captured.err.splitlines(keepends=True)
-    while said and not said[0].startswith("tunekit"):
-        said.pop(0)
-    text = "".join(said).replace(sys.executable, "PYTHON").replace(str(place), "PLACE")
+    text = captured.err.replace(sys.executable, "PYTHON").replace(str(place), "PLACE")
     text = re.sub(r"\S+/profiles to", "PROFILES to", text)
     return f"$ {line}\n{text}exit {code}\n"
 

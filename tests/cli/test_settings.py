@@ -107,6 +107,8 @@ def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
         "out",
         "resume",
         "json",
+        "quiet",
+        "full",
         "bind",
         "github-summary",
         "full-paths",
@@ -291,7 +293,7 @@ def test_another_scripts_bindings_stay_and_are_not_this_ones(folder: Path):
     assert [binding_text(one) for one in loaded(folder, ("python", "other.py")).bindings] == ["lr=env:LR"]
 
 
-def test_other_bindings_are_replaced_only_when_asked(folder: Path):
+def test_other_bindings_are_replaced_and_comments_stay(folder: Path):
     path = folder / "pyproject.toml"
     path.write_text(
         PROJECT
@@ -299,11 +301,8 @@ def test_other_bindings_are_replaced_only_when_asked(folder: Path):
         + "[tool.z]\nq=1\n"
     )
     before = path.read_text()
-    with pytest.raises(UsageError, match=r"\.bind\] holds other bindings \(batch_size, lr\)"):
-        write_settings(folder, COMMAND, BINDINGS)
-    assert path.read_text() == before
     kept = (parse_binding("lr=env:LR"), parse_binding("compile=env:C"))
-    write_settings(folder, COMMAND, kept, replace=True)
+    write_settings(folder, COMMAND, kept)
     assert path.read_text() == before.replace("batch_size = '--b {}'\n", 'compile = "env:C"\n')
 
 

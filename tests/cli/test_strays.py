@@ -36,6 +36,7 @@ def test_a_flag_that_the_script_does_not_mention_is_hinted_at(
         ["python", "train.py", "--lr", "1"],  # which it has
         ["python", "train.py", "--epoch-count", "1"],  # none of ours
         ["python", "train.py", "--help"],
+        ["python", "train.py", "--batch-size", "8", "--workers=2"],  # most likely its own
         ["torchrun", "--budget", "1", "train.py"],  # the launcher's
         ["python", "-m", "train", "--budget", "10m"],  # whose source nobody looks for
         ["python", "missing.py", "--budget", "10m"],

@@ -172,7 +172,7 @@ def test_a_lost_connection_is_like_ctrl_c(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [("profile", "--ablate"), ("fits", "--batch", "16"), ("init",)], ids=lambda it: it[0]
+    "words", [("profile", "--ablate"), ("fits", "--batch-size", "16"), ("init",)], ids=lambda it: it[0]
 )
 def test_a_lost_connection_ends_the_trial_of_every_verb(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

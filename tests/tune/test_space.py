@@ -283,14 +283,6 @@ def test_a_range_bounds_the_values_and_adds_its_ends(
 
 
 @pytest.mark.parametrize(
-    ("knob", "bounds"), [("batch_size", (200, 100)), ("batch_size", (0, 64)), ("prefetch_factor", (0, 2))]
-)
-def test_a_range_without_a_legal_value_is_refused(knob: str, bounds: tuple[int, int]):
-    with pytest.raises(UsageError, match=f"--range {knob}="):
-        space_of(search_context(), ranges={knob: bounds})
-
-
-@pytest.mark.parametrize(
     ("max_batch", "values", "why_fixed"),
     [
         (200, (32, 64, 128, 192, 200), None),

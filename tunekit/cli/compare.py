@@ -39,7 +39,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Compare the runs; return 1 where one is a regression, else 0.
 
     Raises:
-        UsageError: the folders or the flags do not fit each other, or with --strict runs can't be compared.
+        UsageError: the folders or the flags do not fit each other, or a run can't be compared.
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
@@ -74,7 +74,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
     if comparison.has_regression:
         return REGRESSION
-    if options.strict and not comparison.is_comparable:
+    if not comparison.is_comparable:
         why = "; ".join(f"{one.name}: {one.why_not}" for one in comparison.against if one.why_not)
         raise UsageError(f"not all runs can be compared with the reference ({why}); leave those out")
     return 0

@@ -45,7 +45,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     outside = memory_outside()
     with (
         RunFolder(where, can_resume=False) as folder,
-        FitsScreen(options.json, is_full=options.full) as screen,
+        FitsScreen(options.json, is_quiet=options.quiet, is_full=options.full) as screen,
     ):
         screen.opened(run, folder.path)
         make_images(run, screen)
@@ -73,7 +73,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> tuple[FitsRun, 
     run = FitsRun(
         options=FitsOptions(
             gpus=tuple(profile.id for profile in asked),
-            batch_size=options.batch,
+            batch_size=options.batch_size,
             window_s=options.window or _WINDOW_S,
             trial_limit_s=options.trial_limit,
             no_progress_limit_s=options.no_progress_limit,

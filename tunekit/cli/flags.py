@@ -57,8 +57,8 @@ def choice(to: Flags, flag: str, choices: Sequence[str], meaning: str, default: 
 
 
 def switch(to: Flags, flag: str, meaning: str) -> None:
-    """Add a flag that takes no value."""
-    to.add_argument(flag, action="store_true", help=meaning)
+    """Add a flag that takes no value, or one with a short form, such as "-q --quiet"."""
+    to.add_argument(*flag.split(), action="store_true", help=meaning)
 
 
 # --- flags that several verbs have ---------------------------------------------------------
@@ -107,8 +107,11 @@ def bind(to: Flags) -> None:
 
 
 def fix(to: Flags, meaning: str) -> None:
-    """Add the flag that gives a knob one value."""
+    """Add the flags that give a knob one value."""
     option(to, "--fix", Value("KNOB=VALUE"), meaning, repeatable=True)
+    for flag, start in (("--batch-size", "batch_size="), ("--workers", "num_workers=")):
+        value = Value("N", start.__add__)
+        option(to, flag, value, f"the same as --fix {start}N", repeatable=True, dest="fix")
 
 
 def wait_quiet(to: Flags) -> None:
@@ -154,6 +157,7 @@ def folder(parser: argparse.ArgumentParser, kind: str, what: str) -> None:
     """Add the flags of a verb that writes a folder."""
     group = parser.add_argument_group("output")
     option(group, "--out", FOLDER, f"folder (default: reports/TARGET-{kind}-DATE)")
+    loudness(group)
     switch(group, "--json", f"print the {what} as JSON; progress goes to stderr")
     findings(group)
 
@@ -172,6 +176,12 @@ def full_paths(to: Flags) -> None:
     switch(to, "--full-paths", meaning)
 
 
+def loudness(to: Flags) -> None:
+    """Add the flags of a verb that runs trials: show less than usual, or more."""
+    switch(to, "-q --quiet", "show the answer alone, not the trials")
+    full(to)
+
+
 def full(to: Flags) -> None:
     """Add the flag that shows all on the terminal."""
-    switch(to, "--full", "show everything on the terminal, not just one screen of it")
+    switch(to, "-v --full", "show everything on the terminal, not just one screen of it")

@@ -82,7 +82,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             "nothing was written" if options.dry_run else "nothing to bind: tunekit sets the knobs by itself",
         )
         return 0
-    path = write_settings(Path.cwd(), command, target.bindings, replace=options.replace)
+    path = write_settings(Path.cwd(), command, target.bindings)
     say(console, f"written to {path}; search reads it from there")
     return 0
 

@@ -74,8 +74,8 @@ def _needs(options: argparse.Namespace, profile: Profile | None) -> tuple[HostNe
     if options.run is not None:
         run = _loaded(options.run)
         config = config_of(run)
-        host = host_need(run, config, options.batch, str(options.run))
-        size = options.batch or (config.batch_size if config else None)
+        host = host_need(run, config, options.batch_size, str(options.run))
+        size = options.batch_size or (config.batch_size if config else None)
         if profile is not None and config is not None and size is not None:
             gpu = _gpu_need(run, options.run, profile, size)
         if host is None and gpu is not None and gpu.fit.peak is not None:

@@ -5,14 +5,13 @@ Nothing here imports what a verb needs to run, so that help and a mistyped flag 
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tunekit import __version__
-from tunekit.cli.pipes import as_read
 from tunekit.cli.verbs import VERBS
 from tunekit.errors import UsageError
-from tunekit.plain_text import printable
 from tunekit.typos import did_you_mean
 
 VERSION_FLAGS = ("-V", "-v", "--version")
@@ -38,8 +37,11 @@ class VerbParser(argparse.ArgumentParser):
         """Return what the flags and arguments hold, and the words that are none, the first no flag.
 
         Raises:
-            UsageError: it is one.
+            UsageError: it is one, a value can't be read, or a flag that takes one value is given twice.
         """
+        for flag, times in Counter(flag_of(word) for word in args or () if word.startswith("--")).items():
+            if times > 1 and isinstance(self._option_string_actions.get(flag), argparse._StoreAction):
+                raise UsageError(f"{flag} is given {times} times; give it once")
         options, unexpected = super().parse_known_args(args, namespace)
         if unexpected and unexpected[0].startswith("-"):
             flag = flag_of(unexpected[0])
@@ -48,12 +50,10 @@ class VerbParser(argparse.ArgumentParser):
         return options, unexpected
 
     def error(self, message: str) -> NoReturn:
-        """End with what argparse has to say of a value, which may hold anything."""
-        super().error(printable(message))
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End with a message in lines that fit a terminal."""
-        super().exit(status, message and as_read(message))
+        """Refuse a value, or that one is missing, as every other usage error is."""
+        said = message.removeprefix("argument ")
+        more = f"; see {self.prog} --help" if said == message or said.endswith("argument") else ""
+        raise UsageError(said + more)
 
 
 class _KeepsIndentedLines(argparse.HelpFormatter):
@@ -112,10 +112,13 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
 
 
 def flags_of(verb: str) -> tuple[str, ...]:
-    """Return the long flags that belong to a verb alone; a training command may have a --help of its own."""
+    """Return the long flags that belong to a verb alone; scripts have a --help and a --batch-size as well."""
     parser = argparse.ArgumentParser(add_help=False)
     VERBS[verb].flags(parser)
-    return tuple(flag for flag in parser._option_string_actions if flag.startswith("--"))
+    actions = parser._option_string_actions
+    return tuple(
+        one for one in actions if one.startswith("--") and (actions[one].dest != "fix" or one == "--fix")
+    )
 
 
 def defaults_of(verb: str) -> dict[str, object]:

@@ -73,8 +73,8 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
     rate = options.rate
     if (options.run is None) == (rate is None):
         raise UsageError("plan needs either a run folder, or --rate with --samples and --epochs")
-    others = ("tier",) if options.run is None else ("gpu", "gpus", "precision", "batch")
-    given = [f"--{name}" for name in others if getattr(options, name) is not None]
+    others = ("tier",) if options.run is None else ("gpu", "gpus", "precision", "batch_size")
+    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name) is not None]
     if given:
         owner = "a run" if options.run is None else "--rate"
         raise UsageError(f"{', '.join(given)}: only for {owner}; drop it")
@@ -82,11 +82,11 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         return
     if options.samples is None or (options.epochs is None and options.milestones is None):
         raise UsageError(f"--rate {rate.text} also needs --samples and --epochs")
-    if rate.is_iterations and options.batch is None:
-        raise UsageError(f"--rate {rate.text} needs the samples of an iteration; add --batch N")
-    if rate.unit is None and options.batch is not None:
+    if rate.is_iterations and options.batch_size is None:
+        raise UsageError(f"--rate {rate.text} needs the samples of an iteration; add --batch-size N")
+    if rate.unit is None and options.batch_size is not None:
         raise UsageError(
-            f"--rate {rate.text} with --batch {options.batch}: write the unit, {rate.text}it/s or "
+            f"--rate {rate.text} with --batch-size {options.batch_size}: write the unit, {rate.text}it/s or "
             f"{rate.text}samples/s"
         )
 
@@ -127,18 +127,18 @@ def _request_of_rate(
     options: argparse.Namespace, asked: PlanOptions, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
     rate: Rate = options.rate
-    per_s = rate.per_s * options.batch if rate.is_iterations else rate.per_s
+    per_s = rate.per_s * options.batch_size if rate.is_iterations else rate.per_s
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
     measured = profiles.get(measured_on)
     machine = usual_instance(measured) if measured is not None else None
     return asked.request(
-        source=f"--rate {rate.text}" + (f" --batch {options.batch}" if rate.is_iterations else ""),
+        source=f"--rate {rate.text}" + (f" --batch-size {options.batch_size}" if rate.is_iterations else ""),
         rate_samples_per_s=Interval(value=per_s, low=per_s, high=per_s),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         measured_vcpus_per_gpu=max(1, machine.vcpus // machine.gpus) if machine and machine.vcpus else None,
         vcpus_are_assumed=machine is not None and machine.vcpus is not None,
-        samples_per_step=options.batch,
+        samples_per_step=options.batch_size,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
     )

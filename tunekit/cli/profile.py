@@ -39,7 +39,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     against = against_file(options.against, profile.target) if options.against else None
     where = new_folder(options.out, f"{profile.target.name}-profile")
     here = profile_here(profile.measured_on, profile.host, load_profiles())
-    with RunFolder(where, can_resume=False) as folder, ProfileScreen(to_stderr=options.json) as screen:
+    with (
+        RunFolder(where, can_resume=False) as folder,
+        ProfileScreen(options.json, is_quiet=options.quiet) as screen,
+    ):
         screen.opened(profile, folder.path)
         make_images(profile, screen)
         executor = executor_for(profile, folder, profile.host, command)

@@ -38,7 +38,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run = _new(options, command)
     where = new_folder(options.out, f"{run.target.name}-scale")
     here = profile_here(run.measured_on, run.host, load_profiles())
-    with RunFolder(where, can_resume=False) as folder, ScaleScreen(to_stderr=options.json) as screen:
+    with (
+        RunFolder(where, can_resume=False) as folder,
+        ScaleScreen(options.json, is_quiet=options.quiet) as screen,
+    ):
         screen.opened(run, folder.path)
         executor = executor_for(run, folder, run.host, command)
         walk = ScaleWalk(run, folder, executor, here, screen, quiet=quiet_wait(options))

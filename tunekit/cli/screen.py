@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tunekit.cli.console import lasting_console
 from tunekit.machine.device import memory_cap_bytes
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
@@ -23,7 +24,7 @@ from tunekit.records.trials import rates_by_config
 from tunekit.report.blocks import Block
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.run import on_one_screen
+from tunekit.report.run import on_one_screen, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_text, outcome_text
@@ -97,17 +98,26 @@ class TrialScreen:
     Args:
         to_stderr: leave standard output to the JSON.
         console: where to show them instead.
+        is_quiet: show the answer alone.
+        is_full: show all of it, not one screen.
     """
 
     _of_trial = "config"
     """What a trial is told by."""
 
-    def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        to_stderr: bool = False,
+        console: Console | None = None,
+        is_quiet: bool = False,
+        is_full: bool = False,
+    ) -> None:
         self._to_stderr = to_stderr
+        self._is_full = is_full
         self._ended = 0
         self._has_titles = False
         """Whether the columns of trials have been named."""
-        self._console = console or lasting_console(to_stderr, highlight=False)
+        self._console = console or lasting_console(to_stderr, highlight=False, quiet=is_quiet)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
         self._purpose = ""
@@ -196,7 +206,9 @@ class TrialScreen:
         self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
 
     def _show_answer(self, blocks: Sequence[Block]) -> None:
+        """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
+        self._console.quiet = False
         if not self._to_stderr:
             draw(self._console, blocks)
 
@@ -250,10 +262,8 @@ class TrialScreen:
 class SearchScreen(TrialScreen):
     """Shows a search; a `SearchListener`."""
 
-    def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
-        super().__init__(to_stderr, console)
-        self._records: list[TrialRecord] = []
-        self._max_trials: int | None = None
+    _records: list[TrialRecord]
+    _max_trials: int | None = None
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
@@ -346,8 +356,9 @@ class SearchScreen(TrialScreen):
         self._console.print(shown_text(f"Report so far: {report}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
-        """Show the answer, if standard output is not the JSON's."""
-        self._show_answer(on_one_screen(run, folder, files))
+        """Show the answer."""
+        full = on_page(run, str(folder), plan_of_run(run)).blocks if self._is_full else None
+        self._show_answer(full or on_one_screen(run, folder, files))
 
     def _below_status(self) -> str:
         shown = [super()._below_status()]
@@ -371,7 +382,7 @@ class ProfileScreen(TrialScreen):
         self._line("folder", str(folder))
 
     def closed(self, profile: LoopProfile, folder: Path) -> None:
-        """Show the answer, if standard output is not the JSON's."""
+        """Show the answer."""
         self._show_answer(profile_report(profile, str(folder)).blocks)
 
 
@@ -388,7 +399,7 @@ class ScaleScreen(TrialScreen):
         self._line("scale", f"processes {counts}; {rounds}, {run.options.mode} scaling, folder {folder}")
 
     def closed(self, run: ScalingRun, folder: Path) -> None:
-        """Show the answer, if standard output is not the JSON's."""
+        """Show the answer."""
         self._show_answer(scaling_report(run, str(folder)).blocks)
 
     def _what_ended(self, record: TrialRecord) -> str:
@@ -399,12 +410,6 @@ class FitsScreen(TrialScreen):
     """Shows the trial of a prediction; a `TrialListener`."""
 
     _phase = ""
-
-    def __init__(
-        self, to_stderr: bool = False, console: Console | None = None, is_full: bool = False
-    ) -> None:
-        super().__init__(to_stderr, console)
-        self._is_full = is_full
 
     def opened(self, run: FitsRun, folder: Path) -> None:
         """Show host and target before anything runs."""
@@ -428,5 +433,5 @@ class FitsScreen(TrialScreen):
         self.closed(run, folder)
 
     def closed(self, run: FitsRun, folder: Path) -> None:
-        """Show the answer, if standard output is not the JSON's."""
+        """Show the answer."""
         self._show_answer(fits_report(run).blocks if self._is_full else fits_answer(run, str(folder)))

@@ -40,11 +40,10 @@ from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
 from tunekit.plain_text import printable
 from tunekit.records.codec import MAX_TRIALS, to_json
-from tunekit.records.config import NUMERIC_KNOBS
+from tunekit.records.config import KNOB, NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import (
-    FixedKnob,
     KnobRange,
     Objective,
     Run,
@@ -74,6 +73,8 @@ _CHANGEABLE = (
     "ablate",
     "wait_quiet",
     "json",
+    "quiet",
+    "full",
     "ignore",
     "github_summary",
     "full_paths",
@@ -113,7 +114,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         outside=memory_outside(),
     )
     with ExitStack() as stack:
-        screen = stack.enter_context(SearchScreen(to_stderr=options.json))
+        screen = stack.enter_context(SearchScreen(options.json, is_quiet=options.quiet, is_full=options.full))
         store = None
         if options.share is not None:
             store = stack.enter_context(joined(options.share, run, command, options.out))
@@ -237,7 +238,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         )
     _drop_what_the_line_replaces(options)
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
-    _refuse_two_batch_limits(options.max_batch, fixed, ranges)
+    _refuse_two_limits(options)
     usual = usual_options(builtin)
     return SearchOptions(
         gpu=options.gpu,
@@ -292,16 +293,14 @@ def _say_replaced(given: str, in_file: str) -> None:
         say_error(f"tunekit: {printable(f'{given} takes the place of {in_file} in the settings file')}")
 
 
-def _refuse_two_batch_limits(
-    max_batch: int | None, fixed: Sequence[FixedKnob], ranges: Sequence[KnobRange]
-) -> None:
-    """Refuse `--max-batch` where another flag decides how large the batch may be."""
-    if max_batch is None:
-        return
-    given = [f"--fix {one.knob}={one.value}" for one in fixed if one.knob == "batch_size"]
-    given += [f"--range {one.knob}={one.low}..{one.high}" for one in ranges if one.knob == "batch_size"]
-    if given:
-        raise UsageError(f"--max-batch {max_batch} and {given[0]} both limit the batch size; drop one")
+def _refuse_two_limits(options: argparse.Namespace) -> None:
+    """Refuse two flags that say what values one knob may have."""
+    most = {"batch_size": f"--max-batch {options.max_batch}"} if options.max_batch is not None else {}
+    for name in ("fix", "range"):
+        for text in getattr(options, name):
+            given = most.setdefault(_knob_of(text), f"--{name} {text}")
+            if given != f"--{name} {text}":
+                raise UsageError(f"{given} and --{name} {text} both limit {_knob_of(text)}; drop one")
 
 
 def _range(text: str) -> KnobRange:
@@ -309,10 +308,11 @@ def _range(text: str) -> KnobRange:
     knob, _, bounds = text.partition("=")
     if knob not in NUMERIC_KNOBS:
         raise UsageError(f"--range {text}: no numeric knob {knob!r}; {knob_hint(knob, NUMERIC_KNOBS)}")
-    low, high = map(digits, bounds.partition("..")[::2])
-    if low is None or high is None:
-        raise UsageError(f"--range {text}: write it as KNOB=LO..HI, such as {knob}=8..64")
-    return KnobRange(knob=knob, low=int(low), high=int(high))
+    low, high = (int(digits(bound) or -1) for bound in bounds.partition("..")[::2])
+    least = KNOB[knob].least or 0
+    if not least <= low <= high:
+        raise UsageError(f"--range {text}: write it as {knob}=LO..HI, from {least} up, such as {knob}=8..64")
+    return KnobRange(knob=knob, low=low, high=high)
 
 
 # --- resuming ------------------------------------------------------------------------------

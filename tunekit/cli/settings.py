@@ -227,9 +227,7 @@ def _moved(bindings: Iterable[Binding], origin: Path, folder: Path) -> Iterator[
 _IN_PROJECT = ("tool", "tunekit")
 
 
-def write_settings(
-    folder: Path, command: Sequence[str], bindings: Sequence[Binding], replace: bool = False
-) -> Path:
+def write_settings(folder: Path, command: Sequence[str], bindings: Sequence[Binding]) -> Path:
     """Write the bindings of a command's script into a folder's settings, all else kept byte for byte.
 
     They go to tunekit.toml where there is one, else to pyproject.toml, else to a new tunekit.toml.
@@ -238,13 +236,12 @@ def write_settings(
         folder: gets the settings, and is where the command runs; paths in the bindings are relative to it.
         command: the training command.
         bindings: all that the script has from now on.
-        replace: whether other bindings that are there may go.
 
     Returns:
         The file.
 
     Raises:
-        UsageError: other bindings are there, or the file can't be read or written.
+        UsageError: the file can't be read or written.
     """
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
     path = own if own.exists() or not project.exists() else project
@@ -253,7 +250,7 @@ def write_settings(
     try:
         path = path.resolve()
         existing = read_text(path) if path.exists() else ""
-        text = with_bindings(existing, bindings, table, replace)
+        text = with_bindings(existing, bindings, table)
         if text != existing:
             mode = path.stat().st_mode & 0o777 if path.exists() else None
             write_text(path, text)
@@ -268,19 +265,16 @@ def write_settings(
     return path
 
 
-def with_bindings(
-    existing: str, bindings: Sequence[Binding], table: Sequence[str], replace: bool = False
-) -> str:
+def with_bindings(existing: str, bindings: Sequence[Binding], table: Sequence[str]) -> str:
     """Return the text of a settings file with bindings in it.
 
     Args:
         existing: TOML, possibly empty.
         bindings: one per knob.
-        table: names of the table that holds them, outermost first.
-        replace: whether other bindings that are there may go.
+        table: names of the table that holds them from now on, outermost first.
 
     Raises:
-        UsageError: the text is no TOML, or other bindings are there.
+        UsageError: the text is no TOML.
     """
     wanted = {binding.knob: how_text(binding) for binding in bindings}
     try:
@@ -289,11 +283,6 @@ def with_bindings(
             return existing
         if present is None:
             return _appended(existing, wanted, table)
-        if present and not replace:
-            raise UsageError(
-                f"[{_dotted(table)}] holds other bindings ({', '.join(sorted(present))}); "
-                "remove it, or use --replace"
-            )
         return _replaced(existing, wanted, table)
     except UnreadableError as error:
         raise UsageError(f"{error}; correct it") from error

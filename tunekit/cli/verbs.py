@@ -76,6 +76,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     flags.option(output, "--out", flags.FOLDER, "run folder (default: reports/TARGET-DATE)")
     flags.option(output, "--resume", flags.FOLDER, "resume this run; another's needs its command")
     flags.switch(output, "--dry-run", "show the command, search space and time; run and write nothing")
+    flags.loudness(output)
     flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
     flags.findings(output)
     flags.switch(
@@ -160,9 +161,8 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to predict")
     meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
     flags.option(group, "--gpu", flags.NAME, meaning, repeatable=True, dest="gpus")
-    flags.option(group, "--batch", flags.COUNT, "show where batch size N fits, and its rate")
+    flags.option(group, "--batch-size", flags.COUNT, "show where batch size N fits, and its rate")
     flags.window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
-    flags.full(parser)
     memory = parser.add_argument_group(
         "another machine", "show what a RUN takes of its RAM and GPU memory; nothing is run"
     )
@@ -199,7 +199,6 @@ def _scale(parser: argparse.ArgumentParser) -> None:
 def _init(parser: argparse.ArgumentParser) -> None:
     flags.target(parser)
     flags.switch(parser, "--dry-run", "show what was found, write nothing")
-    flags.switch(parser, "--replace", "replace bindings written before")
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +217,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
     flags.option(training, "--rate", flags.Value("R", rate), meaning)
     meaning = "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps"
-    flags.option(training, "--batch", flags.COUNT, meaning)
+    flags.option(training, "--batch-size", flags.COUNT, meaning)
     meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
     flags.option(training, "--samples", flags.COUNT, meaning)
     flags.option(training, "--epochs", flags.COUNT, "epochs (default: the run's)")
@@ -291,7 +290,6 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     flags.option(parser, "--tolerance", flags.Value("SHARE", share), meaning, default=0.05)
     meaning = "which config to compare; baseline is the script's own (default: the one each run recommends)"
     flags.choice(parser, "--tier", (*TIERS, BASELINE), meaning)
-    flags.switch(parser, "--strict", "exit with 2 where runs can't be compared")
     flags.full(parser)
     flags.switch(parser, "--json", "print the comparison as JSON")
     flags.findings(parser)
@@ -389,7 +387,7 @@ VERBS = {
         ),
         epilog=(
             "examples:\n"
-            "  tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py\n"
+            "  tunekit fits --gpu t4 --gpu a10g --batch-size 256 -- python train.py\n"
             "  tunekit fits reports/train-fits --ram 62 --cpus 16 --gpu a10g"
         ),
         before_command="fits",
@@ -480,8 +478,8 @@ VERBS = {
         ),
         epilog=(
             "exit code: 1 where a run is significantly slower than the reference, and by more than the "
-            "tolerance; else 0, also where runs are too noisy or can't be compared; with --strict 2 where "
-            "they can't be compared (another script, or unlike machines whose baselines differ)\n"
+            "tolerance; else 2 where one can't be compared with it (another script, or unlike machines whose "
+            "baselines differ); else 0, also where runs are too noisy to tell\n"
             "example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary"
         ),
     ),

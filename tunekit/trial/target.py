@@ -10,10 +10,14 @@ from pathlib import Path
 
 from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import is_python, program_of, unwrapped
+from tunekit.plain_text import printable
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask, masked_words
 from tunekit.trial.process_count import LAUNCHER_MODULES, own_options
 from tunekit.typos import did_you_mean
+
+_STARTS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
+"""What most training commands begin with."""
 
 
 def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | None = None) -> Target:
@@ -42,7 +46,11 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
             f"give the command after --, with the secret in place of {MASK}"
         )
     if program_of(command[0], working_dir) is None:
-        raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
+        here = [program for program in _STARTS if program_of(program, working_dir)]
+        hint = did_you_mean(command[0], here, "give the command as you would type it")
+        if command[0].endswith(".py"):
+            hint = f"start it by Python: {here[0] if here else 'python'} {shlex.join(command)}"
+        raise TargetError(f"no program {command[0]!r} on PATH; {printable(hint)}")
     _refuse_agentless(command)
     script = _script_of(command, working_dir)
     return Target(

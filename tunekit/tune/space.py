@@ -308,10 +308,6 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     """Return the entry within the user's bounds, both ends added as candidates."""
     if len(entry.values) == 1:
         raise UsageError(f"--range {entry.knob}: the knob is not searched here ({entry.why_fixed})")
-    if bounds.low > bounds.high or (entry.knob != "num_workers" and bounds.low < 1):
-        raise UsageError(
-            f"--range {entry.knob}={bounds.low}..{bounds.high} has no legal value; write it as lo..hi"
-        )
     inside = {v for v in entry.values if isinstance(v, int) and bounds.low <= v <= bounds.high}
     values = tuple(sorted({*inside, bounds.low, bounds.high}))
     why = f"--range allows only {values[0]}" if len(values) == 1 else None
