@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tunekit.cli.main import main
-from tunekit.cli.strays import refused, unmentioned
+from tunekit.cli.strays import unmentioned
 
 WITH_A_PARSER = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--{}')\n"
 
@@ -38,7 +38,7 @@ def test_a_flag_that_the_script_does_not_mention_is_hinted_at(
         ["python", "train.py", "--help"],
         ["python", "train.py", "--batch-size", "8", "--workers=2"],  # most likely its own
         ["torchrun", "--budget", "1", "train.py"],  # the launcher's
-        ["python", "-m", "train", "--budget", "10m"],  # whose source nobody looks for
+        ["mytrain", "--budget", "10m"],  # whose source is not known
         ["python", "missing.py", "--budget", "10m"],
         [],
     ],
@@ -55,25 +55,9 @@ def test_a_variable_may_be_made_from_a_flag(source: str, script: Path) -> None:
     assert unmentioned("search", ["python", "train.py", "--trial-limit", "5m"]) is not None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "train.py: error: unrecognized arguments: --budget 10m",
-        "Error: No such option: --budget",
-        "ValueError: unknown flag --budget",
-    ],
-)
-def test_a_flag_that_the_command_refused_is_hinted_at(line: str) -> None:
-    command = ["python", "-m", "train", "--budget", "10m", "--epochs", "3"]
-    hint = refused("search", command, ("the baseline failed", f"    {line}"))
-    assert hint is not None and hint.startswith("--budget stands after --")
-    assert refused("search", ["python", "-m", "train"], (line,)) is None
-    assert refused("search", command, ("usage: train.py [--budget N] [--epochs N]", "ValueError: 3")) is None
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["train.py", "-m"])
-def test_a_search_hints_once_and_still_runs_the_command(
+def test_a_search_hints_and_still_runs_the_command(
     where: str, script: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = ["train.py"] if where == "train.py" else ["-m", "train"]
@@ -81,5 +65,4 @@ def test_a_search_hints_once_and_still_runs_the_command(
     assert main(words) == 4
     said = capfd.readouterr().err
     assert "unrecognized arguments: --window 3" in said
-    assert said.count("--window stands after --") == 1
-    assert ("train.py gets it" in said) == (where == "train.py")
+    assert f"--window stands after --, so {command[-1]} gets it" in said

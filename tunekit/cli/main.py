@@ -11,11 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
-from tunekit.cli import strays
 from tunekit.cli.parser import VERSION_FLAGS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
 from tunekit.cli.verbs import VERBS
-from tunekit.errors import TargetError, TunekitError, UsageError
+from tunekit.errors import TunekitError, UsageError
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
@@ -60,7 +59,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
-        code = _run(options, command, arguments)
+        code = _run(options, command)
     except TunekitError as error:
         _complain(error, arguments)
         return error.exit_code
@@ -74,22 +73,13 @@ def _exit_code(arguments: Sequence[str]) -> int:
     return code
 
 
-def _run(options: Namespace, command: Sequence[str], arguments: Sequence[str]) -> int:
+def _run(options: Namespace, command: Sequence[str]) -> int:
     """Run the verb, with a hint where the training command gets a flag that is probably tunekit's."""
-    hint = strays.unmentioned(options.verb, command)
-    _say(hint)
-    try:
-        code: int = _module(options.verb).run_verb(options, command)
-    except TargetError as error:
-        _complain(error, arguments)
-        _say(None if hint else strays.refused(options.verb, command, error.lines))
-        return error.exit_code
-    return code
-
-
-def _say(hint: str | None) -> None:
+    hint = _module("strays").unmentioned(options.verb, command) if command else None
     if hint is not None:
         say_error(f"tunekit: {printable(hint)}")
+    code: int = _module(options.verb).run_verb(options, command)
+    return code
 
 
 def _module(name: str) -> ModuleType:

@@ -39,7 +39,7 @@ from tunekit.export.files import write_exports
 from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
 from tunekit.plain_text import printable
-from tunekit.records.codec import MAX_TRIALS, to_json
+from tunekit.records.codec import to_json
 from tunekit.records.config import KNOB, NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES

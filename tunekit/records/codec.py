@@ -16,11 +16,8 @@ from tunekit.untrusted import read_bytes
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
-MAX_TRIALS = 2000
-"""Search trials of a run that can be read again."""
-
-MAX_FILE_BYTES = 32 << 20
-"""Largest record that is read: a run with MAX_TRIALS trials. Reading a larger one could exhaust memory."""
+MAX_FILE_BYTES = 128 << 20
+"""Largest record that is read: a run of some 10,000 trials. Reading a larger one could exhaust memory."""
 
 _UNUSUAL = re.compile(r"[^\n -~]")
 
