@@ -27,4 +27,4 @@ def test_the_version_is_a_release_number():
 
 
 def test_the_version_is_the_installed_one():
-    assert importlib.metadata.version("tunekit") == tunekit.__version__
+    assert importlib.metadata.version("tunekit-torch") == tunekit.__version__

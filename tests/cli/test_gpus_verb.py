@@ -148,7 +148,7 @@ def test_a_refresh_without_gpuhunt_ends_with_how_to_install_it(
     assert main(["gpus", "--refresh"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "pip install 'tunekit[prices]'" in captured.err
+    assert "pip install gpuhunt" in captured.err
     assert not (home / ".config").exists()
 
 

@@ -128,6 +128,18 @@ def test_the_compiler_is_looked_for_that_the_device_needs(
     assert look_over(without_gpu().host).compiler == for_cpu
 
 
+def test_a_tunekit_of_the_package_index_is_warned_of_and_a_clone_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tunekit-2.0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: tunekit\nVersion: 2.0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "other-tunekit" in {finding.code for finding in warnings_of(checkup().host, "auto")}
+    (folder / "direct_url.json").write_text("{}")
+    assert "other-tunekit" not in {finding.code for finding in warnings_of(checkup().host, "auto")}
+
+
 def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     ill = {"temperature_c": 95, "used_bytes": 60 << 30, "throttle_reasons": ("hw_slowdown",)}

@@ -331,6 +331,19 @@ def test_a_dry_run_as_json_is_the_run_before_its_first_trial(
     assert not (project / "reports").exists()
 
 
+def test_a_run_keeps_the_commit_and_whether_files_differ_from_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+):
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    assert Run.model_validate_json(dry(capsys, "--json")).commit is None
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["tag", "v1"]):
+        subprocess.run([*git, *words], check=True)
+    clean = Run.model_validate_json(dry(capsys, "--json")).commit
+    assert clean is not None and len(clean) == 40
+    (project / "train.py").write_text("")
+    assert Run.model_validate_json(dry(capsys, "--json")).commit == f"{clean}-dirty"
+
+
 def test_a_dry_run_of_the_built_in_workload_makes_no_images(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -422,7 +435,7 @@ def test_a_report_that_can_not_be_drawn_loses_nothing(
     (finished / "report.html").mkdir()
     assert main(["search", "--resume", str(finished)]) == 8
     captured = capsys.readouterr()
-    assert f"the run is kept: free some space, then tunekit report {finished} --html" in captured.err
+    assert f"the run is kept: correct that, then tunekit report {finished} --html" in captured.err
     assert view(load_run(finished)).answer.split(":")[0] in captured.out, "the answer is shown all the same"
     assert (finished / "balanced.yaml").exists()
     assert load_run(finished).recommendations

@@ -133,7 +133,7 @@ def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):
 
 
 def test_a_folder_that_can_not_be_written_keeps_the_run(tmp_path: Path):
-    with pytest.raises(RunFolderError, match=r"the run is kept: free some space, then tunekit report"):
+    with pytest.raises(RunFolderError, match=r"the run is kept: correct that, then tunekit report"):
         write_reports(drawn_run(full_run(), tmp_path), tmp_path / "nowhere")
 
 

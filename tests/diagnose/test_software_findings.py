@@ -50,6 +50,7 @@ def only_torch_sees(**build: Any) -> Checkup:
 
 ROWS = [
     checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"),
+    checkup().changed(other_tunekit="2.0.1"),
     checkup(torch=None, why_no_torch=WHY),
     unknown_python(),
     *(checkup(torch=torch_of(**CPU_BUILD, hip_version=hip)) for hip in (None, "6.4")),

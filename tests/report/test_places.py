@@ -9,6 +9,7 @@ from tunekit.report.text import HIDDEN_NAME, shortener, without_places
 from tunekit.trial.typed_commands import target_text
 
 HOME = Path("/data/people/ada")
+SHORTEN = shortener(HOME, Path("/repo"))
 
 
 @pytest.mark.parametrize(
@@ -23,10 +24,11 @@ HOME = Path("/data/people/ada")
         ("/mnt/home/ada/x", "/mnt/home/ada/x"),
         ("/rooted/x", "/rooted/x"),
         ("https://x.io/home/ada", "https://x.io/home/ada"),
+        ("/repo/run/a.yaml and /repo, /x/repo/y", "run/a.yaml and /repo, /x/repo/y"),
     ],
 )
 def test_a_home_folder_is_written_as_a_tilde(text: str, short: str):
-    assert shortener(HOME)(text) == short
+    assert SHORTEN(text) == short
 
 
 def test_a_run_for_others_names_neither_home_nor_machine():
@@ -38,7 +40,7 @@ def test_a_run_for_others_names_neither_home_nor_machine():
             for number, name in enumerate(("ada-desk", "lab-7", "ada-desk"))
         ),
     )
-    shown = without_places(seen, HOME)
+    shown = without_places(seen, SHORTEN)
     assert shown.host.hostname == HIDDEN_NAME
     assert [trial.host_name for trial in shown.trials] == ["hidden 1", "hidden 2", "hidden 1"]
     assert "ada-desk" not in shown.model_dump_json() and "lab-7" not in shown.model_dump_json()

@@ -83,13 +83,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _check(options: argparse.Namespace) -> None:
     """Refuse runs and flags that do not fit each other."""
     runs: list[Path] = options.run
-    if options.markdown is not None and Path(options.markdown).is_dir():
-        raise UsageError(
-            f"--markdown takes a file, got the folder {options.markdown}; put --markdown after the runs"
-        )
     check_report_files(options)
     if len(runs) < 2:
-        raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give the reference first")
+        raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give them before flags")
     if len(runs) > _MOST_RUNS:
         raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
     seen: dict[Path, Path] = {}

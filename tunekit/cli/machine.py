@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from tunekit import __version__
@@ -101,6 +102,7 @@ def look_over(
         why_no_torch=absent.reason if absent else None,
         has_python_answered=absent is None or absent.has_python_answered,
         why_no_command=why_no_command,
+        other_tunekit=_other_tunekit(),
         storage=tuple(storage),
         loader=loader,
         environment=variables_here(VARIABLES),
@@ -125,6 +127,15 @@ def warnings_of(host: Host, gpu_option: str, ignored: Collection[str] = ()) -> t
         for finding in seen.findings
         if finding.severity is not Severity.INFO and finding.code not in hidden
     )
+
+
+def _other_tunekit() -> str | None:
+    """Return the version of the package index's `tunekit`; this project is `tunekit-torch`."""
+    try:
+        found = distribution("tunekit")
+    except PackageNotFoundError:
+        return None
+    return found.version if found.read_text("direct_url.json") is None else None  # else it is from a clone
 
 
 def variables_here(names: Sequence[str]) -> dict[str, str]:

@@ -52,6 +52,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         own = [*own[1:2], "--help", *own[2:]]
     _treat_like_ctrl_c()
     try:
+        _check_folder()
         parser = build_parser(_project_defaults(own, command))
         if not own:
             parser.print_help(sys.stderr)
@@ -59,7 +60,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
-        code = _run(options, command)
+        return _run(options, command)
     except TunekitError as error:
         _complain(error, arguments)
         return error.exit_code
@@ -70,7 +71,6 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return TunekitError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    return code
 
 
 def _run(options: Namespace, command: Sequence[str]) -> int:
@@ -78,8 +78,7 @@ def _run(options: Namespace, command: Sequence[str]) -> int:
     hint = _module("strays").unmentioned(options.verb, command) if command else None
     if hint is not None:
         say_error(f"tunekit: {printable(hint)}")
-    code: int = _module(options.verb).run_verb(options, command)
-    return code
+    return int(_module(options.verb).run_verb(options, command))
 
 
 def _module(name: str) -> ModuleType:
@@ -141,6 +140,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         # Shell and kernel both send it: the second one would end the saving.
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _check_folder() -> None:
+    """Refuse to run in a folder that was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the folder that this runs in was removed; change to one that is there") from None
 
 
 def _check_verb(words: Sequence[str]) -> None:

@@ -60,7 +60,8 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
     """
     public, place = run, str(folder)
     if not full_paths:
-        public, place = without_places(run, Path.home()), shortener(Path.home())(place)
+        shorten = shortener(Path.home(), Path.cwd())
+        public, place = without_places(run, shorten), shorten(place)
     plan = cache(lambda: plan_of_run(public))
 
     def html() -> str:
@@ -103,8 +104,9 @@ def drawn(
     def public() -> tuple[Shown, Report]:
         if full_paths:
             return record, report_of(record, str(folder))
-        hidden = without_places(record, Path.home())
-        return hidden, report_of(hidden, shortener(Path.home())(str(folder)))
+        shorten = shortener(Path.home(), Path.cwd())
+        hidden = without_places(record, shorten)
+        return hidden, report_of(hidden, shorten(str(folder)))
 
     def html() -> str:
         held, report = public()
@@ -193,7 +195,7 @@ def write_reports(report: Drawn, folder: Path) -> tuple[Path, ...]:
     Raises:
         RunFolderError: one can't be written; the run is kept.
     """
-    remedy = f"the run is kept: free some space, then tunekit report {folder} --html --markdown"
+    remedy = f"the run is kept: correct that, then tunekit report {folder} --html --markdown"
     for name, text_of in ((HTML_FILE, report.html), (MARKDOWN_FILE, report.markdown)):
         _write(folder / name, text_of(), remedy)
     return folder / HTML_FILE, folder / MARKDOWN_FILE

@@ -99,11 +99,6 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if len(alone) > 1:
         one, other = ("--" + flag.replace("_", "-") for flag in alone[:2])
         raise UsageError(f"{one} and {other} exclude each other; drop one")
-    if options.trials is not None and options.trials > MAX_TRIALS:  # whose run could not be read
-        raise UsageError(
-            f"--trials {options.trials} is more than the {MAX_TRIALS} that a run can hold; "
-            f"use --trials {MAX_TRIALS}"
-        )
     if options.dry_run:
         return _dry_run(options, command)
     summary = summary_file(options)

@@ -224,9 +224,6 @@ def _moved(bindings: Iterable[Binding], origin: Path, folder: Path) -> Iterator[
             yield binding.changed(path=os.path.relpath(origin / binding.path, folder))
 
 
-_IN_PROJECT = ("tool", "tunekit")
-
-
 def write_settings(folder: Path, command: Sequence[str], bindings: Sequence[Binding]) -> Path:
     """Write the bindings of a command's script into a folder's settings, all else kept byte for byte.
 
@@ -245,7 +242,7 @@ def write_settings(folder: Path, command: Sequence[str], bindings: Sequence[Bind
     """
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
     path = own if own.exists() or not project.exists() else project
-    outer = () if path == own else _IN_PROJECT
+    outer = () if path == own else ("tool", "tunekit")
     table = (*outer, "script", _script_name(command, folder, folder), "bind")
     try:
         path = path.resolve()
@@ -307,7 +304,10 @@ def _dotted(table: Sequence[str]) -> str:
 def _appended(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
     """Return the text with the table at its end, or set within it where a table can't be reopened."""
     ending = "\r\n" if "\r\n" in existing else "\n"
-    lines = [f"[{_dotted(table)}]", *_lines(wanted)]
+    lines = [
+        f"[{_dotted(table)}]",
+        *(f"{knob} = {tomlkit.item(how).as_string()}" for knob, how in wanted.items()),
+    ]
     gap = "" if not existing else ending if existing.endswith("\n") else ending * 2
     text = existing + gap + ending.join(lines) + ending
     try:
@@ -315,11 +315,6 @@ def _appended(existing: str, wanted: dict[str, str], table: Sequence[str]) -> st
     except tomllib.TOMLDecodeError:
         return _replaced(existing, wanted, table)
     return text
-
-
-def _lines(wanted: dict[str, str]) -> Iterator[str]:
-    for knob, how in wanted.items():
-        yield f"{knob} = {tomlkit.item(how).as_string()}"
 
 
 def _replaced(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:

@@ -25,7 +25,5 @@ def unmentioned(verb: str, command: Sequence[str]) -> str | None:
 
 def _is_named(flag: str, source: str) -> bool:
     """Return whether a source has a flag, or a variable that one may be made from."""
-    return (
-        re.search(rf"(?<![a-zA-Z0-9]){flag.lstrip('-').replace('-', '[-_]')}(?![a-zA-Z0-9])", source)
-        is not None
-    )
+    name = flag.lstrip("-").replace("-", "[-_]")
+    return re.search(rf"(?<![a-zA-Z0-9]){name}(?![a-zA-Z0-9])", source) is not None

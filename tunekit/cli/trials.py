@@ -36,7 +36,7 @@ from tunekit.trial.bindings import bound_target
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.external_launchers import find_external_launcher
 from tunekit.trial.knob_names import knob_hint
-from tunekit.trial.target import resolve_target, without_secrets
+from tunekit.trial.target import commit_of, resolve_target, without_secrets
 from tunekit.trial.typed_commands import quoted, training_command
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
@@ -97,6 +97,7 @@ def before_trials(
         "tunekit_version": __version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": RunStatus.RUNNING,
+        "commit": commit_of(Path(target.working_dir)),
         "target": target,
         "host": host,
         "profile": profile,

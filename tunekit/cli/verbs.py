@@ -301,7 +301,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 def _gpus(parser: argparse.ArgumentParser) -> None:
     meaning = "an id, an alias or the driver's name (default: all)"
     parser.add_argument("name", metavar="NAME", nargs="*", help=meaning)
-    meaning = "first get current prices over the network, which plan uses too (pip install 'tunekit[prices]')"
+    meaning = "first get current prices over the network, which plan uses too (pip install gpuhunt)"
     flags.switch(parser, "--refresh", meaning)
     flags.switch(parser, "--json", "print the profiles as JSON")
 

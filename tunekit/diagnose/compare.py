@@ -113,6 +113,7 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         name=side.name,
         folder=side.folder,
         created_at=run.created_at,
+        commit=run.commit,
         measured_on=run.measured_on,
         device=side.loop.device.name,
         tier=side.chosen.tier if side.chosen else None,

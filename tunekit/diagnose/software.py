@@ -43,6 +43,15 @@ def _command_absent(machine: Machine) -> Hits:
         yield Hit(machine.checkup.why_no_command, "give the command as you would type it")
 
 
+@check("other-tunekit", WARNING, "another project's package `tunekit` is installed beside this one")
+def _other_tunekit(machine: Machine) -> Hits:
+    if machine.checkup.other_tunekit is not None:
+        yield Hit(
+            f"tunekit {machine.checkup.other_tunekit} of the package index has the same command and files",
+            "pip uninstall tunekit tunekit-torch, then install this one again from its clone",
+        )
+
+
 # --- torch ----------------------------------------------------------------------------------
 
 

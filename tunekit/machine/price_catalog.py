@@ -104,7 +104,7 @@ def fetch_catalog(today: date | None = None) -> Catalog:
         gpuhunt = importlib.import_module("gpuhunt")
     except ImportError as error:
         raise UsageError(
-            "current prices come from gpuhunt, which is not installed; pip install 'tunekit[prices]'"
+            "current prices come from gpuhunt, which is not installed; pip install gpuhunt"
         ) from error
     # It logs each provider that fails with a traceback; what failed is said once here.
     logging.getLogger("gpuhunt").addHandler(logging.NullHandler())

@@ -127,6 +127,8 @@ class Checkup(Record):
     """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
     why_no_command: str | None = None
     """Why the training command can't be run as it was given."""
+    other_tunekit: str | None = None
+    """Version of the package index's `tunekit`, another project's; None where it is not installed here."""
     storage: tuple[Storage, ...] = ()
     """What lies under each data set, in the order in which they were named."""
     loader: LoaderPlan | None = None

@@ -40,6 +40,8 @@ class ComparedRun(Record):
     """As given."""
     created_at: str
     """ISO 8601, UTC."""
+    commit: str | None = None
+    """As its run has it."""
     measured_on: str
     device: str
     """Its name, as the training loop saw it."""

@@ -146,6 +146,8 @@ class TargetRecord(Record):
     created_at: str
     """ISO 8601, UTC."""
     status: RunStatus
+    commit: str | None = None
+    """Of the working folder's git repository, followed by "-dirty" where tracked files differ from it."""
     target: Target
     host: Host
     profile: Profile

@@ -166,7 +166,8 @@ def _run_text(run: ComparedRun, is_reference: bool) -> str:
     processes = count_text(len(run.rates_samples_per_s), "process", "processes")
     role = "reference, " if is_reference else ""
     day = run.created_at.partition("T")[0]
-    return printable(f"{run.folder}: {role}{whose}, {processes} on {run.measured_on}, {day}")
+    commit = f", commit {run.commit[:12]}{'-dirty' * run.commit.endswith('-dirty')}" if run.commit else ""
+    return printable(f"{run.folder}: {role}{whose}, {processes} on {run.measured_on}, {day}{commit}")
 
 
 def _change_lines(comparison: RunComparison) -> tuple[str, ...]:

@@ -241,7 +241,10 @@ def _next_steps(run: FitsRun) -> Commands:
         return Commands("Next, with your own script", ("tunekit fits -- python train.py",))
     gpu = run.options.gpus[0] if len(run.options.gpus) == 1 else "NAME"
     search = command_text("search", run.target, gpu)
-    return Commands("Next, on a machine with that GPU", (search, "tunekit plan RUN  # hours and dollars"))
+    return Commands(
+        "Next, on a machine with that GPU",
+        (search, "tunekit plan RUN  # hours and dollars; RUN: the folder that this search writes"),
+    )
 
 
 # --- the answer ------------------------------------------------------------------------------

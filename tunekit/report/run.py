@@ -261,6 +261,7 @@ def environment_table(run: Run) -> Table:
         ("CPU threads", _threads_text(run)),
         ("precision of the script", own),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else UNKNOWN),
+        ("git commit", run.commit or UNKNOWN),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
     ]

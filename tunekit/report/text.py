@@ -210,19 +210,21 @@ def sandbox_text(kind: SandboxKind) -> str:
     return _SANDBOXES[kind]
 
 
-def shortener(home: Path) -> Callable[[str], str]:
-    """Return what writes `~` for a home folder in a text.
+def shortener(home: Path, here: Path) -> Callable[[str], str]:
+    """Return what makes the paths of a text relative, or writes `~` for a home folder.
 
     Args:
         home: of the user who writes the report.
+        here: the folder that paths are relative to.
     """
+    inside = re.compile(rf"(?<![\w/.~-]){re.escape(str(here))}/(?=\w)")
     own = (re.escape(str(home)),) if len(home.parts) > 1 else ()
     places = re.compile(rf"(?:(?<![\w/.~-])|(?<=://))(?:{'|'.join((*own, *_HOMES))})(?=[/\s'\":,;()\[\]]|$)")
-    return lambda text: places.sub("~", text)
+    return lambda text: places.sub("~", inside.sub("", text))
 
 
-def without_places(record: AnyRecord, home: Path) -> AnyRecord:
-    """Return a record as it is shown to others: without home folders and the names of machines."""
+def without_places(record: AnyRecord, shorten: Callable[[str], str]) -> AnyRecord:
+    """Return a record as it is shown to others: its paths made short, without the names of machines."""
     host = getattr(record, "host", None)
     if isinstance(host, Host):
         record = record.changed(host=host.changed(hostname=HIDDEN_NAME))
@@ -233,7 +235,7 @@ def without_places(record: AnyRecord, home: Path) -> AnyRecord:
             name: f"{HIDDEN_NAME} {place}" for place, name in enumerate(names, 1)
         }
         record = record.changed(trials=tuple(t.changed(host_name=hidden.get(t.host_name)) for t in trials))
-    return with_texts(record, shortener(home))
+    return with_texts(record, shorten)
 
 
 # --- commands of tunekit, as they would be typed again ---------------------------------------

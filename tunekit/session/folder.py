@@ -34,16 +34,14 @@ class _Kind:
 
     file: str
     what: str
-    holds: str
-    """In "it holds ..."."""
     writer: str
 
 
 _KINDS: dict[type[SavedRun], _Kind] = {
-    Run: _Kind(RUN_FILE, "run", "a run", "a search"),
-    LoopProfile: _Kind(PROFILE_FILE, "loop profile", "a loop profile", "tunekit profile"),
-    FitsRun: _Kind(FITS_FILE, "prediction", "what fits which GPU", "tunekit fits"),
-    ScalingRun: _Kind(SCALE_FILE, "measured scaling", "a measured scaling", "tunekit scale"),
+    Run: _Kind(RUN_FILE, "run", "a search"),
+    LoopProfile: _Kind(PROFILE_FILE, "loop profile", "tunekit profile"),
+    FitsRun: _Kind(FITS_FILE, "prediction", "tunekit fits"),
+    ScalingRun: _Kind(SCALE_FILE, "measured scaling", "tunekit scale"),
 }
 RECORD_FILES = tuple(kind.file for kind in _KINDS.values())
 """Of which a folder holds one."""
@@ -133,7 +131,7 @@ class RunFolder:
             next_step = f"go on with --resume {self.path}" if self._can_resume else "start again"
             raise RunFolderError(
                 f"{path} can't be written ({error.strerror}); what was finished is kept: "
-                f"free some space, then {next_step}"
+                f"correct that, then {next_step}"
             ) from error
 
     def load_trials(self) -> tuple[TrialRecord, ...]:
@@ -162,7 +160,7 @@ def load_run(path: Path) -> Run:
     other = kind_held(path)
     if other is not None and not path.is_file():
         raise RunFolderError(
-            f"no run in {path}: it holds {_KINDS[other].holds}; show it with tunekit report {path}"
+            f"no run in {path}: it holds a {_KINDS[other].what}; show it with tunekit report {path}"
         )
     return _load(path, Run)
 

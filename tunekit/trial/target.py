@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -79,6 +80,16 @@ def _refuse_agentless(command: Sequence[str]) -> None:
                 f"python -{found[1]} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
                 f"leave -{found[1]} out of the command"
             )
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the git commit that a folder is at, with "-dirty" where tracked files differ from it."""
+    words = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def without_secrets(target: Target) -> Target:

@@ -198,7 +198,7 @@ def open_place(address: Address, beat_s: int = BEAT_S, grace_s: int = GRACE_S) -
         raise ShareError(
             f"{address.shown} can't be used ({_first_line(error)}); check that the folder is writable, or "
             "that the database exists, its password is right (in the address, PGPASSWORD or ~/.pgpass) and "
-            "'tunekit[postgresql]' is installed"
+            "psycopg is installed (pip install 'psycopg[binary]')"
         ) from error
     try:
         yield storage
