@@ -118,19 +118,8 @@ def test_ctrl_c_says_that_nothing_was_predicted():
 
 @pytest.mark.real
 def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_path: Path) -> None:
-    words = (
-        "--window",
-        "0.3",
-        "--gpu",
-        "t4",
-        "--gpu",
-        "p100",
-        "--batch-size",
-        "64",
-        "--out",
-        "looked",
-        "--json",
-    )
+    words = ["--window", "0.3", "--gpu", "t4", "--gpu", "p100"]
+    words += ["--batch-size", "64", "--out", "looked", "--json"]
     script = str(ZOO / "plain_with_validation.py")
     done = subprocess.run(
         [sys.executable, "-m", "tunekit", "fits", *words, "--", sys.executable, script],

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,6 +145,12 @@ def test_an_error_ends_with_its_exit_code_and_one_line(
     captured = capsys.readouterr()
     assert captured.err == "tunekit: what, the value, the remedy\n"
     assert captured.out == ""
+
+
+def test_a_folder_that_was_removed_is_named_as_the_cause(project: Path, capsys: pytest.CaptureFixture[str]):
+    shutil.rmtree(project)
+    assert main(["gpus", "a10g"]) == 2
+    assert "was removed; change to one that is there" in capsys.readouterr().err
 
 
 def test_the_last_lines_of_a_command_are_lines_and_nothing_in_them_breaks_one(
@@ -750,6 +757,15 @@ def test_what_only_reads_records_needs_no_torch(line: str, project: Path):
 def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules(verb, "--help") & heavy
+
+
+def test_quiet_shows_the_answer_alone_and_v_all_of_it(finished: Path, capsys: pytest.CaptureFixture[str]):
+    shown = {}
+    for flag in ("-q", "-v"):
+        assert main(["search", "--resume", str(finished), flag]) == 0
+        shown[flag] = capsys.readouterr().out
+    assert "samples/s" in shown["-q"] and "\ntarget " not in shown["-q"]
+    assert "\ntarget " in shown["-v"] and "Tiers (measured)" in shown["-v"]
 
 
 def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

@@ -17,7 +17,7 @@ from tunekit.report.text import search_again
 
 PRESENTATION = {
     *("--help", "-h", "--codes", "--ignore", "--json", "--github-summary", "--full-paths"),
-    *("--out", "--resume", "--share", "--dry-run"),
+    *("--out", "--resume", "--share", "--dry-run", "-q", "--quiet", "-v", "--full"),
 }
 """Flags of a search that leave what is searched alone: how it is shown, where it is kept, by how many."""
 
@@ -69,7 +69,8 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 def test_every_flag_of_a_search_is_known_to_change_it_or_not():
     flags = {flag for action in parser_of_search()._actions for flag in action.option_strings}
-    assert flags == PRESENTATION | GIVEN.keys()
+    same_as_fix = {"--batch-size", "--workers"}
+    assert flags == PRESENTATION | GIVEN.keys() | same_as_fix
 
 
 @pytest.mark.parametrize("flag", GIVEN)

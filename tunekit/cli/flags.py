@@ -172,7 +172,7 @@ def report_files(to: Flags) -> None:
 
 def full_paths(to: Flags) -> None:
     """Add the flag that keeps what HTML and Markdown leave out."""
-    meaning = "keep the home folder and the host name in HTML and Markdown (default: ~, no host name)"
+    meaning = "keep whole paths and the host name in HTML and Markdown (default: relative or ~, no host name)"
     switch(to, "--full-paths", meaning)
 
 
