@@ -85,7 +85,7 @@ def _check(options: argparse.Namespace) -> None:
     runs: list[Path] = options.run
     check_report_files(options)
     if len(runs) < 2:
-        raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give them before flags")
+        raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; name two, before any flag")
     if len(runs) > _MOST_RUNS:
         raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
     seen: dict[Path, Path] = {}

@@ -61,9 +61,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _new(options: argparse.Namespace, command: Sequence[str]) -> LoopProfile:
     """Return the profile before its first trial; nothing is written yet."""
-    host = host_here(command)
     target = target_or_builtin(options, command)
     asked = profile_options(options, builtin=target.builtin is not None)
+    host = host_here(command)
     return LoopProfile(
         options=asked, **before_trials(target, options.gpu, host, load_profiles(), asked.ignored)
     )

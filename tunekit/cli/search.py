@@ -203,9 +203,9 @@ def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | None = None) -> _Prepared:
     """Return a new run for the options; nothing is written yet."""
-    host = host_here(command)
     target = target_or_builtin(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
+    host = host_here(command)
     run = Run(options=asked, **before_trials(target, options.gpu, host, load_profiles(), asked.ignored))
     # A host that shares the search makes its folder as it joins, beside those of others.
     asked_folder = None if options.share is not None else options.out

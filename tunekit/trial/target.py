@@ -144,15 +144,15 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """Return the Python file that the command runs; None for a module or another program.
 
     Raises:
-        TargetError: the command names a Python file that is not there.
+        TargetError: the command names a script that is not there.
     """
     if not is_python(command[0]):
         return None
     _, run = own_options(command[1:])
-    if not run or run[0] in ("-m", "-c"):
+    if not run or run[0] in ("-m", "-c", "-"):
         return None
     path = working_dir / run[0]
-    if run[0].endswith(".py") and not path.is_file():
+    if not path.exists():
         beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, beside, "check the path")
         raise TargetError(f"no script {run[0]!r} in {path.parent}; {hint}")
