@@ -192,7 +192,7 @@ def test_what_the_search_tried_is_told_as_it_was_measured(with_workers: TrainCon
 def test_a_measured_gain_comes_before_a_larger_predicted_one():
     own = config(num_workers=0)
     trials = searched({own: 100.0, config(num_workers=1): 110.0})
-    of = waiting(workers=0, loader_work=work(0.05, workers=1), boundary_s=STEADY_S).changed(config=own)
+    of = waiting(workers=0, loader_work=work(0.05, workers=1), boundary_s=STEADY_S / 2).changed(config=own)
     seen = findings(of, host=host(cpus=2), trials=trials)
     assert [one.code for one in seen] == ["data-bound", "loader-cpu", "costly-epochs"]
     assert (seen[0].gain or 9) < (seen[2].gain or 0)
