@@ -106,7 +106,6 @@ def test_the_same_command_later_writes_the_report_where_a_folder_is_asked_for(
         (["--share", f"mysql://ann:{PASSWORD}@db/runs"], REFUSED),
         (["--share", "x", "--dry-run"], REFUSED),
         (["--share", "x", "--resume", "y"], REFUSED),
-        (["--trials", "2001"], REFUSED),
         (["--share", "train.py"], NO_PLACE),
         (["--share", "train.py/below"], NO_PLACE),
     ],

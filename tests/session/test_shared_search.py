@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from build_records import failure, options
-from scripted_search import search_in, searched, smooth_rate
-from shared_hosts import FEW, SharedHost, search_together
+from scripted_search import searched, smooth_rate
+from shared_hosts import SharedHost, search_together
 
 from tunekit.errors import NoTrainingLoopError
 from tunekit.recommend.recommendation import answer_of
@@ -39,12 +39,12 @@ def answer_rate(whole: Run) -> float:
     return smooth_rate(answer.config)
 
 
-def test_three_hosts_find_what_one_finds(place: str, tmp_path: Path):
-    alone, _ = search_in(tmp_path / "alone", FEW, executor_options={"noise": lambda knobs, spec: 1.0})
+def test_three_hosts_answer_with_the_fastest_that_any_of_them_tried(place: str, tmp_path: Path):
     hosts = hosts_in(tmp_path, "a", "b", "c")
     search_together(place, hosts)
     last, whole = whole_of(hosts)
-    assert answer_rate(whole) == answer_rate(alone)
+    tried = [record.config for record in searched(whole.trials) if record.config and not record.failure]
+    assert answer_rate(whole) == max(map(smooth_rate, tried))
     assert [one.role for one in whole.trials].count(TrialRole.BASELINE) == 1
     assert 1 + len(searched(whole.trials)) <= 10
     ran = {spec.number: one.name for one in hosts for spec in one.specs}

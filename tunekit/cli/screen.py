@@ -262,13 +262,13 @@ class TrialScreen:
 class SearchScreen(TrialScreen):
     """Shows a search; a `SearchListener`."""
 
-    _records: list[TrialRecord]
+    _records: tuple[TrialRecord, ...] = ()
     _max_trials: int | None = None
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
-        self._records, self._max_trials = list(run.trials), run.options.max_trials
+        self._records, self._max_trials = run.trials, run.options.max_trials
         self._show_target(run, "search", "tune your own with")
         budget_s = run.known_budget_s
         budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
@@ -305,7 +305,7 @@ class SearchScreen(TrialScreen):
 
     def trial_ended(self, record: TrialRecord) -> None:
         """Show a trial's result, one line each."""
-        self._records.append(record)
+        self._records += (record,)
         super().trial_ended(record)
 
     def shared(self, place: str, name: str, is_only_group: bool) -> None:
@@ -318,7 +318,7 @@ class SearchScreen(TrialScreen):
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""
-        self._records.append(record)
+        self._records += (record,)
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
