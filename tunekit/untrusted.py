@@ -30,14 +30,18 @@ _KINDS = {
 }
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
     """Open a regular file; what else stands there is not waited for, as reading it may never end.
+
+    Args:
+        path: the file.
+        follows: whether it may be a link.
 
     Raises:
         UnreadableError: it is a folder, a pipe, a socket or a device.
         OSError: it is missing, or can't be read.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW))
     kind = stat.S_IFMT(os.fstat(handle).st_mode)
     if kind != stat.S_IFREG:
         os.close(handle)
@@ -45,16 +49,18 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def read_bytes(path: Path, max_bytes: int = CONFIG_BYTES) -> bytes:
+def read_bytes(path: Path, max_bytes: int = CONFIG_BYTES, *, follows: bool = True) -> bytes:
     """Return the content of a regular file.
 
     Raises:
         UnreadableError: it is missing, not a regular file, too large, or can't be read.
     """
     try:
-        with open_regular(path) as stream:
+        with open_regular(path, follows=follows) as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
-            content = stream.read(max_bytes + 1)
+            content = (
+                stream.read(max_bytes + 1) or b""
+            )  # None from a file of the kernel's that has nothing yet
     except OSError as error:
         raise UnreadableError(f"can't be read: {error.strerror}") from error
     except ValueError as error:  # a NUL in its name
@@ -132,13 +138,17 @@ def parse_yaml(text: str) -> Any:
         raise UnreadableError(f"is not YAML ({place})") from error
 
 
-def _checked(tree: Any, depth: int = 0) -> Any:
-    """Return the tree, unless it is nested too deeply; an alias in YAML may hold itself."""
+def _checked(tree: Any, depth: int = 0, seen: dict[int, int] | None = None) -> Any:
+    """Return the tree, unless it is nested too deeply; by aliases, YAML may hold one value many times."""
+    seen = {} if seen is None else seen
+    if depth <= seen.get(id(tree), -1):
+        return tree
+    seen[id(tree)] = depth
     if depth > MAX_DEPTH:
         raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels")
     below = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     for child in below:
-        _checked(child, depth + 1)
+        _checked(child, depth + 1, seen)
     return tree
 
 

@@ -65,6 +65,9 @@ class RunFolder:
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
+        for place in (self.trials_folder, self.telemetry_store, self.path / ".lock"):
+            if place.is_symlink():
+                raise RunFolderError(f"{place} is a link; choose another folder with --out")
         try:
             self.trials_folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")

@@ -1,18 +1,22 @@
 """What a trial leaves behind: memory given back, files and record without secrets."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from stat import S_IMODE
 from typing import Self
 
 from tunekit.errors import UnreadableError
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
+from tunekit.plain_text import printable
 from tunekit.records.base import with_texts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.secret_words import Secrets, secrets_of
 from tunekit.trial.isolation import AGENT_FOLDER
 from tunekit.trial.keeper import remove_tree
+from tunekit.trial.launch import OUTPUT_FILE, REQUEST_FILE
 from tunekit.untrusted import read_bytes
 
 _SLACK_BYTES = 64 << 20
@@ -116,38 +120,36 @@ def _settings_text(path: Path) -> str:
 def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
     """Keep request, output and the agent's own files of a trial whose processes are gone; remove the rest.
 
-    The script may have put anything in the agent's folder: only regular files by the agent's names are taken
-    over. Secrets are masked in them.
+    The script may have put anything there: regular files by those names are copied, secrets masked in them.
 
     Returns:
         What could not be done, a sentence for each file.
     """
+    if folder.is_symlink():
+        return (f"{folder} was replaced by a link",)
+    folder.chmod(S_IMODE(folder.stat().st_mode) | 0o700)  # the script may have locked it
     agent = folder / AGENT_FOLDER
-    if not agent.is_symlink():
-        for path in [one for pattern in _AGENTS_FILES for one in agent.glob(pattern)][:_MOST_FILES]:
-            if path.is_file() and not path.is_symlink():
-                path.replace(folder / path.name)
-    faults = []
+    found = [] if agent.is_symlink() else [path for pattern in _AGENTS_FILES for path in agent.glob(pattern)]
+    kept, faults, left_bytes = set(), [], _MOST_BYTES
+    for path in (folder / REQUEST_FILE, folder / OUTPUT_FILE, *found[:_MOST_FILES]):
+        if not os.path.lexists(path):
+            continue
+        try:
+            content = read_bytes(path, left_bytes, follows=False)
+            left_bytes -= len(content)
+            if not path.name.startswith(_FIGURES):
+                text = content.decode("utf-8", "surrogateescape")
+                content = secrets.masked(text).encode("utf-8", "surrogateescape")
+            copy = folder / path.name
+            copy.unlink(missing_ok=True)  # never written over: the script may have given it another name
+            copy.write_bytes(content)
+            kept.add(path.name)
+        except (OSError, UnreadableError) as error:
+            faults.append(f"{printable(path.name)} was not kept: {error}")
     for path in folder.iterdir():
-        if path.is_dir() or path.is_symlink():
+        if path.name not in kept:
             remove_tree(str(path))
-        elif not path.name.startswith(_FIGURES):
-            try:
-                _mask(path, secrets)
-            except UnreadableError as error:
-                remove_tree(str(path))
-                faults.append(f"{path.name} was removed, as it may hold secrets: it {error}")
-            except OSError as error:
-                faults.append(f"{path.name} may hold secrets: it can't be rewritten ({error.strerror})")
     return tuple(faults[:_MOST_FAULTS])
-
-
-def _mask(path: Path, secrets: Secrets) -> None:
-    text = read_bytes(path, _MOST_BYTES).decode("utf-8", "surrogateescape")
-    masked = secrets.masked(text)
-    if masked != text:
-        path.unlink()  # rather than written over: the script may have given it another name
-        path.write_bytes(masked.encode("utf-8", "surrogateescape"))
 
 
 def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:

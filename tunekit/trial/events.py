@@ -168,9 +168,9 @@ class EventReader:
 def _bytes_from(path: Path, offset: int, end: int) -> bytes:
     """Return what a file holds from an offset on; nothing when the script removed or replaced it."""
     try:
-        with open_regular(path) as stream:
+        with open_regular(path, follows=False) as stream:
             stream.seek(offset)
-            return stream.read(end - offset)
+            return stream.read(end - offset) or b""
     except (OSError, UnreadableError):
         return b""
 
@@ -411,10 +411,10 @@ def plain(text: str) -> str:
 def last_lines(log: Path) -> tuple[str, ...]:
     """Return the last output lines of the script, without blank ones and what torchrun says of its ranks."""
     try:
-        with open_regular(log) as stream:
+        with open_regular(log, follows=False) as stream:
             stream.seek(0, 2)
             stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+            text = (stream.read(_TAIL_BYTES) or b"").decode("utf-8", "replace")
     except (OSError, UnreadableError):
         return ()
     lines = [plain(line).rstrip()[:500] for line in text.replace("\r", "\n").splitlines()]

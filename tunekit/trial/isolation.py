@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,9 +28,8 @@ AGENT_FOLDER = "agent"
 """In a trial's folder: what its processes may write; the rest of the folder is out of their reach."""
 _LAYER = "layer"
 _STARTUP_FILE = "tunekit-agent.pth"
-_ASK_LIMIT_S = 5.0
 _SCRIPT_BYTES = 1 << 16
-_PYTHON_OR_ENVIRONMENT = re.compile(r"([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
+_PYTHON_OR_ENVIRONMENT = re.compile(r"(?<![\w.+/-])([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
 """An interpreter, or what switches its virtual environment on, as shell scripts name them."""
 _MOST_LISTED = 500
 _NOT_LISTED = (f"/{_STARTUP_FILE}", ".pyc")
@@ -86,7 +84,7 @@ def isolated(
     changed = dict(environment)
     spec: dict[str, object] = {"kind": kind, "kept": [str(folder / AGENT_FOLDER), *kept]}
     if kind == sandbox.OVERLAY:
-        pythons = _site_folders(tuple(command), str(Path.cwd()), environment.get("PATH", os.defpath))
+        pythons = _site_folders(command, str(Path.cwd()), environment.get("PATH", os.defpath))
         startup = _startup_text(request_path)
         spec |= {
             "layer": str(folder / _LAYER),
@@ -119,17 +117,16 @@ def _startup_text(request_path: Path) -> str:
     return f"import os, sys; {settings}; {site!r} in sys.path or sys.path.insert(0, {site!r})\n"
 
 
-@functools.lru_cache(maxsize=8)
-def _site_folders(command: tuple[str, ...], working_dir: str, search_path: str) -> tuple[str, ...]:
-    """Return where the Pythons that a command may run look for startup files, one folder for each."""
+def _site_folders(command: Sequence[str], working_dir: str, search_path: str) -> list[str]:
+    """Return where the Pythons that a command may run look for startup files; none of them is run."""
     found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
     for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
         found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
-    places = [_site_folder(python) for python in dict.fromkeys(filter(None, found))]
-    return tuple(dict.fromkeys(place for place in places if place is not None))
+    homes = dict.fromkeys(Path(python).parent.parent for python in filter(None, found))
+    return [str(place) for home in homes for place in sorted(home.glob("lib*/python3*/*-packages"))]
 
 
-def _named_pythons(command: tuple[str, ...], working_dir: str) -> list[str]:
+def _named_pythons(command: Sequence[str], working_dir: str) -> list[str]:
     """Return the Pythons that the command, or a shell script that it names, names by their paths."""
     texts = list(command)
     for word in command:
@@ -140,20 +137,6 @@ def _named_pythons(command: tuple[str, ...], working_dir: str) -> list[str]:
                     texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
     named = (match for text in texts for match in _PYTHON_OR_ENVIRONMENT.finditer(text))
     return [str(Path(working_dir, match[1], match[2].replace("activate", "python"))) for match in named]
-
-
-def _site_folder(python: str) -> str | None:
-    home = Path(python).parent.parent
-    if (home / "pyvenv.cfg").is_file():
-        return next((str(place) for place in sorted(home.glob("lib/python3*/site-packages"))), None)
-    asked = "import site; print(chr(10).join(site.getsitepackages()))"
-    try:
-        done = subprocess.run(
-            [python, "-I", "-c", asked], capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-    return next((line for line in done.stdout.splitlines() if Path(line).is_dir()), None)
 
 
 def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # Killed before their owners, these leak the semaphores and shared memory that they clean up.
@@ -33,7 +33,6 @@ TRACKER_GRACE_S = 1.0
 SHARED_MEMORY = "/dev/shm"
 NCCL_SEGMENTS = "nccl-"
 LOOK_EVERY_S = 1.0
-MOST_LOOKS = 2
 END_LIMIT_S = 10.0
 LOG_HEAD_BYTES, LOG_TAIL_BYTES = 1 << 20, 4 << 20
 PIPE_BYTES = 1 << 20
@@ -93,17 +92,18 @@ def reap(target: int) -> int | None:
 def remove_tree(path: str) -> None:
     """Remove a folder whatever its depth and modes; of a link, the link alone."""
     remove = ["rm", "-rf", "--", path]
-    unlock = ["chmod", "-R", "u+rwx", "--", path]  # overlayfs and scripts leave folders without any rights
+    unlock = ["find", path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", ";"]
+    # For overlayfs and scripts leave folders without any rights.
     for words in (remove, unlock, remove):
         if os.path.lexists(path):
             with contextlib.suppress(OSError):
                 subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
 
-def remove_shared_memory(pids: set[int]) -> None:
+def remove_shared_memory(pids: set[int], kept: frozenset[str]) -> None:
     """Remove what torch had created but not yet unlinked in /dev/shm when its process was killed."""
     for pid in pids:
-        for path in glob.glob(f"{SHARED_MEMORY}/torch_{pid}_*"):
+        for path in set(glob.glob(f"{SHARED_MEMORY}/torch_{pid}_*")) - kept:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
@@ -111,13 +111,15 @@ def remove_shared_memory(pids: set[int]) -> None:
 class NcclSegments:
     """What a trial's ranks share in /dev/shm by NCCL: killed, they leave it, and its name says no owner.
 
-    It is the trial's if a process of the trial was seen to have it mapped. A new segment is looked for among
-    them, and once more a while later, for it is there before it is mapped.
+    It is the trial's if a process of the trial was seen to have it mapped.
+
+    Args:
+        before: what lay in /dev/shm before the trial, which is never removed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Iterable[str] = ()) -> None:
+        self.before = frozenset(before)
         self._trial_segments: dict[str, str] = {}
-        self._looks: dict[str, int] = {}
         self._look_at = 0.0
 
     def look(self, found: Callable[[], list[int]], *, at_once: bool = False) -> None:
@@ -131,15 +133,10 @@ class NcclSegments:
         if now < self._look_at and not at_once:
             return
         self._look_at = now + LOOK_EVERY_S
-        new = {path: name for path, name in nccl_segments().items() if path not in self._trial_segments}
-        new = {path: name for path, name in new.items() if at_once or self._looks.get(path, 0) < MOST_LOOKS}
-        if not new:
-            return
-        mapped = {name for pid in found() for name in mapped_inodes(pid)}
-        for path, name in new.items():
-            self._looks[path] = self._looks.get(path, 0) + 1
-            if name in mapped:
-                self._trial_segments[path] = name
+        known = self.before | self._trial_segments.keys()
+        new = {path: name for path, name in nccl_segments().items() if path not in known}
+        mapped = {name for pid in found() for name in mapped_inodes(pid)} if new else ()
+        self._trial_segments.update((path, name) for path, name in new.items() if name in mapped)
 
     def remove(self) -> None:
         """Remove those that are left."""
@@ -249,7 +246,7 @@ def end_all(
         if not left:
             break
         time.sleep(0.01)
-    remove_shared_memory(ended)
+    remove_shared_memory(ended, segments.before)
     segments.remove()
 
 
@@ -319,7 +316,7 @@ def main() -> None:
     output_read, output_write = os.pipe()
     with contextlib.suppress(OSError):
         fcntl.fcntl(output_write, F_SETPIPE_SZ, PIPE_BYTES)
-    log, segments = OutputLog(log_path, output_read), NcclSegments()
+    log, segments = OutputLog(log_path, output_read), NcclSegments(glob.glob(f"{SHARED_MEMORY}/*"))
     try:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:

@@ -154,6 +154,8 @@ class OverlayNet:
         for path in map(os.path.realpath, (*self._kept, *sockets)):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
+                if path in sockets:
+                    self._remount_read_only(self._stage + path)
         for path, text in self._startup_files.items():
             self._add(os.path.realpath(path), text)
         self._become_root()
@@ -220,10 +222,10 @@ class OverlayNet:
         What is new there must be memory at its full speed, and is the one thing that stays.
         """
         with contextlib.suppress(OSError):
-            shared = _shared_inodes()
+            shared = _shared_names()
             for entry in os.scandir(os.path.realpath(_SHARED_MEMORY)):
                 if not os.path.lexists(self._stage + entry.path) or (
-                    entry.name.startswith(_SEGMENTS) and entry.inode() in shared
+                    entry.name.startswith(_SEGMENTS) and entry.name in shared
                 ):
                     continue
                 with contextlib.suppress(SandboxError, OSError):  # it may be gone by now
@@ -231,7 +233,7 @@ class OverlayNet:
                         self._overlay(entry.path, entry.path)
                     elif entry.is_symlink():
                         self._pin_link(self._stage + entry.path)
-                    elif entry.is_file():
+                    else:
                         _mount(entry.path, self._stage + entry.path, None, _MS_BIND)
                         self._remount_read_only(self._stage + entry.path)
 
@@ -279,7 +281,7 @@ class OverlayNet:
 
     def _share(self, path: str, layer: str) -> None:
         """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
-        if any(_is_beneath(point, path) for point in self._mounts):
+        if any(_is_beneath(point, path) for point in self._mounts) or path.startswith(_AS_THEY_ARE):
             return
         lower = path
         if not os.path.isdir(path):
@@ -343,13 +345,12 @@ def _bound_sockets() -> list[str]:
     return sorted(found)
 
 
-def _shared_inodes() -> set[int]:
-    """Return the inodes of the files in /dev/shm that a running process shares for writing."""
-    found = set()
+def _shared_names() -> set[str]:
+    """Return the entries of /dev/shm that, or a file of which, a running process shares for writing."""
+    found: set[str] = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as stream:
-            words = (line.split(None, 5) for line in stream if _SHARED_MEMORY in line)
-            found |= {int(inode) for _, rights, _, _, inode, _ in words if rights == "rw-s"}
+            found.update(re.findall(rf" rw-s .*{_SHARED_MEMORY}/([^/\n]+)", stream.read()))
     return found
 
 
@@ -492,19 +493,19 @@ def written_in(layer: str) -> Iterator[tuple[str, bool]]:
 
     Folders are left out, but for removed ones. Without an overlay the agent fills such a layer.
     """
-    for number in os.listdir(layer) if os.path.isdir(layer) else ():
-        upper = f"{layer}/{number}/upper"
-        folders = [upper]
-        while folders:
-            try:
-                entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name)
-            except OSError:  # locked by the script, or too deep for a path
+    folders = [] if os.path.islink(layer) else [layer]
+    while folders:
+        try:
+            entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name)
+        except OSError:  # missing, locked by the script, or too deep for a path
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
                 continue
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    yield entry.path[len(upper) :], _is_whiteout(entry.path)
+            _, _, kind, *path = entry.path[len(layer) :].split("/", 3)
+            if kind == "upper" and path:
+                yield f"/{path[0]}", _is_whiteout(entry.path)
 
 
 def _is_whiteout(path: str) -> bool:
