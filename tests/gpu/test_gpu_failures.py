@@ -8,7 +8,8 @@ import pytest
 from gpu_commands import SLOWED, Ended, measured, script, tunekit
 
 from simgpu.machine import SimulatedGpu
-from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.records.measurement import Measurement
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +23,13 @@ def _failure(ended: Ended) -> Failure:
     (trial,) = ended.profile.trials
     assert trial.failure is not None
     return trial.failure
+
+
+def _trial(ended: Ended) -> tuple[TrialRecord, Measurement]:
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None
+    return trial, trial.measurement
 
 
 @contextmanager
@@ -78,8 +86,7 @@ def test_a_process_that_comes_to_the_gpu_in_mid_trial_is_named(simulated_gpu: Si
 
         with _once(lambda: output.exists() and "waits" in output.read_text(), come):
             ended = tunekit(simulated_gpu, "profile", SHORT, ["python", "-c", WAITS, str(there), plain])
-    assert ended.process.returncode == 0, ended.process.stderr
-    (neighbour,) = measured(ended.profile.trials[0]).neighbours
+    (neighbour,) = _trial(ended)[0].neighbours
     assert neighbour.used_bytes is not None and neighbour.used_bytes > 2 * GIB
     (found,) = (one for one in ended.profile.findings if one.code == "gpu-neighbours")
     assert f"{neighbour.name} {neighbour.pid}" in (found.evidence or "")
@@ -97,19 +104,13 @@ def test_a_driver_that_tells_little_costs_no_measurement(
     simulated_gpu: SimulatedGpu, settings: dict[str, object]
 ) -> None:
     ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), **settings)
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.measurement is not None
-    assert trial.measurement.loop.device.name == "NVIDIA A10G"
+    assert _trial(ended)[1].loop.device.name == "NVIDIA A10G"
     assert ended.profile.measured_on == "a10g"
 
 
 def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
     ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), "a100-sxm-40:slower=16:mig=1g.5gb")
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.measurement is not None
-    device = trial.measurement.loop.device
+    device = _trial(ended)[1].loop.device
     (here,) = ended.profile.host.accelerators
     assert "MIG 1g.5gb" in device.name and here.is_partition
     assert device.memory_bytes is not None and device.memory_bytes < 6 * GIB and here.memory_bytes < 6 * GIB
@@ -118,21 +119,17 @@ def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
 def test_what_another_process_holds_is_not_the_trials_memory(simulated_gpu: SimulatedGpu) -> None:
     with simulated_gpu.hold(0, 20 * GIB, SLOWED):
         ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"))
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.telemetry is not None and trial.measurement is not None
+    trial, measurement = _trial(ended)
+    assert trial.telemetry is not None
     (gpu,) = trial.telemetry.gpus
     assert gpu.peak_used_bytes is not None and gpu.peak_tree_bytes is not None
     assert gpu.peak_used_bytes > 20 * GIB > gpu.peak_tree_bytes
     planned_bytes = ended.profile.profile.memory_bytes or 0
-    assert 1 * GIB < (trial.measurement.loop.device.usable_bytes or 0) < planned_bytes < 2 * GIB
+    assert 1 * GIB < (measurement.loop.device.usable_bytes or 0) < planned_bytes < 2 * GIB
 
 
 def test_a_torch_that_keeps_no_figures_of_memory_is_measured(simulated_gpu: SimulatedGpu) -> None:
     command = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", *script("plain.py")]
     ended = tunekit(simulated_gpu, "profile", SHORT, command)
-    assert ended.process.returncode == 0, ended.process.stderr
-    trial = measured(ended.profile.trials[0])
-    assert trial.measurement is not None
-    loop = trial.measurement.loop
+    loop = _trial(ended)[1].loop
     assert (loop.peak_reserved_bytes, loop.device.free_bytes) == (None, None)

@@ -82,8 +82,6 @@ class ScriptedPynvml(ModuleType):
             "nvmlDeviceGetMigMode": lambda handle: [0 if self.slices is None else 1, 0],
             "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7,
             "nvmlDeviceGetMigDeviceHandleByIndex": lambda handle, slot: self._slice(slot),
-            "nvmlDeviceGetGpuInstanceId": lambda handle: 7 + int(handle.removeprefix("mig")),
-            "nvmlDeviceGetComputeInstanceId": lambda handle: 0,
         }
 
     def _figures(self) -> dict[str, Any]:

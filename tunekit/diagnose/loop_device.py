@@ -237,12 +237,6 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
     )
 
 
-def _is_getting_warm(one: TrialGpu) -> bool:
-    """Return whether the clock was still falling: at its limit a GPU draws more the warmer it is."""
-    fall, rise_c = one.fall_of_clock, one.rise_c
-    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= RISE_C)
-
-
 def _moved_text(one: TrialGpu) -> str:
     """Return what clock and temperature did, such as "1710 to 1530 MHz and 51 to 63 C within 10 s"."""
     gpu = one.gpu
@@ -254,7 +248,9 @@ def _moved_text(one: TrialGpu) -> str:
 
 @check("gpu-unsoaked", WARNING, "{} was still getting warm at its power limit: a long run will be slower")
 def _gpu_unsoaked(one: TrialGpu) -> Hits:
-    if POWER_CAP in one.gpu.throttle_reasons and _is_getting_warm(one):
+    # At its limit a GPU draws more the warmer it is, so its clock falls.
+    is_warming = (one.fall_of_clock or 0.0) >= FALL_OF_CLOCK or (one.rise_c or 0.0) >= RISE_C
+    if POWER_CAP in one.gpu.throttle_reasons and is_warming:
         remedy = "measure longer, such as --window 120, until clock and temperature are steady"
         yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
 

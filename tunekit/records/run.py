@@ -163,8 +163,8 @@ class TargetRecord(Record):
     @property
     def machine_warnings(self) -> tuple[Finding, ...]:
         """What was wrong with the machine, but of GPUs that no trial computed on, where they are known."""
-        seen = (gpu for trial in self.trials if trial.telemetry for gpu in trial.telemetry.gpus)
-        used = {gpu.index for gpu in seen if gpu.is_used}
+        seen = (trial.telemetry for trial in self.trials if trial.telemetry)
+        used = {gpu.index for one in seen for gpu in one.gpus if gpu.is_used}
         return tuple(one for one in self.machine_findings if not used or one.gpu is None or one.gpu in used)
 
     @property

@@ -60,15 +60,12 @@ class DeviceMemory:
     def __exit__(self, *error: object) -> None:
         if not self._indexes:
             return
+        end = self._clock() + _LIMIT_S
         try:
-            self._wait()
+            while self._clock() < end and not all(map(self._is_returned, self._indexes)):
+                self._sleep(_POLL_S)
         finally:
             self._nvml.__exit__(*error)
-
-    def _wait(self) -> None:
-        end = self._clock() + _LIMIT_S
-        while self._clock() < end and not all(map(self._is_returned, self._indexes)):
-            self._sleep(_POLL_S)
 
     def _is_returned(self, index: int) -> bool:
         before, now = self._before[index], self._nvml.reading(index, pcie=False)
@@ -79,13 +76,9 @@ class DeviceMemory:
 
 def _others_growth(before: GpuReading, now: GpuReading) -> float:
     """Return what processes took that run on; a trial's have ended before it is waited."""
-    known = before.process_bytes or {}
-    running = (item for item in (now.process_bytes or {}).items() if item[0] in known or _runs(item[0]))
+    known, listed = before.process_bytes or {}, (now.process_bytes or {}).items()
+    running = ((pid, used) for pid, used in listed if pid in known or Path(f"/proc/{pid}").exists())
     return sum(max(0, (used or 0) - (known.get(pid) or 0)) for pid, used in running)
-
-
-def _runs(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 _FIGURES = "trace-"

@@ -55,15 +55,6 @@ def test_host_and_loop_are_sampled_twice_a_second_and_gpus_once() -> None:
     assert all(0.3 < later - earlier < 0.7 for earlier, later in pairwise(times))
 
 
-def test_a_driver_that_fails_in_between_leaves_a_gap() -> None:
-    clock = Clock()
-    with sampler_of(clock, [1, 2], {1: [BUSY], 2: [BUSY, None, BUSY]}) as sampler:
-        tick_for(sampler, clock, 4.0, every_s=1.0)
-    series = named(sampler)
-    assert series["gpu1"].column("utilization_percent") == [90.0] * 4
-    assert series["gpu2"].column("utilization_percent") == [90.0, None, 90.0, 90.0]
-
-
 def test_phases_are_numbered_in_the_order_of_their_coming() -> None:
     clock = Clock()
     with sampler_of(clock) as sampler:

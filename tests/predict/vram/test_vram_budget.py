@@ -106,7 +106,7 @@ def test_known_parts_beyond_the_peak_are_cut_and_told():
     assert "more than the peak of 1.0 GiB" in made.note
 
 
-def test_a_driver_that_counts_less_than_was_reserved_does_not_close():
+def test_a_driver_that_counts_less_than_was_reserved_leaves_no_context():
     made = budget(peaks(), telemetry(4 * GIB))
     assert made.context_bytes == 0
     assert made.note is not None

@@ -11,7 +11,7 @@ from typing import Self
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
 from tunekit.machine.telemetry.series import CONTEXT_BYTES, MOST_SAMPLES, Series
 from tunekit.machine.telemetry.tree import TreeMeter
-from tunekit.records.host import GpuProcess
+from tunekit.records.host import GpuProcess, GpuState
 
 LEAST_GPM_INTERVAL_S = 0.1
 """Samples closer together do not compare."""
@@ -93,8 +93,7 @@ class GpuSampler:
     def _note_neighbours(self, index: int, listed: Collection[int], pids: frozenset[int]) -> None:
         self._tree |= pids
         came = set(listed) - self._at_first.setdefault(index, frozenset(listed)) - self._tree
-        state = self._nvml.state(index) if came else None
-        named = (state.processes if state else None) or ()
+        named = ((self._nvml.state(index) or GpuState()).processes or ()) if came else ()
         self._came.setdefault(index, {}).update({one.pid: one for one in named if one.pid in came})
 
     def _of(self, index: int, pids: frozenset[int]) -> GpuReading:

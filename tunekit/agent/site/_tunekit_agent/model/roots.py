@@ -165,9 +165,7 @@ class RootFinder:
 
     def cover_step(self) -> bool:
         """Return whether the roots own every parameter that was stepped."""
-        owned: set = set()
-        for root in self.roots():
-            owned |= root.parameter_ids
+        owned: set = set().union(*(root.parameter_ids for root in self.roots()))
         return bool(self._stepped) and self._stepped <= owned
 
     @kept_from_script
