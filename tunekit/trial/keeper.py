@@ -45,12 +45,10 @@ libc = ctypes.CDLL(None)
 def children_of(pid: int) -> list[int]:
     """Return the pids of a process's children, over all its threads."""
     found: list[int] = []
-    try:
+    with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children") as stream:
                 found += [int(word) for word in stream.read().split()]
-    except OSError:
-        pass
     return found
 
 
@@ -67,12 +65,10 @@ def descendants(root: int) -> list[int]:
 
 def is_tracker(pid: int) -> bool:
     """Return whether a process only cleans up shared memory after its owners."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            command = stream.read()
-    except OSError:
-        return False
-    return any(name in command for name in TRACKERS)
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as stream:
+        command = stream.read()
+        return any(name in command for name in TRACKERS)
+    return False
 
 
 def reap(target: int) -> int | None:

@@ -120,7 +120,8 @@ class OverlayNet:
         kept: folders that stay as they are: what is written there stays.
         shared: folders and the layers that gather what is written there for all trials, such as caches of
             downloads.
-        startup_files: texts of files that processes in the net find in addition, by path.
+        startup_files: texts of files that processes in the net find in addition, by path, where they can be
+            written.
     """
 
     def __init__(
@@ -157,7 +158,9 @@ class OverlayNet:
                 if path in sockets:
                     self._remount_read_only(self._stage + path)
         for path, text in self._startup_files.items():
-            self._add(os.path.realpath(path), text)
+            place = self._stage + os.path.realpath(path)
+            with contextlib.suppress(OSError), open(place, "w", encoding="utf-8") as stream:
+                stream.write(text)
         self._become_root()
         os.chdir(folder)
 
@@ -268,7 +271,10 @@ class OverlayNet:
         upper, work = f"{layer}/upper{place.rstrip('/')}", f"{layer}/work"
         os.makedirs(upper, exist_ok=True)
         os.makedirs(work, exist_ok=True)
-        _take_mode(lower, upper)
+        status = os.stat(lower)
+        with contextlib.suppress(OSError):  # nobody else's file belongs to a user here
+            os.chmod(upper, stat.S_IMODE(status.st_mode))  # the overlay shows mode and owner of the layer
+            os.chown(upper, status.st_uid, status.st_gid)
         folders = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         options = [folders, "userxattr" if self._in_user_namespace else "redirect_dir=on"]
         if is_volatile:
@@ -304,11 +310,6 @@ class OverlayNet:
         kept = flags & _KEPT_FLAGS | (_MS_RELATIME if flags & _ST_RELATIME else 0)
         _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
 
-    def _add(self, path: str, text: str) -> None:
-        """Write a file that only the net's processes see; a folder that can't be written stays as it is."""
-        with contextlib.suppress(OSError), open(self._stage + path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-
     def _become_root(self) -> None:
         os.chdir(self._stage)
         number = _PIVOT_ROOT.get(platform.machine())
@@ -318,14 +319,6 @@ class OverlayNet:
             _mount(".", "/", None, _MS_MOVE)
             os.chroot(".")
         os.chdir("/")
-
-
-def _take_mode(source: str, target: str) -> None:
-    """Give a layer the mode and owner of what it lies over, which the overlay shows."""
-    status = os.stat(source)
-    with contextlib.suppress(OSError):  # nobody else's file belongs to a user here
-        os.chmod(target, stat.S_IMODE(status.st_mode))
-        os.chown(target, status.st_uid, status.st_gid)
 
 
 def _escaped(path: str) -> str:
@@ -366,57 +359,30 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(header, words), "dropping capabilities")
 
 
-class LandlockNet:
-    """Writing denied outside some folders.
+def _enter_landlock(kept: Sequence[str]) -> None:
+    """Deny this process writing outside some folders and files.
 
-    Args:
-        kept: the folders that may be written; files too.
+    Raises:
+        SandboxError: the kernel has no Landlock.
     """
-
-    def __init__(self, kept: Sequence[str]) -> None:
-        self._kept = kept
-
-    def enter(self) -> None:
-        """Move this process under the net.
-
-        Raises:
-            SandboxError: the kernel has no Landlock.
-        """
-        version = _check(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG), "Landlock")
-        bits = [bit for since, those in _LANDLOCK_WRITES if since <= version for bit in those]
-        rights = sum(1 << bit for bit in bits)
-        attributes = struct.pack("<Q", rights)
-        ruleset = _check(
-            _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0), "making Landlock's rules"
-        )
-        for path in (*self._kept, *_AS_THEY_ARE):
-            self._allow(ruleset, path, rights)
-        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "giving up new privileges")
-        _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "putting Landlock's rules in force")
-        os.close(ruleset)
-
-    def _allow(self, ruleset: int, path: str, rights: int) -> None:
+    version = _check(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG), "Landlock")
+    rights = sum(1 << bit for since, bits in _LANDLOCK_WRITES if since <= version for bit in bits)
+    attributes = struct.pack("<Q", rights)
+    ruleset = _check(
+        _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0), "making Landlock's rules"
+    )
+    for path in (*kept, *_AS_THEY_ARE):
         try:
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            return
-        if not os.path.isdir(path):
-            rights &= 1 << 1 | 1 << 14  # those that a file has
-        rule = struct.pack("<Qi", rights, opened)
+            continue
+        of_file = rights if os.path.isdir(path) else rights & (1 << 1 | 1 << 14)
+        rule = struct.pack("<Qi", of_file, opened)
         _check(_libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0), f"allowing {path}")
         os.close(opened)
-
-
-def enter(spec: dict[str, Any]) -> None:
-    """Move this process under the net that a spec names.
-
-    Raises:
-        SandboxError: the kernel refuses.
-    """
-    if spec["kind"] == LANDLOCK:
-        LandlockNet(spec["kept"]).enter()
-    else:
-        OverlayNet(spec["layer"], spec["kept"], spec["shared"], spec["startup_files"]).enter()
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "giving up new privileges")
+    _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "putting Landlock's rules in force")
+    os.close(ruleset)
 
 
 def probe(folder: str, kinds: Sequence[str] = (OVERLAY, LANDLOCK)) -> tuple[str, dict[str, str]]:
@@ -524,7 +490,10 @@ def main() -> None:
     spec, command = json.loads(sys.argv[1]), sys.argv[3:]
     parent = os.getppid()
     try:
-        enter(spec)
+        if spec["kind"] == LANDLOCK:
+            _enter_landlock(spec["kept"])
+        else:
+            OverlayNet(spec["layer"], spec["kept"], spec["shared"], spec["startup_files"]).enter()
         _drop_capabilities()
     except (SandboxError, OSError) as error:
         sys.stderr.write(f"{error}\n")
