@@ -250,7 +250,7 @@ def test_a_trial_folder_that_is_gone_ends_the_trial(tmp_path: Path) -> None:
     watched = waiting(folder, 600.0, 900.0, 1.0)
     folder.rmdir()
     assert watched.is_over_limit(5.0)
-    assert "was removed by the script" in failed(watched.evidence).message
+    assert "was removed or locked by the script" in failed(watched.evidence).message
 
 
 def test_sampling_that_fails_costs_the_samples_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 Events are validated line by line, bounded in size and number.
 """
 
+import os
 import re
 import struct
 from collections import Counter
@@ -332,8 +333,8 @@ class Evidence:
 
     def take_pulse(self, folder: Path) -> None:
         """Add what the training process did last: its events lag behind, and a killed one tells no end."""
-        if not folder.is_dir():
-            self.cannot_tell = f"the agent's folder {folder} was removed by the script"
+        if not os.path.isdir(folder):  # noqa: PTH112 - which a locked parent doesn't make raise
+            self.cannot_tell = f"the agent's folder {folder} was removed or locked by the script"
         pulse = read_pulse(folder)
         if pulse is not None:
             self.cannot_tell = pulse.fault
