@@ -105,12 +105,12 @@ print(torch.cuda.host_memory_stats()["allocated_bytes.peak"])
 
 
 def test_torchs_own_host_allocator_takes_what_is_predicted(simulated_gpu: SimulatedGpu) -> None:
-    """All of workers x prefetch batches wait there, beside the one that the loop has at hand."""
+    """All of workers x prefetch batches wait there, beside what the loop has at hand and still copies."""
     batch = batch_of(3 * 40 * 40 * 4, 50)
     of = looped(batch, batch_bytes=batch.total_bytes)
     pinned = config(batch_size=50, num_workers=2, prefetch_factor=4, pin_memory=True)
     done = simulated_gpu.run(["-c", PINS])
     assert done.returncode == 0, done.stderr
     predicted = buffer_bytes(pinned, pinned.batch_bytes(held_per_sample(pinned, of)))
-    assert int(done.stdout) in (predicted, predicted * 9 // 8)
+    assert int(done.stdout) in [predicted * batches // 8 for batches in (8, 9, 10)]
     assert predicted == 8 * ((1 << 20) + 512)
