@@ -58,9 +58,8 @@ def read_bytes(path: Path, max_bytes: int = CONFIG_BYTES, *, follows: bool = Tru
     try:
         with open_regular(path, follows=follows) as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
-            content = (
-                stream.read(max_bytes + 1) or b""
-            )  # None from a file of the kernel's that has nothing yet
+            # None comes from a file of the kernel's that has nothing to read yet.
+            content = stream.read(max_bytes + 1) or b""
     except OSError as error:
         raise UnreadableError(f"can't be read: {error.strerror}") from error
     except ValueError as error:  # a NUL in its name

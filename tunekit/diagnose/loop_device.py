@@ -255,7 +255,9 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
         yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
 
 
-@check("gpu-neighbours", WARNING, "other processes came to the GPU of a trial, whose rate hardly counts")
+@check(
+    "gpu-neighbours", WARNING, "another process started on the GPU during a trial, so its rate counts little"
+)
 def _gpu_neighbours(trial: TrialRecord) -> Hits:
     if trial.neighbours:
         yield Hit(f"trial {trial.number}: {processes_text(trial.neighbours)} (NVML)", OTHERS_REMEDY)

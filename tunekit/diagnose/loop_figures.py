@@ -43,7 +43,7 @@ def _memory_grows(facts: LoopFacts) -> Hits:
             f"torch reserves {bytes_text(each_bytes)} more in each, its tensors take no more: "
             f"{bytes_text(most_bytes)} of {bytes_text(loop.device.memory_bytes)} "
             f"in {(most_bytes - peak_bytes) // each_bytes} epochs (predicted)",
-            "create CUDA streams once, before the first epoch: each has a memory pool of its own",
+            "create CUDA streams once, before the first epoch: each has its own memory pool",
             each_bytes,
             message="GPU memory grows with each epoch",
         )

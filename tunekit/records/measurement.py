@@ -333,7 +333,7 @@ class GpuTelemetry(Record):
     pcie_tx_mb_per_s: NonNegativeFloat | None = None
     pcie_rx_mb_per_s: NonNegativeFloat | None = None
     neighbours: tuple[GpuProcess, ...] = ()
-    """Other processes that came to it during the trial, each with the memory that it had last."""
+    """Other processes that started on it during the trial, each with the memory that it had last."""
 
 
 class HostTelemetry(Record):

@@ -163,7 +163,7 @@ class TrialRecord(Record):
 
     @property
     def neighbours(self) -> tuple[GpuProcess, ...]:
-        """Other processes that came to its GPUs meanwhile: what it says of its config hardly counts."""
+        """Other processes that started on its GPUs during the trial, which then is weak evidence."""
         gpus = self.telemetry.gpus if self.telemetry else ()
         return tuple(one for gpu in gpus if gpu.is_used for one in gpu.neighbours)
 

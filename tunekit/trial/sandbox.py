@@ -272,7 +272,7 @@ class OverlayNet:
         os.makedirs(upper, exist_ok=True)
         os.makedirs(work, exist_ok=True)
         status = os.stat(lower)
-        with contextlib.suppress(OSError):  # nobody else's file belongs to a user here
+        with contextlib.suppress(OSError):  # an ordinary user can't give files to others
             os.chmod(upper, stat.S_IMODE(status.st_mode))  # the overlay shows mode and owner of the layer
             os.chown(upper, status.st_uid, status.st_gid)
         folders = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"

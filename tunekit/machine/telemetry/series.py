@@ -32,7 +32,7 @@ class Series:
     labels: tuple[str, ...] = ()
     """Of the loop's phases, which are kept by number."""
     neighbours: tuple[GpuProcess, ...] = ()
-    """Other processes that came to the GPU, each with the memory that it had last; not kept on disk."""
+    """Other processes that started on the GPU, each with the memory that it had last; not kept on disk."""
 
     def column(self, name: str) -> list[float | None]:
         """Return one column.

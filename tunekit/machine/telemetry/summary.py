@@ -72,7 +72,7 @@ def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
     return GpuTelemetry(
         index=int(series.name.removeprefix("gpu")),
         is_used=is_used,
-        # In a container the driver may number the trial's own processes otherwise: then nobody can tell.
+        # In a container the driver may know the trial's processes by other PIDs: neighbours are then unknown.
         neighbours=series.neighbours if tree_bytes else (),
         peak_used_bytes=None if used_bytes is None else int(used_bytes),
         peak_tree_bytes=None if tree_bytes is None else int(tree_bytes),

@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 PRECISIONS = tuple(Precision)
 _LEAST_CPU_SHARE = 0.02
 _SHARED_SPREAD = 1.0
-"""Of a step whose GPU another process came to: it may have had half of the time, or all of it."""
+"""Relative, of a step beside another process on the GPU: it may have had half of the time, or all of it."""
 
 
 @dataclass(frozen=True)

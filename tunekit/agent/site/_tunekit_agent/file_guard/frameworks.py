@@ -150,12 +150,10 @@ def install(log: Any, trial_folder: str) -> None:
         ("mlflow.tracking._tracking_service.utils", "_resolve_tracking_uri", _always(runs)),
         ("mlflow.tracking._model_registry.utils", "_resolve_registry_uri", _always(runs)),
     ]
-    saved = _off(
-        refused, "accelerate.Accelerator.save_state", lambda own, output_dir=None, *_, **__: output_dir
-    )
-    rows.append(
-        ("accelerate.accelerator", "Accelerator.save_state", saved)
-    )  # its automatic naming deletes old ones
+    # Its automatic naming would delete old checkpoints.
+    name = "Accelerator.save_state"
+    saved = _off(refused, f"accelerate.{name}", lambda own, output_dir=None, *_, **__: output_dir)
+    rows.append(("accelerate.accelerator", name, saved))
     for packages, module, names in _OFF:
         shown = packages[0].partition(".")[0]
         rows += [

@@ -96,9 +96,9 @@ def memory_facts() -> dict:
 
     None without CUDA, and where torch keeps no figures: with another allocator, or without its cache.
     """
-    cuda = sys.modules["torch"].cuda
     known: dict = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
     for device in cuda_devices():
+        cuda = sys.modules["torch"].cuda
         with contextlib.suppress(RuntimeError):  # another allocator
             retries = int(cuda.memory_stats(device).get("num_alloc_retries", 0))
             peaks = (cuda.max_memory_allocated(device), cuda.max_memory_reserved(device), retries)
