@@ -63,5 +63,5 @@ def walk_in(
     with RunFolder(folder, can_resume=False) as owned:
         executor = LookingExecutor(owned.trials_folder, **(executor_options or {}))
         heard = listener or RecordingListener()
-        walk = ProfileWalk(bare, owned, executor, bare.profile, heard, beside, clock=executor.clock)
-        return walk.run(), executor
+        walk = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock)
+        return walk.run(beside), executor

@@ -28,12 +28,13 @@ from tunekit.records.codec import read_json
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.measurement import Measurement
+from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.predicted import Machine
+from tunekit.session.predicted import Outside
 from tunekit.session.search import Search
 from tunekit.session.session import QuietWait
 from tunekit.session.store import TrialStore
@@ -262,16 +263,17 @@ def start_search(
     executor: ScriptedExecutor,
     asked: SearchOptions | None = None,
     listener: RecordingListener | None = None,
-    machine: Machine | None = None,
+    here: Profile | None = None,
+    outside: Outside | None = None,
     quiet: QuietWait | None = None,
     store: TrialStore | None = None,
     **run_overrides: Any,
 ) -> Search:
     """Return a search over an owned folder, on the executor's clock."""
     bare = run(**({"options": asked or options(), "trials": (), "search_time_s": 0.0} | run_overrides))
-    machine = machine or Machine(profile=bare.profile, native_bf16=True)
-    heard = listener or RecordingListener()
-    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet, store=store)
+    bare = bare.changed(host=bare.host.changed(cpu_bf16_native=True))
+    here, heard = here or bare.profile, listener or RecordingListener()
+    return Search(bare, owned, executor, here, heard, outside, executor.clock, quiet, store)
 
 
 def searched(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:

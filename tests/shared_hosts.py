@@ -86,7 +86,7 @@ class SharedHost:
             search = start_search(owned, executor, asked, self.listener, store=store, host=machine)
             search.run()
             self.found = search.found
-            self.finished_by = search.finisher.host if search.finisher else None
+            self.finished_by = store.finisher.host if store.finisher else None
 
 
 def search_together(place: str, hosts: list[SharedHost], asked: SearchOptions = FEW) -> None:

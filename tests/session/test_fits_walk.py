@@ -69,8 +69,8 @@ def walk_in(
             trials=(),
             profile=here or profile("cpu"),
         )
-        walk = FitsWalk(run, folder, executor, RecordingListener(), profiles, outside)
-        return walk.run(), executor
+        walk = FitsWalk(run, folder, executor, run.profile, RecordingListener())
+        return walk.run(profiles, outside), executor
 
 
 def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):

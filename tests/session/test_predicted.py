@@ -26,7 +26,7 @@ from tunekit.records.run import KnobSpace, Run
 from tunekit.records.target import Binding, BindingKind
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.predicted import Machine, starting_config
+from tunekit.session.predicted import starting_config
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.tune.feasibility import chances_to_fit
 
@@ -89,8 +89,8 @@ def searched_in(
             **({} if here is CPU else on_gpu),
         )
         overrides.setdefault("asked", options(budget_s=400.0, max_trials=6))
-        machine = Machine(here or profile(), native_bf16=True, outside=outside if predicts else None)
-        return start_search(owned, executor, machine=machine, **overrides).run()
+        overrides |= {"here": here, "outside": outside if predicts else None}
+        return start_search(owned, executor, **overrides).run()
 
 
 def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):

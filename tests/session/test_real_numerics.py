@@ -14,7 +14,6 @@ from tunekit.records.run import FixedKnob
 from tunekit.records.trial import TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.folder import RunFolder, load_run
-from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
 
@@ -43,16 +42,14 @@ def test_a_mode_whose_loss_diverges_is_barred_from_balanced_by_a_run_of_the_base
         window_s=0.6,
         fixed=tuple(FixedKnob(knob=knob, value=value) for knob, value in fixed),
     )
-    here = host(accelerators=(), cpus=2, ram_limit_bytes=23 * GIB)
-    machine = Machine(profile=profile("cpu", native_precisions=("fp32", "bf16")), native_bf16=True)
-    started = run(
-        target=target, options=asked, host=here, profile=machine.profile, measured_on="cpu", trials=()
-    )
+    here = host(accelerators=(), cpus=2, ram_limit_bytes=23 * GIB, cpu_bf16_native=True)
+    cpu = profile("cpu", native_precisions=("fp32", "bf16"))
+    started = run(target=target, options=asked, host=here, profile=cpu, measured_on="cpu", trials=())
     listener = UntilConfirmation()
     with RunFolder(tmp_path / "run") as folder:
         executor = ProcessExecutor(target, folder.trials_folder, LIMITS, asked.window_s)
         with pytest.raises(KeyboardInterrupt):
-            Search(started, folder, executor, machine, listener).run()
+            Search(started, folder, executor, cpu, listener).run()
 
     stopped = load_run(tmp_path / "run")
     assert [trial.failure for trial in stopped.trials if trial.failure] == []

@@ -155,7 +155,7 @@ def test_a_proposal_is_in_the_journal_while_it_runs(space: tuple[KnobSpace, ...]
     walk(study, 2)
     proposal = study.propose()
     assert proposal is not None
-    with study.running(proposal):
+    with study.running(proposal.config, proposal.expected_rate_samples_per_s):
         running = stored(journal)[-1]
         assert running.state is TrialState.RUNNING
         assert running.params["batch_size"] == proposal.config.batch_size
@@ -174,7 +174,7 @@ def test_a_proposal_that_ended_without_a_record_is_a_failed_trial(
     study = Study(space, host(), journal=tmp_path / "study.journal")
     proposal = study.propose()
     assert proposal is not None
-    with pytest.raises(KeyboardInterrupt), study.running(proposal):
+    with pytest.raises(KeyboardInterrupt), study.running(proposal.config, None):
         raise KeyboardInterrupt
     (trial,) = stored(tmp_path / "study.journal")
     assert trial.state is TrialState.FAIL
@@ -188,7 +188,7 @@ def test_a_trial_that_was_given_up_is_a_pruned_one(space: tuple[KnobSpace, ...],
     record = trial_record(
         0, 50.0, proposal.config, stop_reason="abandoned", boundary_s=None, boundaries_seen=0
     )
-    with study.running(proposal) if runs else nullcontext():
+    with study.running(proposal.config, None) if runs else nullcontext():
         study.tell([record])
     (trial,) = stored(tmp_path / "study.journal")
     assert (trial.state, trial.value) == (TrialState.PRUNED, record.rate_samples_per_s)

@@ -50,9 +50,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         screen.opened(run, folder.path)
         make_images(run, screen)
         executor = executor_for(run, folder, run.host, command)
-        walk = FitsWalk(run, folder, executor, screen, profiles, outside)
+        walk = FitsWalk(run, folder, executor, run.profile, screen)
         try:
-            finished = walk.run()
+            finished = walk.run(profiles, outside)
         except KeyboardInterrupt:
             screen.interrupted_at(walk.found, folder.path)
             raise

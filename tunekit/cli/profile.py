@@ -47,9 +47,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         make_images(profile, screen)
         executor = executor_for(profile, folder, profile.host, command)
         quiet = quiet_wait(options)
-        walk = ProfileWalk(profile, folder, executor, here, screen, against, quiet=quiet)
+        walk = ProfileWalk(profile, folder, executor, here, screen, quiet=quiet)
         try:
-            finished = walk.run()
+            finished = walk.run(against)
         except KeyboardInterrupt:
             screen.interrupted(folder.path)
             raise

@@ -56,7 +56,6 @@ from tunekit.records.trial import TrialRole
 from tunekit.report.text import to_go_on
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
-from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
@@ -103,11 +102,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _dry_run(options, command)
     summary = summary_file(options)
     run, where, here = _resumed(options, command) if options.resume else _new(options, command)
-    machine = Machine(
-        profile=profile_here(run.measured_on, run.host, load_profiles()),
-        native_bf16=run.host.cpu_bf16_native,
-        outside=memory_outside(),
-    )
+    profile = profile_here(run.measured_on, run.host, load_profiles())
     with ExitStack() as stack:
         screen = stack.enter_context(SearchScreen(options.json, is_quiet=options.quiet, is_full=options.full))
         store = None
@@ -120,14 +115,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             screen.shared(store.address.shown, store.host, store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
-        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options), store=store)
+        search = Search(
+            run, folder, executor, profile, screen, memory_outside(), quiet=quiet_wait(options), store=store
+        )
         finished = _searched(search, folder.path, options, screen, is_shared=store is not None)
         if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
             screen.said(why_no_more_rounds(finished.trials, options.confirm))
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
-        if store is not None and search.finisher is not None:
-            elsewhere = _from_here(Path(str(search.finisher.folder)))
-            screen.left_to(str(search.finisher.host), str(elsewhere), store.trials_run, is_done)
+        if store is not None and store.finisher is not None:
+            elsewhere = _from_here(Path(str(store.finisher.folder)))
+            screen.left_to(str(store.finisher.host), str(elsewhere), store.trials_run, is_done)
             # Another machine's folder may have the path of this one's.
             is_here = (elsewhere / RUN_FILE).is_file() and not elsewhere.samefile(folder.path)
             if options.out is None and (is_here or not is_done):

@@ -5,8 +5,7 @@ through that, as one that ends itself on a loss it doesn't expect, is run once m
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tunekit.errors import TargetError
 from tunekit.predict.fits import Fits
@@ -17,10 +16,9 @@ from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
 from tunekit.records.run import FitsOptions, FitsRun, GpuFacts
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Outside, outside_of
-from tunekit.session.session import Session, TrialListener, target_error
-from tunekit.trial.executor import Executor, TrialInterrupted
+from tunekit.session.session import Session, target_error
+from tunekit.trial.executor import TrialInterrupted
 from tunekit.units import count_text
 
 _DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
@@ -29,35 +27,14 @@ _MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind
 
 
 class FitsWalk(Session[FitsRun]):
-    """One prediction in one folder.
+    """One prediction in one folder."""
 
-    Args:
-        run: target, options and host; its trials are ignored.
-        folder: owned by the caller, without trials.
-        executor: runs trials.
-        listener: hears what happens.
-        profiles: of the GPUs to predict for.
-        outside: returns what a GPU's memory holds beside torch's tensors, given whether the training
-            benchmarks cuDNN's kernels.
-        clock: returns seconds.
-    """
-
-    def __init__(
-        self,
-        run: FitsRun,
-        folder: RunFolder,
-        executor: Executor,
-        listener: TrialListener,
-        profiles: Sequence[Profile],
-        outside: Outside,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(run, folder, executor, listener, run.profile, clock=clock)
-        self._profiles = profiles
-        self._outside = outside
-
-    def run(self) -> FitsRun:
+    def run(self, profiles: Sequence[Profile], outside: Outside) -> FitsRun:
         """Run the trial, predict, and return the whole; fits.json has it too.
+
+        Args:
+            profiles: of the GPUs to predict for.
+            outside: returns what a GPU's memory holds beside torch's tensors.
 
         Raises:
             TargetError: the script can't be looked at, or its steps can't be traced.
@@ -69,9 +46,9 @@ class FitsWalk(Session[FitsRun]):
             except TrialInterrupted as stopped:
                 self._keep(stopped.record)
                 with contextlib.suppress(TargetError):
-                    self._predict()
+                    self._predict(profiles, outside)
                 raise
-            self._predict()
+            self._predict(profiles, outside)
         return self.found
 
     def _derived(self, run: FitsRun) -> FitsRun:
@@ -80,15 +57,15 @@ class FitsWalk(Session[FitsRun]):
     @property
     def _attempt(self) -> tuple[TrialRecord, ...]:
         """The script at one size or two, all with or without arithmetic: from the last baseline on."""
-        starts = [place for place, one in enumerate(self._records) if one.role is TrialRole.BASELINE]
-        return self._records[starts[-1] :] if starts else ()
+        starts = [place for place, one in enumerate(self.records) if one.role is TrialRole.BASELINE]
+        return self.records[starts[-1] :] if starts else ()
 
     def _trace(self) -> None:
         """Have the script's steps traced: without their arithmetic, and with it where that may help."""
         record = self._traced(Arithmetic.ALL, "shapes of the script's own steps")
         why = _why_compute(record)
         if why is not None:
-            self._listener.said(
+            self.say(
                 f"without arithmetic {why}; running it as it is instead, for up to "
                 f"{self.found.options.trial_limit_s:g} s (--trial-limit)"
             )
@@ -98,28 +75,26 @@ class FitsWalk(Session[FitsRun]):
 
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
-        record = self._trial(TrialRole.BASELINE, None, purpose, details=_DETAILS, skips=skips)
+        record = self.trial(TrialRole.BASELINE, None, purpose, details=_DETAILS, skips=skips)
         config = second_trace_config(record, self.found.target)
-        if config is not None and self._known is not None:
-            self._trial(
-                TrialRole.TRACE, config, "the second batch size", details=(Detail.TRACE,), skips=skips
-            )
+        if config is not None and self.known is not None:
+            self.trial(TrialRole.TRACE, config, "the second batch size", details=(Detail.TRACE,), skips=skips)
         return record
 
-    def _predict(self) -> None:
-        trials_folder = self._folder.trials_folder
-        profiles = {profile.id: profile for profile in self._profiles}
-        facts = {name: self._facts(profile) for name, profile in profiles.items()}
+    def _predict(self, profiles: Sequence[Profile], outside: Outside) -> None:
+        trials_folder = self.folder.trials_folder
+        facts = {profile.id: self._facts(profile, outside) for profile in profiles}
+        by_id = {profile.id: profile for profile in profiles}
         try:
             fits = Fits(self._attempt, trials_folder, self.found.rank_host.cpus, self.found.profile)
         except Unpredictable as why:
-            self._change(why_not=str(why))
+            self.change(why_not=str(why))
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
-        self._listener.said(f"predicting for {count_text(len(self._profiles), 'GPU')}")
-        prediction = fits.for_profiles(self._profiles, lambda profile: facts[profile.id].outside)
+        self.say(f"predicting for {count_text(len(profiles), 'GPU')}")
+        prediction = fits.for_profiles(profiles, lambda profile: facts[profile.id].outside)
         batch_size = self.found.batch_size
         asked = tuple(
-            fits.asked(profiles[one.profile_id], one, facts[one.profile_id].outside, batch_size)
+            fits.asked(by_id[one.profile_id], one, facts[one.profile_id].outside, batch_size)
             for one in prediction.fits
             if batch_size is not None
         )
@@ -127,16 +102,16 @@ class FitsWalk(Session[FitsRun]):
             why_not = (
                 f"no GPU that was asked for computes in {' or '.join(fits.precisions)}, as the script does"
             )
-            self._change(why_not=why_not)
+            self.change(why_not=why_not)
             raise TargetError(f"nothing can be predicted: {why_not}; give another --gpu")
-        self._change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
+        self.change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
 
-    def _facts(self, profile: Profile) -> GpuFacts:
+    def _facts(self, profile: Profile, outside: Outside) -> GpuFacts:
         machine = usual_instance(profile)
         vcpus = machine.vcpus / machine.gpus if machine is not None and machine.vcpus else None
         return GpuFacts(
             profile_id=profile.id,
-            outside=outside_of(self._attempt, self._outside)(profile),
+            outside=outside_of(self._attempt, outside)(profile),
             instance=machine.full_name if machine is not None else None,
             vcpus=vcpus,
         )

@@ -1,7 +1,6 @@
 """What the first trial's own steps say of GPUs: the one that is asked for, and the one that is here."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tunekit.errors import RecordError
@@ -23,28 +22,18 @@ from tunekit.tune.knob_access import why_not_in_roots
 
 _FACTORS = (1, 2, 4, 8, 16)
 """Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
-_MOST_CORRECTIONS = 8
+_MAX_CORRECTIONS = 8
 
 Outside = Callable[[Profile, bool], OutsideTorch]
 """What a GPU's memory holds beside torch's tensors, by whether the training benchmarks cuDNN's kernels."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """The device that the trials really run on, as far as it is known before the baseline."""
-
-    profile: Profile
-    native_bf16: bool | None
-    outside: Outside | None = None
-    """None to predict nothing of GPUs."""
-
-
-def trace_details(run: Run, machine: Machine) -> tuple[Detail, ...]:
+def trace_details(run: Run, outside: Outside | None) -> tuple[Detail, ...]:
     """Return what else a trial looks at: its steps, until one is measured, where a GPU is asked for.
 
     The baseline may run out of memory, as smaller batches may.
     """
-    is_wanted = machine.outside is not None and not run.profile.is_cpu
+    is_wanted = outside is not None and not run.profile.is_cpu
     return (Detail.TRACE,) if is_wanted and not any(one.measurement for one in run.trials) else ()
 
 
@@ -55,18 +44,14 @@ def missing_trace_config(run: Run) -> TrainConfig | None:
     return second_trace_config(run.baseline, run.target)
 
 
-def predicted(
-    run: Run, records: Sequence[TrialRecord], machine: Machine, trials_folder: Path
-) -> tuple[TrialRecord, Run]:
-    """Return the last of some trials, which traced its own steps, and its run, with what these predict."""
-    record = records[-1]
-    if machine.outside is None or run.profile.is_cpu:
-        return record, run
-    outside = outside_of(records, machine.outside)
+def predicted(run: Run, here: Profile, outside: Outside, trials_folder: Path) -> tuple[TrialRecord, Run]:
+    """Return the last trial of a run, which traced its own steps, and the run, with what these predict."""
+    record = run.trials[-1]
+    outside_torch = outside_of(run.trials, outside)
     try:
-        fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
-        prediction = fits.for_profiles([run.profile], outside)
-        peaks = _peaks_here(record, fits, machine.profile, outside)
+        fits = Fits(run.trials, trials_folder, run.rank_host.cpus, here)
+        prediction = fits.for_profiles([run.profile], outside_torch)
+        peaks = _peaks_here(record, fits, here, outside_torch)
     except Unpredictable as why:
         return record, run.changed(why_not_predicted=f"{why}; {why.remedy}"[:500])
     except Exception as error:  # a search goes on without a prediction
@@ -76,26 +61,26 @@ def predicted(
     return record.changed(predicted_peaks=peaks), run
 
 
-def with_starting_config(run: Run, machine: Machine, trials_folder: Path) -> Run:
+def with_starting_config(run: Run, here: Profile, outside: Outside, trials_folder: Path) -> Run:
     """Return the run with the config to begin with on the GPU that is asked for, where that is not here.
 
-    What was predicted before is worked out anew where the run does not hold it any more.
+    What was predicted before is worked out again where the run does not hold it any more.
     """
     records = run.trials
     traced = [place for place, record in enumerate(records) if trace_of(record)]
     if run.prediction is None and run.why_not_predicted is None and traced:
-        _, run = predicted(run, records[: traced[-1] + 1], machine, trials_folder)
+        seen = run.changed(trials=records[: traced[-1] + 1])
+        run = predicted(seen, here, outside, trials_folder)[1].changed(trials=records)
     config = starting_config(run) if run.is_emulated else None
-    if run.prediction is None or machine.outside is None or config is None:
+    if run.prediction is None or config is None:
         return run
     try:
-        fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
+        fits = Fits(records, trials_folder, run.rank_host.cpus, here)
     except (Unpredictable, RecordError):  # said already, when it was predicted
         return run
-    outside = outside_of(records, machine.outside)(run.profile)
-    start = fits.at(run.profile, config.precision, config.batch_size, outside)
-    prediction = run.prediction.changed(config=config, start=start)
-    return run.changed(prediction=prediction)
+    outside_torch = outside_of(records, outside)(run.profile)
+    start = fits.at(run.profile, config.precision, config.batch_size, outside_torch)
+    return run.changed(prediction=run.prediction.changed(config=config, start=start))
 
 
 def starting_config(run: Run) -> TrainConfig | None:
@@ -182,7 +167,7 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
         for key, seen in sorted(measured.items())
         if key in predicted_bytes
     )
-    return prediction.changed(corrections=corrections[:_MOST_CORRECTIONS])
+    return prediction.changed(corrections=corrections[:_MAX_CORRECTIONS])
 
 
 def outside_of(records: Iterable[TrialRecord], outside: Outside) -> Callable[[Profile], OutsideTorch]:

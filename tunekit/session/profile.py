@@ -1,7 +1,6 @@
 """The walk of a loop profile: one look into a config, then rounds of it beside others."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,6 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.errors import TargetError, UsageError
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.profile import Profile
 from tunekit.records.run import LoopProfile
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -21,9 +19,7 @@ from tunekit.session.ablation import (
     plan_ablation,
     processes_noise,
 )
-from tunekit.session.folder import RunFolder
-from tunekit.session.session import NOT_READ, QuietWait, Session, TrialListener, target_error
-from tunekit.trial.executor import Executor
+from tunekit.session.session import NOT_READ, Session, target_error
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import with_settings
@@ -43,37 +39,9 @@ class Against:
 
 
 class ProfileWalk(Session[LoopProfile]):
-    """One loop profile in one folder.
+    """One loop profile in one folder."""
 
-    Args:
-        profile: target, options and host; its trials are ignored.
-        folder: owned by the caller, without trials.
-        executor: runs trials.
-        here: profile of the device that is here.
-        listener: hears what happens.
-        against: the config to compare with, if one was given.
-        clock: returns seconds.
-        quiet: what it may wait for the machine to be quiet; None for not at all.
-    """
-
-    def __init__(
-        self,
-        profile: LoopProfile,
-        folder: RunFolder,
-        executor: Executor,
-        here: Profile,
-        listener: TrialListener,
-        against: Against | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        quiet: QuietWait | None = None,
-    ) -> None:
-        super().__init__(profile, folder, executor, listener, here, clock=clock, quiet=quiet)
-        self._against = against
-        self._config: TrainConfig | None = None
-        self._other: TrainConfig | None = None
-        self._plan: AblationPlan | None = None
-
-    def run(self) -> LoopProfile:
+    def run(self, against: Against | None = None) -> LoopProfile:
         """Look into the loop, run the rounds, and return the whole profile.
 
         Every trial is on disk before the next begins; profile.json follows.
@@ -83,6 +51,10 @@ class ProfileWalk(Session[LoopProfile]):
             UsageError: a knob can't have the value that `--fix` or `--against` gives it.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
         """
+        self._against = against
+        self._config: TrainConfig | None = None
+        self._other: TrainConfig | None = None
+        self._plan: AblationPlan | None = None
         with self._saved():
             self._learn()
             self._look()
@@ -101,7 +73,7 @@ class ProfileWalk(Session[LoopProfile]):
         """Run the script as it is; with `--fix` that is only to learn the loop."""
         fixed = self.found.options.fixed
         details = () if fixed else self._details
-        record = self._trial(TrialRole.BASELINE, None, "the script as it is", details=details)
+        record = self.trial(TrialRole.BASELINE, None, "the script as it is", details=details)
         failure = record.failure
         if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
             raise target_error(failure)
@@ -110,12 +82,12 @@ class ProfileWalk(Session[LoopProfile]):
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""
-        context = self._search_context(self.found.host.cpu_bf16_native)
+        context = self.search_context()
         fixed = self.found.options.fixed
         self._config = with_settings(context.baseline, fixed, context) if fixed else context.baseline
         if not fixed:
             return
-        record = self._trial(
+        record = self.trial(
             TrialRole.CONFIRM, self._config, "a look at the config", round=0, details=self._details
         )
         if record.failure is not None:
@@ -134,27 +106,27 @@ class ProfileWalk(Session[LoopProfile]):
     def _plan_rounds(self) -> None:
         """Settle what the rounds are of."""
         assert self._config is not None
-        context = self._search_context(self.found.host.cpu_bf16_native)
+        context = self.search_context()
         if self._against is not None:
             on_gpu = context.discovery.device_type != "cpu"
             wanted = self._against.config_of(context.baseline, on_gpu)
             self._other = self._settable(wanted, context)
             if self._other == self._config:
                 self._other = None
-                self._listener.said(
+                self.say(
                     f"{self._against.name} changes nothing: the config is that already; nothing to compare"
                 )
         if self.found.options.ablate:
             self._plan = plan_ablation(self._config, context, self._suggested_workers(context))
             for reason in self._plan.left_out:
-                self._listener.said(f"not {reason}")
+                self.say(f"not {reason}")
 
     def _suggested_workers(self, context: SearchContext) -> int | None:
         """Return how many workers could keep up, as the look at the config shows; None if it can't tell."""
-        looks = [r for r in self._records if r.config == self._config and r.measurement]
+        looks = [r for r in self.records if r.config == self._config and r.measurement]
         if not looks:
             return None
-        facts = LoopFacts(looks[0], context.target, context.discovery, context.host, self._here)
+        facts = LoopFacts(looks[0], context.target, context.discovery, context.host, self.here)
         return facts.more_workers if facts.work is not None and facts.work.batches else None
 
     def _settable(self, wanted: TrainConfig, context: SearchContext) -> TrainConfig:
@@ -167,7 +139,7 @@ class ProfileWalk(Session[LoopProfile]):
                 continue
             inert = why_inert(knob, context)
             if inert is not None:
-                self._listener.said(f"{knob} of {self._against.name} stays {present}: {inert}")
+                self.say(f"{knob} of {self._against.name} stays {present}: {inert}")
                 kept[knob] = present
                 continue
             access = access_of(knob, context)
@@ -184,44 +156,44 @@ class ProfileWalk(Session[LoopProfile]):
 
     def _run_rounds(self) -> None:
         """Run fresh processes of every config, in turn; of one config alone the look was the first."""
-        looked = [r for r in self._records if r.config == self._config and r.measurement]
+        looked = [r for r in self.records if r.config == self._config and r.measurement]
         done = 0 if self._compares else len(looked)
         wanted = self.found.options.rounds
         planned = self._configs_at_most
         configs = len(planned)
-        first_s = sum(expected_duration_s(self._records, config) for config in planned)
-        next_s = configs * typical_duration_s(self._records, None)  # the compiled code is kept from then on
+        first_s = sum(expected_duration_s(self.records, config) for config in planned)
+        next_s = configs * typical_duration_s(self.records, None)  # the compiled code is kept from then on
         rounds = self._rounds_that_fit(wanted - done, first_s, next_s, configs)
-        first = 1 if self._records[-1].round == 0 or not self._compares else 0
+        first = 1 if self.records[-1].round == 0 or not self._compares else 0
         if rounds and configs * rounds > 1:
             total, total_s = configs * rounds, first_s + (rounds - 1) * next_s
-            self._listener.said(
+            self.say(
                 f"{count_text(configs, 'config')} x {count_text(rounds, 'round')}: "
                 f"{count_text(total, 'trial')} at most, about {duration_text(total_s)} (predicted)"
             )
         for place, number in enumerate(range(first, first + rounds)):
-            left_s = self._left_s
-            round_s = sum(typical_duration_s(self._records, config) for config in self._measured_configs)
+            left_s = self.left_s
+            round_s = sum(typical_duration_s(self.records, config) for config in self._measured_configs)
             if place and left_s < round_s:
-                self._listener.said(f"the budget ends after {count_text(place, 'round')} of {rounds}")
+                self.say(f"the budget ends after {count_text(place, 'round')} of {rounds}")
                 return
             self._run_round(number, f"round {place + 1} of {rounds}", is_first=place == 0)
 
     def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
         """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
-        left_s = self._left_s
+        left_s = self.left_s
         if left_s == math.inf or next_s <= 0 or wanted <= 0:
             return max(wanted, 0)
         budget = f"--budget {duration_text(self.found.options.budget_s)}"
         fitting = 0 if left_s < first_s else min(wanted, 1 + int((left_s - first_s) // next_s))
         if not fitting and self._compares:
-            self._listener.said(
+            self.say(
                 f"{budget} is too short for one round of {count_text(configs, 'trial')}, about "
                 f"{duration_text(first_s)} (predicted); running one round"
             )
             return 1
         if fitting < wanted:
-            self._listener.said(f"{budget} leaves room for {count_text(fitting, 'more round')} of {wanted}")
+            self.say(f"{budget} leaves room for {count_text(fitting, 'more round')} of {wanted}")
         return fitting
 
     @property
@@ -235,9 +207,9 @@ class ProfileWalk(Session[LoopProfile]):
     def _measured_configs(self) -> tuple[TrainConfig, ...]:
         """Configs that took part in a round, in the order in which they came; others go once they failed."""
         seen = dict.fromkeys(
-            record.config for record in self._records if record.round is not None and record.config
+            record.config for record in self.records if record.round is not None and record.config
         )
-        failed = {record.config for record in self._records if record.failure is not None}
+        failed = {record.config for record in self.records if record.failure is not None}
         return tuple(config for config in seen if config == self._config or config not in failed)
 
     def _run_round(self, number: int, purpose: str, is_first: bool) -> None:
@@ -260,14 +232,14 @@ class ProfileWalk(Session[LoopProfile]):
     def _run_in_round(
         self, config: TrainConfig | None, number: int, purpose: str, details: tuple[Detail, ...] = ()
     ) -> None:
-        if any(record.round == number and record.config == config for record in self._records):
+        if any(record.round == number and record.config == config for record in self.records):
             return  # two optimisations that come to the same config
-        own = None if self._known and config == self._known.baseline else config
-        self._trial(TrialRole.CONFIRM, own, purpose, round=number, details=details)
+        own = None if self.known and config == self.known.baseline else config
+        self.trial(TrialRole.CONFIRM, own, purpose, round=number, details=details)
 
     def _interleaved_trials(self, config: TrainConfig) -> Sequence[TrialRecord]:
         """Return the trials of a config that took turns with the others."""
-        return [r for r in self._records if r.config == config and r.round is not None]
+        return [r for r in self.records if r.config == config and r.round is not None]
 
     # --- what follows ----------------------------------------------------------------------
 
@@ -293,7 +265,7 @@ class ProfileWalk(Session[LoopProfile]):
             return profile
         rate = contenders[0].rate_samples_per_s
         facts = LoopFacts(
-            seen, profile.target, profile.discovery, profile.rank_host, self._here, rate, profile.trials
+            seen, profile.target, profile.discovery, profile.rank_host, self.here, rate, profile.trials
         )
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))

@@ -1,22 +1,18 @@
 """The walk of `tunekit scale`: rounds of the script on each count of processes, in turns."""
 
 import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.errors import TargetError
 from tunekit.recommend.measured_scaling import trials_of, with_figures
 from tunekit.records.config import TrainConfig
-from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
-from tunekit.session.folder import RunFolder
-from tunekit.session.session import NOT_READ, QuietWait, Session, TrialListener, target_error
-from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
+from tunekit.session.session import NOT_READ, Session, target_error
+from tunekit.trial.executor import KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text, duration_text
 
 _HOW_TO_SHARE = (
@@ -37,30 +33,7 @@ class _Turn(NamedTuple):
 
 
 class ScaleWalk(Session[ScalingRun]):
-    """One measured scaling in one folder.
-
-    Args:
-        run: target, options and host; its trials are ignored.
-        folder: owned by the caller, without trials.
-        executor: runs trials.
-        here: profile of the device that is here.
-        listener: hears what happens.
-        clock: returns seconds.
-        quiet: what it may wait for the machine to be quiet; None for not at all.
-    """
-
-    def __init__(
-        self,
-        run: ScalingRun,
-        folder: RunFolder,
-        executor: Executor,
-        here: Profile,
-        listener: TrialListener,
-        clock: Callable[[], float] = time.monotonic,
-        quiet: QuietWait | None = None,
-    ) -> None:
-        super().__init__(run, folder, executor, listener, here, clock=clock, quiet=quiet)
-        self._dropped: set[_Turn] = set()
+    """One measured scaling in one folder."""
 
     def run(self) -> ScalingRun:
         """Run the rounds and return the whole; scale.json has it too.
@@ -71,17 +44,18 @@ class ScaleWalk(Session[ScalingRun]):
             TargetError: the least count or no other can be measured, or processes don't train together.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
         """
+        self._dropped: set[_Turn] = set()
         with self._saved():
             try:
                 self._run_rounds()
             except TrialInterrupted as stopped:
                 self._keep(stopped.record)
                 raise
-            self._insist_on_two()
+            self._require_two()
         return self.found
 
     def _derived(self, run: ScalingRun) -> ScalingRun:
-        run = with_figures(run.changed(scale_time_s=self._spent_s), self._here)
+        run = with_figures(run.changed(scale_time_s=self._spent_s), self.here)
         return run.changed(findings=scaling_findings(run))
 
     # --- rounds --------------------------------------------------------------------------------
@@ -91,9 +65,9 @@ class ScaleWalk(Session[ScalingRun]):
         for number in range(rounds):
             if number and self._has_nothing_to_compare:
                 return
-            if number and self._left_s < self._round_s:
+            if number and self.left_s < self._round_s:
                 budget = f"--budget {duration_text(self._budget_s)}"
-                self._listener.said(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
+                self.say(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
                 return
             for turn in self._turns(number):
                 self._take_turn(turn, number)
@@ -122,16 +96,16 @@ class ScaleWalk(Session[ScalingRun]):
             try:
                 config = self._shared(turn.processes)
             except ValueError as why:
-                self._change(left_out={**self.found.left_out, turn.processes: str(why)})
-                self._save(RunStatus.RUNNING)
+                self.change(left_out={**self.found.left_out, turn.processes: str(why)})
+                self.save(RunStatus.RUNNING)
                 self._drop(plain, str(why))
                 return
         self._run(turn, ending, config, number)
 
     def _run(self, turn: _Turn, ending: str, config: TrainConfig | None, number: int | None) -> bool:
         """Run one trial, and return whether it was measured."""
-        is_first = not self._records
-        record = self._trial(
+        is_first = not self.records
+        record = self.trial(
             TrialRole.BASELINE if is_first else TrialRole.CONFIRM,
             config,
             f"{turn}{ending}",
@@ -151,7 +125,7 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _learnt(self, processes: int) -> KnownTarget | None:
         """Return what a trial of a count as the script has it taught; None before there was one."""
-        for one in self._records:
+        for one in self.records:
             is_own = one.processes == processes and one.is_baseline_config and not one.no_sync
             if is_own and one.measurement and one.discovery and one.config:
                 return KnownTarget(one.discovery, one.config)
@@ -186,7 +160,7 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _drop(self, turn: _Turn, why: str = "") -> None:
         self._dropped.add(turn)
-        self._listener.said(f"{turn}: skipped in later rounds" + (f" ({why})" if why else ""))
+        self.say(f"{turn}: skipped in later rounds" + (f" ({why})" if why else ""))
 
     @property
     def _has_nothing_to_compare(self) -> bool:
@@ -196,24 +170,22 @@ class ScaleWalk(Session[ScalingRun]):
     @property
     def _round_s(self) -> float:
         """Seconds of one round, as trials took so far."""
-        seconds = {(one.processes, one.no_sync): one.duration_s for one in self._records if one.measurement}
+        seconds = {(one.processes, one.no_sync): one.duration_s for one in self.records if one.measurement}
         return sum(seconds.values())
 
     def _say_how_long(self, rounds: int) -> None:
         more, round_s = rounds - 1, self._round_s
-        if round_s and self._left_s != math.inf:
-            more = min(more, int(max(0.0, self._left_s) // round_s))
+        if round_s and self.left_s != math.inf:
+            more = min(more, int(max(0.0, self.left_s) // round_s))
         if more:
-            self._listener.said(
-                f"{count_text(more, 'more round')}, about {duration_text(more * round_s)} (predicted)"
-            )
+            self.say(f"{count_text(more, 'more round')}, about {duration_text(more * round_s)} (predicted)")
 
-    def _insist_on_two(self) -> None:
+    def _require_two(self) -> None:
         """Refuse a scaling of one count, which says nothing, with why the others have no rate."""
         if not self._has_nothing_to_compare:
             return
         least = _Turn(self.found.options.processes[0])
-        failures = [one.failure for one in self._records if one.failure is not None]
+        failures = [one.failure for one in self.records if one.failure is not None]
         if failures:
             raise target_error(failures[0], f"only {least} could be measured")
         left_out = [one for one in self.found.counts if one.why_missing]

@@ -125,8 +125,8 @@ class Session(ABC, Generic[AnyRun]):
         run: target, options and host; its trials are ignored in favour of the records.
         folder: owned by the caller.
         executor: runs trials.
-        listener: hears what happens.
         here: profile of the device that is here.
+        listener: hears what happens.
         records: of the trials that the folder holds already.
         clock: returns seconds.
         quiet: what it may wait for the machine to be quiet; None for not at all.
@@ -134,6 +134,7 @@ class Session(ABC, Generic[AnyRun]):
 
     Attributes:
         found: what is known so far, also after Ctrl-C or a failure.
+        here: profile of the device that the last trial trained on.
     """
 
     def __init__(
@@ -141,17 +142,17 @@ class Session(ABC, Generic[AnyRun]):
         run: AnyRun,
         folder: RunFolder,
         executor: Executor,
-        listener: TrialListener,
         here: Profile,
+        listener: TrialListener,
         records: tuple[TrialRecord, ...] = (),
         clock: Callable[[], float] = time.monotonic,
         quiet: QuietWait | None = None,
         store: TrialStore | None = None,
     ) -> None:
         self.found: AnyRun = run.changed(trials=records)
-        self._store: TrialStore = store or LocalTrialStore()
-        self._folder = folder
-        self._here = here
+        self.store: TrialStore = store or LocalTrialStore()
+        self.folder = folder
+        self.here = here
         self._executor = executor
         self._listener = listener
         self._clock = clock
@@ -165,7 +166,7 @@ class Session(ABC, Generic[AnyRun]):
         """Return a run with everything that follows from its trials, and the time spent on them."""
 
     @property
-    def _records(self) -> tuple[TrialRecord, ...]:
+    def records(self) -> tuple[TrialRecord, ...]:
         """Every trial so far."""
         return self.found.trials
 
@@ -179,46 +180,50 @@ class Session(ABC, Generic[AnyRun]):
         return getattr(self.found.options, "budget_s", None)
 
     @property
-    def _left_s(self) -> float:
+    def left_s(self) -> float:
         """Seconds of the budget that are left; infinite without one."""
         return math.inf if self._budget_s is None else self._budget_s - self._spent_s
 
     @property
-    def _known(self) -> KnownTarget | None:
+    def known(self) -> KnownTarget | None:
         """What the baseline taught; None before it has."""
-        configs = [one.config for one in self._records if one.role is TrialRole.BASELINE and one.config]
+        configs = [one.config for one in self.records if one.role is TrialRole.BASELINE and one.config]
         discovery = self.found.discovery
         return KnownTarget(discovery, configs[-1]) if configs and discovery else None
 
     @contextmanager
     def _saved(self) -> Iterator[None]:
         """Save the run at both ends of a block, with how it ended."""
-        self._save(RunStatus.RUNNING)
+        self.save(RunStatus.RUNNING)
         try:
             yield
         except KeyboardInterrupt:
-            self._save(RunStatus.INTERRUPTED)
+            self.save(RunStatus.INTERRUPTED)
             raise
         except Exception:
             # Nothing is worked out anew: that may be what failed.
-            self._change(status=RunStatus.FAILED)
-            self._folder.save(self.found)
+            self.change(status=RunStatus.FAILED)
+            self.folder.save(self.found)
             raise
         self._save_at_end()
 
     def _save_at_end(self) -> None:
-        self._save(RunStatus.FINISHED)
+        self.save(RunStatus.FINISHED)
 
-    def _save(self, status: RunStatus) -> None:
+    def save(self, status: RunStatus) -> None:
         """Work out what follows from the trials and put it on disk."""
         self.found = self._derived(self.found.changed(status=status))
-        self._folder.save(self.found)
+        self.folder.save(self.found)
 
-    def _change(self, **values: Any) -> None:
+    def say(self, message: str) -> None:
+        """Tell the user something now."""
+        self._listener.said(message)
+
+    def change(self, **values: Any) -> None:
         """Take other values into the run; they are saved with the next trial."""
         self.found = self.found.changed(**values)
 
-    def _trial(self, role: TrialRole, config: TrainConfig | None, purpose: str, **others: Any) -> TrialRecord:
+    def trial(self, role: TrialRole, config: TrainConfig | None, purpose: str, **others: Any) -> TrialRecord:
         """Run (or refuse) one trial, and return its record once it is on disk.
 
         Args:
@@ -227,72 +232,66 @@ class Session(ABC, Generic[AnyRun]):
             purpose: the role in words.
             **others: of the TrialSpec.
         """
-        number = self._store.next_number(self._records)
-        most_s = max(self._left_s, _MOST_TIMES * typical_duration_s(self._records, config)) + _TO_SPARE_S
+        number = self.store.next_number(self.records)
+        most_s = max(self.left_s, _MOST_TIMES * typical_duration_s(self.records, config)) + _TO_SPARE_S
         bindings = self.found.target.bindings
         spec = TrialSpec(number, role, config, bindings=bindings, most_s=most_s, **others)
-        reason = why_infeasible(spec.config, self._records, self.found.rank_host)
+        reason = why_infeasible(spec.config, self.records, self.found.rank_host)
         if reason is None and self._quiet is not None:
-            self._began_at += self._quiet.wait(self._listener.said)  # no part of the budget
-        left_s = self._left_s
+            self._began_at += self._quiet.wait(self.say)  # no part of the budget
+        left_s = self.left_s
         self._listener.trial_started(spec, purpose, None if left_s == math.inf else max(0.0, left_s))
         if reason is not None:
             record = _refused(spec, reason)
         else:
             record = self._executor.run(spec, self._known_of(spec), self._listener.trial_moved)
-        if self._store.host_name is not None:
-            record = record.changed(host_name=self._store.host_name)
+        record = record.changed(host_name=self.store.host_name)
         self._take_device(record)
         record = self._looked_into(record, spec)
         self._keep(record)
-        self._store.keep(record, self._spent_s)
+        self.store.keep(record, self._spent_s)
         self._listener.trial_ended(record)
         if role is TrialRole.BASELINE and record.discovery is not None:
             target, said = without_unknown_flags(self.found.target, record.discovery)
-            self._change(target=target)
+            self.change(target=target)
             for message in said:
-                self._listener.said(message)
+                self.say(message)
         return record
 
     def _known_of(self, spec: TrialSpec) -> KnownTarget | None:
         """Return what a trial is run with of what the baseline taught; None for one that learns it itself."""
-        return None if spec.role is TrialRole.BASELINE else self._known
+        return None if spec.role is TrialRole.BASELINE else self.known
 
     def _keep(self, record: TrialRecord) -> None:
         """Put a trial's record on disk, in place of one of its number."""
-        self._folder.save_trial(record)
-        self._take(record)
-        self._save(RunStatus.RUNNING)
+        self.folder.save_trial(record)
+        self.take(record)
+        self.save(RunStatus.RUNNING)
 
     def _looked_into(self, record: TrialRecord, spec: TrialSpec) -> TrialRecord:
         """Return a trial's record with what follows from it alone; the run may learn from it too."""
         return record
 
-    def _take(self, record: TrialRecord) -> None:
+    def take(self, record: TrialRecord) -> None:
         """Take a trial into the run, in the order of their numbers; the run's device follows."""
         self._take_device(record)
-        by_number = {one.number: one for one in (*self._records, record)}
-        self._change(trials=tuple(by_number[number] for number in sorted(by_number)))
+        by_number = {one.number: one for one in (*self.records, record)}
+        self.change(trials=tuple(by_number[number] for number in sorted(by_number)))
 
     def _take_device(self, record: TrialRecord) -> None:
         gpu = getattr(self.found.options, "gpu", AUTO)
-        self.found, self._here = on_device_of(self.found, record, self._here, gpu)
+        self.found, self.here = on_device_of(self.found, record, self.here, gpu)
 
-    def _search_context(self, native_bf16: bool | None, boundary: Boundary | None = None) -> SearchContext:
-        """Return what bounds the knobs, by what the baseline taught.
-
-        Args:
-            native_bf16: whether the CPU computes bf16 in hardware; None where that is not known.
-            boundary: what an epoch's end costs.
-        """
-        known = self._known
+    def search_context(self, boundary: Boundary | None = None) -> SearchContext:
+        """Return what bounds the knobs, by what the baseline taught and what an epoch's end costs."""
+        known = self.known
         assert known is not None
-        first = next((one.measurement for one in self._records if one.measurement), None)
+        first = next((one.measurement for one in self.records if one.measurement), None)
         data = first.details.data if first and first.details else None
         return SearchContext(
             host=self.found.rank_host,
-            profile=self._here,
-            native_bf16=native_bf16,
+            profile=self.here,
+            native_bf16=self.found.host.cpu_bf16_native,
             discovery=known.discovery,
             baseline=known.baseline,
             target=self.found.target,

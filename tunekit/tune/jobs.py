@@ -23,6 +23,10 @@ class Job(Record):
     work: Work
     config: TrainConfig | None = None
     """The config of a search trial."""
+    cost_s: float = 0.0
+    """Seconds that the trial is taken to need."""
+    expected_rate_samples_per_s: float | None = None
+    """What the model expects of one rank; None before anything was measured."""
     why_stopped: str | None = None
     """Why the search is to be finished; None if its budget has no room for another trial."""
     lost_by: str | None = None

@@ -154,14 +154,14 @@ class _Journal(JournalFileBackend):
         self._inode = path.stat().st_ino
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
-        self._insist()
+        self._require_same_file()
         return super().read_logs(log_number_from)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        self._insist()
+        self._require_same_file()
         super().append_logs(logs)
 
-    def _insist(self) -> None:
+    def _require_same_file(self) -> None:
         if self._path.stat().st_ino != self._inode:
             raise ShareError(
                 f"{self._path} was unreadable, and another host has rebuilt it; start the same command again"

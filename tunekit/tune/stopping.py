@@ -62,9 +62,8 @@ def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
     return None
 
 
-def expectation(proposal: Proposal, ranks: int, best_samples_per_s: float | None) -> str:
+def expectation(rate: float | None, ranks: int, best_samples_per_s: float | None) -> str:
     """Return what is expected of a proposal, such as "model: 1,210 samples/s expected, 18% more"."""
-    rate = proposal.expected_rate_samples_per_s
     if rate is None or best_samples_per_s is None:
         return "nothing was measured yet: a small batch"
     more = rate * ranks / best_samples_per_s - 1

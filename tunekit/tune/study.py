@@ -1,7 +1,7 @@
-"""The search as an Optuna study: its sampler proposes by the throughput model, its journal shows every trial.
+"""What to try next, and the journal that shows every trial as one of an Optuna study.
 
-The trial records are the truth: the study is built from them anew whenever a search begins or goes on. In
-optuna-dashboard the journal shows the trial that runs, samples/s as the objective, and user attributes.
+The throughput model proposes, from the trial records; Optuna only keeps the journal, which is written again
+whenever a search begins or goes on. optuna-dashboard shows the running trial, samples/s and user attributes.
 """
 
 import logging
@@ -9,18 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState
 
 from tunekit.predict.loader_rate import cpus_per_worker
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.recommend.tiers import POLICIES, same_training, violations
-from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
+from tunekit.records.config import WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
@@ -31,45 +30,6 @@ from tunekit.tune.budget import FEW_TRIALS
 from tunekit.tune.space import contains
 
 STUDY_NAME = "tunekit"
-
-
-class ThroughputSampler(optuna.samplers.BaseSampler):
-    """Samples the parameters of the proposal that it was given last.
-
-    Optuna's trials hold rates alone; the model learns from the parts of a step, which the trial records have.
-
-    Args:
-        space: the knobs and their values.
-
-    Attributes:
-        proposal: the config whose parameters come next.
-    """
-
-    def __init__(self, space: Sequence[KnobSpace]) -> None:
-        self._space = tuple(entry for entry in space if entry.is_searched)
-        self.proposal: TrainConfig | None = None
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """Return the searched knobs that mean something for the proposal."""
-        return distributions_of(self.proposal, self._space) if self.proposal else {}
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Return the proposal's parameters."""
-        return {knob: getattr(self.proposal, knob) for knob in search_space}
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> KnobValue:
-        """Refuse what is no searched knob: the model knows nothing of it.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(f"only the knobs of the search can be sampled, got {param_name!r}")
 
 
 class Study:
@@ -91,10 +51,7 @@ class Study:
             # Left by a killed search, it would hold up the first write for half a minute.
             journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
             storage = JournalStorage(JournalFileBackend(str(journal)))
-        self._sampler = ThroughputSampler(space)
-        self._study = optuna.create_study(
-            storage=storage, study_name=STUDY_NAME, direction="maximize", sampler=self._sampler
-        )
+        self._study = optuna.create_study(storage=storage, study_name=STUDY_NAME, direction="maximize")
         self._acquisition = Acquisition(self._space, host, self._may_choose)
         self._records: list[TrialRecord] = []
         self._running: optuna.Trial | None = None
@@ -124,12 +81,10 @@ class Study:
         return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager
-    def running(self, proposal: Proposal) -> Iterator[None]:
-        """Have the study's sampler begin a proposal's trial, which fails where no record ends it."""
-        self._sampler.proposal = proposal.config
-        self._running = self._study.ask(distributions_of(proposal.config, self._space))
-        if proposal.expected_rate_samples_per_s is not None:
-            self._running.set_user_attr("predicted_samples_per_s", proposal.expected_rate_samples_per_s)
+    def running(self, config: TrainConfig, expected_rate: float | None) -> Iterator[None]:
+        """Show a trial as running, with its predicted samples/s; it fails where no record ends it."""
+        self._running = self._begin(config)
+        self._running.set_user_attr("predicted_samples_per_s", expected_rate)
         try:
             yield
         finally:
@@ -143,11 +98,11 @@ class Study:
             self._records.append(record)
             if record.config is None or not record.role.is_candidate:
                 continue
+            if self._running is None and contains(self._space, self._as_searched(record.config)):
+                self._running = self._begin(record.config)
             if self._running is not None:
-                self._finish(self._running, record)
+                self._end(self._running, record)
                 self._running = None
-            elif contains(self._space, self._as_searched(record.config)):
-                self._study.add_trial(self._frozen(record, record.config))
 
     def why_none(self, pending: Sequence[TrainConfig] = ()) -> str:
         """Return why nothing is proposed, whatever the time."""
@@ -171,46 +126,26 @@ class Study:
         persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
         return config.changed(persistent_workers=bool(config.num_workers and persistent))
 
-    def _finish(self, running: optuna.Trial, record: TrialRecord) -> None:
-        for name, value in _user_attributes(record).items():
-            running.set_user_attr(name, value)
-        if record.rate_samples_per_s is None:
+    def _begin(self, config: TrainConfig) -> optuna.Trial:
+        """Begin a trial of the study; without workers, it has only the knobs that mean something."""
+        distributions: dict[str, BaseDistribution] = {
+            entry.knob: CategoricalDistribution(entry.values)
+            for entry in self._space
+            if entry.is_searched and not (entry.knob in WORKER_KNOBS and config.num_workers == 0)
+        }
+        self._study.enqueue_trial({knob: getattr(config, knob) for knob in distributions})
+        return self._study.ask(distributions)
+
+    def _end(self, running: optuna.Trial, record: TrialRecord) -> None:
+        loop, rate = record.measurement.loop if record.measurement else None, record.rate_samples_per_s
+        running.set_user_attr("number", record.number)
+        running.set_user_attr("failure", record.failure.kind if record.failure else None)
+        running.set_user_attr("duration_s", record.duration_s)
+        running.set_user_attr("peak_reserved_bytes", loop.peak_reserved_bytes if loop else None)
+        if rate is None:
             self._study.tell(running, state=TrialState.FAIL)
-            return
-        if record.is_abandoned:
-            running.report(record.rate_samples_per_s, step=0)
+        elif record.is_abandoned:
+            running.report(rate, step=0)
             self._study.tell(running, state=TrialState.PRUNED)
-            return
-        self._study.tell(running, record.rate_samples_per_s)
-
-    def _frozen(self, record: TrialRecord, config: TrainConfig) -> FrozenTrial:
-        rate, abandoned = record.rate_samples_per_s, record.is_abandoned
-        measured = TrialState.PRUNED if abandoned else TrialState.COMPLETE
-        distributions = distributions_of(config, self._space)
-        return create_trial(
-            state=TrialState.FAIL if rate is None else measured,
-            params={knob: getattr(config, knob) for knob in distributions},
-            distributions=distributions,
-            value=rate,
-            intermediate_values={0: rate} if rate is not None and abandoned else None,
-            user_attrs=_user_attributes(record),
-        )
-
-
-def distributions_of(config: TrainConfig, space: Sequence[KnobSpace]) -> dict[str, BaseDistribution]:
-    """Return the searched knobs with their values; without workers, those that mean something."""
-    return {
-        entry.knob: CategoricalDistribution(entry.values)
-        for entry in space
-        if entry.is_searched and not (entry.knob in WORKER_KNOBS and config.num_workers == 0)
-    }
-
-
-def _user_attributes(record: TrialRecord) -> dict[str, Any]:
-    loop = record.measurement.loop if record.measurement else None
-    return {
-        "number": record.number,
-        "failure": record.failure.kind if record.failure else None,
-        "duration_s": record.duration_s,
-        "peak_reserved_bytes": loop.peak_reserved_bytes if loop else None,
-    }
+        else:
+            self._study.tell(running, rate)
