@@ -1,27 +1,30 @@
 """`tunekit fits`: which GPUs it looks at, and what it leaves on disk."""
 
-import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from build_fits import fit, fits_run
 from build_records import GIB, host
 from real_trials import ZOO
-from rich.console import Console
 
 from tunekit.cli import fits as verb
 from tunekit.cli.main import main
-from tunekit.cli.screen import FitsScreen
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
+from tunekit.records.host import Host
 from tunekit.records.prediction import PredictionPath
+from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit, FitsRun, RunStatus
 from tunekit.session.folder import RunFolder, load_fits_run
 
+Planned = tuple[FitsRun, dict[str, Profile]]
 TRAIN = ("--", sys.executable, "train.py")
 
 
@@ -39,55 +42,47 @@ def finished(project: Path) -> Path:
         return folder.path
 
 
-def test_a_gpu_that_current_torch_does_not_run_on_is_left_out_unless_it_is_here(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-):
-    new, seen = verb._new, []
-    monkeypatch.setattr(
-        verb, "_new", lambda options, command: seen.append(new(options, command)) or sys.exit(0)
-    )
+@pytest.fixture
+def planned(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Planned]:
+    """Returns what `fits` would run on this machine, and the GPUs that it would predict for."""
+    seen: list[Planned] = []
+
+    def walk(run: FitsRun, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(run=lambda of, outside: seen.append((run, {one.id: one for one in of})))
+
+    def of(*words: str, here: Host) -> Planned:
+        monkeypatch.setattr(verb, "host_here", lambda command: here)
+        assert main(["fits", *words, *TRAIN]) == 0
+        return seen[-1]
+
+    monkeypatch.setattr(verb, "run_walk", lambda *asked: asked[5](None, None) or 0)
+    monkeypatch.setattr(verb, "FitsWalk", walk)
+    return of
+
+
+def test_a_gpu_that_current_torch_does_not_run_on_is_left_out_unless_it_is_here(planned: Any):
     old = host().accelerators[0].model_copy(update={"name": "Tesla K80", "profile_id": "k80"})
-    for accelerators in ((), (old,)):
-        monkeypatch.setattr(verb, "host_here", lambda command, here=accelerators: host(accelerators=here))
-        with pytest.raises(SystemExit):
-            main(["fits", *TRAIN])
-    ids = [{profile.id for profile in profiles} for _, profiles in seen]
+    ids = [planned(here=host(accelerators=accelerators))[1].keys() for accelerators in ((), (old,))]
     assert "t4" in ids[0] & ids[1]
     assert ["k80" in each for each in ids] == [False, True]
 
 
-def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(project: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(planned: Any):
     """A virtual GPU may show a part of its kind's; of the kinds that are not here the profile tells."""
-    whole = host()
-    part = whole.accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
-    here = whole.model_copy(update={"accelerators": (part,)})
-    monkeypatch.setattr(verb, "host_here", lambda command: here)
-    new, seen = verb._new, []
-    monkeypatch.setattr(
-        verb, "_new", lambda options, command: seen.append(new(options, command)) or sys.exit(0)
-    )
+    part = host().accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
     for words in ((), ("--gpu", "a10g", "--gpu", "t4")):
-        with pytest.raises(SystemExit):
-            main(["fits", *words, *TRAIN])
-    for run, profiles in seen:
-        memory_bytes = {profile.id: profile.memory_bytes for profile in profiles}
+        run, profiles = planned(*words, here=host(accelerators=(part,)))
         assert (run.measured_on, run.profile.memory_bytes) == ("a10g", 3 * GIB)
-        assert memory_bytes["a10g"] == 3 * GIB
-        assert memory_bytes["t4"] == load_profiles()["t4"].memory_bytes
+        assert profiles["a10g"].memory_bytes == 3 * GIB
+        assert profiles["t4"].memory_bytes == load_profiles()["t4"].memory_bytes
 
 
-def test_a_projects_settings_hold_but_for_the_gpu_that_it_tunes_for(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (project / "tunekit.toml").write_text('gpu = "t4"\nwindow = 2.5\n\n[bind]\nbatch_size = "--bs {}"\n')
-    seen = []
-    monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
-    with pytest.raises(SystemExit):
-        main(["fits", "--gpu", "a10g", *TRAIN])
-    assert (seen[0].gpus, seen[0].window, seen[0].bind) == (["a10g"], 2.5, ["batch_size=--bs {}"])
-    with pytest.raises(SystemExit):
-        main(["fits", *TRAIN])
-    assert seen[1].gpus == []
+def test_a_projects_settings_hold_but_for_the_gpu_that_it_tunes_for(planned: Any, project: Path):
+    (project / "tunekit.toml").write_text('gpu = "t4"\nwindow = 2.5\n\n[bind]\nbatch_size = "env:BS"\n')
+    run, _ = planned("--gpu", "a10g", here=host())
+    assert (run.options.gpus, run.options.window_s) == (("a10g",), 2.5)
+    assert [one.knob for one in run.target.bindings] == ["batch_size"]
+    assert planned(here=host())[0].options.gpus == ()
 
 
 def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -107,13 +102,6 @@ def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: py
     (finished / "fits.json").write_text("{")
     assert main(["report", str(finished)]) == 10
     assert f"its trials are in {finished}/trials" in capsys.readouterr().err
-
-
-def test_ctrl_c_says_that_nothing_was_predicted():
-    out = io.StringIO()
-    with FitsScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
-        screen.interrupted_at(fits_run(prediction=None), Path("here"))
-    assert out.getvalue() == "interrupted; nothing was predicted\n"
 
 
 @pytest.mark.real

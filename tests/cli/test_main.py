@@ -262,43 +262,32 @@ def test_a_resumed_search_keeps_to_its_own_flags(separator: str, finished: Path,
 
 
 @pytest.mark.parametrize(
-    ("in_file", "flags", "fixed", "ranges", "most", "told"),
+    ("in_file", "flags", "fixed", "ranges", "most"),
     [
-        ("max-batch = 64", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, "max-batch 64"),
-        ("max-batch = '0.5k'", ["--range", "batch_size=8..32"], [], [(8, 32)], None, "max-batch 500"),
-        ("max-batch = 64", ["--max-batch", "32"], [], [], 32, None),
-        ("fix = ['batch_size=32']", ["--max-batch", "64"], [], [], 64, "fix batch_size=32"),
-        ("range = ['batch_size=8..16']", ["--max-batch", "64"], [], [], 64, "range batch_size=8..16"),
-        (
-            "fix = ['batch_size=32']",
-            ["--range", "batch_size=8..16"],
-            [],
-            [(8, 16)],
-            None,
-            "fix batch_size=32",
-        ),
-        ("fix = ['batch_size=32']", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None, None),
+        ("max-batch = 64", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None),
+        ("max-batch = '0.5k'", ["--range", "batch_size=8..32"], [], [(8, 32)], None),
+        ("max-batch = 64", ["--max-batch", "32"], [], [], 32),
+        ("fix = ['batch_size=32']", ["--max-batch", "64"], [], [], 64),
+        ("range = ['batch_size=8..16']", ["--max-batch", "64"], [], [], 64),
+        ("fix = ['batch_size=32']", ["--range", "batch_size=8..16"], [], [(8, 16)], None),
+        ("fix = ['batch_size=32']", ["--fix", "batch_size=32"], [("batch_size", 32)], [], None),
     ],
 )
-def test_the_command_line_wins_over_a_limit_in_the_settings_and_says_so(
+def test_the_command_line_wins_over_a_limit_in_the_settings(
     in_file: str,
     flags: list[str],
     fixed: list[tuple[str, object]],
     ranges: list[tuple[int, int]],
     most: int | None,
-    told: str | None,
     project: Path,
     capsys: pytest.CaptureFixture[str],
 ):
     (project / "tunekit.toml").write_text(f"{in_file}\n")
     assert main(["search", "--dry-run", "--json", *flags, "--", sys.executable, "train.py"]) == 0
-    captured = capsys.readouterr()
-    asked = Run.model_validate_json(captured.out).options
+    asked = Run.model_validate_json(capsys.readouterr().out).options
     assert [(one.knob, one.value) for one in asked.fixed] == fixed
     assert [(one.low, one.high) for one in asked.ranges] == ranges
     assert asked.max_batch == most
-    words = f"tunekit: {' '.join(flags)} takes the place of {told} in the settings file\n"
-    assert (words in captured.err) if told else ("takes the place" not in captured.err)
 
 
 # --- --dry-run -------------------------------------------------------------------------------
@@ -319,11 +308,11 @@ def test_a_dry_run_shows_what_would_be_run_and_starts_nothing(
         capsys, "--gpu", "a10g", "--budget", "20m", *bind, "--max-batch", "0.1k", "--fix", "compile=no"
     )
     assert f"target {sys.executable} train.py --bs 32" in shown
-    assert "NVIDIA A10G is not here" in shown
+    assert "no NVIDIA A10G found" in shown
     assert "batch_size=--bs {} (now 32)" in shown
     assert "batch_size: 8 to 100, now 32, at most 100 (--max-batch)" in shown
     assert "compile: false (--fix)" in shown
-    assert "at most 20m 00s" in shown
+    assert "budget 20m 00s" in shown
     assert sorted(project.iterdir()) == before
 
 
@@ -465,7 +454,7 @@ def test_json_alone_is_on_standard_output(finished: Path, capsys: pytest.Capture
     assert main(["search", "--json", "--resume", str(finished)]) == 0
     captured = capsys.readouterr()
     assert Run.model_validate_json(captured.out) == load_run(finished)
-    assert "run folder" in captured.err
+    assert "folder" in captured.err
     assert "Confirmed" not in captured.err, "the report is for those who read it"
 
 
@@ -809,14 +798,10 @@ def test_resuming_with_other_threads_is_refused(
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_PLACES", raising=False)
-    flags = ["--budget", "30m", "--ablate", "--ignore", "gpu-hot"]
-    assert main(["search", "--resume", str(finished), *flags]) == 2
+    assert main(["search", "--resume", str(finished)]) == 2
     told = capsys.readouterr().err
-    assert "the environment for CPU threads differs: " in told
-    assert "OMP_NUM_THREADS=6, OMP_PLACES={0},{1}, MKL_NUM_THREADS unset then" in told
-    assert "OMP_NUM_THREADS=7, OMP_PLACES unset, MKL_NUM_THREADS=7 now" in told
-    again = "env -u MKL_NUM_THREADS OMP_NUM_THREADS=6 OMP_PLACES='{0},{1}' tunekit search --resume"
-    assert f"`{again} {finished} --budget 30m --ablate --ignore gpu-hot`" in told
+    assert "OMP_NUM_THREADS was 6 and is 7, OMP_PLACES was {0},{1} and is unset" in told
+    assert "MKL_NUM_THREADS was unset and is 7" in told
 
 
 def test_a_shared_search_that_has_not_ended_is_not_resumed_by_one_host(

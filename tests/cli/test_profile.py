@@ -1,6 +1,5 @@
 """`tunekit profile`: what it refuses before it runs, and what it leaves on disk."""
 
-import io
 import json
 import subprocess
 import sys
@@ -8,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import profiled
-from build_records import trial_record
 from real_trials import ZOO
-from rich.console import Console
 
 from tunekit.cli import profile as verb
 from tunekit.cli.main import main
 from tunekit.cli.parser import build_parser
 from tunekit.cli.profile import against_file, profile_options
-from tunekit.cli.screen import ProfileScreen
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.run import LoopProfile, RunStatus
@@ -58,11 +54,11 @@ def test_comparisons_have_three_rounds_by_default(words: list[str], rounds: int)
 
 def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: pytest.MonkeyPatch):
     (project / "tunekit.toml").write_text('window = 2.5\nfix = ["num_workers=3"]\nepochs = 4\n')
-    seen = []
-    monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
-    with pytest.raises(SystemExit):
-        main(["profile", *TRAIN])
-    assert (seen[0].window, seen[0].fix) == (2.5, ["num_workers=3"])
+    seen: list[LoopProfile] = []
+    monkeypatch.setattr(verb, "run_walk", lambda profile, *_: seen.append(profile) or 0)
+    assert main(["profile", *TRAIN]) == 0
+    assert seen[0].options.window_s == 2.5
+    assert [one.knob for one in seen[0].options.fixed] == ["num_workers"]
 
 
 @pytest.mark.parametrize("key", ["compile", "compile_model"])
@@ -70,18 +66,6 @@ def test_a_knob_has_its_own_name_or_that_of_an_exported_file(key: str, project: 
     (project / "other.yaml").write_text(f"{key}: true\n")
     asked = against_file(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
     assert asked.config_of(profiled().contenders[0].config, False).compile
-
-
-def test_ctrl_c_before_the_first_trial_ends_speaks_of_no_trials():
-    out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None, highlight=False)
-    with ProfileScreen(console=console) as screen:
-        screen.interrupted(Path("here"))
-        screen.trial_ended(trial_record(0, 1.0))
-        screen.interrupted(Path("here"))
-    told = out.getvalue().splitlines()
-    assert told[0] == "interrupted before the first trial ended; nothing was measured"
-    assert told[-2:] == ["interrupted; finished trials are in here. Show them with:", "  tunekit report here"]
 
 
 def test_a_file_of_knobs_changes_the_scripts_own_config(project: Path):

@@ -1,6 +1,5 @@
 """`tunekit scale`: which counts it measures, and what it leaves on disk."""
 
-import io
 import json
 import os
 import subprocess
@@ -11,11 +10,9 @@ import pytest
 from build_records import host
 from build_scaling import ScalingExecutor, Step
 from real_trials import ZOO
-from rich.console import Console
 
 from tunekit.cli import scale as verb
 from tunekit.cli.main import main
-from tunekit.cli.screen import ScaleScreen
 from tunekit.records.codec import from_json
 from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.run import RunStatus
@@ -37,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingExecutor:
     executor = ScalingExecutor(Step())
-    monkeypatch.setattr(verb, "executor_for", lambda *_: executor)
+    monkeypatch.setattr("tunekit.cli.trials.executor_for", lambda *_: executor)
     return executor
 
 
@@ -101,16 +98,12 @@ def test_ctrl_c_says_where_the_finished_trials_are(
 ):
     scripted.fails = lambda spec: KeyboardInterrupt() if spec.number == 3 else None
     assert main(["scale", "--out", "scaled", *TRAIN]) == 130
-    assert "finished trials are in scaled. Show them with:" in capsys.readouterr().out
+    assert (
+        "interrupted; 3 finished trials in scaled\nShow them with: tunekit report scaled"
+        in capsys.readouterr().out
+    )
     assert main(["report", "scaled"]) == 0
     assert "Speedup of 2 processes" in capsys.readouterr().out
-
-
-def test_ctrl_c_before_the_first_trial_has_nothing_to_show():
-    out = io.StringIO()
-    with ScaleScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
-        screen.interrupted(Path("here"))
-    assert out.getvalue() == "interrupted before the first trial ended; nothing was measured\n"
 
 
 # --- real processes --------------------------------------------------------------------------

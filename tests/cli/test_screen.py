@@ -25,9 +25,9 @@ def test_markup_and_escapes_are_text():
         screen.trial_ended(trial_record(1, None, overrides={"failure": broken}))
         screen.interrupted(Path("[/red]"), "tunekit search --resume [/red]")
     shown = out.getvalue()
-    assert "run folder [red]" in shown
+    assert "folder  [red]" in shown
     assert r"[/red] \x1b[2J" in shown
-    assert "finished trials are in [/red]" in shown
+    assert "finished trials in [/red]" in shown
     assert "tunekit search --resume [/red]\n" in shown
     assert "\x1b" not in shown
 
@@ -35,8 +35,8 @@ def test_markup_and_escapes_are_text():
 @pytest.mark.parametrize(
     ("memory_gib", "told"),
     [
-        (140, "NVIDIA A10G is not here; measuring on h200, its memory capped to 22.1 GiB"),
-        (16, "NVIDIA A10G is not here; measuring on h200"),
+        (140, "no NVIDIA A10G found; measuring on h200, its memory capped to 22.1 GiB"),
+        (16, "no NVIDIA A10G found; measuring on h200"),
     ],
 )
 def test_a_device_that_plays_a_smaller_ones_part_is_shown_with_its_memory(memory_gib: int, told: str):
@@ -81,18 +81,6 @@ def test_the_live_line_keeps_its_counter_where_it_is_cut():
         assert "1,234 batches" in out.getvalue()
 
 
-def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end():
-    out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None, highlight=False, force_terminal=True)
-    with SearchScreen(console=console) as screen:
-        for made in (16, 32, 48):
-            screen.images_made(made, 64)
-        shown = out.getvalue()
-        assert all(f"once: {made} of 64" in shown for made in (16, 32, 48))
-        assert "\n" not in shown
-    assert out.getvalue().endswith("\x1b[1A\x1b[2K"), "the line is gone"
-
-
 def test_a_shared_search_is_shown_with_what_other_hosts_do():
     out = io.StringIO()
     screen = SearchScreen(console=Console(file=out, width=80, color_system=None, highlight=False))
@@ -112,15 +100,3 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
         "done    7 trials measured here; node-b finishes the search: its report will be in /mnt/[x]/node-b",
         "done    1 trial measured here; node-b has finished the search: its report is in /mnt/[x]/node-b",
     ]
-
-
-def test_who_leaves_a_shared_search_is_told_how_to_come_back():
-    out = io.StringIO()
-    screen = SearchScreen(console=Console(file=out, width=300, color_system=None, highlight=False))
-    with screen:
-        screen.trial_ended(trial_record(1))
-        screen.left_group(Path("/mnt/x/node-a"))
-    assert out.getvalue().splitlines()[-1] == (
-        "interrupted; finished trials are in /mnt/x/node-a. Other hosts, if there are any, go on; "
-        "take part again with the same command."
-    )

@@ -25,7 +25,7 @@ from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES
-from tunekit.report.text import to_go_on
+from tunekit.report.text import resume_command
 from tunekit.session.folder import load_run
 
 REGRESSION = 1
@@ -49,7 +49,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
-    comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignore)
+    comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignored)
     report = drawn(
         comparison,
         lambda shown, _: comparison_report(shown),
@@ -118,7 +118,7 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     if not run.recommendations:
         raise RunFolderError(
             f"{path} recommends nothing yet (status: {run.status}); go on with it by "
-            f"`{to_go_on(run, str(_folder(path)))}`, or compare the "
+            f"`{resume_command(run, str(_folder(path)))}`, or compare the "
             f"baselines with --tier {BASELINE}"
         )
     if tier is None:

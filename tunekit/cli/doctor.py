@@ -55,8 +55,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with lasting_console(to_stderr=True).status("checking this machine"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
-    silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
-    checkup = without_findings(checkup, options.ignore)
+    silenced = tuple(code for code in dict.fromkeys(options.ignored) if code in found)
+    checkup = without_findings(checkup, options.ignored)
     report = drawn(
         checkup, lambda shown, _: doctor_report(shown, silenced), "doctor.json", options.full_paths
     )

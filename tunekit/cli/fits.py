@@ -1,29 +1,28 @@
 """`tunekit fits`: what fits which GPU and how fast that would be, by one trial on this machine."""
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 
 from tunekit.cli.machine import host_here
 from tunekit.cli.screen import FitsScreen
 from tunekit.cli.trials import (
     before_trials,
-    executor_for,
-    make_images,
     memory_outside,
-    new_folder,
+    run_walk,
     target_or_builtin,
+    typed_options,
 )
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO
 from tunekit.machine.profiles import find_profile, load_profiles
-from tunekit.records.codec import to_json
 from tunekit.records.profile import NO_TORCH_BUILD, Profile
 from tunekit.records.run import FitsOptions, FitsRun
+from tunekit.report.blocks import Block
+from tunekit.report.fits import fits_answer, fits_report
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
+from tunekit.trial.executor import ProcessExecutor
 
-_WINDOW_S = 2.0
 _OTHER_MACHINE = ("run", "ram", "cpus", "shm", "workers", "prefetch", "batch_mib")
 """Flags that show another machine's memory, and run nothing."""
 
@@ -31,8 +30,8 @@ _OTHER_MACHINE = ("run", "ram", "cpus", "shm", "workers", "prefetch", "batch_mib
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the trial, write fits.json and show what it predicts; of another machine show its memory.
 
-    Returns:
-        0; every failure is an exception.
+    Raises:
+        UsageError: flags contradict each other, or a GPU can't be predicted for.
     """
     if any(getattr(options, name) is not None for name in _OTHER_MACHINE):
         from tunekit.cli.machine_memory import show_machine_memory  # noqa: PLC0415 - with numpy
@@ -40,48 +39,23 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         if command:
             raise UsageError("--ram reads a RUN; drop the training command, or run tunekit fits on it first")
         return show_machine_memory(options)
-    run, profiles = _new(options, command)
-    where = new_folder(options.out, f"{run.target.name}-fits")
-    outside = memory_outside()
-    with (
-        RunFolder(where, can_resume=False) as folder,
-        FitsScreen(options.json, is_quiet=options.quiet, is_full=options.full) as screen,
-    ):
-        screen.opened(run, folder.path)
-        make_images(run, screen)
-        executor = executor_for(run, folder, run.host, command)
-        walk = FitsWalk(run, folder, executor, run.profile, screen)
-        try:
-            finished = walk.run(profiles, outside)
-        except KeyboardInterrupt:
-            screen.interrupted_at(walk.found, folder.path)
-            raise
-        screen.closed(finished, folder.path)
-    if options.json:
-        sys.stdout.write(to_json(finished) + "\n")
-    return 0
-
-
-def _new(options: argparse.Namespace, command: Sequence[str]) -> tuple[FitsRun, list[Profile]]:
-    """Return what is known before the trial, and the GPUs to predict for; nothing is written yet."""
-    known = load_profiles()
-    host = host_here(command)
-    facts = before_trials(target_or_builtin(options, command), AUTO, host, known, options.ignore)
+    known, host = load_profiles(), host_here(command)
+    facts = before_trials(target_or_builtin(options, command), AUTO, host, known, options.ignored)
     here: Profile = facts["profile"]
     known[here.id] = here  # which may have less memory than its kind, or no profile at all
     asked = _named(options.gpus, known, here)
-    run = FitsRun(
-        options=FitsOptions(
-            gpus=tuple(profile.id for profile in asked),
-            batch_size=options.batch_size,
-            window_s=options.window or _WINDOW_S,
-            trial_limit_s=options.trial_limit,
-            no_progress_limit_s=options.no_progress_limit,
-        ),
-        **facts,
-    )
-    trainable = (one for one in known.values() if one.runs_current_torch or one.id == here.id)
-    return run, asked or [profile for profile in trainable if profile.has_own_memory]
+    run = FitsRun(options=typed_options(FitsOptions, options, gpus=[one.id for one in asked]), **facts)
+    trainable = [one for one in known.values() if one.runs_current_torch or one.id == here.id]
+    profiles = asked or [one for one in trainable if one.has_own_memory]
+    screen = FitsScreen(options.json, is_quiet=options.quiet)
+
+    def run_in(folder: RunFolder, executor: ProcessExecutor) -> FitsRun:
+        return FitsWalk(run, folder, executor, run.profile, screen).run(profiles, memory_outside())
+
+    def answer(finished: FitsRun, where: str) -> Sequence[Block]:
+        return fits_report(finished).blocks if options.full else fits_answer(finished, where)
+
+    return run_walk(run, "fits", options, command, screen, run_in, answer)
 
 
 def _named(names: Sequence[str], known: Mapping[str, Profile], here: Profile) -> list[Profile]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_number
+from tunekit.records.options import GPU, IGNORE, TARGET, Kind, Option
 
 STANDARD_OUTPUT = "-"
 """What a flag takes for it in place of a file."""
@@ -23,9 +24,8 @@ class Value:
     read: Callable[[str], Any] = str
 
 
-TIME, LONG_TIME = Value("TIME", duration_s), Value("TIME", long_duration_s)
-COUNT, SECONDS = Value("N", positive), Value("S", positive_number())
-NAME, RUN, FOLDER = Value("NAME"), Value("RUN", Path), Value("FOLDER", Path)
+LONG_TIME, COUNT = Value("TIME", long_duration_s), Value("N", positive)
+FOLDER = Value("FOLDER", Path)
 
 
 def option(
@@ -64,81 +64,59 @@ def switch(to: Flags, flag: str, meaning: str) -> None:
 # --- flags that several verbs have ---------------------------------------------------------
 
 
+def add(to: Flags, *options: Option) -> None:
+    """Add options that are declared in `tunekit.records.options`."""
+    for one in options:
+        if one.kind is Kind.SWITCH:
+            to.add_argument(one.flag, dest=one.name, action="store_true", help=one.help)
+            continue
+        ending = "" if one.default is None else f" (default: {one.typed(one.default)})"
+        to.add_argument(
+            one.flag,
+            dest=one.name,
+            type=READERS[one.kind],
+            metavar=one.metavar or (None if one.choices else one.kind),
+            choices=one.choices or None,
+            action="append" if one.is_list else "store",
+            default=[] if one.is_list else None,
+            help=one.help + (" (repeatable)" if one.is_list else ending),
+        )
+
+
 def target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse._ArgumentGroup:
     """Add the flags of a verb that runs the training command, and return their group."""
     group = parser.add_argument_group("the training command")
-    if with_gpu:
-        option(group, "--gpu", NAME, "GPU to tune for; auto is this machine's own", default="auto")
-    bind(group)
-    option(
-        group,
-        "--samples-per-step",
-        COUNT,
-        "samples per forward and backward pass of one process, for a script without a DataLoader "
-        "(default: the bound batch_size)",
-    )
-    option(
-        group,
-        "--trial-limit",
-        TIME,
-        "time limit of a trial; start-up and compiling get as much again",
-        default="5m",
-    )
-    option(
-        group,
-        "--no-progress-limit",
-        TIME,
-        "end a trial after this long without a batch, a step or other work",
-        default="90s",
-    )
+    add(group, *((GPU,) if with_gpu else ()), *TARGET)
     return group
 
 
-def bind(to: Flags) -> None:
-    """Add the flag that says how a knob reaches the script."""
-    option(
-        to,
-        "--bind",
-        Value("KNOB=HOW"),
-        "how a knob, or lr, reaches the script: 'batch_size=--bs {}', "
-        "'batch_size=config.yaml:data.batch_size', batch_size=env:BS, batch_size=fixed or =inject",
-        repeatable=True,
-    )
-
-
-def fix(to: Flags, meaning: str) -> None:
-    """Add the flags that give a knob one value."""
-    option(to, "--fix", Value("KNOB=VALUE"), meaning, repeatable=True)
+def fix(to: Flags) -> None:
+    """Add the short forms of `--fix`."""
     for flag, start in (("--batch-size", "batch_size="), ("--workers", "num_workers=")):
         value = Value("N", start.__add__)
         option(to, flag, value, f"the same as --fix {start}N", repeatable=True, dest="fix")
 
 
-def wait_quiet(to: Flags) -> None:
-    """Add the flag that waits for a quiet machine."""
-    meaning = (
-        "while other programs use the CPUs, wait before each trial, up to this long in all and beside the "
-        "budget, such as 5m (default: don't wait)"
-    )
-    option(to, "--wait-quiet", TIME, meaning)
-
-
-def window(
-    to: Flags, meaning: str = "steady-state seconds measured per trial (default: 5, fewer below --budget 5m)"
-) -> None:
-    """Add the flag that says how long a trial measures."""
-    option(to, "--window", SECONDS, meaning)
-
-
 def findings(to: Flags) -> None:
     """Add what every verb has that shows findings."""
-    option(to, "--ignore", Value("CODE", _code), "silence a finding", repeatable=True)
+    add(to, IGNORE)
     to.add_argument("--codes", action=_ListCodes, help="list all finding codes and exit")
 
 
 def _code(text: str) -> str:
     code: str = import_module("tunekit.cli.codes").known_code(text)
     return code
+
+
+READERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.NAME: str,
+    Kind.CHOICE: str,
+    Kind.COUNT: positive,
+    Kind.NUMBER: positive_number(),
+    Kind.TIME: duration_s,
+    Kind.CODE: _code,
+}
+"""What reads a value of each kind, from the command line and from the settings file."""
 
 
 class _ListCodes(argparse.Action):
@@ -168,6 +146,11 @@ def report_files(to: Flags) -> None:
     meaning = "print Markdown for a pull request instead, or write it to FILE"
     option(to, "--markdown", Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)
     full_paths(to)
+
+
+def github_summary(to: Flags) -> None:
+    """Add the flag that shows the report beside a step of GitHub Actions."""
+    switch(to, "--github-summary", "append the report as Markdown to the GitHub Actions step summary")
 
 
 def full_paths(to: Flags) -> None:

@@ -10,13 +10,14 @@ from rich.console import Console
 from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import host_here
 from tunekit.cli.settings import write_settings
-from tunekit.cli.trials import target_of
+from tunekit.cli.trials import target_of, typed_options
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, CPU, profile_here, with_first
 from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.learning_rate import follows_batch
 from tunekit.records.config import KNOBS
 from tunekit.records.host import Host
+from tunekit.records.run import TrialOptions
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.discovery import (
@@ -107,10 +108,11 @@ def _run_trial(
     target: Target, spec: TrialSpec, known: KnownTarget | None, host: Host, options: argparse.Namespace
 ) -> TrialRecord:
     """Run one short trial in a folder that goes with it."""
+    asked = typed_options(TrialOptions, options)
     limits = Limits(
-        trial_s=options.trial_limit,
-        start_s=options.trial_limit,
-        no_progress_s=options.no_progress_limit,
+        trial_s=asked.trial_limit_s,
+        start_s=asked.trial_limit_s,
+        no_progress_s=asked.no_progress_limit_s,
         ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
     )
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
@@ -153,7 +155,7 @@ def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     return notes
 
 
-def _search_context(target: Target, host: Host, record: TrialRecord, gpu: str) -> SearchContext:
+def _search_context(target: Target, host: Host, record: TrialRecord, gpu: str | None) -> SearchContext:
     assert record.config is not None and record.discovery is not None
     measured = record.measurement or record.dry
     if measured is not None:

@@ -119,10 +119,3 @@ def flags_of(verb: str) -> tuple[str, ...]:
     return tuple(
         one for one in actions if one.startswith("--") and (actions[one].dest != "fix" or one == "--fix")
     )
-
-
-def defaults_of(verb: str) -> dict[str, object]:
-    """Return what every flag of a verb has when it is not given, by its name in the namespace."""
-    parser = argparse.ArgumentParser(add_help=False)
-    VERBS[verb].flags(parser)
-    return vars(parser.parse_args([]))

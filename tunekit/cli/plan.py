@@ -48,7 +48,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return 0
     given: Path = options.run or Path()
     folder = given.parent if given.is_file() else given
-    plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
+    plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignored)
     report = drawn(plan, plan_report, "plan.json", options.full_paths, folder)
     present(options, plan, report, plan_answer(plan, str(folder)))
     return 0

@@ -50,9 +50,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
     summary = summary_file(options)
     given: Path = options.run
-    record = without_findings(_load(given), options.ignore)
-    if options.ignore and isinstance(record, Run):  # what its report works out goes by its own options
-        ignored = (*record.options.ignored, *options.ignore)
+    record = without_findings(_load(given), options.ignored)
+    if options.ignored and isinstance(record, Run):  # what its report works out goes by its own options
+        ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = given.parent if given.is_file() else given
     report = _drawn(record, folder, options.full_paths, options.full)

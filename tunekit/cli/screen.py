@@ -13,19 +13,12 @@ from rich.text import Text
 
 from tunekit.cli.console import lasting_console
 from tunekit.machine.device import memory_cap_bytes
-from tunekit.plan.from_run import plan_of_run
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding
-from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
-from tunekit.records.scaling_run import ScalingRun
+from tunekit.records.run import Run, TargetRecord
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import rates_by_config
 from tunekit.report.blocks import Block
-from tunekit.report.fits import fits_answer, fits_report
-from tunekit.report.loop_profile import profile_report
-from tunekit.report.run import on_one_screen, on_page
-from tunekit.report.scale import scaling_report
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_text, outcome_text
 from tunekit.trial.binding_syntax import binding_text, value_text
@@ -57,7 +50,7 @@ _PHASES = {
     "finished": "shutting down",
 }
 
-
+_BUDGET_LATER = f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed (or by --budget)"
 _LABEL_WIDTH = 8
 _RESULT_WIDTH = 29
 
@@ -89,17 +82,16 @@ def device_text(record: TargetRecord) -> str:
         return device
     cap_bytes = memory_cap_bytes(record.profile, record.measured_on, record.host)
     capped = f", its memory capped to {bytes_text(cap_bytes)}" if cap_bytes else ""
-    return f"{device} is not here; measuring on {record.measured_on}{capped}"
+    return f"no {device} found; measuring on {record.measured_on}{capped}"
 
 
 class TrialScreen:
-    """Shows trials; a `TrialListener`.
+    """Shows trials and what came of them; a `TrialListener`.
 
     Args:
         to_stderr: leave standard output to the JSON.
         console: where to show them instead.
         is_quiet: show the answer alone.
-        is_full: show all of it, not one screen.
     """
 
     _of_trial = "config"
@@ -110,10 +102,8 @@ class TrialScreen:
         to_stderr: bool = False,
         console: Console | None = None,
         is_quiet: bool = False,
-        is_full: bool = False,
     ) -> None:
         self._to_stderr = to_stderr
-        self._is_full = is_full
         self._ended = 0
         self._has_titles = False
         """Whether the columns of trials have been named."""
@@ -123,7 +113,7 @@ class TrialScreen:
         self._purpose = ""
         self._left_s: float | None = None
         self._started_at = 0.0
-        self._quarters_made = 0
+        self._makes_images = False
 
     def __enter__(self) -> Self:
         return self
@@ -131,29 +121,30 @@ class TrialScreen:
     def __exit__(self, *error: object) -> None:
         self._stop_live()
 
-    def _show_target(self, record: TargetRecord, verb: str, instead: str, device: bool = True) -> None:
-        """Show host, target and device before anything runs, and what is wrong with the machine."""
+    def opened(self, record: TargetRecord, folder: Path) -> None:
+        """Show host, target, device and folder before anything runs, and what is wrong with the machine."""
         target = record.target
         self._line("host", host_text(record.host))
-        builtin = f"the built-in workload `{target.builtin}`" if target.builtin else None
-        self._line("target", builtin or target_text(target))
-        if builtin:
-            self._line("", f"no command was given; {instead}: tunekit {verb} -- python train.py")
-        if device:
-            self._line("device", device_text(record))
+        own = f"the built-in workload `{target.builtin}`; for your own, end with: -- python train.py"
+        self._line("target", own if target.builtin else target_text(target))
+        self._line("device", device_text(record))
         for finding in record.machine_warnings:
-            self._show_finding(finding)
+            style = SEVERITY_STYLES[finding.severity]
+            self._line(SEVERITY_WORDS[finding.severity], finding_text(finding), style=style)
+        self._line("folder", str(folder))
+
+    def closed(self, answer: Sequence[Block]) -> None:
+        """Show the answer, if standard output is not the JSON's."""
+        self._stop_live()
+        self._console.quiet = False
+        if not self._to_stderr:
+            draw(self._console, answer)
 
     def images_made(self, made: int, count: int) -> None:
-        """Show how far the built-in workload's images are: a line that moves, or one for each quarter."""
-        text = f"generating its training images, once: {made:,} of {count:,}"
-        if self._console.is_terminal:
-            self._live = self._live or Live(console=self._console, transient=True, auto_refresh=False)
-            self._live.start()
-            self._live.update(shown_text(f"{'':<{_LABEL_WIDTH}}{text}"), refresh=True)
-        elif 4 * made // count > self._quarters_made:
-            self._quarters_made = 4 * made // count
-            self._line("", text)
+        """Say once that the built-in workload's images are being made."""
+        if not self._makes_images:
+            self._makes_images = True
+            self.said(f"generating its {count:,} training images, once")
 
     def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
         """Show which trial begins."""
@@ -189,28 +180,12 @@ class TrialScreen:
         """Return what a trial was of."""
         return _who_ran(record)
 
-    def _interrupted_text(self, folder: Path) -> str:
-        """Return what is left of trials that were interrupted."""
-        if self._ended:
-            return f"interrupted; finished trials are in {folder}"
-        return "interrupted before the first trial ended; nothing was measured"
-
-    def interrupted(self, folder: Path) -> None:
-        """Say that nothing is lost and where it is."""
+    def interrupted(self, folder: Path, then: str = "") -> None:
+        """Say where the finished trials are, and what to do next."""
         self._stop_live()
-        said = self._interrupted_text(folder)
-        if not self._ended:
-            self._console.print(shown_text(said))
-            return
-        self._console.print(shown_text(f"{said}. Show them with:"))
-        self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
-
-    def _show_answer(self, blocks: Sequence[Block]) -> None:
-        """Show the answer, if standard output is not the JSON's."""
-        self._stop_live()
-        self._console.quiet = False
-        if not self._to_stderr:
-            draw(self._console, blocks)
+        count = count_text(self._ended, "finished trial")
+        self._console.print(shown_text(f"interrupted; {count} in {folder}"), soft_wrap=True)
+        self._console.print(shown_text(then or f"Show them with: tunekit report {folder}"), soft_wrap=True)
 
     def said(self, message: str) -> None:
         """Show a sentence."""
@@ -234,10 +209,6 @@ class TrialScreen:
         if self._left_s is None:
             return ""
         return f"{duration_text(max(0.0, self._left_s - (time.monotonic() - self._started_at)))} left"
-
-    def _show_finding(self, finding: Finding) -> None:
-        style = SEVERITY_STYLES[finding.severity]
-        self._line(SEVERITY_WORDS[finding.severity], finding_text(finding), style=style)
 
     def _line(self, label: str, text: str, style: str = "") -> None:
         self._print(_LABEL_WIDTH, label, shown_text(text, style))
@@ -265,14 +236,14 @@ class SearchScreen(TrialScreen):
     _records: tuple[TrialRecord, ...] = ()
     _max_trials: int | None = None
 
-    def opened(self, run: Run, folder: Path) -> None:
-        """Show host and target before anything runs."""
-        self._ended = len(run.trials)
-        self._records, self._max_trials = run.trials, run.options.max_trials
-        self._show_target(run, "search", "tune your own with")
-        budget_s = run.known_budget_s
-        budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
-        self._line("budget", f"{budget}, run folder {folder}")
+    def opened(self, record: TargetRecord, folder: Path) -> None:
+        """Show host, target and budget before anything runs."""
+        super().opened(record, folder)
+        if isinstance(record, Run):
+            self._ended, self._records = len(record.trials), record.trials
+            self._max_trials = record.options.max_trials
+            budget_s = record.known_budget_s
+            self._line("budget", duration_text(budget_s) if budget_s else _BUDGET_LATER)
 
     def foreseen(self, run: Run, space: Mapping[str, str]) -> None:
         """Show what a search would do, as far as that is known before anything runs.
@@ -290,9 +261,6 @@ class SearchScreen(TrialScreen):
         for place, (knob, values) in enumerate(space.items()):
             self._line("" if place else "search", f"{knob}: {values}")
         self._line("", "The baseline run shows the script's own values and which knobs reach its loop.")
-        budget_s = run.options.budget_s
-        time = f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed"
-        self._line("time", f"at most {duration_text(budget_s)}" if budget_s else time)
         self._line("", "--dry-run: nothing was started, nothing was written")
 
     def space_known(self, run: Run) -> None:
@@ -322,19 +290,6 @@ class SearchScreen(TrialScreen):
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
-    def interrupted(self, folder: Path, again: str = "") -> None:
-        """Say that nothing is lost and how to go on."""
-        self._stop_live()
-        what = "Resume with" if self._ended else "Start again with"
-        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
-        self._console.print(shown_text(f"  {again}"), soft_wrap=True)
-
-    def left_group(self, folder: Path) -> None:
-        """Say after an interruption that other hosts go on, and how to take part again."""
-        self._stop_live()
-        others = "Other hosts, if there are any, go on; take part again with the same command."
-        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {others}"))
-
     def left_to(self, host_name: str, folder: str, trials: int, is_done: bool) -> None:
         """Say which other host finishes the search, or has, and where its report is.
 
@@ -355,11 +310,6 @@ class SearchScreen(TrialScreen):
         """Say where the report of what was measured lies."""
         self._console.print(shown_text(f"Report so far: {report}"), soft_wrap=True)
 
-    def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
-        """Show the answer."""
-        full = on_page(run, str(folder), plan_of_run(run)).blocks if self._is_full else None
-        self._show_answer(full or on_one_screen(run, folder, files))
-
     def _below_status(self) -> str:
         shown = [super()._below_status()]
         if self._max_trials is not None:
@@ -373,48 +323,19 @@ class SearchScreen(TrialScreen):
         return ", ".join(filter(None, shown))
 
 
-class ProfileScreen(TrialScreen):
-    """Shows a loop profile; a `TrialListener`."""
-
-    def opened(self, profile: LoopProfile, folder: Path) -> None:
-        """Show host and target before anything runs."""
-        self._show_target(profile, "profile", "look at your own with")
-        self._line("folder", str(folder))
-
-    def closed(self, profile: LoopProfile, folder: Path) -> None:
-        """Show the answer."""
-        self._show_answer(profile_report(profile, str(folder)).blocks)
-
-
 class ScaleScreen(TrialScreen):
-    """Shows the trials of a measured scaling; a `TrialListener`."""
+    """Shows the trials of a measured scaling."""
 
     _of_trial = "processes"
-
-    def opened(self, run: ScalingRun, folder: Path) -> None:
-        """Show host and target before anything runs."""
-        self._show_target(run, "scale", "measure your own with")
-        counts = ", ".join(map(str, run.options.processes))
-        rounds = count_text(run.options.rounds, "round")
-        self._line("scale", f"processes {counts}; {rounds}, {run.options.mode} scaling, folder {folder}")
-
-    def closed(self, run: ScalingRun, folder: Path) -> None:
-        """Show the answer."""
-        self._show_answer(scaling_report(run, str(folder)).blocks)
 
     def _what_ended(self, record: TrialRecord) -> str:
         return self._purpose
 
 
 class FitsScreen(TrialScreen):
-    """Shows the trial of a prediction; a `TrialListener`."""
+    """Shows the trial of a prediction."""
 
     _phase = ""
-
-    def opened(self, run: FitsRun, folder: Path) -> None:
-        """Show host and target before anything runs."""
-        self._show_target(run, "fits", "look at your own with", device=False)
-        self._line("folder", str(folder))
 
     def trial_moved(self, progress: TrialProgress) -> None:
         """Update the live line; where there is none, a line for each thing that the trial goes on to."""
@@ -422,16 +343,3 @@ class FitsScreen(TrialScreen):
         if not self._console.is_terminal and progress.phase != self._phase:
             self._phase = progress.phase
             self._line(f"{progress.elapsed_s:5.0f} s", phase_text(progress.phase))
-
-    def interrupted_at(self, run: FitsRun, folder: Path) -> None:
-        """Show what was known when it was interrupted."""
-        self._stop_live()
-        if run.prediction is None:
-            self._console.print(shown_text("interrupted; nothing was predicted"))
-            return
-        self._console.print(shown_text("interrupted; known so far:"))
-        self.closed(run, folder)
-
-    def closed(self, run: FitsRun, folder: Path) -> None:
-        """Show the answer."""
-        self._show_answer(fits_report(run).blocks if self._is_full else fits_answer(run, str(folder)))

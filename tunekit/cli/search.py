@@ -4,15 +4,13 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from tunekit.cli.machine import host_here, variables_here, warnings_of
 from tunekit.cli.numbers import digits
-from tunekit.cli.parser import defaults_of
-from tunekit.cli.pipes import say_error
 from tunekit.cli.report_files import (
     append_summary,
     drawn_run,
@@ -32,17 +30,19 @@ from tunekit.cli.trials import (
     quiet_wait,
     refuse_unseen_command,
     target_or_builtin,
+    typed_options,
     window_s,
 )
 from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, TunekitError, UsageError
 from tunekit.export.files import write_exports
 from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
-from tunekit.plain_text import printable
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.codec import to_json
 from tunekit.records.config import KNOB, NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
+from tunekit.records.options import SEARCH
 from tunekit.records.run import (
     KnobRange,
     Objective,
@@ -53,7 +53,8 @@ from tunekit.records.run import (
 )
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRole
-from tunekit.report.text import to_go_on
+from tunekit.report.run import on_one_screen, on_page
+from tunekit.report.text import resume_command
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.search import Search
@@ -62,23 +63,7 @@ from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
 from tunekit.tune.confirm import why_no_more_rounds
 from tunekit.tune.space import foreseen_space
-from tunekit.units import count_text, typed_duration_text
-
-_CHANGEABLE = (
-    "resume",
-    "budget",
-    "trials",
-    "confirm",
-    "ablate",
-    "wait_quiet",
-    "json",
-    "quiet",
-    "full",
-    "ignore",
-    "github_summary",
-    "full_paths",
-)
-"""Flags that a resumed run takes."""
+from tunekit.units import count_text
 
 
 class _Prepared(NamedTuple):
@@ -89,10 +74,10 @@ class _Prepared(NamedTuple):
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Search, write the files and show the answer.
+    """Search, write the files, show the answer and return 0.
 
-    Returns:
-        0; every failure is an exception.
+    Raises:
+        UsageError: flags contradict each other.
     """
     alone = [flag for flag in ("share", "resume", "dry_run") if getattr(options, flag)]
     if len(alone) > 1:
@@ -104,7 +89,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run, where, here = _resumed(options, command) if options.resume else _new(options, command)
     profile = profile_here(run.measured_on, run.host, load_profiles())
     with ExitStack() as stack:
-        screen = stack.enter_context(SearchScreen(options.json, is_quiet=options.quiet, is_full=options.full))
+        screen = stack.enter_context(SearchScreen(options.json, is_quiet=options.quiet))
         store = None
         if options.share is not None:
             store = stack.enter_context(joined(options.share, run, command, options.out))
@@ -115,12 +100,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             screen.shared(store.address.shown, store.host, store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
-        search = Search(
-            run, folder, executor, profile, screen, memory_outside(), quiet=quiet_wait(options), store=store
-        )
+        quiet = quiet_wait(run.options)
+        search = Search(run, folder, executor, profile, screen, memory_outside(), quiet=quiet, store=store)
         finished = _searched(search, folder.path, options, screen, is_shared=store is not None)
-        if options.resume and options.confirm and _confirming_trials(finished) == _confirming_trials(run):
-            screen.said(why_no_more_rounds(finished.trials, options.confirm))
+        rounds = options.confirm_rounds if options.resume else None
+        if rounds and _confirming_trials(finished) == _confirming_trials(run):
+            screen.said(why_no_more_rounds(finished.trials, rounds))
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
         if store is not None and store.finisher is not None:
             elsewhere = _from_here(Path(str(store.finisher.folder)))
@@ -151,10 +136,9 @@ def _searched(
         return search.run()
     except (KeyboardInterrupt, TunekitError) as error:
         if isinstance(error, KeyboardInterrupt):
-            if is_shared:
-                screen.left_group(folder)
-            else:
-                screen.interrupted(folder, to_go_on(search.found, str(folder)))
+            others = "Other hosts go on; take part again with the same command."
+            then = others if is_shared else f"Resume with: {resume_command(search.found, str(folder))}"
+            screen.interrupted(folder, then)
         _report_so_far(search.found, folder, options.full_paths, screen)
         raise
 
@@ -176,7 +160,8 @@ def _show(
         if summary is not None:
             append_summary(summary, report.markdown())
     finally:
-        screen.closed(finished, folder, files)
+        full = on_page(finished, str(folder), plan_of_run(finished)).blocks if options.full else None
+        screen.closed(full or on_one_screen(finished, folder, files))
 
 
 def _confirming_trials(run: Run) -> int:
@@ -203,7 +188,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     target = target_or_builtin(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
     host = host_here(command)
-    run = Run(options=asked, **before_trials(target, options.gpu, host, load_profiles(), asked.ignored))
+    run = Run(options=asked, **before_trials(target, asked.gpu, host, load_profiles(), asked.ignored))
     # A host that shares the search makes its folder as it joins, beside those of others.
     asked_folder = None if options.share is not None else options.out
     return _Prepared(run, folder or new_folder(asked_folder, target.name, resume="a run"), host)
@@ -219,70 +204,38 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
     Raises:
         UsageError: a value can't be understood.
     """
-    try:
-        objective = Objective(options.objective)
-    except ValueError:  # from a settings file, where the parser checks nothing
-        known = " or ".join(Objective)
-        raise UsageError(f"objective {options.objective!r}: it is {known}") from None
-    if objective is Objective.FINISH_TIME and options.epochs is None and options.planned_steps is None:
+    if options.objective == Objective.FINISH_TIME and not (options.epochs or options.planned_steps):
         raise UsageError(
             "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
-    _drop_what_the_line_replaces(options)
+    _command_line_overrides_settings(options)
     fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
     _refuse_two_limits(options)
-    usual = usual_options(builtin)
-    return SearchOptions(
-        gpu=options.gpu,
-        budget_s=options.budget or usual.budget_s,
-        max_trials=options.trials,
+    return typed_options(
+        SearchOptions,
+        options,
         fixed=fixed,
         ranges=ranges,
-        max_batch=options.max_batch,
-        base_lr=options.lr,
-        base_batch=options.base_batch,
-        global_batch=options.global_batch,
-        objective=objective,
-        epochs=options.epochs or usual.epochs,
+        budget_s=options.budget_s or usual_options(builtin).budget_s,
+        window_s=window_s(options, builtin, options.budget_s),
         epochs_given=options.epochs is not None,
-        planned_steps=options.planned_steps,
-        confirm_rounds=options.confirm or usual.confirm_rounds,
-        trial_limit_s=options.trial_limit,
-        no_progress_limit_s=options.no_progress_limit,
-        window_s=window_s(options, builtin, options.budget),
-        ablate=options.ablate,
-        skip_data_check=options.skip_data_check,
-        wait_quiet_s=options.wait_quiet,
-        ignored=tuple(options.ignore),
     )
 
 
-def _drop_what_the_line_replaces(options: argparse.Namespace) -> None:
+def _command_line_overrides_settings(options: argparse.Namespace) -> None:
     """Drop what the settings file says of a knob's values where the command line says something else."""
-    of_file, of_line = {}, {}
-    for name in ("fix", "range"):
-        of_file[name], of_line[name] = file_and_line(options, name)
-    given = {_knob_of(text): f"--{name} {text}" for name, texts in of_line.items() for text in texts}
-    most, most_in_file = options.max_batch, digits(str(options.project.get("max_batch")))
-    if most is not None and str(most) != most_in_file:
-        given.setdefault("batch_size", f"--max-batch {most}")
-    elif most is not None and "batch_size" in given:
-        options.max_batch = None
-        _say_replaced(given["batch_size"], f"max-batch {most}")
-    for name, texts in of_file.items():
-        gone = [text for text in texts if _knob_of(text) in given]
-        setattr(options, name, [text for text in texts if text not in gone] + of_line[name])
-        for text in gone:
-            _say_replaced(given[_knob_of(text)], f"{name} {text}")
+    split = {name: file_and_line(options, name) for name in ("fix", "range")}
+    given = {_knob_of(text) for _, of_line in split.values() for text in of_line}
+    if options.max_batch == options.project.get("max_batch"):
+        options.max_batch = None if "batch_size" in given else options.max_batch
+    elif options.max_batch is not None:
+        given.add("batch_size")
+    for name, (of_file, of_line) in split.items():
+        setattr(options, name, [text for text in of_file if _knob_of(text) not in given] + of_line)
 
 
 def _knob_of(text: str) -> str:
     return text.partition("=")[0]
-
-
-def _say_replaced(given: str, in_file: str) -> None:
-    if given != f"--{in_file}":
-        say_error(f"tunekit: {printable(f'{given} takes the place of {in_file} in the settings file')}")
 
 
 def _refuse_two_limits(options: argparse.Namespace) -> None:
@@ -325,25 +278,18 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     if run.shared_at is not None and run.status is not RunStatus.FINISHED:
         raise UsageError(
             f"the search in {options.resume} is shared, and goes on by taking part again: "
-            f"{to_go_on(run, str(options.resume))}"
+            f"{resume_command(run, str(options.resume))}"
         )
     if not command or Path.cwd() != Path(run.target.working_dir):
-        refuse_unseen_command(run, options.resume, ["search", *_given_words(options)])
+        refuse_unseen_command(run, options.resume, ["search", "--resume", str(options.resume.resolve())])
     run = run.changed(shared_at=None)  # what one adds to the answer of all is this host's alone
     _refuse_other_target(run, command, options.resume)
-    _refuse_other_threads(run, options)
+    _refuse_other_threads(run)
     here = _same_machine(run)
-    given = {
-        "budget_s": options.budget,
-        "max_trials": options.trials,
-        "confirm_rounds": options.confirm,
-        "ablate": options.ablate,
-        "wait_quiet_s": options.wait_quiet,
-        "ignored": tuple(options.ignore),
-    }
+    given = {one.name: getattr(options, one.name) for one in SEARCH if one.on_resume}
     asked = run.options.changed(**{name: value for name, value in given.items() if value})
-    budget_s = options.budget or run.budget_s
-    if options.budget is None and (options.confirm or options.ablate):
+    budget_s = options.budget_s or run.budget_s
+    if options.budget_s is None and (options.confirm_rounds or options.ablate):
         budget_s = budget_for_more(run, asked)
     findings = warnings_of(here, asked.gpu, asked.ignored)
     run = run.changed(options=asked, budget_s=budget_s, machine_findings=findings)
@@ -352,16 +298,13 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
 
 def _refuse_other_options(options: argparse.Namespace) -> None:
     """Refuse flags that a resumed run could only ignore: it goes on with its own."""
-    given = [
-        name
-        for name, value in defaults_of("search").items()
-        if name not in _CHANGEABLE and getattr(options, name) != value
-    ]
+    fixed = {one.flag: getattr(options, one.name) for one in SEARCH if not one.on_resume}
+    given = [flag for flag, value in (fixed | {"--out": options.out}).items() if value]
     if given:
-        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        changeable = ", ".join(one.flag for one in SEARCH if one.on_resume)
         raise UsageError(
-            f"--resume keeps the run's own options, so {flags} can't be changed; "
-            "only --budget, --trials, --confirm, --ablate, --wait-quiet and --ignore can"
+            f"--resume keeps the run's own options, so {', '.join(given)} can't be changed; "
+            f"only these can: {changeable}"
         )
 
 
@@ -384,37 +327,19 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
         )
 
 
-def _refuse_other_threads(run: Run, options: argparse.Namespace) -> None:
+def _refuse_other_threads(run: Run) -> None:
     """Refuse an environment that sets other variables of CPU threads than trials before had."""
     were, now = run.thread_variables, variables_here(THREAD_VARIABLES)
-    changed = [name for name in THREAD_VARIABLES if were.get(name) != now.get(name)]
-    if not changed:
-        return
-    unset = [f"-u {name}" for name in changed if name not in were]
-    again = " ".join([*unset, *(f"{name}={shlex.quote(were[name])}" for name in changed if name in were)])
-    raise UsageError(
-        f"the environment for CPU threads differs: {_variables_text(changed, were)} then, "
-        f"{_variables_text(changed, now)} now; go on with `env {again} tunekit search "
-        f"{shlex.join(_given_words(options))}`, or start a new run"
-    )
-
-
-def _given_words(options: argparse.Namespace) -> list[str]:
-    """Return the flags that a resumed run was given, as they are typed."""
-    usual, words = defaults_of("search"), []
-    for name in _CHANGEABLE:
-        value, flag = getattr(options, name), "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif value != usual[name]:
-            for one in value if isinstance(value, list) else [value]:
-                text = one.resolve() if isinstance(one, Path) else one
-                words += [flag, typed_duration_text(one) if isinstance(one, float) else str(text)]
-    return words
-
-
-def _variables_text(names: Sequence[str], values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={values[name]}" if name in values else f"{name} unset" for name in names)
+    changed = [
+        f"{name} was {were.get(name, 'unset')} and is {now.get(name, 'unset')}"
+        for name in THREAD_VARIABLES
+        if were.get(name) != now.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            f"the environment for CPU threads differs: {', '.join(changed)}; "
+            "set it as it was, or start a new run"
+        )
 
 
 def _same_machine(run: Run) -> Host:

@@ -11,49 +11,23 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from tunekit.cli.numbers import digits
+from tunekit.cli.flags import READERS
 from tunekit.errors import UnreadableError, UsageError
 from tunekit.records.codec import write_text
+from tunekit.records.options import SEARCH, Kind, Option
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import binding_text, how_text, parse_binding
 from tunekit.trial.target import named_script
 from tunekit.typos import did_you_mean
-from tunekit.units import parse_duration_s
 from tunekit.untrusted import decoded, parse_toml, read_bytes, read_text
 
 OWN_FILE = "tunekit.toml"
 PROJECT_FILE = "pyproject.toml"
 
-SETTINGS = {
-    "gpu": "text",
-    "budget": "time",
-    "trials": "count",
-    "objective": "text",
-    "epochs": "count",
-    "planned-steps": "count",
-    "confirm": "count",
-    "wait-quiet": "time",
-    "window": "number",
-    "trial-limit": "time",
-    "no-progress-limit": "time",
-    "lr": "number",
-    "base-batch": "count",
-    "global-batch": "count",
-    "max-batch": "count",
-    "samples-per-step": "count",
-    "fix": "texts",
-    "range": "texts",
-}
-"""Every flag that can stand in a file, under its own name, and what it holds."""
+SETTINGS = {one.flag[2:]: one for one in SEARCH if one.in_settings}
+"""Every option that can stand in a file, by its flag's name."""
 
-_TABLES = ("bind", "script")
-
-_EXPECTED = {
-    "text": 'a text in quotes, such as "a10g"',
-    "time": 'a time in quotes, such as "15m"',
-    "count": 'a whole number, at least 1, or one in quotes such as "50k"',
-    "number": "a positive number",
-    "texts": 'a list of texts, such as ["compile=false"]',
+_TABLES = {
     "bind": 'a table of knobs, each with a text such as "--bs {}"',
     "script": 'a table of scripts, such as [script."train.py".bind]',
 }
@@ -66,7 +40,7 @@ class Settings:
     path: Path
     """The file, absolute."""
     flags: Mapping[str, object]
-    """Values of flags, by the flag's name without its dashes."""
+    """Values of options, by their names among the parsed options."""
     bindings: tuple[Binding, ...]
     """Those of the folder and of the command's script; paths are relative to the folder loaded for."""
 
@@ -76,7 +50,7 @@ class Settings:
         A flag on the command line then wins. What is given there to `--fix`, `--range` and `--bind`
         comes after what the file says, so that for the same knob the last one wins.
         """
-        values = {name.replace("-", "_"): value for name, value in self.flags.items()}
+        values = dict(self.flags)
         if self.bindings:
             values["bind"] = [binding_text(binding) for binding in self.bindings]
         return values
@@ -162,31 +136,23 @@ def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
             known = (*SETTINGS, *_TABLES)
             hint = did_you_mean(name, known, f"use one of {', '.join(known)}")
             raise UsageError(f"{path}: no setting {name!r}; {hint}")
-        kind = SETTINGS[name]
         try:
-            if not _fits(kind, value):
-                raise UsageError(f"must be {_EXPECTED[kind]}")
-        except UsageError as error:
-            raise UsageError(f"{path}: {name} = {value!r}: {error}") from error
-        flags[name] = str(value) if kind == "time" else float(value) if kind == "number" else value
+            flags[SETTINGS[name].name] = _read(SETTINGS[name], value)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{path}: {name}: {error}") from error
     return flags
 
 
-def _fits(kind: str, value: object) -> bool:
-    """Return whether a value is of a kind."""
-    if kind == "texts":
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    if kind == "text":
-        return isinstance(value, str) and bool(value)
-    if kind == "time" and isinstance(value, str):
-        return parse_duration_s(value) > 0
-    if kind == "count" and isinstance(value, str):
-        return int(digits(value) or 0) >= 1
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    if kind in ("number", "time"):
-        return 0 < value < float("inf")
-    return isinstance(value, int) and value >= 1
+def _read(option: Option, value: object) -> object:
+    """Return a value of the file as the command line would give it."""
+    texts = value if option.is_list else [value]
+    is_text = isinstance(texts, list) and all(isinstance(one, str) and one for one in texts)
+    if option.kind is Kind.NAME and not is_text:
+        what = 'a list of texts, such as ["compile=false"]' if option.is_list else "text in quotes"
+        raise argparse.ArgumentTypeError(f"must be {what}, got {value!r}")
+    if option.choices and value not in option.choices:
+        raise argparse.ArgumentTypeError(f"must be {' or '.join(option.choices)}, got {value!r}")
+    return value if option.is_list else READERS[option.kind](str(value))
 
 
 def _script_name(command: Sequence[str], folder: Path, origin: Path) -> str:
@@ -201,12 +167,12 @@ def _bindings(table: Mapping[str, Any], path: Path, folder: Path, script: str) -
     if not isinstance(of_scripts, dict) or any(
         not isinstance(one, dict) or one.keys() - {"bind"} for one in of_scripts.values()
     ):
-        raise UsageError(f"{path}: script = {of_scripts!r}: must be {_EXPECTED['script']}")
+        raise UsageError(f"{path}: script = {of_scripts!r}: must be {_TABLES['script']}")
     bindings: dict[str, Binding] = {}
     for name, owner in ((script, table), *of_scripts.items()):
         bound = owner.get("bind", {})
         if not isinstance(bound, dict) or not all(isinstance(how, str) for how in bound.values()):
-            raise UsageError(f"{path}: bind = {bound!r}: must be {_EXPECTED['bind']}")
+            raise UsageError(f"{path}: bind = {bound!r}: must be {_TABLES['bind']}")
         try:
             parsed = {knob: parse_binding(f"{knob}={how}") for knob, how in bound.items()}
         except UsageError as error:

@@ -7,10 +7,10 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tunekit import __version__
 from tunekit.cli.machine import ask_torch, variables_here, warnings_of
@@ -22,12 +22,22 @@ from tunekit.machine.device import device_profile, memory_cap_bytes
 from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.host.torch_build import TorchAbsent
+from tunekit.records.codec import to_json
 from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.profile import Profile
-from tunekit.records.run import FixedKnob, Run, RunStatus, TargetRecord, usual_options
+from tunekit.records.run import (
+    FixedKnob,
+    MeasuringOptions,
+    Run,
+    RunStatus,
+    TargetRecord,
+    TrialOptions,
+    usual_options,
+)
 from tunekit.records.target import Binding, Target
+from tunekit.report.blocks import Block
 from tunekit.session.folder import RECORD_FILES, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
 from tunekit.session.session import QuietWait
@@ -41,9 +51,12 @@ from tunekit.trial.typed_commands import quoted, training_command
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
 
+AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
+
+
 REPORTS = "reports"
 """Where new folders are made."""
-_WINDOWS, _LEAST_WINDOW_S = 60.0, 1.5
+_WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
 """That a budget has room for, as trials and what they look at take a multiple of the window; the shortest."""
 
 
@@ -158,16 +171,23 @@ def folder_stem(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
+def typed_options(kind: type[AnyOptions], options: argparse.Namespace, **worked_out: Any) -> AnyOptions:
+    """Return the options record of a verb: what was given, else what the record has by itself."""
+    given = {name: getattr(options, name, None) for name in kind.model_fields}
+    asked = {name: value for name, value in given.items() if value not in (None, [], False)}
+    return kind(**asked | {name: value for name, value in worked_out.items() if value is not None})
+
+
 def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None = None) -> float:
     """Return the steady seconds that a trial measures: fewer for a built-in workload or a short budget."""
-    asked: float | None = options.window
+    asked: float | None = options.window_s
     usual_s = usual_options(builtin).window_s
-    return asked or min(usual_s, max(_LEAST_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
+    return asked or min(usual_s, max(_MIN_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
 
 
-def quiet_wait(options: argparse.Namespace) -> QuietWait | None:
-    """Return what may be waited for the machine to be quiet, None where `--wait-quiet` doesn't ask for it."""
-    return QuietWait(options.wait_quiet) if options.wait_quiet else None
+def quiet_wait(asked: MeasuringOptions) -> QuietWait | None:
+    """Return what may be waited for the machine to be quiet; None where `--wait-quiet` doesn't ask for it."""
+    return QuietWait(asked.wait_quiet_s) if asked.wait_quiet_s else None
 
 
 def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:
@@ -225,6 +245,41 @@ def _trains_on_gpu(record: TargetRecord) -> bool:
         return False
     build = record.host.torch or ask_torch(())
     return not isinstance(build, TorchAbsent) and any(one.type == "cuda" for one in build.devices)
+
+
+def run_walk(
+    record: SavedRun,
+    kind: str,
+    options: argparse.Namespace,
+    command: Sequence[str],
+    screen: TrialScreen,
+    run_in: Callable[[RunFolder, ProcessExecutor], SavedRun],
+    answer: Callable[[Any, str], Sequence[Block]],
+) -> int:
+    """Run the trials of a verb into a new folder, show them and what came of them, and return 0.
+
+    Args:
+        record: before its first trial.
+        kind: of the record, which the folder's name ends with.
+        options: what the parser read.
+        command: the training command.
+        screen: shows it.
+        run_in: runs the trials and returns the finished record.
+        answer: returns what is shown of the finished record in its folder.
+    """
+    where = new_folder(options.out, f"{record.target.name}-{kind}")
+    with RunFolder(where, can_resume=False) as folder, screen:
+        screen.opened(record, folder.path)
+        make_images(record, screen)
+        try:
+            finished = run_in(folder, executor_for(record, folder, record.host, command))
+        except KeyboardInterrupt:
+            screen.interrupted(folder.path)
+            raise
+        screen.closed(answer(finished, str(folder.path)))
+    if options.json:
+        sys.stdout.write(to_json(finished) + "\n")
+    return 0
 
 
 def executor_for(

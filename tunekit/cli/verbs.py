@@ -15,6 +15,7 @@ from tunekit.cli.numbers import (
     rate,
     share,
 )
+from tunekit.records import options as rows
 
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"
@@ -22,8 +23,6 @@ IN_THE_FOLDER = ""
 """What a report's flag holds where no file is named."""
 COMPARED_ROUNDS = 3
 """Rounds of a loop profile that compares configs."""
-SCALE_ROUNDS = 3
-"""Rounds of a measured scaling."""
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_MEMORY = 1e6
@@ -49,23 +48,10 @@ class Verb:
 
 def _search(parser: argparse.ArgumentParser) -> None:
     flags.target(parser)
-    _search_knobs(parser.add_argument_group("what to search"))
-    limits = parser.add_argument_group("time")
-    flags.option(
-        limits,
-        "--budget",
-        flags.TIME,
-        "time for the whole search, such as 30m; a plain number is seconds (default: enough for about 12 "
-        "search trials and their confirmation, at least 15m; 4m for the built-in workload)",
-    )
-    flags.option(limits, "--trials", flags.COUNT, "maximum number of search trials, baseline included")
-    flags.option(
-        limits, "--confirm", flags.COUNT, "confirmation rounds, interleaved with the baseline (default: 5)"
-    )
-    flags.switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
-    flags.switch(limits, "--skip-data-check", "don't check that faster configs train on the same samples")
-    flags.wait_quiet(limits)
-    flags.window(limits)
+    knobs = parser.add_argument_group("what to search")
+    flags.add(knobs, *rows.SEARCH_KNOBS)
+    flags.fix(knobs)
+    flags.add(parser.add_argument_group("time"), *rows.SEARCH_TIME)
     hosts = parser.add_argument_group("several hosts")
     meaning = (
         "search together with other hosts that run the same command: in a folder that all see, or a "
@@ -79,63 +65,19 @@ def _search(parser: argparse.ArgumentParser) -> None:
     flags.loudness(output)
     flags.switch(output, "--json", "print the run as JSON; progress goes to stderr")
     flags.findings(output)
-    flags.switch(
-        output, "--github-summary", "append the report as Markdown to the GitHub Actions step summary"
-    )
+    flags.github_summary(output)
     flags.full_paths(output)
 
 
-def _base_rate(group: argparse._ArgumentGroup) -> None:
-    meaning = "base learning rate (default: the script's)"
-    flags.option(group, "--lr", flags.Value("LR", positive_number()), meaning)
-    meaning = "global batch that the base lr belongs to (default: the script's)"
-    flags.option(group, "--base-batch", flags.COUNT, meaning)
-
-
-def _search_knobs(group: argparse._ArgumentGroup) -> None:
-    flags.option(
-        group,
-        "--global-batch",
-        flags.COUNT,
-        "keep the global batch at N samples; gradient accumulation follows the batch size",
-    )
-    flags.fix(group, "set a knob and leave it out of the search")
-    flags.option(group, "--range", flags.Value("KNOB=LO..HI"), "limit a numeric knob", repeatable=True)
-    flags.option(group, "--max-batch", flags.COUNT, "largest batch_size to try")
-    _base_rate(group)
-    flags.choice(
-        group,
-        "--objective",
-        ("rate", "finish-time"),
-        "maximise samples/s over whole epochs (default), or minimise the time of the planned run, start-up "
-        "and compiling included (needs --epochs or --planned-steps)",
-        default="rate",
-    )
-    flags.option(
-        group,
-        "--epochs",
-        flags.COUNT,
-        "planned epochs; from the fifth trial on, none may cost more time than it can save (default: not "
-        "known; 10 to decide whether compiling pays)",
-    )
-    flags.option(
-        group,
-        "--planned-steps",
-        flags.COUNT,
-        "planned optimizer steps at the script's own batch, such as 50k; overrides --epochs",
-    )
-
-
 def _profile(parser: argparse.ArgumentParser) -> None:
-    flags.fix(flags.target(parser), "set a knob before measuring")
+    group = flags.target(parser)
+    flags.add(group, rows.FIX)
+    flags.fix(group)
     group = parser.add_argument_group("what to measure")
-    flags.window(group)
-    flags.option(
-        group,
-        "--rounds",
-        flags.COUNT,
-        f"fresh processes per config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or --ablate)",
+    meaning = (
+        f"fresh processes per config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or --ablate)"
     )
+    flags.option(group, "--rounds", flags.COUNT, meaning)
     flags.option(
         group,
         "--against",
@@ -143,13 +85,7 @@ def _profile(parser: argparse.ArgumentParser) -> None:
         "compare with this config, written by a search or by hand",
     )
     flags.switch(group, "--ablate", "measure each optimisation alone, then stacked")
-    flags.option(
-        group,
-        "--budget",
-        flags.TIME,
-        "time limit, such as 15m; fewer rounds are run to keep it, at least one per config (default: none)",
-    )
-    flags.wait_quiet(group)
+    flags.add(group, rows.WINDOW, rows.BUDGET, rows.WAIT_QUIET)
     flags.switch(group, "--trace-kernels", "also trace a few steps with torch.profiler")
     flags.folder(parser, "profile", "profile")
 
@@ -160,9 +96,10 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     flags.target(parser, with_gpu=False)
     group = parser.add_argument_group("what to predict")
     meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
-    flags.option(group, "--gpu", flags.NAME, meaning, repeatable=True, dest="gpus")
+    flags.option(group, "--gpu", flags.Value("NAME"), meaning, repeatable=True, dest="gpus")
     flags.option(group, "--batch-size", flags.COUNT, "show where batch size N fits, and its rate")
-    flags.window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
+    meaning = "seconds to time the loader alone, or on a GPU the whole loop (default: 2)"
+    flags.add(group, rows.WINDOW._replace(help=meaning))
     memory = parser.add_argument_group(
         "another machine", "show what a RUN takes of its RAM and GPU memory; nothing is run"
     )
@@ -186,13 +123,9 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     flags.option(group, "--processes", flags.Value("N,N,...", counts), meaning)
     meaning = "keep the global batch, which the processes share (default: each keeps the script's own batch)"
     flags.switch(group, "--strong", meaning)
-    meaning = "fresh processes of each number, interleaved"
-    flags.option(group, "--rounds", flags.COUNT, meaning, default=SCALE_ROUNDS)
-    meaning = "time limit, such as 15m; fewer rounds are run to keep it, at least one (default: none)"
-    flags.option(group, "--budget", flags.TIME, meaning)
-    flags.wait_quiet(group)
-    flags.window(group)
-    _base_rate(group)
+    meaning = "fresh processes of each number, interleaved (default: 3)"
+    flags.option(group, "--rounds", flags.COUNT, meaning)
+    flags.add(group, rows.BUDGET, rows.WAIT_QUIET, rows.WINDOW, *rows.BASE_RATE)
     flags.folder(parser, "scale", "measured scaling")
 
 
@@ -203,7 +136,7 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
-    flags.bind(parser)
+    flags.add(parser, rows.BIND)
     flags.switch(parser, "--keep-lr", "keep the script's learning rate although the global batch changes")
     flags.switch(parser, "--force", "apply the config although it was measured on another device")
     flags.switch(parser, "--dry-run", "print the knobs and the command; start nothing")
@@ -222,7 +155,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     flags.option(training, "--samples", flags.COUNT, meaning)
     flags.option(training, "--epochs", flags.COUNT, "epochs (default: the run's)")
     meaning = "where --rate was measured (default: the GPU here)"
-    flags.option(training, "--gpu", flags.NAME, meaning)
+    flags.option(training, "--gpu", flags.Value("NAME"), meaning)
     meaning = "GPUs that --rate was measured on (default: 1)"
     flags.option(training, "--gpus", flags.COUNT, meaning)
     meaning = "what --rate was measured in (default: fp32, assumed)"
@@ -248,7 +181,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     meaning = "when they all have to be done: a day, such as 2026-12-20, or a time from now, such as 3d"
     flags.option(project, "--deadline", flags.Value("WHEN"), meaning)
     machines = parser.add_argument_group("the machines")
-    flags.option(machines, "--provider", flags.NAME, "only of this provider", repeatable=True)
+    flags.option(machines, "--provider", flags.Value("NAME"), "only of this provider", repeatable=True)
     flags.option(machines, "--only", flags.Value("GPU"), "only with this GPU", repeatable=True)
     flags.option(
         machines, "--max-hours", flags.Value("H", positive_number("hours")), "leave out what needs longer"
@@ -273,8 +206,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     ):
         meaning = f"write {what} (default: RUN/{name}; - prints it)"
         flags.option(parser, flag, flags.Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
-    meaning = "append the Markdown to the GitHub Actions step summary"
-    flags.switch(parser, "--github-summary", meaning)
+    flags.github_summary(parser)
     flags.full_paths(parser)
     flags.full(parser)
     flags.switch(
@@ -293,8 +225,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     flags.full(parser)
     flags.switch(parser, "--json", "print the comparison as JSON")
     flags.findings(parser)
-    meaning = "append the Markdown to the GitHub Actions step summary"
-    flags.switch(parser, "--github-summary", meaning)
+    flags.github_summary(parser)
     flags.report_files(parser)
 
 
@@ -309,7 +240,7 @@ def _gpus(parser: argparse.ArgumentParser) -> None:
 def _doctor(parser: argparse.ArgumentParser) -> None:
     meaning = "data set to measure storage on: up to 3 s of reads, dropping part of it from the page cache"
     flags.option(parser, "--data", flags.Value("PATH", data_path), meaning, repeatable=True)
-    flags.option(parser, "--run", flags.RUN, "take workers and batch size from this run")
+    flags.option(parser, "--run", flags.Value("RUN", Path), "take workers and batch size from this run")
     meaning = "which config of the run (default: balanced, or the nearest that it has)"
     flags.choice(parser, "--tier", (*TIERS, BASELINE), meaning)
     flags.option(parser, "--workers", flags.Value("N", natural), "loader workers of each training process")

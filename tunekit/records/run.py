@@ -10,6 +10,7 @@ from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
+from tunekit.records.options import CONFIRM, GPU, NO_PROGRESS_LIMIT, TRIAL_LIMIT
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import (
@@ -56,18 +57,20 @@ class TrialOptions(Record):
 
     window_s: PositiveFloat = 5.0
     """Steady time that a trial aims to measure."""
-    trial_limit_s: PositiveFloat = 300.0
+    trial_limit_s: PositiveFloat = TRIAL_LIMIT.default
     """A trial that has not finished measuring by then is ended; until its loop runs it has as long again."""
-    no_progress_limit_s: PositiveFloat = 90.0
+    no_progress_limit_s: PositiveFloat = NO_PROGRESS_LIMIT.default
     """A trial without a batch, a step or other work for this long is ended."""
 
 
 class MeasuringOptions(TrialOptions):
     """What the user asked of a verb that measures a GPU's speed."""
 
-    gpu: str = "auto"
+    gpu: str = GPU.default
     budget_s: PositiveFloat | None = None
     """Time for the whole of it; None for as long as its trials need."""
+    wait_quiet_s: PositiveFloat | None = None
+    """Longest wait for other programs to leave the CPUs alone; None for no wait."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
@@ -92,13 +95,11 @@ class SearchOptions(MeasuringOptions):
     """Whether the user said so; else the number is no promise."""
     planned_steps: PositiveInt | None = None
     """Optimizer steps of the planned training, with the user's own config."""
-    confirm_rounds: PositiveInt = 5
+    confirm_rounds: PositiveInt = CONFIRM.default
     ablate: bool = False
     """Whether to measure what each knob of the answer is worth."""
     skip_data_check: bool = False
     """Whether not to look at which samples the configs train on."""
-    wait_quiet_s: PositiveFloat | None = None
-    """Longest wait for other programs to leave the CPUs alone; None where the search does not wait."""
 
     @property
     def asks_for_batch_size(self) -> bool:

@@ -35,8 +35,8 @@ from tunekit.report.text import (
     factor_text,
     gain_text,
     interval_text,
+    resume_command,
     search_again,
-    to_go_on,
     value_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
@@ -350,14 +350,14 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     """Return what to do with a run that lies in a folder."""
     words = missing_command(run.target)
     if best is None or run.status is not RunStatus.FINISHED:
-        return (to_go_on(run, folder),)
+        return (resume_command(run, folder),)
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
     elif (settled := _settled_by(run, best, folder)) is not None:
         steps.append(f"to settle it: {settled.command}")
     if _untried_factor(run, best) >= _LARGE:
-        steps.append(f"to try more: {to_go_on(run, folder)}")
+        steps.append(f"to try more: {resume_command(run, folder)}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")
     if best.is_baseline:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
@@ -11,8 +11,9 @@ from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind, TorchBuild
 from tunekit.records.interval import Interval
+from tunekit.records.options import EPOCHS, NO_PROGRESS_LIMIT, SEARCH_KNOBS, SEARCH_TIME, TRIAL_LIMIT, Kind
 from tunekit.records.profile import TakenName
-from tunekit.records.run import LoopProfile, Run, RunStatus, usual_options
+from tunekit.records.run import LoopProfile, Run, RunStatus, SearchOptions, usual_options
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -241,7 +242,7 @@ def without_places(record: AnyRecord, shorten: Callable[[str], str]) -> AnyRecor
 # --- commands of tunekit, as they would be typed again ---------------------------------------
 
 
-def to_go_on(run: Run, folder: str) -> str:
+def resume_command(run: Run, folder: str) -> str:
     """Return the command that goes on with a search in a folder; a shared one is gone on with by all.
 
     One that has ended gets the budget for another trial and its confirming rounds.
@@ -267,38 +268,18 @@ def search_again(run: Run, place: str | None = None) -> str:
     asked, usual = run.options, usual_options(run.target.builtin is not None)
     words = ["--share", place] if place else []
     words += [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
-    for flag, name, text_of in _SEARCH_FLAGS:
-        if (value := getattr(asked, name)) not in (None, getattr(usual, name)):
-            words += [flag, text_of(value)]
-    if asked.epochs_given:
-        words += ["--epochs", str(asked.epochs)]
-    if asked.ablate:
-        words.append("--ablate")
-    if asked.skip_data_check:
-        words.append("--skip-data-check")
+    for one in _SEARCH_AGAIN:
+        value = getattr(asked, one.name)
+        if value not in (None, getattr(usual, one.name)) or (one is EPOCHS and asked.epochs_given):
+            words += [one.flag] if one.kind is Kind.SWITCH else [one.flag, one.typed(value)]
     return command_text("search", run.target, asked.gpu, words, asked.fixed)
 
 
-def _number_text(number: float) -> str:
-    return f"{number:.12g}"
-
-
-_SEARCH_FLAGS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("--max-batch", "max_batch", str),
-    ("--global-batch", "global_batch", str),
-    ("--lr", "base_lr", _number_text),
-    ("--base-batch", "base_batch", str),
-    ("--objective", "objective", str),
-    ("--planned-steps", "planned_steps", str),
-    ("--budget", "budget_s", typed_duration_text),
-    ("--trials", "max_trials", str),
-    ("--confirm", "confirm_rounds", str),
-    ("--wait-quiet", "wait_quiet_s", typed_duration_text),
-    ("--window", "window_s", _number_text),
-    ("--trial-limit", "trial_limit_s", typed_duration_text),
-    ("--no-progress-limit", "no_progress_limit_s", typed_duration_text),
-)
-"""Flags of a search with one value: the option that holds it, and how it is typed."""
+_SEARCH_AGAIN = [
+    one
+    for one in (*SEARCH_KNOBS, *SEARCH_TIME, TRIAL_LIMIT, NO_PROGRESS_LIMIT)
+    if one.name in SearchOptions.model_fields
+]
 
 
 def taken_text(names: Sequence[TakenName]) -> str:
