@@ -15,7 +15,6 @@ from typing import Any
 from machine.shipped import FOLDER
 from pydantic import BaseModel
 
-from tunekit.machine.profiles import PLAUSIBLE
 from tunekit.records.profile import (
     FactGroup,
     Instance,
@@ -37,7 +36,6 @@ def profile_schema() -> dict[str, Any]:
     parts = schema["$defs"] | {Profile.__name__: schema}
     for record, name in _NOT_WRITTEN.items():
         del parts[record.__name__]["properties"][name]
-    _add_bounds(schema["properties"])
     for record in (Profile, ProfileFacts, FactGroup, Instance, SpotPrice, Subscription, UnitPack):
         for name, text in _field_docstrings(record).items():
             if name in parts[record.__name__]["properties"]:
@@ -49,15 +47,6 @@ def profile_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """Return the schema as it stands in `profiles/schema.json`."""
     return json.dumps(profile_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _add_bounds(properties: dict[str, Any]) -> None:
-    """Write between what each figure of a GPU lies."""
-    for name, bounds in PLAUSIBLE.items():
-        for kind in properties[name]["anyOf"]:
-            if kind["type"] != "null":
-                kind.pop("exclusiveMinimum", None)
-                kind |= {"minimum": bounds.least, "maximum": bounds.most}
 
 
 def _field_docstrings(record: type[BaseModel]) -> dict[str, str]:

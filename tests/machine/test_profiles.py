@@ -196,7 +196,11 @@ def test_two_files_of_one_folder_with_one_id_are_told(write_profile: WriteProfil
         load_profiles()
 
 
-@given(st.text(min_size=1), st.integers(1, 1 << 45), st.none() | st.sampled_from(["3.7", "8.6", "9.0", "?"]))
+@given(
+    st.text(min_size=1),
+    st.integers(1 << 20, 1 << 45),
+    st.none() | st.sampled_from(["3.7", "8.6", "9.0", "?"]),
+)
 def test_any_device_yields_a_profile_that_claims_no_rate(
     name: str, memory_bytes: int, capability: str | None
 ) -> None:

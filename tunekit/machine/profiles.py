@@ -1,14 +1,13 @@
 """GPU profiles: where they lie, how they are read, and which of them a device is."""
 
 import contextlib
-import datetime
 import difflib
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,7 +20,6 @@ from tunekit.records.profile import (
     ProfileFacts,
     TakenName,
 )
-from tunekit.units import MIB
 from tunekit.untrusted import parse_yaml, read_text
 
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
@@ -43,33 +41,6 @@ _ARCHITECTURES = {
 _NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
 
 
-class Bounds(NamedTuple):
-    """Between what a figure of a GPU lies; what lies outside was written in another unit."""
-
-    least: float
-    most: float
-    unit: str
-    example: str
-
-
-_MEMORY = Bounds(256 * MIB, 2**44, "bytes", "such as 24146608128 for 23028 MiB")
-_RATE = "such as 29.8 for 29800 GFLOPS"
-
-PLAUSIBLE: dict[str, Bounds] = {
-    "memory_bytes": _MEMORY,
-    "torch_memory_bytes": _MEMORY,
-    "bandwidth_gb_per_s": Bounds(5, 50_000, "GB/s", "such as 936 for 0.936 TB/s"),
-    "fp32_tflops": Bounds(0.05, 1_000, "TFLOPS", _RATE),
-    "tf32_tflops": Bounds(0.05, 10_000, "TFLOPS", _RATE),
-    "fp16_tflops": Bounds(0.05, 10_000, "TFLOPS", _RATE),
-    "bf16_tflops": Bounds(0.05, 10_000, "TFLOPS", _RATE),
-    "fp8_tflops": Bounds(0.05, 20_000, "TFLOPS", _RATE),
-    "tdp_w": Bounds(1, 5_000, "W", "such as 300"),
-    "nvlink_gb_per_s": Bounds(0, 20_000, "GB/s", "such as 900, and 0 for none"),
-}
-"""By field of the profile: wide enough for any GPU of the next years, and too narrow for another unit."""
-
-
 def read_profile(path: Path, is_yours: bool = False) -> Profile:
     """Return the profile that a file holds.
 
@@ -82,15 +53,10 @@ def read_profile(path: Path, is_yours: bool = False) -> Profile:
     """
     remedy = "correct the file or move it away" if is_yours else "install tunekit again"
     content = _content(path, remedy)
-    _write_dates_out(content)
     try:
-        profile = Profile.model_validate(content)
+        return Profile.model_validate(content)
     except ValidationError as error:
         raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}; {remedy}") from error
-    wrong = _implausible(profile) or _bad_date(profile)
-    if wrong:
-        raise DamagedRecordError(f"{path} is not a profile: {wrong}; {remedy}")
-    return profile
 
 
 def _content(path: Path, remedy: str) -> dict[str, Any]:
@@ -106,21 +72,6 @@ def _content(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
-def _write_dates_out(content: dict[str, Any]) -> None:
-    """Turn days and years that stand without quotes, which YAML reads as dates and numbers, into text."""
-    offers = content.get("instances")
-    for offer in offers if isinstance(offers, list) else []:
-        spot = offer.get("spot") if isinstance(offer, dict) else None
-        sold = [offer.get(key) for key in ("subscriptions", "unit_packs")] if isinstance(offer, dict) else []
-        for place in (offer, spot, *(one for some in sold if isinstance(some, list) for one in some)):
-            if not isinstance(place, dict):
-                continue
-            seen = place.get("as_of")
-            is_year = isinstance(seen, int) and not isinstance(seen, bool)
-            if isinstance(seen, datetime.date) or is_year:
-                place["as_of"] = str(seen)[: len("2026-03-10")]
-
-
 def _problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     kind, value = problem["type"], problem["input"]
@@ -133,28 +84,6 @@ def _problem(error: ValidationError) -> str:
         return f"{place} is no field of a profile; check its spelling"
     remedy = "; put it in quotes" if kind == "string_type" and value is not None else ""
     return f"{place}: {problem['msg']}, got {value!r}{remedy}"
-
-
-def _implausible(profile: Profile) -> str | None:
-    for field, bounds in PLAUSIBLE.items():
-        value = getattr(profile, field)
-        if value is not None and not bounds.least <= value <= bounds.most:
-            return (
-                f"{field}: {value:g} can't be meant in {bounds.unit}, where GPUs have {bounds.least:,g} to "
-                f"{bounds.most:,g}; write {bounds.unit}, {bounds.example}"
-            )
-    return None
-
-
-def _bad_date(profile: Profile) -> str | None:
-    for offer in profile.instances:
-        spot = (offer.spot,) if offer.spot else ()
-        for one in (offer, *spot, *offer.subscriptions, *offer.unit_packs):
-            try:
-                datetime.date(*(*map(int, one.as_of.split("-")), 1, 1)[:3])
-            except ValueError:
-                return f"as_of of {offer.name}: {one.as_of!r} is no date; write 2026-03-10, 2026-03 or 2026"
-    return None
 
 
 @dataclass(frozen=True)

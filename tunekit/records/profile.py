@@ -1,17 +1,37 @@
 """Facts about a GPU model and the machines it can be rented in."""
 
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
+from tunekit.units import MIB
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 """What a device may compute in."""
 
-_SEEN = r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
+
+def _seen_text(seen: object) -> object:
+    """Return a day, a month or a year as text; YAML reads those without quotes as dates and numbers."""
+    is_year = isinstance(seen, int) and not isinstance(seen, bool)
+    text = str(seen)[:10] if is_year or isinstance(seen, date) else seen
+    if isinstance(text, str):
+        try:
+            date(*(*map(int, text.split("-")), 1, 1)[:3])
+        except ValueError:
+            raise ValueError("no date; write 2026-03-10, 2026-03 or 2026") from None
+    return text
+
+
+_PATTERN = r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
+SeenOn = Annotated[str, Field(pattern=_PATTERN), BeforeValidator(_seen_text)]
 """A day, a month or a year."""
+Memory = Annotated[int, Field(ge=MIB, le=2**46)]
+"""Bytes; a figure in MiB or GiB lies outside."""
+Tflops = Annotated[float, Field(ge=0.05, le=20_000)]
+"""Dense; a figure in GFLOPS lies outside for most GPUs."""
 
 
 class FactConfidence(StrEnum):
@@ -50,7 +70,7 @@ class SpotPrice(Record):
 
     low_usd_per_h: PositiveFloat
     high_usd_per_h: PositiveFloat
-    as_of: str = Field(pattern=_SEEN)
+    as_of: SeenOn
     where: str | None = None
     """Zones that the range was seen in."""
 
@@ -69,7 +89,7 @@ class Subscription(Record):
     name: str
     usd_per_month: PositiveFloat
     units_per_month: PositiveFloat
-    as_of: str = Field(pattern=_SEEN)
+    as_of: SeenOn
     source: str
 
 
@@ -78,7 +98,7 @@ class UnitPack(Record):
 
     units: PositiveFloat
     usd: PositiveFloat
-    as_of: str = Field(pattern=_SEEN)
+    as_of: SeenOn
     source: str
 
 
@@ -105,7 +125,7 @@ class Instance(Record):
     max_session_h: PositiveFloat | None = None
     """Longest session of the service; None where it has no sessions, or their limit is not known."""
     region: str | None
-    as_of: str = Field(pattern=_SEEN)
+    as_of: SeenOn
     """Day, month or year in which the price was seen."""
     source: str
     confidence: FactConfidence
@@ -146,26 +166,26 @@ class Profile(Record):
     compute_capability: str | None = Field(pattern=r"^[0-9]{1,2}\.[0-9]$")
     multiprocessors: PositiveInt | None
     """Streaming multiprocessors; on Apple chips GPU cores."""
-    memory_bytes: PositiveInt | None
+    memory_bytes: Memory | None
     """Memory as the driver reports it, not the marketing figure; None where it is the machine's own."""
-    torch_memory_bytes: PositiveInt | None
+    torch_memory_bytes: Memory | None
     """Memory as torch sees it: the least that was seen."""
-    bandwidth_gb_per_s: PositiveFloat | None
+    bandwidth_gb_per_s: Annotated[float, Field(ge=5, le=50_000)] | None
     """Of the device memory, in decimal GB per second."""
-    fp32_tflops: PositiveFloat | None
-    tf32_tflops: PositiveFloat | None
+    fp32_tflops: Annotated[float, Field(ge=0.05, le=1_000)] | None
+    tf32_tflops: Tflops | None
     """All rates dense; tensor cores with FP32 accumulation."""
-    fp16_tflops: PositiveFloat | None
-    bf16_tflops: PositiveFloat | None
-    fp8_tflops: PositiveFloat | None
+    fp16_tflops: Tflops | None
+    bf16_tflops: Tflops | None
+    fp8_tflops: Tflops | None
     achievable_bf16_fraction: float | None = Field(gt=0, le=1)
     """Best matmul rate measured in public, as a share of the dense peak."""
     native_precisions: tuple[Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})$")], ...]
     """Of fp32, tf32, bf16, fp16, fp8: those the device computes without emulation."""
-    tdp_w: PositiveFloat | None
+    tdp_w: Annotated[float, Field(ge=1, le=5_000)] | None
     pcie_generation: PositiveInt | None
     pcie_lanes: PositiveInt | None
-    nvlink_gb_per_s: NonNegativeFloat | None
+    nvlink_gb_per_s: Annotated[float, Field(ge=0, le=20_000)] | None
     """Both directions together, as datasheets state it; 0 is a device that has none."""
     compile_supported: bool | None
     compile_note: str | None = None
