@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,23 +103,6 @@ def test_a_refresh_saves_prices_and_shows_them(home: Path, capsys: pytest.Captur
     assert f"g5.xlarge, g5.12xlarge: gpuhunt 0.1.34, its catalogue of {DAY}" in shown
     assert main(["gpus", "a10g"]) == 0
     assert f"16 1.01 1.01 {DAY}" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_refresh_keeps_the_earlier_prices_of_a_provider_that_failed(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    def without_aws() -> Catalog:
-        whole = recorded_catalog()
-        rows = tuple(one for one in whole.rows if one.provider != "aws")
-        return replace(whole, rows=rows, as_of=dict.fromkeys(whole.as_of, "2026-11-22"), absent=("aws",))
-
-    save_prices(matched_prices(recorded_catalog(), shipped_profiles()).prices)
-    monkeypatch.setattr("tunekit.cli.gpus.fetch_catalog", without_aws)
-    assert main(["gpus", "t4", "--refresh"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"Nothing from aws; kept from an earlier refresh: 6 machines, of {DAY}." in shown
-    days = {one.provider: one.as_of for one in load_profiles()["t4"].instances if one.is_refreshed}
-    assert days == {"aws": DAY, "azure": "2026-11-22", "gcp": "2026-11-22"}
 
 
 @pytest.mark.usefixtures("catalog")

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from tunekit.cli.machine import host_here
-from tunekit.errors import DamagedRecordError, UnknownGpuError
+from tunekit.errors import UnknownGpuError
 from tunekit.machine.price_catalog import fetch_catalog, matched_prices
-from tunekit.machine.prices import load_prices, save_prices
+from tunekit.machine.prices import save_prices
 from tunekit.machine.profiles import find_profile, load_profile_files, shipped_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.profile import Profile
@@ -28,10 +28,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         PricesError: there are none to be had.
     """
     if options.refresh:
-        earlier = None
-        with contextlib.suppress(DamagedRecordError):  # a refresh writes over it
-            earlier = load_prices()
-        refreshed = matched_prices(fetch_catalog(), shipped_profiles(), earlier)
+        refreshed = matched_prices(fetch_catalog(), shipped_profiles())
         path = save_prices(refreshed.prices)
         draw(Console(highlight=False, stderr=options.json), (refreshed_prices(refreshed, path),))
     files = load_profile_files()
@@ -63,7 +60,6 @@ def _named(words: Sequence[str], profiles: Mapping[str, Profile]) -> list[Profil
 
 
 def _is_known(name: str, profiles: Mapping[str, Profile]) -> bool:
-
     with contextlib.suppress(UnknownGpuError):
         return bool(find_profile(name, profiles))
     return False

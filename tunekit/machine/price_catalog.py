@@ -59,8 +59,6 @@ class Catalog:
     """The day of each provider's catalogue."""
     absent: tuple[str, ...] = ()
     """Providers whose catalogue could not be had, or is empty."""
-    is_dated_by_files: bool = False
-    """Whether the days are those on which the files of a folder were written: they tell none themselves."""
 
 
 class FarOff(NamedTuple):
@@ -77,17 +75,11 @@ class Refreshed:
     """What a catalogue says of the machines in the profiles."""
 
     prices: CatalogPrices
-    """With those that are kept."""
     without: tuple[str, ...]
     """Machines that it has no price of; they keep their own."""
-    rows_left_out: int
-    """Its rows that are none of the machines in the profiles."""
     far_off: tuple[FarOff, ...]
     absent: tuple[str, ...]
     """Providers whose catalogue could not be had, or is empty."""
-    kept: tuple[CatalogPrice, ...] = ()
-    """Prices of these providers by an earlier refresh."""
-    is_dated_by_files: bool = False
 
 
 def fetch_catalog(today: date | None = None) -> Catalog:
@@ -134,7 +126,7 @@ def fetch_catalog(today: date | None = None) -> Catalog:
     if not rows:
         reason = next(filter(None, failed.values()), None)
         raise PricesError(_no_prices(f"{FOLDER_VARIABLE}={folder}" if folder else "the network", reason))
-    return Catalog(f"gpuhunt {version('gpuhunt')}", tuple(rows), dates, tuple(failed), folder is not None)
+    return Catalog(f"gpuhunt {version('gpuhunt')}", tuple(rows), dates, tuple(failed))
 
 
 def _no_prices(where: str, reason: BaseException | None) -> str:
@@ -179,9 +171,7 @@ def _day(theirs: Any, name: str, folder: str | None) -> date | None:
 # --- which of its rows are machines of ours --------------------------------------------------
 
 
-def matched_prices(
-    catalog: Catalog, profiles: Iterable[Profile], earlier: CatalogPrices | None = None
-) -> Refreshed:
+def matched_prices(catalog: Catalog, profiles: Iterable[Profile]) -> Refreshed:
     """Return what a catalogue says of the machines in the profiles.
 
     A machine whose region is known takes the price there, another that of the cheapest region.
@@ -189,45 +179,25 @@ def matched_prices(
     Args:
         catalog: what was fetched.
         profiles: the shipped ones.
-        earlier: prices of an earlier refresh, kept where the catalogue lacks the provider.
     """
-    prices, kept, without, far_off = [], [], [], []
-    used: set[CatalogRow] = set()
+    prices, without, far_off = [], [], []
     for profile in profiles:
         for machine in profile.instances:
             own = [row for row in catalog.rows if _is_of(row, machine, profile)]
             price = _price(own, machine, profile, catalog.as_of)
             if price is None:
-                own_earlier = _earlier_price(machine, profile, catalog, earlier)
-                if own_earlier is None:
-                    without.append(machine.full_name)
-                else:
-                    kept.append(own_earlier)
+                without.append(machine.full_name)
                 continue
-            used.update(own)
             prices.append(price)
             usd, shipped = price.usd_per_h, machine.usd_per_h
             if usd and shipped and max(usd / shipped, shipped / usd) > FAR_OFF:
                 far_off.append(FarOff(machine.full_name, usd, shipped, price.region))
     return Refreshed(
-        prices=CatalogPrices(catalog=catalog.name, prices=(*prices, *kept)),
+        prices=CatalogPrices(catalog=catalog.name, prices=tuple(prices)),
         without=tuple(without),
-        rows_left_out=sum(row not in used for row in catalog.rows),
         far_off=tuple(far_off),
         absent=catalog.absent,
-        kept=tuple(kept),
-        is_dated_by_files=catalog.is_dated_by_files,
     )
-
-
-def _earlier_price(
-    machine: Instance, profile: Profile, catalog: Catalog, earlier: CatalogPrices | None
-) -> CatalogPrice | None:
-    """Return a machine's price by an earlier refresh; None without one, or where its provider is here now."""
-    if earlier is None or machine.provider not in catalog.absent:
-        return None
-    price = earlier.price_of(profile, machine)
-    return None if price is None else price.changed(catalog=price.catalog or earlier.catalog)
 
 
 def _is_of(row: CatalogRow, machine: Instance, profile: Profile) -> bool:

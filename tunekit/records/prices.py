@@ -23,8 +23,6 @@ class CatalogPrice(Record):
     spot: SpotPrice | None = None
     as_of: str = Field(pattern=_DAY)
     """The day of the provider's catalogue."""
-    catalog: str | None = None
-    """Of an earlier refresh that it is kept from; None for that of all prices."""
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
@@ -63,7 +61,7 @@ class CatalogPrices(Record):
             values["spot"] = price.spot
         if not values:
             return machine
-        source = f"{price.catalog or self.catalog}, its catalogue of {price.as_of}"
+        source = f"{self.catalog}, its catalogue of {price.as_of}"
         if not is_refreshed:
             source += f"; on demand: {machine.source}"
         elif machine.spot is not None and "spot" not in values:

@@ -115,20 +115,15 @@ _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
 
 def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     """Return what a refresh got, what it left as it was, and how to undo it."""
-    prices, kept = refreshed.prices, refreshed.kept
-    fresh = prices.prices[: len(prices.prices) - len(kept)]
+    catalog, prices = refreshed.prices.catalog, refreshed.prices.prices
     lines = [
-        f"{count_text(len(fresh), 'machine')} priced by {prices.catalog}{_days(fresh)}.",
+        f"{count_text(len(prices), 'machine')} priced by {catalog}{_days(prices)}.",
         f"Saved in {_text(str(path))}: used instead of older shipped prices until you delete it.",
     ]
     if refreshed.without:
         lines.append(f"No price there, so as shipped: {_text(', '.join(refreshed.without))}.")
     if refreshed.absent:
-        machines = f"{count_text(len(kept), 'machine')}{_days(kept)}"
-        earlier = f"; kept from an earlier refresh: {machines}" if kept else ""
-        lines.append(f"Nothing from {', '.join(refreshed.absent)}{earlier}.")
-    if refreshed.rows_left_out:
-        lines.append(f"Skipped: {count_text(refreshed.rows_left_out, 'row')} without a profile.")
+        lines.append(f"Nothing from {', '.join(refreshed.absent)}.")
     lines += [
         f"More than {FAR_OFF:g}x off the shipped price, check before you book: {_text(one.machine)} "
         f"{_money(one.usd_per_h)} $/h in {_text(one.region)}, shipped {_money(one.shipped_usd_per_h)}."
