@@ -41,7 +41,7 @@ class Machine:
         self, device: str, filesystem: str = "ext4", source: str = "/dev/root"
     ) -> tuple[str | None, str]:
         root = PurePosixPath("/")
-        name, kind = disk_under(Mount(1, 0, device, root, root, filesystem, source, "rw"), self.root)
+        name, kind = disk_under(Mount(device, root, root, filesystem, source, "rw"), self.root)
         return name, kind.value
 
 

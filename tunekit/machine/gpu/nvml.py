@@ -28,75 +28,37 @@ _METRICS: Mapping[str, tuple[str, float]] = {
 
 _SUCCESS = 0
 
-_PASSING_ERRORS = (
-    "NVML_ERROR_TIMEOUT",
-    "NVML_ERROR_GPU_IS_LOST",
-    "NVML_ERROR_RESET_REQUIRED",
-    "NVML_ERROR_OPERATING_SYSTEM",
-    "NVML_ERROR_IN_USE",
-    "NVML_ERROR_MEMORY",
-    "NVML_ERROR_NO_DATA",
-    "NVML_ERROR_INSUFFICIENT_RESOURCES",
-    "NVML_ERROR_NOT_READY",
-    "NVML_ERROR_UNKNOWN",
-)
-"""After these the counters may answer later; after any other the GPU is not asked again."""
 
-
-class GpmCounters:
-    """The counters of all GPUs while the library is open; its questions may raise.
-
-    Args:
-        nvml: pynvml, started.
-    """
-
-    def __init__(self, nvml: Any) -> None:
-        self._nvml = nvml
-        self._has_counters: dict[int, bool] = {}
-
-    def sample(self, index: int, gpu: Any) -> Any:
-        """Return where the counters of the GPU stand, None where they can't be read now, or at all."""
-        try:
-            if index not in self._has_counters:
-                self._has_counters[index] = self._is_supported(gpu)
-            return self._taken(gpu) if self._has_counters[index] else None
-        except Exception as error:
-            passing = (getattr(self._nvml, name, None) for name in _PASSING_ERRORS)
-            if getattr(error, "value", None) not in passing:
-                self._has_counters[index] = False
+def _gpm_sample(nvml: Any, gpu: Any) -> Any:
+    """Return where a GPU's counters stand; None under MIG, where reading them for the whole GPU misleads."""
+    with suppress(Exception):  # a GPU that can't be partitioned says so by an error
+        if nvml.nvmlDeviceGetMigMode(gpu)[0]:
             return None
+    if not nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
+        return None
+    pointer = nvml.nvmlGpmSampleAlloc()
+    try:
+        nvml.nvmlGpmSampleGet(gpu, pointer)
+    except Exception:
+        nvml.nvmlGpmSampleFree(pointer)
+        raise
+    return pointer
 
-    def between(self, first: Any, second: Any) -> dict[str, Any]:
-        """Return what happened between two samples of a GPU."""
-        nvml = self._nvml
-        request = nvml.c_nvmlGpmMetricsGet_t()
-        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        known = {field: metric for field, metric in _METRICS.items() if hasattr(nvml, metric[0])}
-        request.numMetrics = len(known)
-        request.sample1, request.sample2 = first, second
-        for place, (name, _) in enumerate(known.values()):
-            request.metrics[place].metricId = getattr(nvml, name)
-        nvml.nvmlGpmMetricsGet(request)
-        return {
-            field: _figure(request.metrics[place], factor)
-            for place, (field, (_, factor)) in enumerate(known.items())
-        }
 
-    def _is_supported(self, gpu: Any) -> bool:
-        # Under MIG the counters are each partition's own, and reading them for the whole GPU misleads.
-        with suppress(Exception):  # a GPU that can't be partitioned says so by an error
-            if self._nvml.nvmlDeviceGetMigMode(gpu)[0]:
-                return False
-        return bool(self._nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
-
-    def _taken(self, gpu: Any) -> Any:
-        pointer = self._nvml.nvmlGpmSampleAlloc()
-        try:
-            self._nvml.nvmlGpmSampleGet(gpu, pointer)
-        except Exception:
-            self._nvml.nvmlGpmSampleFree(pointer)
-            raise
-        return pointer
+def _gpm_between(nvml: Any, first: Any, second: Any) -> "GpuReading":
+    request = nvml.c_nvmlGpmMetricsGet_t()
+    request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    known = {field: metric for field, metric in _METRICS.items() if hasattr(nvml, metric[0])}
+    request.numMetrics = len(known)
+    request.sample1, request.sample2 = first, second
+    for place, (name, _) in enumerate(known.values()):
+        request.metrics[place].metricId = getattr(nvml, name)
+    nvml.nvmlGpmMetricsGet(request)
+    figures: dict[str, Any] = {
+        field: _figure(request.metrics[place], factor)
+        for place, (field, (_, factor)) in enumerate(known.items())
+    }
+    return GpuReading(**figures)
 
 
 def _figure(metric: Any, factor: float) -> float | None:
@@ -188,7 +150,6 @@ class Nvml:
 
     def __init__(self) -> None:
         self._library: ModuleType | None = None
-        self._gpm: GpmCounters | None = None
         self._openings = 0
         self._lock = Lock()
 
@@ -245,14 +206,12 @@ class Nvml:
 
         That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed.
         """
-        gpm = self._gpm
-        return None if gpm is None else self._asked(index, lambda nvml, gpu: gpm.sample(index, gpu))
+        return self._asked(index, _gpm_sample)
 
     def gpm_between(self, first: object, second: object) -> GpuReading | None:
         """Return what the counters saw between two samples of one GPU, at least 100 ms apart."""
-        gpm = self._gpm
-        figures = None if gpm is None else _answer(lambda: gpm.between(first, second))
-        return None if figures is None else GpuReading(**figures)
+        library = self._library
+        return None if library is None else _answer(lambda: _gpm_between(library, first, second))
 
     def gpm_free(self, sample: object) -> None:
         """Give a sample's memory back, once."""
@@ -267,11 +226,10 @@ class Nvml:
             pynvml.nvmlInit()
         except Exception:  # pynvml raises its own tree, and AttributeError or OSError on broken drivers
             return
-        self._gpm = GpmCounters(pynvml)
         self._library = pynvml
 
     def _release(self) -> None:
-        library, self._library, self._gpm = self._library, None, None
+        library, self._library = self._library, None
         if library is not None:
             _answer(library.nvmlShutdown)
 

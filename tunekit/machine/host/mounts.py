@@ -15,9 +15,6 @@ _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 class Mount(NamedTuple):
     """One mounted file system, or a part of one."""
 
-    id: int
-    parent_id: int
-    """The mount that this one is mounted in; the root's is not in the list."""
     device: str
     """Its device's numbers as "259:2"; "0:N" for a file system without a block device of its own."""
     root: PurePosixPath
@@ -45,33 +42,18 @@ def mounts_of(root: Path) -> list[Mount]:
 def mount_under(path: PurePosixPath, mounts: Sequence[Mount]) -> Mount | None:
     """Return the mount that shows at an absolute path without links, None where none does.
 
-    The mount points are walked from the root down, as the kernel does: a mount over /data hides one that was
-    made at /data/old before. Where the list gives no way down, the longest mount point is taken.
+    That is the one with the longest mount point; of two at one point the later one shows.
     """
-    holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
-    ids = {mount.id for mount in holding}
-    tops = [mount for mount in holding if mount.parent_id not in ids - {mount.id}]
-    top = min(tops, key=lambda mount: len(mount.point.parts), default=None)
-    if top is None or any(mount.point != top.point for mount in tops):
-        # max takes the first of equals, and of two mounts at one point the later one shows.
-        return max(reversed(holding), key=lambda mount: len(mount.point.parts), default=None)
-    seen = {top.id}
-    while True:
-        inner = [mount for mount in holding if mount.parent_id == top.id and mount.id not in seen]
-        if not inner:
-            return top
-        top = min(inner, key=lambda mount: len(mount.point.parts))
-        seen.add(top.id)
+    holding = [mount for mount in reversed(mounts) if path.is_relative_to(mount.point)]
+    return max(holding, key=lambda mount: len(mount.point.parts), default=None)
 
 
 def _mount_in(line: bytes) -> Mount | None:
     before, _, after = line.partition(b" - ")
     fields, source = before.split(b" "), after.split(b" ", 2)
-    if len(fields) < 6 or len(source) < 3 or not (fields[0].isdigit() and fields[1].isdigit()):
+    if len(fields) < 6 or len(source) < 3:
         return None
     return Mount(
-        id=int(fields[0]),
-        parent_id=int(fields[1]),
         device=_name(fields[2]),
         root=PurePosixPath(_name(fields[3])),
         point=PurePosixPath(_name(fields[4])),
