@@ -310,7 +310,7 @@ def test_a_dry_run_shows_what_would_be_run_and_starts_nothing(
     assert f"target {sys.executable} train.py --bs 32" in shown
     assert "no NVIDIA A10G found" in shown
     assert "batch_size=--bs {} (now 32)" in shown
-    assert "batch_size: 8 to 100, now 32, at most 100 (--max-batch)" in shown
+    assert "at most 100 (--max-batch)" in shown
     assert "compile: false (--fix)" in shown
     assert "budget 20m 00s" in shown
     assert sorted(project.iterdir()) == before

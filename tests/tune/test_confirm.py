@@ -22,7 +22,7 @@ from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.executor import TrialSpec
 from tunekit.tune.budget import budget_for_more
 from tunekit.tune.confirm import (
-    MOST_ROUNDS,
+    MAX_ROUNDS,
     confirmed_before,
     rounds_done,
     second_stage,
@@ -61,7 +61,7 @@ def test_an_open_gain_gets_the_rounds_that_narrow_its_range_enough():
 
 
 def test_what_no_affordable_number_of_rounds_would_tell_gets_none():
-    assert MOST_ROUNDS == 10
+    assert MAX_ROUNDS == 10
     assert more_rounds(1.10, 0.5) is None
     assert more_rounds(1.08, 0.2, noise=NoiseFloor(relative=0.17, pairs=4, processes=5)) is None
 
@@ -73,8 +73,8 @@ def claims_of(gain: float, spread: float, experiments: int = 1000) -> dict[str, 
         dict.fromkeys(("faster", "slower", "no gain", "inconclusive"), 0),
     )
     for _ in range(experiments):
-        ours = [math.exp(chance.gauss(math.log(gain), spread)) for _ in range(MOST_ROUNDS)]
-        own = [math.exp(chance.gauss(0, spread)) for _ in range(MOST_ROUNDS)]
+        ours = [math.exp(chance.gauss(math.log(gain), spread)) for _ in range(MAX_ROUNDS)]
+        own = [math.exp(chance.gauss(0, spread)) for _ in range(MAX_ROUNDS)]
         noise, ratio = noise_floor(own[:5]), speedup(ours[:5], own[:5])
         assert ratio is not None
         rounds = 5 + second_stage({PICK: ratio}, {PICK: 5}, noise).get(PICK, 0)

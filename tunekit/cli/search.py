@@ -62,7 +62,7 @@ from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
 from tunekit.tune.confirm import why_no_more_rounds
-from tunekit.tune.space import foreseen_space
+from tunekit.tune.space import preview_space
 from tunekit.units import count_text
 
 
@@ -174,10 +174,10 @@ def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
     run, where, _ = _new(options, command)
     here = profile_here(run.measured_on, run.host, load_profiles())
     native_bf16 = ["bf16"] if here.is_cpu and run.host.cpu_bf16_native else []
-    space = foreseen_space(run.options, run.target, run.host, (*here.native_precisions, *native_bf16))
+    space = preview_space(run.options, run.target, run.host, (*here.native_precisions, *native_bf16))
     screen = SearchScreen(to_stderr=options.json)
     screen.opened(run, where)
-    screen.foreseen(run, space)
+    screen.preview(run, space)
     if options.json:
         sys.stdout.write(to_json(run) + "\n")
     return 0

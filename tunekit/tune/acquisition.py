@@ -20,19 +20,18 @@ from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import without_superseded
-from tunekit.tune.confirm import COMPILE_PRIOR_S, expected_duration_s
+from tunekit.tune.confirm import COMPILE_PRIOR_S, durations_s
 from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host
 from tunekit.tune.space import config_from
-from tunekit.units import count_text
 
-_LEAST_GAIN = 0.005
+_MIN_GAIN = 0.005
 """Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
-_SMALLEST_GAIN = 0.001
+_MIN_QUIET_GAIN = 0.001
 """The same on the quietest machine."""
 
 _SAME_GAIN = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
-_LEAST_CHANCE = 0.1
+_MIN_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
 _NEARLY = 0.1
 """Logarithm of the rate by which the first config that is tried may fall short of the fastest."""
@@ -52,7 +51,7 @@ class Criteria:
     """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
     most_workers: float = math.inf
     """Most that it may have."""
-    least_gain: float = _LEAST_GAIN
+    least_gain: float = _MIN_GAIN
     """Of the best rate, as a share."""
     planned: PlannedTraining = NOTHING_PLANNED
     """The training to come."""
@@ -68,7 +67,7 @@ def least_gain(noise: NoiseFloor | None) -> float:
 
     No gain that the run could tell from noise is passed over.
     """
-    return _LEAST_GAIN if noise is None else max(_SMALLEST_GAIN, min(_LEAST_GAIN, noise.relative))
+    return _MIN_GAIN if noise is None else max(_MIN_QUIET_GAIN, min(_MIN_GAIN, noise.relative))
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ class Acquisition:
             is_open &= ~self._columns.compiled | (costs <= criteria.most_again_s)
         is_open &= self._columns.workers <= criteria.most_workers
         fit_chances = chances_to_fit(candidates, self._columns)
-        places = np.flatnonzero(is_open & (fit_chances >= _LEAST_CHANCE))
+        places = np.flatnonzero(is_open & (fit_chances >= _MIN_CHANCE))
         if not len(places):
             return None
         chances = fit_chances * chances_to_run(candidates, self._columns)
@@ -202,20 +201,12 @@ class Acquisition:
         place = self._smallest(candidates, pending, places)
         return Proposal(self.configs[place], float(costs[place]), None, None)
 
-    def why_none(
-        self, records: Sequence[TrialRecord], most_workers: float, pending: Sequence[TrainConfig] = ()
-    ) -> str:
+    def why_none(self, records: Sequence[TrialRecord]) -> str:
         """Return why there is nothing to propose, whatever the time."""
-        tried = {record.config for record in records if record.role.is_candidate and record.config}
-        is_open, has_few = self._untried({*tried, *pending}), self._columns.workers <= most_workers
+        is_open = self._untried({one.config for one in records if one.role.is_candidate and one.config})
         if not is_open.any():
-            is_pending, tried_all = self._untried(tried).any(), "every config of the space was tried"
-            return "other hosts measure the last untried configs" if is_pending else tried_all
-        if not has_few[is_open].any():
-            most = f"{most_workers:.0f}, the most for {count_text(self._host.cpus, 'CPU')}"
-            return f"every untried config has num_workers above {most}"
-        among = "" if has_few[is_open].all() else f" with num_workers up to {most_workers:.0f}"
-        return f"no untried config{among} is expected to fit in memory"
+            return "every config of the space was tried"
+        return "no untried config is expected to fit the CPUs and the memory"
 
     def _best(
         self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None
@@ -368,10 +359,7 @@ class Acquisition:
 
     def _costs(self, records: Sequence[TrialRecord]) -> Floats:
         """Return the seconds that a trial of each config is taken to need: more where it compiles."""
-        any_config = self.configs[0]
-        eager_s, compiled_s = (
-            expected_duration_s(records, any_config.changed(compile=compiled)) for compiled in (False, True)
-        )
+        eager_s, compiled_s = durations_s(records, self.configs[0])
         return np.where(self._columns.compiled, compiled_s, eager_s)
 
 

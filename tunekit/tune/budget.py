@@ -19,6 +19,7 @@ from tunekit.tune.acquisition import Criteria, least_gain
 from tunekit.tune.confirm import (
     MIN_ROUNDS,
     confirmed_before,
+    durations_s,
     expected_duration_s,
     finalists,
     least_rounds,
@@ -107,46 +108,7 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
 
 
 def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
-    """Return the seconds that a trial is taken to need without compile, and with it."""
-    known = next(record.config for record in records if record.config is not None)
-    eager, compiled = (expected_duration_s(records, known.changed(compile=value)) for value in (False, True))
-    return eager, compiled
-
-
-def _chosen_text(budget_s: float, trial_s: float, options: SearchOptions) -> str:
-    """Return why a budget that was set after the baseline is as long as it is."""
-    rounds = count_text(options.confirm_rounds, "confirming round")
-    trials = f"{count_text(search_trials(options), 'search trial')} of {duration_text(trial_s)}"
-    return f"budget {duration_text(budget_s)}: room for {trials} and {rounds}; --budget TIME gives another"
-
-
-def _short_text(
-    budget_s: float, trials: int, rounds: int, needed: float, options: SearchOptions, left_out: str
-) -> str:
-    """Return what a budget had room for, and which would do, in one sentence.
-
-    Args:
-        budget_s: that the search has.
-        trials: of the search that it had room for.
-        rounds: of confirmation, the same.
-        needed: seconds of a whole search.
-        options: what the user asked.
-        left_out: what it had no room for, in words.
-    """
-    enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
-    room = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}"
-    room += f" ({left_out})" if left_out else ""
-    whole = f"{search_trials(options)} + {options.confirm_rounds}{' with --ablate' if options.ablate else ''}"
-    return (
-        f"{_given_text(budget_s, options)} has room for {room}; the full {whole} need "
-        f"--budget {typed_duration_text(enough_s)}"
-    )
-
-
-def _given_text(budget_s: float, options: SearchOptions) -> str:
-    if budget_s == options.budget_s:
-        return f"--budget {typed_duration_text(budget_s)}"
-    return f"the budget of {duration_text(budget_s)}"
+    return durations_s(records, next(record.config for record in records if record.config is not None))
 
 
 @dataclass(frozen=True)
@@ -229,23 +191,24 @@ class TimeLeft:
 
     @property
     def said_at_start(self) -> str | None:
-        """Of a budget that the user left open, how it was set; of one that was given, what it can't hold.
-
-        None where it holds enough or search trials have run, and while nothing is measured.
-        """
+        """How a budget was set that the user left open; how long a too short one should be; else None."""
         asked, first = self.run.options, _first_measured(self.records)
         if not first or self._trials.searched:
             return None
         trial_s, _ = _lengths_s(first)
         if asked.budget_s is None:
-            return _chosen_text(self._budget_s, trial_s, asked)
+            trials = count_text(search_trials(asked), "search trial")
+            return (
+                f"budget {duration_text(self._budget_s)}: room for {trials} of {duration_text(trial_s)} and "
+                f"{count_text(asked.confirm_rounds, 'confirming round')}; --budget TIME gives another"
+            )
         if not search_trials(asked) or self.for_a_trial_s >= trial_s:
             return None
         rounds = min(self._least, FEWEST_ROUNDS)
         least_s = self._budget_s - self.left_s + _MORE * (trial_s + self._reserve_s(rounds, trial_s))
         return (
-            f"{_given_text(self._budget_s, asked)} is too short for one search trial and its confirmation; "
-            f"use at least --budget {typed_duration_text(10.0 * math.ceil(least_s / 10))}"
+            f"--budget {typed_duration_text(self._budget_s)} is too short for one search trial and its "
+            f"confirmation; use at least --budget {typed_duration_text(10.0 * math.ceil(least_s / 10))}"
         )
 
     def cut_short(self, ran_out: bool, ablation_left_out: str = "") -> str | None:
@@ -262,8 +225,16 @@ class TimeLeft:
         left_out = "; ".join(filter(None, (self.missed, ablation_left_out)))
         if not left_out and not (ran_out and is_too_little):
             return None
-        needed = needed_s(self.records, self.run.space, asked)
-        return _short_text(self._budget_s, searched, rounds, needed, asked, left_out)
+        enough_s = max(
+            needed_s(self.records, self.run.space, asked), 60.0 * math.ceil(self._budget_s / 60.0 + 1)
+        )
+        room = f"{count_text(searched, 'search trial')} and {count_text(rounds, 'confirming round')}"
+        whole = f"{search_trials(asked)} + {asked.confirm_rounds}{' with --ablate' if asked.ablate else ''}"
+        return (
+            f"--budget {typed_duration_text(self._budget_s)} has room for {room}"
+            f"{f' ({left_out})' if left_out else ''}; the full {whole} need "
+            f"--budget {typed_duration_text(enough_s)}"
+        )
 
     @property
     def missed(self) -> str:

@@ -13,7 +13,7 @@ from tunekit.units import count_text
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
 
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 """Rounds that a finalist gets at the most, to settle what fewer left open."""
 
 COMPILE_PRIOR_S = 60.0
@@ -66,7 +66,7 @@ def second_stage(
 ) -> dict[TrainConfig, int]:
     """Return how many more rounds would tell whether a finalist is a gain, where that is still open.
 
-    A config is left out where the rounds so far tell, and where MOST_ROUNDS would not.
+    A config is left out where the rounds so far tell, and where MAX_ROUNDS would not.
 
     Args:
         speedups: of each finalist over the baseline, by the rounds so far.
@@ -77,7 +77,7 @@ def second_stage(
     for config, ratio in speedups.items():
         if verdict(ratio, noise) == "inconclusive":
             needed = rounds_to_tell(ratio, rounds[config], noise)
-            if needed is not None and needed <= MOST_ROUNDS:
+            if needed is not None and needed <= MAX_ROUNDS:
                 more[config] = needed - rounds[config]
     return more
 
@@ -134,6 +134,12 @@ def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> 
         return eager_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
     return max(compiled, default=eager_s + COMPILE_PRIOR_S)
+
+
+def durations_s(records: Sequence[TrialRecord], config: TrainConfig) -> tuple[float, float]:
+    """Return the seconds that a trial is taken to need without compile, and with it."""
+    eager, compiled = (expected_duration_s(records, config.changed(compile=value)) for value in (False, True))
+    return eager, compiled
 
 
 def plain_duration_s(record: TrialRecord) -> float:

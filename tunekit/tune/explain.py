@@ -1,7 +1,7 @@
 """Why the configs of a run are as fast as they are, by the throughput model. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,12 +11,11 @@ from tunekit.recommend.noise import mean_interval
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import without_superseded
 
-LEAST_TRIALS = 3
+MIN_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
 _RANGE_95 = 1.96
 """Standard deviations to either end of a 95% range."""
@@ -31,102 +30,91 @@ def explain(
         None with fewer than three measured trials, or where their figures carry no model.
     """
     measured = [
-        record
-        for record in records
-        if record.measurement is not None and record.role is not TrialRole.NUMERICS and record.config
+        one for one in records if one.measurement and one.role is not TrialRole.NUMERICS and one.config
     ]
-    if len(measured) < LEAST_TRIALS:
+    if len(measured) < MIN_TRIALS:
         return None
     try:
         with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
-            return _Explanation(records, without_superseded(measured), host).summary(recommendations)
+            return _summary(records, without_superseded(measured), host, recommendations)
     except (np.linalg.LinAlgError, ArithmeticError):
         return None
 
 
-class _Explanation:
-    """The models of one run."""
+def _summary(
+    records: Sequence[TrialRecord],
+    learnt_from: Sequence[TrialRecord],
+    host: Host,
+    recommendations: Sequence[Recommendation],
+) -> ModelSummary | None:
+    loop = next(record.measurement.loop for record in records if record.measurement)
 
-    def __init__(
-        self, records: Sequence[TrialRecord], learnt_from: Sequence[TrialRecord], host: Host
-    ) -> None:
-        self._records = records
-        self._learnt_from = learnt_from
-        self._host = host
-        first = next(record.measurement for record in records if record.measurement)
-        self._loop: LoopMeasurement = first.loop
+    def model_of(trials: Sequence[TrialRecord]) -> ThroughputModel:
+        on_cpu = loop.device.type == "cpu"
+        return ThroughputModel(observations(trials), host.cpus, on_cpu, loop.epoch_samples)
 
-    def summary(self, recommendations: Sequence[Recommendation]) -> ModelSummary | None:
-        model = self._model(self._learnt_from)
-        baseline = next(
-            (one for one in self._records if one.role is TrialRole.BASELINE and one.measurement), None
-        )
-        shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
-        if baseline is not None:
-            shown.append((None, baseline.config, self._baseline_rate(baseline)))
-        shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
-        limits = [self._limits(model, *one) for one in shown]
-        known = [one for one in limits if one is not None]
-        if not known:
-            return None
-        missed = self._missed()
-        return ModelSummary(
-            limits=tuple(known),
-            missed_relative=sum(missed) / len(missed) if missed else None,
-            checked_configs=len(missed) or None,
-        )
+    shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
+    baseline = next((one for one in records if one.role is TrialRole.BASELINE and one.measurement), None)
+    if baseline is not None:
+        shown.append((None, baseline.config, _baseline_rate(records, baseline)))
+    shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
+    model = model_of(learnt_from)
+    limits = [_limits(model, loop.world_size, tier, config, rate) for tier, config, rate in shown if config]
+    known = tuple(one for one in limits if one is not None)
+    if not known:
+        return None
+    missed = _missed(records, learnt_from, model_of)
+    missed_relative = sum(missed) / len(missed) if missed else None
+    return ModelSummary(limits=known, missed_relative=missed_relative, checked_configs=len(missed) or None)
 
-    def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
-        on_cpu = self._loop.device.type == "cpu"
-        return ThroughputModel(observations(learnt_from), self._host.cpus, on_cpu, self._loop.epoch_samples)
 
-    def _limits(
-        self, model: ThroughputModel, tier: Tier | None, config: TrainConfig | None, measured: float
-    ) -> PredictedLimits | None:
-        """Return what the model says of one config; None where it is no figure at all."""
-        if config is None:
-            return None
-        predicted, alone, ranks = model.predict([config]), model.ceilings(config), self._loop.world_size
-        log_rate, deviation = float(predicted.log_rate[0]), float(predicted.deviation[0])
-        ends = [ranks * math.exp(log_rate + away * _RANGE_95 * deviation) for away in (-1, 0, 1)]
-        ceilings = [
-            None if one is None else one * ranks
-            for one in (alone.loader_samples_per_s, alone.compute_samples_per_s, alone.cores_samples_per_s)
-        ]
-        figures = [one for one in (*ends, *ceilings, measured) if one is not None]
-        if not all(math.isfinite(one) and one > 0 for one in figures):
-            return None
-        return PredictedLimits(
-            tier=tier,
-            loader_samples_per_s=ceilings[0],
-            training_samples_per_s=ceilings[1],
-            cores_samples_per_s=ceilings[2],
-            limit=limit_of(alone, config.num_workers > 0),
-            rate_samples_per_s=Interval(low=ends[0], value=ends[1], high=ends[2]),
-            measured_samples_per_s=measured,
-        )
+def _limits(
+    model: ThroughputModel, ranks: int, tier: Tier | None, config: TrainConfig, measured: float
+) -> PredictedLimits | None:
+    """Return what the model says of one config; None where it is no figure at all."""
+    predicted, alone = model.predict([config]), model.ceilings(config)
+    log_rate, deviation = float(predicted.log_rate[0]), float(predicted.deviation[0])
+    ends = [ranks * math.exp(log_rate + away * _RANGE_95 * deviation) for away in (-1, 0, 1)]
+    ceilings = [
+        None if one is None else one * ranks
+        for one in (alone.loader_samples_per_s, alone.compute_samples_per_s, alone.cores_samples_per_s)
+    ]
+    figures = [one for one in (*ends, *ceilings, measured) if one is not None]
+    if not all(math.isfinite(one) and one > 0 for one in figures):
+        return None
+    return PredictedLimits(
+        tier=tier,
+        loader_samples_per_s=ceilings[0],
+        training_samples_per_s=ceilings[1],
+        cores_samples_per_s=ceilings[2],
+        limit=limit_of(alone, config.num_workers > 0),
+        rate_samples_per_s=Interval(low=ends[0], value=ends[1], high=ends[2]),
+        measured_samples_per_s=measured,
+    )
 
-    def _baseline_rate(self, first: TrialRecord) -> float:
-        """Return the baseline's rate by its confirming processes, else by its first trial."""
-        confirmed = [one for one in self._records if one.role is TrialRole.CONFIRM and one.is_baseline_config]
-        rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s]
-        known = rates or ([first.rate_samples_per_s] if first.rate_samples_per_s else [])
-        return mean_interval(known).value if known else 0.0
 
-    def _missed(self) -> list[float]:
-        """Return by what share the rate of each config is missed when it is predicted from the others."""
-        rates: dict[TrainConfig, list[float]] = {}
-        for record in self._records:
-            if record.config is None or record.measurement is None or record.role is TrialRole.NUMERICS:
-                continue
-            loop = record.measurement.loop
-            if not loop.is_abandoned:
-                rates.setdefault(record.config, []).append(loop.rank_rate_samples_per_s)
-        missed = []
-        for config, seen in rates.items():
-            others = [record for record in self._learnt_from if record.config != config]
-            if not others:
-                continue
-            predicted = math.exp(float(self._model(others).predict([config]).log_rate[0]))
+def _baseline_rate(records: Sequence[TrialRecord], first: TrialRecord) -> float:
+    """Return the baseline's rate by its confirming processes, else by its first trial."""
+    confirmed = [one for one in records if one.role is TrialRole.CONFIRM and one.is_baseline_config]
+    rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s]
+    known = rates or ([first.rate_samples_per_s] if first.rate_samples_per_s else [])
+    return mean_interval(known).value if known else 0.0
+
+
+def _missed(
+    records: Sequence[TrialRecord],
+    learnt_from: Sequence[TrialRecord],
+    model_of: Callable[[Sequence[TrialRecord]], ThroughputModel],
+) -> list[float]:
+    """Return by what share the rate of each config is missed when it is predicted from the others."""
+    rates: dict[TrainConfig, list[float]] = {}
+    for one in records:
+        if one.measurement and one.config and one.role is not TrialRole.NUMERICS and not one.is_abandoned:
+            rates.setdefault(one.config, []).append(one.measurement.loop.rank_rate_samples_per_s)
+    missed = []
+    for config, seen in rates.items():
+        others = [record for record in learnt_from if record.config != config]
+        if others:
+            predicted = math.exp(float(model_of(others).predict([config]).log_rate[0]))
             missed.append(abs(predicted * len(seen) / sum(seen) - 1))
-        return [one for one in missed if math.isfinite(one)]
+    return [one for one in missed if math.isfinite(one)]

@@ -13,12 +13,11 @@ from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind, Target
 from tunekit.trial.binding_suggestions import binding_hint
 from tunekit.trial.binding_syntax import value_text, values_possible
-from tunekit.trial.bindings import present_values
 from tunekit.tune.knob_access import SearchContext, access_of
 from tunekit.units import count_text, duration_text
 
 _BATCH_FACTORS = (0.25, 0.5, *(step * 2**power for power in range(10) for step in (1, 1.5)))
-_MOST_GROWTH, _MOST_SMALL = 16, 512
+_MAX_GROWTH, _MAX_SMALL = 16, 512
 """Times the script's own batch that are tried at most, or this many samples if that is more."""
 _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
@@ -37,9 +36,11 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
     for knob in KNOBS:
         entry = _natural(knob, context)
         if knob in ranges:
-            entry = _bounded(entry, ranges[knob])
-        if knob == "batch_size" and options.max_batch is not None:
-            entry = _at_most(entry, options.max_batch)
+            entry = _bounded(entry, ranges[knob], f"--range {knob}")
+        most = options.max_batch if knob == "batch_size" else None
+        if most is not None and most < max(_numbers(entry)):
+            low = min(most, *_numbers(entry))
+            entry = _bounded(entry, KnobRange(knob=knob, low=low, high=most), f"--max-batch {most}")
         if knob in fixed:
             entry = _fixed(entry, fixed[knob], context)
         space.append(_decided(_spelled(entry, context), context))
@@ -52,14 +53,14 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
     return result
 
 
-def foreseen_space(
+def preview_space(
     asked: SearchOptions, target: Target, host: Host, precisions: Collection[str]
 ) -> dict[str, str]:
     """Return for each knob, in words, which values a search may try, as far as that is known before it runs.
 
     Args:
         asked: the user's limits.
-        target: whose command and files say some of the script's own values.
+        target: whose bindings leave some knobs as they are.
         host: where it runs.
         precisions: that the device computes natively.
     """
@@ -70,24 +71,15 @@ def foreseen_space(
     }
     follows = f"follows batch_size, so that the global batch is {asked.global_batch} (--global-batch)"
     trained_in = [one.value for one in Precision if one.value in precisions]
+    sizes = f"{_BATCH_FACTORS[0]:g}x to {_MAX_GROWTH}x the script's own, or to {_MAX_SMALL}"
     usual = dict.fromkeys(KNOBS, "off, on") | {
-        "batch_size": _batch_foreseen(asked.max_batch, present_values(target).get("batch_size")),
+        "batch_size": f"{sizes}, at most {asked.max_batch} (--max-batch)" if asked.max_batch else sizes,
         "num_workers": f"0 to {host.cpus}, one per CPU; more where they wait for storage",
         "prefetch_factor": ", ".join(map(str, _PREFETCH)),
         "precision": f"{', '.join(trained_in)} or the script's own",
         "accumulate_grad_batches": follows if asked.global_batch else "as the script has it",
     }
     return usual | bound_as_fixed | bounded | fixed
-
-
-def _batch_foreseen(max_batch: int | None, present: object) -> str:
-    """Return the batch sizes that may be tried, before the data set is known, which may allow fewer."""
-    limit = f", at most {max_batch} (--max-batch)" if max_batch else ""
-    if not isinstance(present, int):
-        return f"{_BATCH_FACTORS[0]:g}x to {_MOST_GROWTH}x the script's own, or to {_MOST_SMALL}{limit}"
-    sizes = _batch_sizes(present, None)
-    most = min(sizes[-1], max_batch or sizes[-1])
-    return f"{min(sizes[0], most)} to {most}, now {present}{limit}"
 
 
 def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> TrainConfig:
@@ -149,9 +141,8 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
         if value in entry.values or value is None:
             chosen[entry.knob] = value if value in entry.values else entry.values[0]
         elif entry.knob in NUMERIC_KNOBS:
-            numbers = [v for v in entry.values if isinstance(v, int)]
-            at_most = [v for v in numbers if v <= value]
-            chosen[entry.knob] = max(at_most) if at_most else min(numbers, default=entry.values[0])
+            at_most = [v for v in _numbers(entry) if v <= value]
+            chosen[entry.knob] = max(at_most) if at_most else min(_numbers(entry), default=entry.values[0])
         else:
             chosen[entry.knob] = entry.values[0]
     return config_from(chosen, space)
@@ -163,6 +154,10 @@ def is_batch_variant(config: TrainConfig, baseline: TrainConfig) -> bool:
     return config.batch_size != baseline.batch_size and baseline == config.changed(
         **{name: getattr(baseline, name) for name in names}
     )
+
+
+def _numbers(entry: KnobSpace) -> list[int]:
+    return [value for value in entry.values if isinstance(value, int)]
 
 
 def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
@@ -248,14 +243,18 @@ def _at_global_batch(
     asked = f"--global-batch {global_batch}"
     if global_batch % ranks:
         raise UsageError(f"{asked} can't be split over {ranks} ranks; give a multiple of {ranks}")
-    per_rank = global_batch // ranks
+    per_rank, numbers = global_batch // ranks, _numbers(batches)
     if not context.target.is_bound("accumulate_grad_batches"):
-        hint = binding_hint("accumulate_grad_batches", context.discovery, present, context.target)
-        batch_size = _only_batch(batches, per_rank, present, asked, hint)
+        if per_rank % present or not min(numbers) <= per_rank // present <= max(numbers):
+            hint = binding_hint("accumulate_grad_batches", context.discovery, present, context.target)
+            own = count_text(present, "batch", "batches")
+            raise UsageError(
+                f"{asked} can't be kept: the script accumulates {own} per step, which is not bound, and "
+                f"batch_size can be {min(numbers)} to {max(numbers)}; bind it with {hint}"
+            )
         why = f"{asked}, and accumulate_grad_batches has no binding that could make up for another batch"
-        entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
+        entries["batch_size"] = KnobSpace(knob="batch_size", values=(per_rank // present,), why_fixed=why)
         return list(entries.values())
-    numbers = [value for value in batches.values if isinstance(value, int)]
     inside = range(min(numbers), max(numbers) + 1)
     binding = context.target.binding_of("batch_size")
     spelled = values_possible(binding, "batch_size") if binding is not None else None
@@ -277,22 +276,9 @@ def _at_global_batch(
     return list(entries.values())
 
 
-def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, asked: str, hint: str) -> int:
-    """Return the one batch size that keeps the global batch with the script's own accumulation."""
-    numbers = [value for value in batches.values if isinstance(value, int)]
-    batch_size = per_rank // accumulation
-    if per_rank % accumulation or not min(numbers) <= batch_size <= max(numbers):
-        own = count_text(accumulation, "batch", "batches")
-        raise UsageError(
-            f"{asked} can't be kept: the script accumulates {own} per step, which is not bound, and "
-            f"batch_size can be {min(numbers)} to {max(numbers)}; bind it with {hint}"
-        )
-    return batch_size
-
-
 def _batch_sizes(baseline: int, dataset_samples: int | None) -> tuple[int, ...]:
     sizes = {baseline, *(round(baseline * factor) for factor in _BATCH_FACTORS)}
-    most = max(baseline * _MOST_GROWTH, _MOST_SMALL)
+    most = max(baseline * _MAX_GROWTH, _MAX_SMALL)
     if dataset_samples:
         most = min(most, max(baseline, dataset_samples // _MIN_BATCHES_PER_EPOCH))
     return tuple(sorted(size for size in sizes if 1 <= size <= most))
@@ -304,27 +290,14 @@ def _worker_counts(most: int, baseline: int) -> tuple[int, ...]:
     return tuple(sorted({*few, *more, most, baseline}))
 
 
-def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
+def _bounded(entry: KnobSpace, bounds: KnobRange, flag: str) -> KnobSpace:
     """Return the entry within the user's bounds, both ends added as candidates."""
     if len(entry.values) == 1:
-        raise UsageError(f"--range {entry.knob}: the knob is not searched here ({entry.why_fixed})")
-    inside = {v for v in entry.values if isinstance(v, int) and bounds.low <= v <= bounds.high}
+        present = entry.values[0]
+        raise UsageError(f"{flag}: {entry.knob} is {present} and can't be changed here ({entry.why_fixed})")
+    inside = {value for value in _numbers(entry) if bounds.low <= value <= bounds.high}
     values = tuple(sorted({*inside, bounds.low, bounds.high}))
-    why = f"--range allows only {values[0]}" if len(values) == 1 else None
-    return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
-
-
-def _at_most(entry: KnobSpace, max_batch: int) -> KnobSpace:
-    """Return the batch sizes up to the largest that the user wants, that one added as a candidate."""
-    sizes = [size for size in entry.values if isinstance(size, int)]
-    if max_batch >= max(sizes):
-        return entry
-    if entry.why_fixed is not None:
-        raise UsageError(
-            f"--max-batch {max_batch}: batch_size is {sizes[0]} and can't be changed here ({entry.why_fixed})"
-        )
-    values = (*(size for size in sizes if size < max_batch), max_batch)
-    why = f"--max-batch allows only {max_batch}" if len(values) == 1 else None
+    why = f"{flag} allows only {values[0]}" if len(values) == 1 else None
     return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
 
 
@@ -337,9 +310,9 @@ def _decided(entry: KnobSpace, context: SearchContext) -> KnobSpace:
         return entry
     start_s = (context.boundary or fit_boundary(())).per_worker_s
     if start_s <= 0:
-        why = "starting workers anew at an epoch's end was seen to cost nothing, so it stays as it is"
+        why = "restarting workers at an epoch's end was seen to cost nothing, so it stays as it is"
         return KnobSpace(knob=entry.knob, values=(context.baseline.persistent_workers,), why_fixed=why)
-    cost = f"starting one anew costs {duration_text(start_s)} per epoch (predicted)"
+    cost = f"restarting a worker costs {duration_text(start_s)} per epoch (predicted)"
     why = f"on wherever there are workers: {cost}"
     return KnobSpace(knob=entry.knob, values=(True,), why_fixed=why)
 
@@ -371,12 +344,8 @@ def _fixed(entry: KnobSpace, value: KnobValue, context: SearchContext) -> KnobSp
                 f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
             )
         return KnobSpace(knob=entry.knob, values=entry.values, why_fixed="fixed by --fix")
-    least = KNOB[entry.knob].least
-    if least is not None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least {least}")
-    elif isinstance(present, bool) != isinstance(value, bool):
-        raise UsageError(f"--fix {entry.knob}={value}: not a value of this knob; the script has {present}")
+    if value is None:
+        raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least 1")
     if entry.knob == "precision" and value not in entry.values:
         names = ", ".join(str(v) for v in entry.values)
         raise UsageError(f"--fix precision={value}: can't be set here; use one of {names}")

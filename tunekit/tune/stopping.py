@@ -18,7 +18,7 @@ from tunekit.tune.acquisition import Criteria, Proposal
 from tunekit.tune.study import Study
 from tunekit.units import rate_text
 
-LEAST_TRIALS = 4
+MIN_TRIALS = 4
 """Search trials that are made however little is expected of them: so that a wrong model is found out."""
 
 
@@ -42,11 +42,11 @@ def next_trial(
         pending: configs that other hosts are measuring.
     """
     proposal = study.propose(criteria, pending)
-    if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
+    if proposal is not None and (search_trials < MIN_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
     best = study.propose(replace(criteria, most_s=math.inf, most_again_s=math.inf), pending)
     if best is None:
-        return Stop(study.why_none(pending))
+        return Stop(study.why_none())
     if proposal is None or _why_rejected(best, criteria) is None:
         # Something may be worth its time, but there is none left for it.
         return Stop()
@@ -63,14 +63,11 @@ def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
 
 
 def expectation(rate: float | None, ranks: int, best_samples_per_s: float | None) -> str:
-    """Return what is expected of a proposal, such as "model: 1,210 samples/s expected, 18% more"."""
+    """Return what is expected of a proposal, such as "model: 1,210 samples/s expected (+18%)"."""
     if rate is None or best_samples_per_s is None:
         return "nothing was measured yet: a small batch"
     more = rate * ranks / best_samples_per_s - 1
-    said = f"model: {rate_text(rate * ranks)} samples/s expected"
-    if abs(more) < 0.005:
-        return f"{said}, as much as the best"
-    return f"{said}, {more:.0%} more" if more > 0 else f"{said}, {-more:.0%} less, but it may be more"
+    return f"model: {rate_text(rate * ranks)} samples/s expected ({more:+.0%})"
 
 
 # --- giving a trial up early -----------------------------------------------------------------

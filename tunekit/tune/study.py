@@ -104,9 +104,9 @@ class Study:
                 self._end(self._running, record)
                 self._running = None
 
-    def why_none(self, pending: Sequence[TrainConfig] = ()) -> str:
+    def why_none(self) -> str:
         """Return why nothing is proposed, whatever the time."""
-        return self._acquisition.why_none(self._records, self._most_of(Tier.AGGRESSIVE), pending)
+        return self._acquisition.why_none(self._records)
 
     def _most_of(self, tier: Tier) -> int:
         first = next((one.measurement for one in self._records if one.measurement), None)
