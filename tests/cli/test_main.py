@@ -670,11 +670,6 @@ def test_a_binding_of_the_command_line_wins_over_the_settings_and_the_search(
     assert capsys.readouterr().out.split()[2:] == ["--of-the-line", "0.2"]
 
 
-def test_without_any_run_a_config_is_to_be_searched_first(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["run", "reports/train-2026-01-31/balanced.yaml"]) == 2
-    assert "is not there; search first, which writes one: tunekit search -- " in capsys.readouterr().err
-
-
 # --- init ----------------------------------------------------------------------------------
 
 

@@ -2,11 +2,11 @@
 
 import argparse
 import string
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit import __version__
-from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
@@ -63,14 +63,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if summary is not None:
         append_summary(summary, report.markdown())
 
-    def shown() -> int:
-        show(options, comparison, report)
-        return 0
-
     try:
-        until_the_reader_leaves(shown)
+        show(options, comparison, report)
+        sys.stdout.flush()
     except OSError as error:
-        discard_output()
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
     if comparison.has_regression:
         return REGRESSION

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import ask_torch, look_over, with_sandbox
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.cli.verbs import BASELINE
@@ -52,7 +51,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _calibrate(command, as_json=options.json)
     check_report_files(options)
     loader = _loader(options)
-    with lasting_console(to_stderr=True).status("checking this machine"):
+    with Console(stderr=True).status("checking this machine"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignored) if code in found)
@@ -167,7 +166,7 @@ def _calibrate(command: Sequence[str], as_json: bool) -> int:
             "tunekit doctor --calibrate -- /path/to/python"
         )
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
-    with lasting_console(to_stderr=True).status("measuring the GPU memory outside torch"):
+    with Console(stderr=True).status("measuring the GPU memory outside torch"):
         measured = calibrate.calibrate(python, detect.detect_host().accelerators, Nvml())
     path: str | None = None
     try:

@@ -110,11 +110,11 @@ def _code(text: str) -> str:
 
 READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.NAME: str,
-    Kind.CHOICE: str,
+    Kind.NAMES: str,
     Kind.COUNT: positive,
     Kind.NUMBER: positive_number(),
     Kind.TIME: duration_s,
-    Kind.CODE: _code,
+    Kind.CODES: _code,
 }
 """What reads a value of each kind, from the command line and from the settings file."""
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import host_here
 from tunekit.cli.settings import write_settings
 from tunekit.cli.trials import target_of, typed_options
@@ -53,7 +52,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     if not command:
         raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
-    console = lasting_console(highlight=False)
+    console = Console(highlight=False)
     target = target_of(options, command)
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)

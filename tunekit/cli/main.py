@@ -5,17 +5,15 @@ import shlex
 import signal
 import sys
 import traceback
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
 from tunekit.cli.parser import VERSION_FLAGS, build_parser, flag_of
-from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
+from tunekit.cli.pipes import ignore_broken_pipe, say
 from tunekit.cli.verbs import VERBS
 from tunekit.errors import TunekitError, UsageError
-from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
 
@@ -43,7 +41,8 @@ def run() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    return until_the_reader_leaves(lambda: _exit_code(arguments))
+    with ignore_broken_pipe():
+        return _exit_code(arguments)
 
 
 def _exit_code(arguments: Sequence[str]) -> int:
@@ -60,25 +59,17 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
-        return _run(options, command)
+        code = int(_module(options.verb).run_verb(options, command))
+        sys.stdout.flush()
+        return code
     except TunekitError as error:
         _complain(error, arguments)
         return error.exit_code
     except OSError as error:
-        if reader_has_left(error):
-            raise
         _complain(error, arguments)
         return TunekitError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _run(options: Namespace, command: Sequence[str]) -> int:
-    """Run the verb, with a hint where the training command gets a flag that is probably tunekit's."""
-    hint = _module("strays").unmentioned(options.verb, command) if command else None
-    if hint is not None:
-        say_error(f"tunekit: {printable(hint)}")
-    return int(_module(options.verb).run_verb(options, command))
 
 
 def _module(name: str) -> ModuleType:
@@ -93,15 +84,14 @@ def _complain(error: Exception, arguments: Sequence[str]) -> None:
     """
     secrets = secrets_of(arguments, os.environ)
     lines = error.lines if isinstance(error, TunekitError) else (str(error),)
-    said = "\n".join(printable(secrets.masked(line)) for line in lines)
-    say_error(f"tunekit: {said}")
+    first, *others = map(secrets.masked, lines)
+    say(f"tunekit: {first}", *others)
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print the traceback of a fault of tunekit's own, without secrets and orders to a terminal."""
     text = "".join(traceback.format_exception(kind, error, trace))
-    for line in secrets_of(sys.argv[1:], os.environ).masked(text).split("\n"):
-        print(printable(line), file=sys.stderr)  # noqa: T201
+    say(*secrets_of(sys.argv[1:], os.environ).masked(text).split("\n"))
 
 
 def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Mapping[str, object]:
@@ -109,11 +99,11 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
 
     A resumed run goes on with its own flags, and the built-in workload is not the project's.
     """
-    verb = VERBS.get(tunekit_args[0]) if tunekit_args else None
+    verb = tunekit_args[0] if tunekit_args else ""
     flags = {flag_of(word) for word in tunekit_args}
-    if verb is None or not verb.reads_settings or flags & {_RESUME, *_HELP_FLAGS}:
+    if verb not in VERBS or not VERBS[verb].takes_command or flags & {_RESUME, *_HELP_FLAGS}:
         return {}
-    if verb.trains_builtin and not command:
+    if verb != "run" and not command:
         return {}
     settings = _module("settings").load_settings(Path.cwd(), command)
     return settings.defaults() if settings is not None else {}
@@ -165,13 +155,13 @@ def _check_verb(words: Sequence[str]) -> None:
 
 def _refuse(unexpected: Sequence[str], command: Sequence[str], verb: str) -> None:
     """Refuse words that the verb has no use for; they are mostly a training command without its `--`."""
-    before = VERBS[verb].before_command
+    takes_command = VERBS[verb].takes_command
     if unexpected:
         remedy = f"see tunekit {verb} --help"
-        if before is not None:
-            remedy = f"put -- before the training command, as in: tunekit {before} -- python train.py"
+        if takes_command:
+            remedy = f"put -- before the training command, as in: tunekit {verb} ... -- python train.py"
         raise UsageError(f"unexpected words: {shlex.join(unexpected)}; {remedy}")
-    if command and before is None:
+    if command and not takes_command:
         raise UsageError(
             f"{verb} takes no training command, got {' '.join(command)!r}; see tunekit {verb} --help"
         )

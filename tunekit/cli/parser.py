@@ -99,23 +99,13 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
         one = verbs.add_parser(
             name,
             help=verb.help,
-            usage=verb.usage,
+            usage=f"tunekit {name} {verb.usage}",
             description=verb.description,
             epilog=verb.epilog,
             formatter_class=_KeepsIndentedLines,
         )
         verb.flags(one)
-        if verb.reads_settings:
+        if verb.takes_command:
             # A flag may have to know what comes from the file: the command line wins.
             one.set_defaults(**(project_defaults or {}), project=project_defaults or {})
     return parser
-
-
-def flags_of(verb: str) -> tuple[str, ...]:
-    """Return the long flags that belong to a verb alone; scripts have a --help and a --batch-size as well."""
-    parser = argparse.ArgumentParser(add_help=False)
-    VERBS[verb].flags(parser)
-    actions = parser._option_string_actions
-    return tuple(
-        one for one in actions if one.startswith("--") and (actions[one].dest != "fix" or one == "--fix")
-    )

@@ -1,95 +1,62 @@
-"""Output that nobody can read any more: a program that it was piped into, or a terminal that is gone."""
+"""Output whose reader may leave: a program that it is piped into, or a terminal that hangs up."""
 
+import contextlib
 import errno
 import os
-import select
-import shutil
 import sys
-import textwrap
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
-_LEAST_WIDTH = 40
-"""Letters of a line on a terminal, however narrow it is."""
-GONE = (errno.EPIPE, errno.EIO)
+from tunekit.plain_text import printable
+
+_GONE = (errno.EPIPE, errno.EIO)
 """What writing to a pipe that nobody reads, or to a terminal that hung up, comes back with."""
 
 
-def until_the_reader_leaves(run: Callable[[], int]) -> int:
-    """Run to the end, or until nobody reads the output any more, which is no failure.
-
-    Args:
-        run: returns an exit code, and raises OSError of its own output only where that is gone.
-
-    Returns:
-        Its exit code; 0 when the reader has left.
-    """
-    code = 0
-    try:
+@contextlib.contextmanager
+def ignore_broken_pipe() -> Iterator[None]:
+    """Let what is written to standard output or error go nowhere once nobody reads it."""
+    out, err = (cast("TextIO", _LastingStream(stream)) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = run()
+            yield
         finally:
-            sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in GONE:
-            raise
-        discard_the_rest()
-    except SystemExit as ended:
-        # rich ends the program by itself on a broken pipe, with exit code 1.
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        discard_the_rest()
-    return code
+            with contextlib.suppress(OSError):
+                out.flush()
 
 
-def reader_has_left(error: OSError) -> bool:
-    """Return whether an error is that of standard output or error which nobody reads."""
-    return error.errno in GONE and any(_is_unread(stream) for stream in (sys.stdout, sys.stderr))
+class _LastingStream:
+    """A stream that goes on after an error: what is written then goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, or nothing."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._discard(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what waits, or nothing."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._discard(error)
+
+    def _discard(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        if error.errno not in _GONE:
+            raise error
 
 
-def say_error(text: str) -> None:
-    """Say what went wrong, if anybody is there to read it; a terminal gets lines that fit it."""
-    try:
-        print(as_read(text), file=sys.stderr, flush=True)  # noqa: T201
-    except OSError:
-        discard_the_rest()
-
-
-def as_read(text: str) -> str:
-    """Return an error as standard error shows it: on a terminal long lines go on further in.
-
-    So none of them looks like one of tunekit's own.
-    """
-    if not sys.stderr.isatty():
-        return text
-    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
-    lines = (
-        textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    )
-    return "\n".join("\n".join(some) for some in lines)
-
-
-def _is_unread(stream: TextIO) -> bool:
-    try:
-        watched = select.poll()
-        watched.register(stream.fileno(), 0)
-        return any(seen & (select.POLLERR | select.POLLHUP) for _, seen in watched.poll(0))
-    except (OSError, ValueError):  # closed, or not of the system's
-        return False
-
-
-def discard_output() -> None:
-    """Let what standard output could not take go nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
-def discard_the_rest() -> None:
-    """Let what is still in the buffers go nowhere, or Python complains about it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        if _is_unread(stream):
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def say(*lines: str, to_stderr: bool = True) -> None:
+    """Print lines, with everything written out in them that would steer a terminal."""
+    print("\n".join(map(printable, lines)), file=sys.stderr if to_stderr else sys.stdout)

@@ -1,11 +1,11 @@
 """`tunekit report`: redraw a finished or interrupted run, anywhere."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.cli.flags import STANDARD_OUTPUT
+from tunekit.cli.pipes import say
 from tunekit.cli.report_files import (
     Drawn,
     append_summary,
@@ -17,7 +17,6 @@ from tunekit.cli.report_files import (
     write_files,
 )
 from tunekit.errors import RunFolderError, UsageError
-from tunekit.plain_text import printable
 from tunekit.records.finding import without_findings
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
@@ -63,8 +62,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     is_printed = STANDARD_OUTPUT in (options.html, options.markdown)
     if is_printed or not asked:
         show(options, record, report)
-    for line in done:
-        print(printable(line), file=sys.stderr if is_printed else sys.stdout)
+    if done:
+        say(*done, to_stderr=is_printed)
     return 0
 
 

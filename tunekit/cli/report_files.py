@@ -182,9 +182,8 @@ def show(options: argparse.Namespace, record: Record, report: Drawn) -> None:
         sys.stdout.write(to_json(record) + "\n")
     elif STANDARD_OUTPUT in (options.html, options.markdown):
         text = report.html() if options.html == STANDARD_OUTPUT else report.markdown()
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())  # UTF-8 whatever the terminal is set to
-        sys.stdout.buffer.flush()
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        sys.stdout.write(text)
     else:
         draw(Console(highlight=False), report.blocks())
 

@@ -11,19 +11,18 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.trials import REPORTS, bindings_asked, refuse_unseen_command
+from tunekit.cli.pipes import say
+from tunekit.cli.trials import bindings_asked, refuse_unseen_command
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
 from tunekit.machine.profiles import load_profiles
-from tunekit.plain_text import printable
 from tunekit.recommend.compatibility import (
     expected_it_per_s,
     learning_rate_to_bind,
     recommendation_of,
     refuse_unscaled_fp16,
 )
-from tunekit.recommend.recommendation import ANSWER_ORDER
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
@@ -35,8 +34,6 @@ from tunekit.trial.binding_suggestions import without_unknown_flags
 from tunekit.trial.bindings import bound_target
 from tunekit.trial.target import other_script, resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
-
-_SEARCH_FIRST = "search first, which writes one: tunekit search -- python train.py"
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -74,7 +71,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         )
     _say(run, training.bound.changed, promise, tuned.config)
     if options.dry_run:
-        print(printable(shlex.join(masked_words(training.command))))  # noqa: T201
+        say(shlex.join(masked_words(training.command)), to_stderr=False)
         return 0
     sys.stdout.flush()
     sys.stderr.flush()
@@ -86,30 +83,13 @@ def _run_of(config: Path) -> Run:
     """Return the run that a config came from, which lies beside it."""
     if config.is_dir() or not config.exists():
         what = "a folder" if config.is_dir() else "not there"
-        example = _example_near(config)
-        remedy = f"name a config that a search wrote, such as {example}" if example else _SEARCH_FIRST
-        raise UsageError(f"{config} is {what}; {remedy}")
+        raise UsageError(f"{config} is {what}; name a config that a search wrote, such as RUN/balanced.yaml")
     if not (config.parent / RUN_FILE).exists():
         raise UsageError(
             f"there is no run.json beside {config}; `tunekit run` needs the run that the config "
             "came from: keep both together"
         )
     return load_run(config.parent)
-
-
-def _example_near(config: Path) -> Path | None:
-    """Return a config that is there: of the run that was meant, else of the newest near it or here."""
-    places = [config, config.parent, *_runs_in(config.parent), *_runs_in(Path(REPORTS))]
-    written = (
-        place / f"{tier}.yaml" for place in places for tier in ANSWER_ORDER if (place / RUN_FILE).exists()
-    )
-    return next((path for path in written if path.exists()), None)
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    """Return the folders of runs, the newest first."""
-    runs = [path.parent for path in folder.glob(f"*/{RUN_FILE}")]
-    return sorted(runs, key=lambda run: (run / RUN_FILE).stat().st_mtime, reverse=True)
 
 
 def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Target:
@@ -175,4 +155,4 @@ def _say(
 
 
 def _tell(text: str) -> None:
-    print(f"tunekit: {printable(text)}", file=sys.stderr)  # noqa: T201
+    say(f"tunekit: {text}")

@@ -11,7 +11,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tunekit.cli.console import lasting_console
 from tunekit.machine.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run, TargetRecord
@@ -107,7 +106,7 @@ class TrialScreen:
         self._ended = 0
         self._has_titles = False
         """Whether the columns of trials have been named."""
-        self._console = console or lasting_console(to_stderr, highlight=False, quiet=is_quiet)
+        self._console = console or Console(stderr=to_stderr, highlight=False, quiet=is_quiet)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
         self._purpose = ""

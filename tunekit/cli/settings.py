@@ -147,7 +147,7 @@ def _read(option: Option, value: object) -> object:
     """Return a value of the file as the command line would give it."""
     texts = value if option.is_list else [value]
     is_text = isinstance(texts, list) and all(isinstance(one, str) and one for one in texts)
-    if option.kind is Kind.NAME and not is_text:
+    if option.kind in (Kind.NAME, Kind.NAMES) and not is_text:
         what = 'a list of texts, such as ["compile=false"]' if option.is_list else "text in quotes"
         raise argparse.ArgumentTypeError(f"must be {what}, got {value!r}")
     if option.choices and value not in option.choices:

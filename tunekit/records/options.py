@@ -17,8 +17,10 @@ class Kind(StrEnum):
     COUNT = "N"
     NUMBER = "S"
     TIME = "TIME"
-    CODE = "CODE"
-    CHOICE = "CHOICE"
+    NAMES = "NAMES"
+    """It may be repeated."""
+    CODES = "CODE"
+    """As for NAMES."""
     SWITCH = ""
     """Nothing follows it."""
 
@@ -35,11 +37,15 @@ class Option(NamedTuple):
     """What the options record has without it."""
     metavar: str = ""
     choices: tuple[str, ...] = ()
-    is_list: bool = False
-    in_settings: bool = False
+    in_settings: bool = True
     """Whether the project's settings file may give it."""
     on_resume: bool = False
     """Whether a resumed search takes it; for all else the search keeps its own options."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it may be repeated."""
+        return self.kind in (Kind.NAMES, Kind.CODES)
 
     @property
     def name(self) -> str:
@@ -53,161 +59,55 @@ class Option(NamedTuple):
         return f"{value:.12g}" if self.kind is Kind.NUMBER else str(value)
 
 
-GPU = Option(
-    "--gpu", Kind.NAME, "GPU to tune for; auto is this machine's own", default="auto", in_settings=True
-)
-BIND = Option(
-    "--bind",
-    Kind.NAME,
-    "how a knob, or lr, reaches the script: 'batch_size=--bs {}', 'batch_size=config.yaml:data.batch_size', "
-    "batch_size=env:BS, batch_size=fixed or =inject",
-    metavar="KNOB=HOW",
-    is_list=True,
-)
-TRIAL_LIMIT = Option(
-    "--trial-limit",
-    Kind.TIME,
-    "time limit of a trial; start-up and compiling get as much again",
-    "trial_limit_s",
-    300.0,
-    in_settings=True,
-)
-NO_PROGRESS_LIMIT = Option(
-    "--no-progress-limit",
-    Kind.TIME,
-    "end a trial after this long without a batch, a step or other work",
-    "no_progress_limit_s",
-    90.0,
-    in_settings=True,
-)
-TARGET = (
-    BIND,
-    Option(
-        "--samples-per-step",
-        Kind.COUNT,
-        "samples per forward and backward pass of one process, for a script without a DataLoader "
-        "(default: the bound batch_size)",
-        in_settings=True,
-    ),
-    TRIAL_LIMIT,
-    NO_PROGRESS_LIMIT,
-)
+GPU = Option("--gpu", Kind.NAME, "GPU to tune for; auto is this machine's own", default="auto")
+_HOW = "'batch_size=--bs {}', 'batch_size=config.yaml:data.batch_size', batch_size=env:BS, =fixed or =inject"
+_BIND = f"how a knob, or lr, reaches the script: {_HOW}"
+BIND = Option("--bind", Kind.NAMES, _BIND, metavar="KNOB=HOW", in_settings=False)
+_PER_STEP = "samples per forward and backward pass of one process, for a script without a DataLoader"
+_TRIAL_LIMIT = "time limit of a trial; start-up and compiling get as much again"
+TRIAL_LIMIT = Option("--trial-limit", Kind.TIME, _TRIAL_LIMIT, "trial_limit_s", 300.0)
+_NO_PROGRESS = "end a trial after this long without a batch, a step or other work"
+NO_PROGRESS_LIMIT = Option("--no-progress-limit", Kind.TIME, _NO_PROGRESS, "no_progress_limit_s", 90.0)
+SAMPLES_PER_STEP = Option("--samples-per-step", Kind.COUNT, f"{_PER_STEP} (default: the bound batch_size)")
+TARGET = (BIND, SAMPLES_PER_STEP, TRIAL_LIMIT, NO_PROGRESS_LIMIT)
 """Of every verb that runs the training command."""
 
-BASE_RATE = (
-    Option(
-        "--lr",
-        Kind.NUMBER,
-        "base learning rate (default: the script's)",
-        "base_lr",
-        metavar="LR",
-        in_settings=True,
-    ),
-    Option(
-        "--base-batch",
-        Kind.COUNT,
-        "global batch that the base lr belongs to (default: the script's)",
-        in_settings=True,
-    ),
-)
-WAIT_QUIET = Option(
-    "--wait-quiet",
-    Kind.TIME,
-    "while other programs use the CPUs, wait before each trial, such as 5m: at most TIME in total, not "
-    "counted in --budget (default: don't wait)",
-    "wait_quiet_s",
-    in_settings=True,
-    on_resume=True,
-)
-WINDOW = Option(
-    "--window",
-    Kind.NUMBER,
-    "steady-state seconds measured per trial (default: 5, fewer below --budget 5m)",
-    "window_s",
-    in_settings=True,
-)
-BUDGET = Option(
-    "--budget",
-    Kind.TIME,
-    "time limit, such as 15m; fewer rounds are run to keep it, at least one per config (default: none)",
-    "budget_s",
-    in_settings=True,
-    on_resume=True,
-)
-IGNORE = Option("--ignore", Kind.CODE, "silence a finding", "ignored", is_list=True, on_resume=True)
+LR = Option("--lr", Kind.NUMBER, "base learning rate (default: the script's)", "base_lr", metavar="LR")
+BASE_BATCH = Option("--base-batch", Kind.COUNT, "global batch that --lr belongs to (default: the script's)")
+_WAIT = "wait before a trial while other programs use the CPUs, at most TIME in total, beside the budget"
+WAIT_QUIET = Option("--wait-quiet", Kind.TIME, f"{_WAIT} (default: no wait)", "wait_quiet_s", on_resume=True)
+_WINDOW = "steady-state seconds measured per trial (default: 5, fewer below --budget 5m)"
+WINDOW = Option("--window", Kind.NUMBER, _WINDOW, "window_s")
+_ROUNDS = "time limit, such as 15m; fewer rounds are run to keep it, at least one (default: none)"
+BUDGET = Option("--budget", Kind.TIME, _ROUNDS, "budget_s", on_resume=True)
+_ENOUGH = "enough for about 12 trials and their confirmation, at least 15m; 4m for the built-in workload"
+IGNORE = Option("--ignore", Kind.CODES, "silence a finding", "ignored", in_settings=False, on_resume=True)
 
-FIX = Option("--fix", Kind.NAME, "set a knob", metavar="KNOB=VALUE", is_list=True, in_settings=True)
-EPOCHS = Option(
-    "--epochs",
-    Kind.COUNT,
-    "planned epochs; from the fifth trial on, none may cost more time than it can save (default: not known; "
-    "10 to decide whether compiling pays)",
-    in_settings=True,
-)
+FIX = Option("--fix", Kind.NAMES, "set a knob to one value", metavar="KNOB=VALUE")
+_EPOCHS = "planned epochs; no trial may cost more time than it can save (default: not known)"
+EPOCHS = Option("--epochs", Kind.COUNT, _EPOCHS)
+_OBJECTIVE = "maximise samples/s over whole epochs, or minimise the planned run's time (needs its length)"
 SEARCH_KNOBS = (
-    Option(
-        "--global-batch",
-        Kind.COUNT,
-        "keep the global batch at N samples; gradient accumulation follows the batch size",
-        in_settings=True,
-    ),
-    FIX._replace(help="set a knob and leave it out of the search"),
-    Option(
-        "--range", Kind.NAME, "limit a numeric knob", metavar="KNOB=LO..HI", is_list=True, in_settings=True
-    ),
-    Option("--max-batch", Kind.COUNT, "largest batch_size to try", in_settings=True),
-    *BASE_RATE,
-    Option(
-        "--objective",
-        Kind.CHOICE,
-        "maximise samples/s over whole epochs, or minimise the time of the planned run, start-up and "
-        "compiling included (needs --epochs or --planned-steps)",
-        default="rate",
-        choices=("rate", "finish-time"),
-        in_settings=True,
-    ),
+    Option("--global-batch", Kind.COUNT, "keep N samples per optimizer step; accumulation follows the batch"),
+    FIX,
+    Option("--range", Kind.NAMES, "limit a numeric knob", metavar="KNOB=LO..HI"),
+    Option("--max-batch", Kind.COUNT, "largest batch_size to try"),
+    LR,
+    BASE_BATCH,
+    Option("--objective", Kind.NAME, _OBJECTIVE, default="rate", choices=("rate", "finish-time")),
     EPOCHS,
-    Option(
-        "--planned-steps",
-        Kind.COUNT,
-        "planned optimizer steps at the script's own batch, such as 50k; overrides --epochs",
-        in_settings=True,
-    ),
+    Option("--planned-steps", Kind.COUNT, "planned optimizer steps at the script's own batch, such as 50k"),
 )
-CONFIRM = Option(
-    "--confirm",
-    Kind.COUNT,
-    "confirmation rounds, interleaved with the baseline",
-    "confirm_rounds",
-    5,
-    in_settings=True,
-    on_resume=True,
-)
+_CONFIRM = "confirmation rounds, interleaved with the baseline"
+CONFIRM = Option("--confirm", Kind.COUNT, _CONFIRM, "confirm_rounds", 5, on_resume=True)
+_ABLATE = "measure what each knob is worth: the answer with and without it"
+_SKIP = "don't check that faster configs train on the same samples"
 SEARCH_TIME = (
-    BUDGET._replace(
-        help="time for the whole search, such as 30m; a plain number is seconds (default: enough for about "
-        "12 search trials and their confirmation, at least 15m; 4m for the built-in workload)"
-    ),
-    Option(
-        "--trials",
-        Kind.COUNT,
-        "maximum number of search trials, baseline included",
-        "max_trials",
-        in_settings=True,
-        on_resume=True,
-    ),
+    BUDGET._replace(help=f"time for the whole search, such as 30m (default: {_ENOUGH})"),
+    Option("--trials", Kind.COUNT, "search trials at most, baseline included", "max_trials", on_resume=True),
     CONFIRM,
-    Option(
-        "--ablate",
-        Kind.SWITCH,
-        "measure what each knob is worth: the answer with and without it",
-        on_resume=True,
-    ),
-    Option(
-        "--skip-data-check",
-        Kind.SWITCH,
-        "don't check that faster configs train on the same samples",
-    ),
+    Option("--ablate", Kind.SWITCH, _ABLATE, in_settings=False, on_resume=True),
+    Option("--skip-data-check", Kind.SWITCH, _SKIP, in_settings=False),
     WAIT_QUIET,
     WINDOW,
 )
