@@ -32,7 +32,6 @@ def test_rates_are_of_all_processes_and_efficiency_of_each_against_the_least():
     assert four.efficiency is not None
     assert four.efficiency.value == pytest.approx(0.1 / step_s)
     assert alone.efficiency == EXACTLY_ONE
-    assert four.it_per_s == pytest.approx(1 / step_s)
 
 
 def test_rounds_in_turns_leave_what_changes_from_round_to_round_out_of_the_efficiency():

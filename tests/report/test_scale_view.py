@@ -1,23 +1,19 @@
 """A measured scaling as a whole report, and what its page draws."""
 
-import re
 from collections.abc import Callable
 
 import pytest
 from build_records import failure, profile
-from build_scaling import SPLITS, Step, bare_run, failed_trial, scaled, seen
-from hypothesis import given
-from hypothesis import strategies as st
+from build_scaling import Step, bare_run, failed_trial, scaled, seen
 from machine.shipped import PROFILES
 from read_report import Read, drawn
 
 from tunekit.diagnose.scaling import scaling_findings
 from tunekit.recommend.measured_scaling import with_figures
 from tunekit.records.data_parallel import DataParallelKind
-from tunekit.records.interval import EXACTLY_ONE
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
-from tunekit.records.scaling_run import ScaleOptions, ScalingRun, StepSplit
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.blocks import Basis, Chart
 from tunekit.report.scale import scaling_report
@@ -76,18 +72,6 @@ def test_a_scaling_with_something_missing_or_wrong(made: Callable[[], ScalingRun
 def test_only_rows_by_the_law_are_marked_as_predicted():
     rates = next(one for one in Read(scaling_report(typical())).tables if one.title.startswith("Samples/s"))
     assert (rates.basis, rates.predicted_rows) == (Basis.MEASURED, (3, 4))
-
-
-@given(step=SPLITS, efficiency=st.floats(0.01, 1.5))
-def test_no_more_is_lost_than_linear_scaling_would_save(step: StepSplit, efficiency: float):
-    run = scaled(processes=(1, 2), rounds=1)
-    least, largest = run.measured
-    counts = (least, largest.changed(step=step, efficiency=EXACTLY_ONE.times(efficiency)))
-    answers = Read(scaling_report(run.changed(counts=counts))).answers
-    times_ms = [float(one.replace(",", "")) for one in re.findall(r"([\d,.]+) ms", " ".join(answers[1:]))]
-    if times_ms:
-        lost_ms, whole_ms = times_ms
-        assert lost_ms <= whole_ms * (1 - efficiency) * 1.02
 
 
 def test_the_page_draws_rates_and_the_parts_of_an_iteration():

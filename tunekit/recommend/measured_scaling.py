@@ -186,7 +186,6 @@ def _count(
         processes=processes,
         trials=tuple(one.record.number for one in rounds),
         rate_samples_per_s=_rate_interval(rounds),
-        it_per_s=fmean(1 / one.step_time_s for one in loops),
         linear_samples_per_s=_rate_interval(least).value * processes / least[0].loop.world_size,
         efficiency=EXACTLY_ONE if processes == least[0].loop.world_size else _efficiency(rounds, least),
         step=_split(loops, [one.loop for one in _rounds(run, processes, no_sync=True)]),

@@ -50,8 +50,6 @@ class ScaledCount(Record):
     """Why it has no rate; the figures below are None then."""
     rate_samples_per_s: Interval | None = None
     """Of all processes in steady steps; an epoch's end is not in it."""
-    it_per_s: PositiveFloat | None = None
-    """Iterations of each process."""
     linear_samples_per_s: PositiveFloat | None = None
     """The rate if each process were as fast as one of the least count."""
     efficiency: Interval | None = None
