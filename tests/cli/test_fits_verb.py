@@ -22,7 +22,7 @@ from tunekit.records.host import Host
 from tunekit.records.prediction import PredictionPath
 from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit, FitsRun, RunStatus
-from tunekit.session.folder import RunFolder, load_fits_run
+from tunekit.session.folder import RunFolder, load_saved
 
 Planned = tuple[FitsRun, dict[str, Profile]]
 TRAIN = ("--", sys.executable, "train.py")
@@ -95,7 +95,7 @@ def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.Captur
     assert main(["report", str(finished), "--full"]) == 0
     assert "How it was predicted" in capsys.readouterr().out
     assert main(["report", "--json", str(finished)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_fits_run(finished)))
+    assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_saved(finished)))
 
 
 def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -118,7 +118,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
     )
     assert done.returncode == 0, done.stderr
     whole = from_json(done.stdout, FitsRun)
-    assert whole == load_fits_run(tmp_path / "looked")
+    assert whole == load_saved(tmp_path / "looked")
     assert whole.status is RunStatus.FINISHED
     assert whole.prediction is not None
     assert whole.prediction.path is PredictionPath.LOOP_DRY

@@ -16,7 +16,7 @@ from tunekit.cli.profile import against_file, profile_options
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.run import LoopProfile, RunStatus
-from tunekit.session.folder import RunFolder, load_profile_run
+from tunekit.session.folder import RunFolder, load_saved
 from tunekit.trial.target import resolve_target
 
 
@@ -113,7 +113,7 @@ def test_two_configs_of_a_real_script_are_compared(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     whole = from_json(done.stdout, LoopProfile)
-    assert whole == load_profile_run(tmp_path / "looked")
+    assert whole == load_saved(tmp_path / "looked")
     assert whole.status is RunStatus.FINISHED
     own, other = whole.contenders
     assert (own.config.num_workers, other.config.num_workers) == (0, 1)

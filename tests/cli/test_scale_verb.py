@@ -18,7 +18,7 @@ from tunekit.records.data_parallel import DataParallelKind
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScalingRun
-from tunekit.session.folder import load_scaling_run
+from tunekit.session.folder import load_saved
 
 TRAIN = ("--", sys.executable, "train.py")
 
@@ -56,7 +56,7 @@ def test_every_round_is_run_and_shown_and_saved(
     shown = capsys.readouterr().out
     assert "4 processes, without summing gradients, round 2 of 2" in shown
     assert "Speedup of 4 processes over 1: 3.42x" in shown
-    saved = load_scaling_run(project / "scaled")
+    saved = load_saved(project / "scaled")
     assert (saved.status, saved.options.processes) == (RunStatus.FINISHED, (1, 2, 4))
     assert saved.largest is not None and saved.largest.efficiency is not None
     assert saved.largest.efficiency.value == pytest.approx(0.8543, abs=1e-3)
@@ -70,7 +70,7 @@ def test_json_is_the_record_and_progress_goes_to_stderr(
     assert main(["scale", *words, *TRAIN]) == 0
     captured = capsys.readouterr()
     whole = from_json(captured.out, ScalingRun)
-    assert whole == load_scaling_run(project / "scaled")
+    assert whole == load_saved(project / "scaled")
     assert whole.options.processes == (1, 2)
     assert whole.mode is ScalingMode.STRONG
     assert [one.lr_linear for one in whole.measured] == [0.2, 0.2]
@@ -163,4 +163,4 @@ def test_processes_that_train_each_alone_are_refused(tmp_path: Path) -> None:
     done = scale_for_real(tmp_path, "--", sys.executable, str(ZOO / "plain_with_validation.py"))
     assert done.returncode == 4
     assert "they join no process group: each trains on its own" in done.stderr
-    assert load_scaling_run(tmp_path / "scaled").status is RunStatus.FAILED
+    assert load_saved(tmp_path / "scaled").status is RunStatus.FAILED

@@ -18,7 +18,7 @@ from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.session.fits import FitsWalk
-from tunekit.session.folder import RunFolder, load_fits_run
+from tunekit.session.folder import RunFolder, load_saved
 from tunekit.session.predicted import Outside
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
 
@@ -83,7 +83,7 @@ def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     assert run.gpus[2].vcpus == 4
     assert {one.profile_id for one in run.prediction.fits} == {"k80", "t4", "a10g"}
     assert run.prediction.loader_measured == 16 / 0.008
-    assert load_fits_run(tmp_path) == run
+    assert load_saved(tmp_path) == run
 
 
 def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: Path):
@@ -150,7 +150,7 @@ def test_steps_that_can_not_be_traced_say_why_and_what_to_do(tmp_path: Path, fau
     with pytest.raises(TargetError, match="nothing can be predicted: ") as error:
         walk_in(tmp_path, traces=(), why_ended=fault)
     assert told in str(error.value)
-    saved = load_fits_run(tmp_path)
+    saved = load_saved(tmp_path)
     assert (saved.why_not, saved.status, saved.prediction) == (fault, RunStatus.FAILED, None)
     assert len(saved.trials) == 1
 
@@ -158,25 +158,7 @@ def test_steps_that_can_not_be_traced_say_why_and_what_to_do(tmp_path: Path, fau
 def test_gpus_without_the_scripts_precision_are_an_error(tmp_path: Path):
     with pytest.raises(TargetError, match="no GPU that was asked for computes in bf16"):
         walk_in(tmp_path, (K80,), precision=Precision.BF16, traces=(None,))
-    assert load_fits_run(tmp_path).status is RunStatus.FAILED
-
-
-@pytest.mark.parametrize(
-    ("kind", "remedy", "told"),
-    [
-        (OutcomeKind.TIMEOUT, "raise the limit with --trial-limit", ", now 40 s: --trial-limit 80"),
-        (OutcomeKind.TIMEOUT, "that limit follows --window: give --window 30", ""),
-        (OutcomeKind.HANG, "raise the limit with --no-progress-limit", ", now 9 s: --no-progress-limit 18"),
-    ],
-)
-def test_want_of_time_names_the_limit_and_the_flag_that_lengthens_it(
-    tmp_path: Path, kind: OutcomeKind, remedy: str, told: str
-):
-    ended = trial_record(0, None, overrides={"failure": failure(kind, remedy=remedy)})
-    options = FitsOptions(trial_limit_s=40.0, no_progress_limit_s=9.0)
-    with pytest.raises(TargetError) as error:
-        walk_in(tmp_path, instead=ended, options=options)
-    assert str(error.value).endswith(remedy + told)
+    assert load_saved(tmp_path).status is RunStatus.FAILED
 
 
 def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
@@ -210,7 +192,7 @@ def test_a_script_that_needs_its_figures_is_run_with_them(tmp_path: Path):
 def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         walk_in(tmp_path, interrupts=True)
-    saved = load_fits_run(tmp_path)
+    saved = load_saved(tmp_path)
     assert saved.status is RunStatus.INTERRUPTED
     assert saved.prediction is not None
     assert {one.profile_id for one in saved.prediction.fits} == {"k80", "t4", "a10g"}

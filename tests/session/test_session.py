@@ -103,7 +103,7 @@ def test_it_waits_until_the_others_are_done_and_says_so():
 def test_it_goes_on_when_what_it_may_wait_is_used_up():
     seconds, said = waited(30.0, 0.5)
     assert seconds == 30.0
-    assert said[-1] == "machine is still busy (50%) after 30.0 s: going on"
+    assert said[-1] == "machine is still busy (50%) after 30.0 s"
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5])

@@ -26,9 +26,10 @@ from tunekit.records.machine_memory import OtherMachine
 from tunekit.records.prediction import Purpose
 from tunekit.records.profile import Profile
 from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.machine_memory import machine_memory_blocks
 from tunekit.report.terminal import draw
-from tunekit.session.folder import kind_held, load_fits_run, load_profile_run, load_run
+from tunekit.session.folder import load_run, load_saved
 from tunekit.session.predicted import outside_of
 from tunekit.units import MIB
 
@@ -90,10 +91,8 @@ def _needs(options: argparse.Namespace, profile: Profile | None) -> tuple[HostNe
 
 
 def _loaded(path: Path) -> Run | LoopProfile | FitsRun:
-    kind = kind_held(path)
-    if kind is FitsRun:
-        return load_fits_run(path)
-    return load_profile_run(path) if kind is LoopProfile else load_run(path)
+    saved = load_saved(path)
+    return load_run(path) if isinstance(saved, ScalingRun) else saved
 
 
 def _gpu_need(

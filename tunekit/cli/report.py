@@ -18,7 +18,7 @@ from tunekit.cli.report_files import (
 )
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.records.finding import without_findings
-from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.run import LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
@@ -29,11 +29,7 @@ from tunekit.session.folder import (
     RECORD_FILES,
     SCALE_FILE,
     SavedRun,
-    kind_held,
-    load_fits_run,
-    load_profile_run,
-    load_run,
-    load_scaling_run,
+    load_saved,
 )
 
 
@@ -74,12 +70,7 @@ def _load(given: Path) -> SavedRun:
             f"nothing to show in {given}: {', '.join(RECORD_FILES[:-1])} and {RECORD_FILES[-1]} are missing; "
             "give the folder that a search, tunekit profile, tunekit fits or tunekit scale wrote"
         )
-    kind = kind_held(given)
-    if kind is LoopProfile:
-        return load_profile_run(given)
-    if kind is ScalingRun:
-        return load_scaling_run(given)
-    return load_fits_run(given) if kind is FitsRun else load_run(given)
+    return load_saved(given)
 
 
 def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Drawn:

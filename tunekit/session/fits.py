@@ -14,8 +14,8 @@ from tunekit.predict.step_traces import Unpredictable, second_trace_config, trac
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
-from tunekit.records.run import FitsOptions, FitsRun, GpuFacts
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.run import FitsRun, GpuFacts
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.predicted import Outside, outside_of
 from tunekit.session.session import Session, target_error
 from tunekit.trial.executor import TrialInterrupted
@@ -71,7 +71,7 @@ class FitsWalk(Session[FitsRun]):
             )
             record = self._traced(Arithmetic.NOTHING, "the script as it is")
         if record.failure is not None:
-            raise _error_of(record.failure, self.found.options)
+            raise target_error(record.failure)
 
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
@@ -115,16 +115,6 @@ class FitsWalk(Session[FitsRun]):
             instance=machine.full_name if machine is not None else None,
             vcpus=vcpus,
         )
-
-
-def _error_of(failure: Failure, options: FitsOptions) -> TargetError:
-    """Return the error for a script that failed; where one of our limits ended it, with twice its time."""
-    limits_s = {"--trial-limit": options.trial_limit_s, "--no-progress-limit": options.no_progress_limit_s}
-    flag = next((flag for flag in limits_s if flag in (failure.remedy or "")), None)
-    if failure.kind not in (OutcomeKind.TIMEOUT, OutcomeKind.HANG) or flag is None:
-        return target_error(failure)
-    remedy = f"{failure.remedy}, now {limits_s[flag]:g} s: {flag} {2 * limits_s[flag]:g}"
-    return target_error(failure.changed(remedy=remedy))
 
 
 def _why_compute(record: TrialRecord) -> str | None:

@@ -3,7 +3,6 @@
 import fcntl
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
@@ -28,22 +27,14 @@ SavedRun = Run | LoopProfile | FitsRun | ScalingRun
 AnyRun = TypeVar("AnyRun", Run, LoopProfile, FitsRun, ScalingRun)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of run."""
-
-    file: str
-    what: str
-    writer: str
-
-
-_KINDS: dict[type[SavedRun], _Kind] = {
-    Run: _Kind(RUN_FILE, "run", "a search"),
-    LoopProfile: _Kind(PROFILE_FILE, "loop profile", "tunekit profile"),
-    FitsRun: _Kind(FITS_FILE, "prediction", "tunekit fits"),
-    ScalingRun: _Kind(SCALE_FILE, "measured scaling", "tunekit scale"),
+_KINDS: dict[type[SavedRun], tuple[str, str, str]] = {
+    Run: (RUN_FILE, "run", "a search"),
+    LoopProfile: (PROFILE_FILE, "loop profile", "tunekit profile"),
+    FitsRun: (FITS_FILE, "prediction", "tunekit fits"),
+    ScalingRun: (SCALE_FILE, "measured scaling", "tunekit scale"),
 }
-RECORD_FILES = tuple(kind.file for kind in _KINDS.values())
+"""The file of each kind of run, what it is called, and what writes it."""
+RECORD_FILES = tuple(file for file, _, _ in _KINDS.values())
 """Of which a folder holds one."""
 
 
@@ -124,7 +115,7 @@ class RunFolder:
 
     def save(self, run: SavedRun) -> None:
         """Write what follows from the trials, into the file of its kind."""
-        self._write(self.path / _KINDS[type(run)].file, run)
+        self._write(self.path / _KINDS[type(run)][0], run)
 
     def _write(self, path: Path, record: Record) -> None:
         try:
@@ -160,31 +151,27 @@ def load_run(path: Path) -> Run:
         RunFolderError: there is no run.
         RecordError: run.json is damaged or newer than this tunekit.
     """
-    other = kind_held(path)
-    if other is not None and not path.is_file():
-        raise RunFolderError(
-            f"no run in {path}: it holds a {_KINDS[other].what}; show it with tunekit report {path}"
-        )
-    return _load(path, Run)
+    other = _kind_held(path)
+    if other is not Run and not path.is_file():
+        what = _KINDS[other][1]
+        raise RunFolderError(f"no run in {path}: it holds a {what}; show it with tunekit report {path}")
+    run = _load(path, Run)
+    assert isinstance(run, Run)
+    return run
 
 
-def load_profile_run(path: Path) -> LoopProfile:
-    """Return the loop profile in a folder (or in its profile.json); raises as `load_run` does."""
-    return _load(path, LoopProfile)
+def load_saved(path: Path) -> SavedRun:
+    """Return whatever a folder (or a file) holds: a run, a loop profile, a prediction or a measured scaling.
+
+    Raises:
+        RunFolderError: there is none of them.
+        RecordError: it is damaged or newer than this tunekit.
+    """
+    return _load(path, _kind_held(path))
 
 
-def load_fits_run(path: Path) -> FitsRun:
-    """Return what fits which GPU, from a folder (or from its fits.json); raises as `load_run` does."""
-    return _load(path, FitsRun)
-
-
-def load_scaling_run(path: Path) -> ScalingRun:
-    """Return a measured scaling from a folder (or from its scale.json); raises as `load_run` does."""
-    return _load(path, ScalingRun)
-
-
-def _load(path: Path, kind: type[AnyRun]) -> AnyRun:
-    name, what, writer = _KINDS[kind].file, _KINDS[kind].what, _KINDS[kind].writer
+def _load(path: Path, kind: type[SavedRun]) -> SavedRun:
+    name, what, writer = _KINDS[kind]
     file = path if path.is_file() else path / name
     if not file.exists():
         raise RunFolderError(f"no {what} in {path}: {name} is missing; give the folder that {writer} wrote")
@@ -199,11 +186,9 @@ def _load(path: Path, kind: type[AnyRun]) -> AnyRun:
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
 
 
-def kind_held(path: Path) -> type[LoopProfile] | type[FitsRun] | type[ScalingRun] | None:
-    """Return what a folder, or a file, holds instead of a run; None for a run, or for nothing."""
-    for kind in (LoopProfile, FitsRun, ScalingRun):
-        name = _KINDS[kind].file
-        has_it_alone = (path / name).is_file() and not (path / RUN_FILE).is_file()
-        if path.name == name if path.is_file() else has_it_alone:
+def _kind_held(path: Path) -> type[SavedRun]:
+    """Return the kind of run that a folder, or a file, holds; a search's where it holds several or none."""
+    for kind, (name, _, _) in _KINDS.items():
+        if path.name == name if path.is_file() else (path / name).is_file():
             return kind
-    return None
+    return Run

@@ -1,6 +1,5 @@
 """The walk of a loop profile: one look into a config, then rounds of it beside others."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -156,45 +155,25 @@ class ProfileWalk(Session[LoopProfile]):
 
     def _run_rounds(self) -> None:
         """Run fresh processes of every config, in turn; of one config alone the look was the first."""
-        looked = [r for r in self.records if r.config == self._config and r.measurement]
-        done = 0 if self._compares else len(looked)
-        wanted = self.found.options.rounds
-        planned = self._configs_at_most
-        configs = len(planned)
-        first_s = sum(expected_duration_s(self.records, config) for config in planned)
-        next_s = configs * typical_duration_s(self.records, None)  # the compiled code is kept from then on
-        rounds = self._rounds_that_fit(wanted - done, first_s, next_s, configs)
-        first = 1 if self.records[-1].round == 0 or not self._compares else 0
-        if rounds and configs * rounds > 1:
-            total, total_s = configs * rounds, first_s + (rounds - 1) * next_s
+        options, planned = self.found.options, self._configs_at_most
+        is_looked = any(r.config == self._config and r.measurement for r in self.records)
+        first = 0 if self._compares else int(is_looked)
+        trials = len(planned) * (options.rounds - first)
+        if trials > 1:
+            total_s = sum(expected_duration_s(self.records, config) for config in planned)
+            # The compiled code is kept from then on.
+            total_s += (trials - len(planned)) * typical_duration_s(self.records, None)
             self.say(
-                f"{count_text(configs, 'config')} x {count_text(rounds, 'round')}: "
-                f"{count_text(total, 'trial')} at most, about {duration_text(total_s)} (predicted)"
+                f"{count_text(len(planned), 'config')} x {count_text(options.rounds - first, 'round')}: "
+                f"{count_text(trials, 'trial')} at most, about {duration_text(total_s)} (predicted)"
             )
-        for place, number in enumerate(range(first, first + rounds)):
-            left_s = self.left_s
-            round_s = sum(typical_duration_s(self.records, config) for config in self._measured_configs)
-            if place and left_s < round_s:
-                self.say(f"the budget ends after {count_text(place, 'round')} of {rounds}")
-                return
-            self._run_round(number, f"round {place + 1} of {rounds}", is_first=place == 0)
+        for done in self._rounds_in_budget(first, options.rounds, self._round_s):
+            number = done + int(self._compares and bool(options.fixed))  # then the look was round 0
+            self._run_round(number, f"round {done + 1} of {options.rounds}", is_first=done == first)
 
-    def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
-        """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
-        left_s = self.left_s
-        if left_s == math.inf or next_s <= 0 or wanted <= 0:
-            return max(wanted, 0)
-        budget = f"--budget {duration_text(self.found.options.budget_s)}"
-        fitting = 0 if left_s < first_s else min(wanted, 1 + int((left_s - first_s) // next_s))
-        if not fitting and self._compares:
-            self.say(
-                f"{budget} is too short for one round of {count_text(configs, 'trial')}, about "
-                f"{duration_text(first_s)} (predicted); running one round"
-            )
-            return 1
-        if fitting < wanted:
-            self.say(f"{budget} leaves room for {count_text(fitting, 'more round')} of {wanted}")
-        return fitting
+    def _round_s(self) -> float:
+        """Return the seconds of one more round, as trials took so far."""
+        return sum(typical_duration_s(self.records, config) for config in self._measured_configs)
 
     @property
     def _configs_at_most(self) -> frozenset[TrainConfig]:

@@ -1,6 +1,5 @@
 """The walk of `tunekit scale`: rounds of the script on each count of processes, in turns."""
 
-import math
 from typing import NamedTuple
 
 from tunekit.diagnose.scaling import scaling_findings
@@ -62,17 +61,15 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _run_rounds(self) -> None:
         rounds = self.found.options.rounds
-        for number in range(rounds):
-            if number and self._has_nothing_to_compare:
-                return
-            if number and self.left_s < self._round_s:
-                budget = f"--budget {duration_text(self._budget_s)}"
-                self.say(f"{budget} ends after {count_text(number, 'round')} of {rounds}")
+        for number in self._rounds_in_budget(0, rounds, self._round_s):
+            if number and self.found.largest is None:
                 return
             for turn in self._turns(number):
                 self._take_turn(turn, number)
-            if not number and not self._has_nothing_to_compare:
-                self._say_how_long(rounds)
+            if number == 0 and rounds > 1 and self.found.largest is not None:
+                predicted_s = (rounds - 1) * self._round_s()
+                more = count_text(rounds - 1, "more round")
+                self.say(f"{more} at most, about {duration_text(predicted_s)} (predicted)")
 
     def _turns(self, number: int) -> list[_Turn]:
         """Return what a round runs: every other one backward, so that drift hits all counts alike."""
@@ -162,27 +159,14 @@ class ScaleWalk(Session[ScalingRun]):
         self._dropped.add(turn)
         self.say(f"{turn}: skipped in later rounds" + (f" ({why})" if why else ""))
 
-    @property
-    def _has_nothing_to_compare(self) -> bool:
-        """Whether only one count was measured: after a round the others are skipped for good."""
-        return self.found.largest is None
-
-    @property
     def _round_s(self) -> float:
-        """Seconds of one round, as trials took so far."""
+        """Return the seconds of one round, as trials took so far."""
         seconds = {(one.processes, one.no_sync): one.duration_s for one in self.records if one.measurement}
         return sum(seconds.values())
 
-    def _say_how_long(self, rounds: int) -> None:
-        more, round_s = rounds - 1, self._round_s
-        if round_s and self.left_s != math.inf:
-            more = min(more, int(max(0.0, self.left_s) // round_s))
-        if more:
-            self.say(f"{count_text(more, 'more round')}, about {duration_text(more * round_s)} (predicted)")
-
     def _require_two(self) -> None:
         """Refuse a scaling of one count, which says nothing, with why the others have no rate."""
-        if not self._has_nothing_to_compare:
+        if self.found.largest is not None:
             return
         least = _Turn(self.found.options.processes[0])
         failures = [one.failure for one in self.records if one.failure is not None]

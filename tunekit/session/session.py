@@ -29,11 +29,11 @@ from tunekit.trial.watch import TrialProgress
 from tunekit.tune.confirm import typical_duration_s
 from tunekit.tune.feasibility import why_infeasible
 from tunekit.tune.knob_access import SearchContext
-from tunekit.units import duration_text, percent_text
+from tunekit.units import count_text, duration_text, percent_text
 
 _SHOWN_LINES = 10
 NOT_READ = "what the agent reported of the script can't be read; see output.log of trial 0"
-_TO_SPARE_S, _MOST_TIMES = 8.0, 2.0
+_TO_SPARE_S, _MAX_TIMES = 8.0, 2.0
 """Seconds by which a trial may overrun the budget before it is ended, or times what such a trial takes."""
 _BUSY_SHARE = 0.10
 """Share of the CPUs' time from which on other programs disturb a trial."""
@@ -44,19 +44,15 @@ class TrialListener(Protocol):
 
     def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
         """A trial begins; `left_s` is what remains of the budget, in seconds, None without one."""
-        ...
 
     def trial_moved(self, progress: TrialProgress) -> None:
         """The running trial did something."""
-        ...
 
     def trial_ended(self, record: TrialRecord) -> None:
         """A trial's record is on disk."""
-        ...
 
     def said(self, message: str) -> None:
         """Something that the user should know now."""
-        ...
 
 
 class SearchListener(TrialListener, Protocol):
@@ -64,11 +60,9 @@ class SearchListener(TrialListener, Protocol):
 
     def space_known(self, run: Run) -> None:
         """The baseline is measured and the space is built."""
-        ...
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Another host that shares the search has finished a trial."""
-        ...
 
 
 class QuietWait:
@@ -102,18 +96,14 @@ class QuietWait:
         if share >= _BUSY_SHARE:
             share = self._busy()  # the last trial's processes may just have ended
         if share >= _BUSY_SHARE:
-            most = duration_text(self._left_s)
             say(
-                f"machine is busy: other programs use {percent_text(share)} of its CPUs; waiting up to {most}"
+                f"machine is busy: other programs use {percent_text(share)} of its CPUs; waiting up to "
+                f"{duration_text(self._left_s)}"
             )
             while share >= _BUSY_SHARE and self._clock() - began_at < self._left_s:
                 share = self._busy()
-            waited = duration_text(self._clock() - began_at)
-            say(
-                f"machine is quiet after {waited}"
-                if share < _BUSY_SHARE
-                else f"machine is still busy ({percent_text(share)}) after {waited}: going on"
-            )
+            is_now = "quiet" if share < _BUSY_SHARE else f"still busy ({percent_text(share)})"
+            say(f"machine is {is_now} after {duration_text(self._clock() - began_at)}")
             self._left_s -= self._clock() - began_at  # to look and find it quiet costs none of it
         return self._clock() - began_at
 
@@ -215,6 +205,15 @@ class Session(ABC, Generic[AnyRun]):
         self.found = self._derived(self.found.changed(status=status))
         self.folder.save(self.found)
 
+    def _rounds_in_budget(self, first: int, rounds: int, round_s: Callable[[], float]) -> Iterator[int]:
+        """Yield the numbers of rounds while the budget has room for another; say where it ends."""
+        for done in range(first, rounds):
+            if done and self.left_s < round_s():
+                ends = f"--budget {duration_text(self._budget_s)} ends after"
+                self.say(f"{ends} {count_text(done, 'round')} of {rounds}")
+                return
+            yield done
+
     def say(self, message: str) -> None:
         """Tell the user something now."""
         self._listener.said(message)
@@ -233,7 +232,7 @@ class Session(ABC, Generic[AnyRun]):
             **others: of the TrialSpec.
         """
         number = self.store.next_number(self.records)
-        most_s = max(self.left_s, _MOST_TIMES * typical_duration_s(self.records, config)) + _TO_SPARE_S
+        most_s = max(self.left_s, _MAX_TIMES * typical_duration_s(self.records, config)) + _TO_SPARE_S
         bindings = self.found.target.bindings
         spec = TrialSpec(number, role, config, bindings=bindings, most_s=most_s, **others)
         reason = why_infeasible(spec.config, self.records, self.found.rank_host)
