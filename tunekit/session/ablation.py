@@ -106,11 +106,11 @@ def plan_ablation(config: TrainConfig, context: SearchContext, workers: int | No
     left_out: list[str] = []
     for name, changes, why_not in (
         _loader_workers(config, context, workers),
-        _switch("pin_memory", config, context),
-        _precision(Precision.TF32, config, context),
-        _precision(Precision.BF16, config, context),
-        _switch("channels_last", config, context),
-        _switch("compile", config, context),
+        _choice("pin_memory", True, config, context),
+        _choice("precision", Precision.TF32, config, context),
+        _choice("precision", Precision.BF16, config, context),
+        _choice("channels_last", True, config, context),
+        _choice("compile", True, config, context),
     ):
         if why_not is None:
             kept.append(Optimisation(name, changes))
@@ -141,26 +141,13 @@ def _loader_workers(config: TrainConfig, context: SearchContext, wanted: int | N
     return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
 
 
-def _switch(knob: str, config: TrainConfig, context: SearchContext) -> _Choice:
-    changes = (FixedKnob(knob=knob, value=True),)
-    if getattr(config, knob):
-        return knob, changes, why_inert(knob, context) or "it is on already"
-    space = knob_space(knob, context)
-    return knob, changes, None if True in space.values else (space.why_fixed or "it can't be set here")
-
-
-def _precision(precision: Precision, config: TrainConfig, context: SearchContext) -> _Choice:
-    changes = (FixedKnob(knob="precision", value=precision.value),)
-    why_not = None
-    if config.precision is precision or (precision, config.precision) == (Precision.TF32, Precision.BF16):
-        why_not = f"it computes in {config.precision} already"
-    elif precision is Precision.TF32 and config.precision is not Precision.FP32:
-        why_not = f"it computes in {config.precision}, not in fp32"
-    elif access_of("precision", context).kind is BindingKind.FIXED:
-        why_not = access_of("precision", context).why_fixed
-    elif precision not in knob_space("precision", context).values:
-        why_not = f"{context.profile.id} does not compute natively in it"
-    return precision.value, changes, why_not
+def _choice(knob: str, value: KnobValue, config: TrainConfig, context: SearchContext) -> _Choice:
+    present, space, why_not = getattr(config, knob), knob_space(knob, context), None
+    if present == value or (value is Precision.TF32 and present is not Precision.FP32):
+        why_not = why_inert(knob, context) or f"{knob} is {present} already"
+    elif value not in space.values:
+        why_not = space.why_fixed or f"{context.profile.id} does not compute natively in it"
+    return knob if value is True else str(value), (FixedKnob(knob=knob, value=value),), why_not
 
 
 def ablation_of(
