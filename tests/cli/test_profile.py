@@ -92,7 +92,6 @@ def test_workers_alone_bring_torchs_own_prefetch(project: Path):
 def test_a_saved_profile_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(finished)]) == 0
     first = capsys.readouterr().out
-    assert "Step time (measured)" in first
     assert main(["report", str(finished / "profile.json")]) == 0
     assert capsys.readouterr().out == first
     assert main(["report", "--json", str(finished)]) == 0

@@ -4,19 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build_loop_profiles import BATCH, looked_into, profiled
+from build_loop_profiles import looked_into, profiled
 from build_loops import threads
 from build_records import failure, target, trial_record
 from read_report import Read
 from read_report import drawn as drawn_blocks
 from scripted_profile import against, fix, loop_profile, walk_in
 
-from tunekit.records.attribution import LeafSeen
 from tunekit.records.details import Details
 from tunekit.records.interval import Interval
 from tunekit.records.run import AblationStep, LoopProfile, ProfileOptions, RunStatus
 from tunekit.records.trial import TrialRecord
-from tunekit.report.loop_memory import leaf_text
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.loop_time import step_text
 from tunekit.session.ablation import contender
@@ -98,14 +96,6 @@ PROFILES: dict[str, Callable[[Path], LoopProfile]] = {
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_loop_profile(name: str, tmp_path: Path, golden: Golden):
     golden(f"profile-{name}.txt", drawn(PROFILES[name](tmp_path)))
-
-
-def test_a_leaf_is_written_as_its_formula():
-    assert leaf_text(BATCH.leaves[0]) == "[0]: 256 x 3 x 224 x 224 x 4 = 154,140,672 B (float32)"
-    odd = LeafSeen(path="['text']", kind="text", bytes=7)
-    assert leaf_text(odd) == "['text']: 7 B (text)"
-    empty = LeafSeen(path="", kind="tensor", dtype="int64", shape=(0, 3), bytes=0)
-    assert leaf_text(empty) == "batch: 0 B (int64)"
 
 
 @pytest.mark.parametrize(

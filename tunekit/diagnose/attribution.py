@@ -28,7 +28,7 @@ from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts
 from tunekit.records.details import KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.units import count_text, rate_text
+from tunekit.units import count_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
@@ -231,14 +231,6 @@ def closure(measurement: Measurement) -> Closure | None:
             f"{slower} alone was slower than the whole loop, so its figure is too high and gains are too low"
         )
     return Closure(step_s, compute_s, loader_s, slack, meaning, is_warmer)
-
-
-def closure_text(seen: Closure) -> str:
-    """Return the figures of a closure: "loop 10.0 ms per batch, training alone 8.00 ms, loader alone ..."."""
-    return (
-        f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
-        f"{rate_text(1000 * seen.compute_s)} ms, the loader alone {rate_text(1000 * seen.loader_s)} ms"
-    )
 
 
 def is_own_clock(measurement: Measurement) -> bool:

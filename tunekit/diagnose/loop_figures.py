@@ -1,6 +1,6 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import closure_text, ratio
+from tunekit.diagnose.attribution import ratio
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
     CACHED_SHARE,
@@ -12,7 +12,7 @@ from tunekit.diagnose.policy import (
 )
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.records.measurement import GROWING_EPOCHS, HostTelemetry
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, rate_text
 
 
 @check("rate-drifts", WARNING, "the speed of the loop drifted while it was measured")
@@ -89,8 +89,10 @@ def _closure_broken(facts: LoopFacts) -> Hits:
     if seen is None or seen.meaning is None:
         return
     yield Hit(
-        f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
-        f"within {seen.slack:.0%}): {seen.meaning}",
+        f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
+        f"{rate_text(1000 * seen.compute_s)} ms ({isolated.compute_batches:,} batches), the loader alone "
+        f"{rate_text(1000 * seen.loader_s)} ms ({isolated.loader_batches:,}), noise {seen.slack:.0%}: "
+        f"{seen.meaning}",
         "measure several epochs: --window"
         if seen.is_warmer
         else "use fewer workers or intra-op threads, stop other programs (`top` shows them), then measure "

@@ -1,7 +1,6 @@
-"""What a loop takes of the machine's memory, and what other loader settings would take, in words. Pure."""
+"""What a loop takes of the machine's memory, and what other loader settings would take. Pure."""
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tunekit.predict.ram import BaseRam, GridCell, base_ram, buffer_bytes, held_bytes, ram_grid
 from tunekit.predict.vram.budget import VramBudget, vram_budget
@@ -9,12 +8,9 @@ from tunekit.records.attribution import LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.report.blocks import Passage, Table
-from tunekit.units import bytes_text, count_text
+from tunekit.units import bytes_text, count_text, listed
 
-_LARGE_SHARE = 0.01
-"""A leaf below this share of its batch is not worth a line."""
-_MOST_DEPTHS = 4
-_MOST_REASONS = 3
+_SHOWN_LEAVES = 4
 
 
 def memory_blocks(
@@ -29,34 +25,28 @@ def memory_blocks(
         sizes = (loop.peak_allocated_bytes, loop.peak_reserved_bytes, loop.device.memory_bytes)
         peaks = "peak allocated {}, reserved {} of {}; by purpose n/a".format(*map(bytes_text, sizes))
         device = (Passage("Device memory (measured)", (peaks,)),)
-    lines = (*batch_lines(loop), *buffer_lines(measurement), _base_line(measurement))
+    lines = (*_batch_lines(loop), *buffer_lines(measurement), _base_line(measurement))
     return (Passage("Memory", lines), *_grid_blocks(measurement, host), *device)
 
 
-def batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
-    """Return what a batch is made of: a formula for each large leaf, and what it takes on its way."""
+def _batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
     batch = loop.batch
     if batch is None:
-        return (f"Batch: {loop.batch_bytes:,} B (measured); its parts n/a",)
-    large = [leaf for leaf in batch.leaves if leaf.bytes >= _LARGE_SHARE * batch.total_bytes]
-    small = len(batch.leaves) - len(large) + batch.leaves_left_out
-    rest = f", {count_text(small, 'smaller part')} not shown" if small else ""
-    lines = [f"Batch of {count_text(batch.samples, 'sample')}: {batch.total_bytes:,} B (measured){rest}"]
-    lines += [f"  {leaf_text(leaf)}" for leaf in large]
+        return (f"Batch: {bytes_text(loop.batch_bytes)} (measured); its parts n/a",)
+    leaves = sorted(batch.leaves, key=lambda leaf: leaf.bytes, reverse=True)
+    parts = listed([*map(_leaf_text, leaves)], _SHOWN_LEAVES, "; ")
+    lines = [
+        f"Batch of {count_text(batch.samples, 'sample')}: {bytes_text(batch.total_bytes)} (measured): {parts}"
+    ]
     if loop.num_workers:
-        piped = f", {batch.piped_bytes:,} B more through a pipe" if batch.piped_bytes else ""
-        lines.append(f"A worker hands it over in {batch.shared_bytes:,} B of /dev/shm (measured){piped}")
+        through = f"/dev/shm {bytes_text(batch.shared_bytes)}, pipe {bytes_text(batch.piped_bytes)}"
+        lines.append(f"From worker to training process: {through} (measured)")
     return tuple(lines)
 
 
-def leaf_text(leaf: LeafSeen) -> str:
-    """Return a leaf as "[0]: 256 x 3 x 224 x 224 x 4 = 154,140,672 B (float32)", its bytes alone if odd."""
-    name, what = leaf.path or "batch", leaf.dtype or leaf.kind
-    elements = math.prod(leaf.shape)
-    if not leaf.shape or not elements or leaf.bytes % elements:
-        return f"{name}: {leaf.bytes:,} B ({what})"
-    factors = " x ".join(str(size) for size in (*leaf.shape, leaf.bytes // elements))
-    return f"{name}: {factors} = {leaf.bytes:,} B ({what})"
+def _leaf_text(leaf: LeafSeen) -> str:
+    words = (leaf.path, " x ".join(map(str, leaf.shape)), leaf.dtype or leaf.kind, bytes_text(leaf.bytes))
+    return " ".join(filter(None, words))
 
 
 def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
@@ -65,69 +55,52 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
     if not loop.num_workers:
         return ("RAM buffer: none, the training process loads its batches itself",)
     held = held_bytes(loop)
-    workers = count_text(loop.num_workers, "worker")
-    pinned = "; pinned memory comes in powers of two, a block for each tensor" if loop.pin_memory else ""
+    pinned = "; pinned memory: a power of two for each tensor" if held > loop.batch_bytes else ""
     lines = [
-        f"RAM buffer: {workers} x prefetch {loop.prefetch_factor or 0} x {bytes_text(held)} = "
-        f"{bytes_text(buffer_bytes(loop, held))} (predicted{pinned if held > loop.batch_bytes else ''})"
+        f"RAM buffer: {count_text(loop.num_workers, 'worker')} x prefetch {loop.prefetch_factor or 0} x "
+        f"{bytes_text(held)} = {bytes_text(buffer_bytes(loop, held))} (predicted{pinned})"
     ]
     queue = measurement.details.queue if measurement.details else None
     if queue is None:
-        peak = bytes_text(measurement.memory.peak_shm_bytes)
-        lines.append(f"/dev/shm grew by {peak} at most (measured); with the queue held full n/a")
+        lines.append(f"/dev/shm: {bytes_text(measurement.memory.peak_shm_bytes)} at most (measured)")
     else:
         state = "full" if queue.is_full else "still growing"
-        kept = f", of which {bytes_text(queue.kept_bytes)} kept from the epoch before"
+        batches = count_text(queue.batches, "batch", "batches")
         lines.append(
-            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured"
-            f"{kept if queue.kept_bytes else ''}), {bytes_text(queue.predicted_bytes)} for "
-            f"{count_text(queue.batches, 'batch', 'batches')} (predicted)"
+            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured), "
+            f"{bytes_text(queue.predicted_bytes)} for {batches} (predicted)"
         )
     return tuple(lines)
 
 
 def _base_line(measurement: Measurement) -> str:
     queue = measurement.details.queue if measurement.details else None
-    tree = f"RAM: process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
+    line = f"RAM: process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
     if queue is None or queue.main_base_bytes is None:
-        return tree
-    line = f"{tree}; without buffer: training process {bytes_text(queue.main_base_bytes)}"
-    if measurement.loop.num_workers:
-        line += f", each worker {bytes_text(queue.worker_base_bytes)}"
-        if queue.worker_growth_bytes:
-            line += f", {bytes_text(queue.worker_growth_bytes)} more at the end of the epoch (predicted)"
-    return line
+        return line
+    line += f"; without buffer: training process {bytes_text(queue.main_base_bytes)}"
+    return line + f", each worker {bytes_text(queue.worker_base_bytes)}" * bool(measurement.loop.num_workers)
 
 
 # --- other workers and prefetch factors ------------------------------------------------------
 
 
 def _grid_blocks(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
-    """Return workers down, prefetch across; each cell has the buffer and its verdict."""
     loop, base = measurement.loop, base_ram(measurement)
+    if not loop.batch_bytes or queue_is_needless(loop):
+        return ()
     shared_bytes = loop.batch.shared_bytes if loop.batch else None
     present = (loop.num_workers, loop.prefetch_factor)
-    every = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
-    if not loop.batch_bytes or not every or queue_is_needless(loop):
-        return ()
-    marked = (
-        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in every) else ""
-    )
+    cells = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
-    return grid_table(every, {loop.prefetch_factor}), Passage(
-        "", (*reason_lines(every), f"{base_note(base)}; this host: {limit}{marked}")
-    )
+    note = f"{base_note(base)}; this host: {limit}; *: as it is"
+    return grid_table(cells), Passage("", (*reason_lines(cells), note))
 
 
-def grid_table(cells: Sequence[GridCell], kept: Collection[int | None]) -> Table:
-    """Return workers down, prefetch across, the buffer and its verdict in each cell.
-
-    Args:
-        cells: of the grid.
-        kept: prefetch factors that have to stay.
-    """
+def grid_table(cells: Sequence[GridCell]) -> Table:
+    """Return workers down, prefetch across, the buffer and its verdict in each cell."""
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers, depths = grid_axes(cells, kept)
+    workers, depths = grid_axes(cells)
     return Table(
         "RAM buffer by workers and prefetch (predicted)",
         ("workers", *(f"prefetch {depth}" for depth in depths)),
@@ -136,18 +109,11 @@ def grid_table(cells: Sequence[GridCell], kept: Collection[int | None]) -> Table
     )
 
 
-def grid_axes(cells: Sequence[GridCell], kept: Collection[int | None]) -> tuple[list[int], list[int]]:
-    """Return the workers and the prefetch factors that a grid has room for.
-
-    Args:
-        cells: those without workers have no buffer, and no place in it.
-        kept: prefetch factors that have to stay.
-    """
+def grid_axes(cells: Sequence[GridCell]) -> tuple[list[int], list[int]]:
+    """Return the workers and the prefetch factors of a grid; cells without workers have no place in it."""
     buffered = [cell for cell in cells if cell.num_workers]
-    depths = sorted({cell.prefetch_factor or 0 for cell in buffered})
-    while len(depths) > _MOST_DEPTHS and (others := [depth for depth in depths if depth not in kept]):
-        depths.remove(others[-1])
-    return sorted({cell.num_workers for cell in buffered}), depths
+    depths = {cell.prefetch_factor or 0 for cell in buffered}
+    return sorted({cell.num_workers for cell in buffered}), sorted(depths)
 
 
 def _cell_text(cell: GridCell) -> str:
@@ -155,13 +121,9 @@ def _cell_text(cell: GridCell) -> str:
 
 
 def base_note(base: BaseRam) -> str:
-    """Return what the processes take without the buffer, and what that leaves out."""
-    if base.worker_bytes:
-        return f"Base: {bytes_text(base.main_bytes)} + {bytes_text(base.worker_bytes)} per worker (measured)"
-    return (
-        f"Base: {bytes_text(base.main_bytes)}, all processes at their peak (measured); what more workers "
-        "would take is n/a and left out"
-    )
+    """Return what the processes take without the buffer."""
+    each = f"{bytes_text(base.worker_bytes)} per worker" if base.worker_bytes else "n/a per worker, left out"
+    return f"Base: {bytes_text(base.main_bytes)} + {each} (measured)"
 
 
 def queue_is_needless(loop: LoopMeasurement) -> bool:
@@ -172,12 +134,11 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
 def reason_lines(cells: Sequence[GridCell]) -> tuple[str, ...]:
     """Return a line for each limit that stands against cells of the grid, of the first one that it meets."""
     first: dict[str, str] = {}
-    _, depths = grid_axes(cells, {cell.prefetch_factor for cell in cells if cell.is_present})
     for cell in cells:
-        if cell.limit is not None and cell.num_workers and cell.prefetch_factor in depths:
+        if cell.limit is not None and cell.num_workers:
             at = f"{cell.num_workers} x {cell.prefetch_factor}"
             first.setdefault(cell.limit, f"{at}: {cell.verdict}, {cell.why}")
-    return tuple(first.values())[:_MOST_REASONS]
+    return tuple(first.values())
 
 
 # --- the device's memory ---------------------------------------------------------------------
@@ -188,7 +149,7 @@ def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passa
     figures = {
         "parameters": budget.parameters_bytes,
         "buffers": budget.buffers_bytes,
-        "gradients there": budget.gradients_bytes,
+        "gradients (predicted)" if budget.shows_predicted_gradients else "gradients": budget.gradients_bytes,
         "optimizer state": budget.optimizer_bytes,
         "batch": budget.batch_bytes,
         "activations, workspace": budget.activations_bytes,
@@ -198,17 +159,13 @@ def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passa
         "context": budget.context_bytes,
         "= of the driver": budget.nvml_bytes,
     }
-    texts = {name: bytes_text(size) for name, size in figures.items()}
-    if budget.shows_predicted_gradients:
-        texts["gradients there"] += " (predicted)"
     title = f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)"
-    how = " (predicted)" if budget.gradients_are_predicted else ""
-    gradients = f"{bytes_text(budget.complete_gradients_bytes)}{how}"
-    sentences = [f"All gradients: {gradients}; freed while activations peak"]
-    if budget.peak_in is not None:
-        sentences.append(f"The peak lies in {budget.peak_in}")
-    if budget.allocation_retries is not None:
-        sentences.append(count_text(budget.allocation_retries, "allocation retry", "allocation retries"))
-    if budget.note is not None:
-        sentences.append(budget.note)
-    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(sentences))
+    how = "predicted" if budget.gradients_are_predicted else "measured"
+    notes = (
+        f"All gradients: {bytes_text(budget.complete_gradients_bytes)} ({how}); freed while activations peak",
+        f"The peak lies in {budget.peak_in}" if budget.peak_in else "",
+        f"Allocation retries: {budget.allocation_retries}" if budget.allocation_retries else "",
+        budget.note or "",
+    )
+    rows = tuple((name, bytes_text(size)) for name, size in figures.items())
+    return Table(title, ("", ""), rows, (1,)), Passage("", tuple(filter(None, notes)))

@@ -1,104 +1,97 @@
-"""Where a loop's time goes, before and in its steady part, in words. Pure."""
+"""Where a loop's time goes, before and in its steady part. Pure."""
 
-from collections.abc import Sequence
+from functools import partial
 
-from tunekit.diagnose.attribution import attribution, closure, closure_text
-from tunekit.records.details import Details, KernelWindow
+from tunekit.diagnose.attribution import Share, attribution, closure
+from tunekit.records.details import Details, Kernel, SyncPoint
 from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.report.blocks import Passage, Table
+from tunekit.report.blocks import Column, Passage, Table, field_text, table_of
+from tunekit.report.text import UNKNOWN
 from tunekit.units import count_text, duration_text
 
 _SHOWN_KERNELS = 8
 _KERNEL_LETTERS = 52
 
 
+def step_text(step_s: float | None) -> str:
+    """Return seconds per batch such as "41.3 ms", with three digits; "n/a" for None."""
+    if step_s is None:
+        return UNKNOWN
+    time_ms = 1000 * step_s
+    return f"{time_ms:,.{0 if time_ms >= 99.95 else 1 if time_ms >= 9.995 else 2}f} ms"
+
+
+def part_name(part: Share) -> str:
+    """Return the name of a part; one that lies within or beside those that add up stands further in."""
+    return part.part.value if part.is_of_sum else f"  {part.part.value}"
+
+
+def part_text(part: Share) -> str:
+    """Return a part's time and share, such as "41.3 ms  50%"."""
+    return f"{step_text(part.batch_ms / 1000)} {part.share:4.0%}"
+
+
+_STEP_COLUMNS: tuple[Column[Share], ...] = (
+    Column("part", part_name, is_numeric=False),
+    Column("per batch", part_text),
+    Column("source", field_text("source"), is_numeric=False),
+)
+_SYNC_COLUMNS: tuple[Column[SyncPoint], ...] = (
+    Column("where", field_text("where"), is_numeric=False),
+    Column("what", field_text("what"), is_numeric=False),
+    Column("per batch", field_text("per_batch", "{:.2g}".format)),
+)
+
+
 def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     """Return where the time of a step goes, and whether its two halves explain it."""
-    loop, found = measurement.loop, attribution(measurement)
-    texts = part_texts(measurement)
-    rows = [(name, *texts[name], one.source) for name, one in zip(texts, found.shares, strict=True)]
-    rows.append(("step", step_text(found.step_ms / 1000), "", f"{loop.steady_batches:,} batches"))
-    table = Table("Step time (measured)", ("part", "per batch", "of the step", "source"), tuple(rows), (1, 2))
-    return table, Passage("", (_closure_line(measurement),))
+    found, isolated, halves = attribution(measurement), measurement.isolated, closure(measurement)
+    why = isolated.why_not or "not measured"
+    if halves is not None:
+        why = halves.meaning or f"consistent with the loop (noise {halves.slack:.0%})"
+    loader, training = map(step_text, (isolated.loader_step_s, isolated.compute_step_s))
+    alone = f"Loader alone {loader}, training alone {training} (measured): {why}"
+    title = f"Step time: {step_text(found.step_ms / 1000)} (measured)"
+    return table_of(title, _STEP_COLUMNS, found.shares), Passage("", (alone,))
 
 
-def part_texts(measurement: Measurement) -> dict[str, tuple[str, str]]:
-    """Return each part of a step by its name, such as ("41.3 ms", " 50%").
-
-    One that lies within or beside those that add up stands further in.
-    """
-    return {
-        one.part.value if one.is_of_sum else f"  {one.part.value}": (
-            step_text(one.batch_ms / 1000),
-            f"{one.share:4.0%}",
-        )
-        for one in attribution(measurement).shares
-    }
-
-
-def step_text(step_s: float) -> str:
-    """Return seconds per batch such as "41.3 ms", with three digits."""
-    time_ms = 1000 * step_s
-    if time_ms >= 99.95:
-        return f"{time_ms:,.0f} ms"
-    return f"{time_ms:.1f} ms" if time_ms >= 9.995 else f"{time_ms:.2f} ms"
-
-
-def _closure_line(measurement: Measurement) -> str:
-    found = closure(measurement)
-    isolated = measurement.isolated
-    if found is not None:
-        judged = found.meaning or f"consistent with each other (noise {found.slack:.0%})"
-        return f"{closure_text(found).capitalize()} (measured): {judged}"
-    alone = {"Loader": isolated.loader_step_s, "Training": isolated.compute_step_s}
-    texts = (f"{name} alone {'n/a' if s is None else step_text(s)}" for name, s in alone.items())
-    return f"{', '.join(texts)} (measured): {isolated.why_not or 'not looked at'}"
-
-
-def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:
+def startup_table(loop: LoopMeasurement) -> Table:
     """Return what comes before the steady loop, and what comes back at each epoch."""
-    first = "first step, with compilation" if compiles else "first step"
-    boundary = "n/a"
-    if loop.boundaries_seen and loop.boundary_s is not None:
-        boundary = "none beyond the noise" if loop.boundary_s < 0 else duration_text(loop.boundary_s)
-    rows = {
-        "start-up, to the first batch asked for": _of_loader(loop, loop.startup_s),
-        "first batch": _of_loader(loop, loop.first_batch_s),
-        first if loop.has_loader else f"start-up and {first}": duration_text(loop.first_step_s),
-        **({"further compilation": duration_text(loop.recompile_s)} if loop.recompile_s else {}),
-        "each epoch boundary, beyond steady steps": boundary,
-        "one epoch": "n/a, no length" if loop.epoch_time_s is None else duration_text(loop.epoch_time_s),
+    boundary_s = None if loop.boundary_s is None else max(0.0, loop.boundary_s)
+    seconds = {
+        "start-up": loop.startup_s if loop.has_loader else None,
+        "first batch": loop.first_batch_s if loop.has_loader else None,
+        "first step" if loop.has_loader else "start-up and first step": loop.first_step_s,
+        **({"further compilation": loop.recompile_s} if loop.recompile_s else {}),
+        "each epoch boundary": boundary_s if loop.boundaries_seen else None,
+        "one epoch": loop.epoch_time_s,
     }
-    return Table("Before the steady loop (measured)", ("", ""), tuple(rows.items()), (1,))
-
-
-def _of_loader(loop: LoopMeasurement, seen_s: float) -> str:
-    return duration_text(seen_s) if loop.has_loader else "n/a, no DataLoader"
+    rows = tuple((name, duration_text(part_s)) for name, part_s in seconds.items())
+    return Table("Before the steady loop (measured)", ("", ""), rows, (1,))
 
 
 def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
     """Return the traced kernels and the places where the script waits for the device, if any."""
-    if details is None:
-        return ()
-    syncs = (f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch" for one in details.syncs or ())
-    return (
-        *(() if details.kernels is None else _kernels(details.kernels)),
-        Passage("Sync points (measured)", tuple(syncs)),
-    )
+    seen, syncs = (details.kernels, details.syncs) if details else (None, None)
+    blocks: tuple[Table | Passage, ...] = ()
+    if seen is not None:
+        columns: tuple[Column[Kernel], ...] = (
+            Column("kernel", field_text("name", f"{{:.{_KERNEL_LETTERS}}}".format), is_numeric=False),
+            Column("calls", field_text("calls", "{:,}".format)),
+            Column("per batch", field_text("time_s", partial(_batch_text, seen.batches))),
+        )
+        traced = count_text(seen.batches, "traced batch", "traced batches")
+        busy, each = (step_text(s and s / seen.batches) for s in (seen.device_busy_s, seen.time_s))
+        blocks = (
+            table_of(
+                "Traced kernels, the longest (measured under torch.profiler)",
+                columns,
+                seen.kernels[:_SHOWN_KERNELS],
+            ),
+            Passage("", (f"device busy {busy} per batch; {traced}, {each} each: tracing slows them",)),
+        )
+    return *blocks, table_of("Sync points (measured)", _SYNC_COLUMNS, syncs or ())
 
 
-def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
-    rows = tuple(
-        (_short(one.name), f"{one.calls:,}", step_text(one.time_s / seen.batches))
-        for one in seen.kernels[:_SHOWN_KERNELS]
-    )
-    each = step_text(seen.time_s / seen.batches)
-    line = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
-    if seen.device_busy_s is not None:
-        line = f"device busy {step_text(seen.device_busy_s / seen.batches)} per batch; {line}"
-    title = "Traced kernels, the longest (measured under torch.profiler)"
-    return Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _KERNEL_LETTERS else f"{name[: _KERNEL_LETTERS - 3]}..."
+def _batch_text(batches: int, time_s: float) -> str:
+    return step_text(time_s / batches)

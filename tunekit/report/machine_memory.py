@@ -23,7 +23,7 @@ def machine_memory_blocks(found: MachineMemory) -> tuple[Block, ...]:
         Lead(printable(f"{ram}: {workers}{' (the run)' * loader.is_present}: {loader.verdict}.")),
         Lead(printable(_gpu_text(found.gpu, machine.profile_id))),
         Line(printable(f"{bytes_text(found.batch_bytes)} per batch ({found.source})."), is_quiet=True),
-        grid_table(cells, {loader.prefetch_factor}),
+        grid_table(cells),
         Passage("", tuple(map(printable, (*reason_lines(cells), *marked)))),
         Table("Memory by part", ("memory", "part", "size", "basis"), parts, (2,)),
         Passage("", tuple(map(printable, found.notes)), is_quiet=True),

@@ -51,17 +51,6 @@ def test_a_loop_without_a_loader_has_no_map():
     assert not has_figures(loader_ram_map(run(trials=(own,)), None))
 
 
-def test_no_more_prefetches_than_a_telephone_can_show():
-    heat = of(finished(config(num_workers=2, prefetch_factor=6)))
-    assert heat.columns == ("1", "2", "4", "6")
-    assert of(finished(config(num_workers=2, prefetch_factor=6), host=host(cpus=64))).columns == heat.columns
-    trials = (baseline_record(0, 500.0, config(prefetch_factor=3)),)
-    tier = recommendation(of=config(prefetch_factor=16))
-    assert (
-        len(loader_ram_map(run(trials=(*trials, trial_record()), recommendations=(tier,)), tier).columns) == 4
-    )
-
-
 @given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([16, 256]), st.integers(1, 4 * MIB))
 def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, prefetch, batch, sample_bytes):
     knobs = config(batch_size=batch, num_workers=workers, prefetch_factor=prefetch)

@@ -187,7 +187,7 @@ def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
     marked = [one for one in marked_configs(run) if one.config.num_workers]
     cells, summary = _cells(run, best, marked)
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers, depths = grid_axes(cells, {one.config.prefetch_factor for one in marked})
+    workers, depths = grid_axes(cells)
     return HeatMap(
         id="loader_ram",
         title="RAM buffer by workers and prefetch (predicted)",
