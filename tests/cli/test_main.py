@@ -396,18 +396,6 @@ def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytes
     assert (finished / "scaling.csv").exists()
 
 
-def test_rounds_that_are_asked_for_and_not_run_are_accounted_for(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-):
-    saved = load_run(finished)
-    before = saved.changed(options=saved.options.changed(budget_s=20.0), budget_s=20.0)
-    (finished / "run.json").write_text(to_json(before))
-    assert main(["search", "--resume", str(finished), "--confirm", "5"]) == 0
-    after = load_run(finished)
-    assert (after.trials, after.options.budget_s) == (before.trials, before.options.budget_s)
-    assert "--confirm 5 ran nothing: 5 rounds ran before; --confirm 8 adds 3" in capsys.readouterr().out
-
-
 def test_a_search_leaves_its_reports_beside_the_run(
     finished: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

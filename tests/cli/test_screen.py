@@ -89,14 +89,12 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
         screen.trial_of_another_ended(trial_record(3, 2000.0, SMALL), "node-b")
         screen.trial_of_another_ended(trial_record(4, None, SMALL), "node-b")
         assert screen._below_status().endswith("best 2,000 samples/s")
-        screen.left_to("node-b", "/mnt/[x]/node-b", 7, is_done=False)
-        screen.left_to("node-b", "/mnt/[x]/node-b", 1, is_done=True)
+        screen.left_to("node-b", Path("/mnt/[x]/node-b"), 7)
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "shared  /mnt/[x], as node-a",
         "        other hosts here have another command, hardware, driver or torch: trials are not mixed",
         "trial   result                         config",
         "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
         "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",
-        "done    7 trials measured here; node-b finishes the search: its report will be in /mnt/[x]/node-b",
-        "done    1 trial measured here; node-b has finished the search: its report is in /mnt/[x]/node-b",
+        "done    7 trials measured here; node-b finishes the search; its report: /mnt/[x]/node-b",
     ]

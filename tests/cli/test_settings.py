@@ -298,7 +298,6 @@ def test_the_same_bindings_leave_the_file_alone(folder: Path):
     [
         "tool = {x = 1}\n",
         "tool.tunekit = {epochs = 3}\n",
-        "[tool]\ntunekit.epochs = 3\n",
         "[tool.tunekit]\nbind = {}\n",
         "[tool.tunekit]\nepochs = 3\n[a]\nb = 1",
     ],
@@ -314,6 +313,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(folder: Path):
         (b"a = ", "can't be read as TOML"),
         (b"a = '\xff'", "not UTF-8"),
         (b"script.'train.py'.bind = 3", "no table"),
+        (b"[script]\n'train.py'.a = 3", "no place for"),
     ):
         (folder / "tunekit.toml").write_bytes(content)
         with pytest.raises(UsageError, match=rf"tunekit\.toml.*{told}"):

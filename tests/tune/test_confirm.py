@@ -26,7 +26,6 @@ from tunekit.tune.confirm import (
     confirmed_before,
     rounds_done,
     second_stage,
-    why_no_more_rounds,
 )
 
 QUIET = NoiseFloor(relative=0.02, pairs=4, processes=5)
@@ -177,9 +176,8 @@ def test_what_came_near_the_baseline_is_confirmed(tmp_path: Path):
     assert best is not None and best.is_baseline
 
 
-def test_what_was_far_from_the_baseline_is_not_confirmed_and_why_is_known(tmp_path: Path):
+def test_what_was_far_from_the_baseline_is_not_confirmed(tmp_path: Path):
     scripted = {"rate": lambda knobs: 100.0 if knobs == config() else 60.0}
     search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
-    after, executor = asked_again(tmp_path / "run", 8, scripted)
+    _, executor = asked_again(tmp_path / "run", 8, scripted)
     assert executor.specs == []
-    assert "no config came near your own" in why_no_more_rounds(after.trials, 8)

@@ -146,9 +146,8 @@ def _check_verb(words: Sequence[str]) -> None:
     if first in VERBS or flag_of(first) in _OWN_FLAGS:
         return
     if first.startswith("-"):
-        flag, verb = flag_of(first), next((word for word in words if word in VERBS), "VERB")
-        moved = f"put it after the verb: tunekit {verb} {flag}"
-        raise UsageError(f"no option {flag} before the verb; {did_you_mean(flag, _OWN_FLAGS, moved)}")
+        hint = did_you_mean(flag_of(first), _OWN_FLAGS, "put it after the verb")
+        raise UsageError(f"no option {flag_of(first)} before the verb; {hint}")
     hint = did_you_mean(first, (*VERBS, _HELP), f"there are: {', '.join(VERBS)}")
     raise UsageError(f"no verb {first!r}; {hint}")
 

@@ -5,6 +5,7 @@ Each raises argparse.ArgumentTypeError for a text that is none, with the sentenc
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,7 +18,7 @@ from tunekit.units import GIB, duration_text, parse_duration_s
 _WHOLE = re.compile(r"\d{1,15}")
 """A whole number that a file of JSON holds exactly."""
 _GROUPED = re.compile(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*")
-_SCALED = re.compile(r"(\d{1,15})(?:\.(\d{1,15}))?(?:[eE]\+?(\d{1,2})|([kKMB]))")
+_SCALED = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:[eE]\+?(\d{1,2})|([kKMB]))")
 _POWERS = {"k": 3, "K": 3, "M": 6, "B": 9}
 """Of ten. A small m is a minute."""
 
@@ -55,9 +56,8 @@ def digits(text: str) -> str | None:
         text = re.sub("[,_]", "", text)
     scaled = _SCALED.fullmatch(text)
     if scaled:
-        whole, places = scaled[1], (scaled[2] or "").rstrip("0")
-        shift = _POWERS[scaled[4]] if scaled[4] else int(scaled[3])
-        text = (whole + places + "0" * (shift - len(places))).lstrip("0") if shift >= len(places) else ""
+        number = Decimal(scaled[1]).scaleb(_POWERS[scaled[3]] if scaled[3] else int(scaled[2]))
+        text = str(int(number)) if number == number.to_integral_value() else ""
     return text if _WHOLE.fullmatch(text) else None
 
 
@@ -77,13 +77,9 @@ class Rate(NamedTuple):
 
 def rate(text: str) -> Rate:
     """Return a rate of samples/s, or of it/s or s/it as progress bars write it; the unit may be left out."""
-    match = re.fullmatch(r"([0-9.eE+-]+)\s*(samples/s|it/s|s/it)?", text.strip())
-    unit = match[2] if match else None
-    try:
-        value = float(match[1]) if match else 0.0
-        per_s = 1 / value if unit == "s/it" else value
-    except (ValueError, ZeroDivisionError):
-        per_s = 0.0
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?(?:e\d{1,2})?)\s*(samples/s|it/s|s/it)?", text.strip())
+    value, unit = (float(match[1]), match[2]) if match else (0.0, None)
+    per_s = 1 / value if unit == "s/it" and value else value
     if not 0 < per_s <= MAX_RATE:
         raise argparse.ArgumentTypeError(
             f"must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most {MAX_RATE:,.0f}, "
@@ -151,11 +147,7 @@ def long_duration_s(text: str) -> float:
     """Return the seconds of a duration that is hours rather than seconds."""
     seconds = duration_s(text)
     if seconds < _LONG_S:
-        number = text.strip().rstrip("smhdSMHD")
-        raise argparse.ArgumentTypeError(
-            f"{text} is {duration_text(seconds)}, less than {duration_text(_LONG_S)}; "
-            f"write {number}h" + (" if hours are meant" if text.strip() != number else "")
-        )
+        raise argparse.ArgumentTypeError(f"{text} is {duration_text(seconds)}; write 12h for 12 hours")
     return seconds
 
 
@@ -169,10 +161,7 @@ def data_path(text: str) -> Path:
         raise argparse.ArgumentTypeError(
             f"must be a path, got {text!r}; only mounted paths can be measured: mount it and give that folder"
         )
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # "~name" of nobody
-        return Path(text)
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - which leaves an unknown "~name" as it is
 
 
 def _whole(text: str, least: int) -> int:

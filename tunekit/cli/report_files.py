@@ -129,20 +129,15 @@ def check_report_files(options: argparse.Namespace) -> list[str]:
     given = {"--html": options.html, "--markdown": options.markdown}
     asked = [flag for flag, file in given.items() if file is not None]
     printed = [flag for flag, file in given.items() if file == STANDARD_OUTPUT]
-    if printed and options.json:
-        raise UsageError(f"--json and {printed[0]} both print; write one to a file: {printed[0]} FILE")
-    if len(printed) == 2:
-        raise UsageError(
-            "--html - and --markdown - would mix on standard output; name a file for one of them"
-        )
+    printed += ["--json"] * options.json
+    if len(printed) > 1:
+        raise UsageError(f"{' and '.join(printed)} would mix on standard output; name a file for one of them")
     files = {flag: Path(file) for flag, file in given.items() if file not in (None, "", STANDARD_OUTPUT)}
     for flag, file in files.items():
         if file.suffix == ".json":
             raise UsageError(
                 f"{flag} {file} would write a report over a record; put {flag} last, or name another file"
             )
-    if len(files) == 2 and len({file.resolve() for file in files.values()}) == 1:
-        raise UsageError(f"--html and --markdown would both write {files['--html']}; name two files")
     return asked
 
 

@@ -29,13 +29,8 @@ from tunekit.tune.budget import USUAL_BUDGET_S
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _PHASES = {
-    "starting": "starting the script",
-    "learning": "learning the loop",
-    "warming": "warming up",
-    "measuring": "measuring",
     "boundary": "timing an epoch boundary",
     "refill": "timing an epoch boundary",
-    "validating": "validating",
     "queue": "filling the loader's queue",
     "kernels": "tracing kernels",
     "syncs": "looking for device syncs",
@@ -43,7 +38,6 @@ _PHASES = {
     "floors": "timing the loader alone, then the step alone",
     "largest": "training on the largest samples",
     "sizes": "timing the step at other batch sizes",
-    "trace": "tracing steps at two small batch sizes",
     "data": "checking the samples of an epoch",
     "loader": "timing the loader alone",
     "finished": "shutting down",
@@ -289,21 +283,11 @@ class SearchScreen(TrialScreen):
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
-    def left_to(self, host_name: str, folder: str, trials: int, is_done: bool) -> None:
-        """Say which other host finishes the search, or has, and where its report is.
-
-        Args:
-            host_name: of that host.
-            folder: its run folder.
-            trials: measured by this host.
-            is_done: whether the search is finished.
-        """
+    def left_to(self, host_name: str, folder: Path, trials: int) -> None:
+        """Say which other host finishes the search, and where its report will be."""
         self._stop_live()
         own = f"{count_text(trials, 'trial')} measured here"
-        does = (
-            "has finished the search: its report is" if is_done else "finishes the search: its report will be"
-        )
-        self._line("done", f"{own}; {host_name} {does} in {folder}")
+        self._line("done", f"{own}; {host_name} finishes the search; its report: {folder}")
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""

@@ -52,7 +52,6 @@ from tunekit.records.run import (
     usual_options,
 )
 from tunekit.records.target import Target
-from tunekit.records.trial import TrialRole
 from tunekit.report.run import on_one_screen, on_page
 from tunekit.report.text import resume_command
 from tunekit.secret_words import masked_words
@@ -61,7 +60,6 @@ from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.tune.budget import budget_for_more
-from tunekit.tune.confirm import why_no_more_rounds
 from tunekit.tune.space import preview_space
 from tunekit.units import count_text
 
@@ -103,13 +101,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         quiet = quiet_wait(run.options)
         search = Search(run, folder, executor, profile, screen, memory_outside(), quiet=quiet, store=store)
         finished = _searched(search, folder.path, options, screen, is_shared=store is not None)
-        rounds = options.confirm_rounds if options.resume else None
-        if rounds and _confirming_trials(finished) == _confirming_trials(run):
-            screen.said(why_no_more_rounds(finished.trials, rounds))
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
         if store is not None and store.finisher is not None:
-            elsewhere = _from_here(Path(str(store.finisher.folder)))
-            screen.left_to(str(store.finisher.host), str(elsewhere), store.trials_run, is_done)
+            elsewhere = Path(str(store.finisher.folder))
+            screen.left_to(str(store.finisher.host), elsewhere, store.trials_run)
             # Another machine's folder may have the path of this one's.
             is_here = (elsewhere / RUN_FILE).is_file() and not elsewhere.samefile(folder.path)
             if options.out is None and (is_here or not is_done):
@@ -121,11 +116,6 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             if options.json:
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
-
-
-def _from_here(folder: Path) -> Path:
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _searched(
@@ -162,11 +152,6 @@ def _show(
     finally:
         full = on_page(finished, str(folder), plan_of_run(finished)).blocks if options.full else None
         screen.closed(full or on_one_screen(finished, folder, files))
-
-
-def _confirming_trials(run: Run) -> int:
-    """Return how many trials of a run confirm."""
-    return sum(record.role is TrialRole.CONFIRM for record in run.trials)
 
 
 def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:

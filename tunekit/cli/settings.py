@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
 def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder's settings file and what it says; None when it has none."""
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
-    in_own = _toml(own, _bytes_of(own)) if own.exists() else None
+    in_own = _parsed(own) if own.exists() else None
     in_project = _project_table(project) if project.exists() else None
     if in_own and in_project:
         raise UsageError(f"both {own} and [tool.tunekit] of {project} hold settings; keep one of them")
@@ -102,29 +103,20 @@ def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _project_table(path: Path) -> dict[str, Any] | None:
-    """Return [tool.tunekit]; a file that never speaks of tunekit is not even parsed."""
-    content = _bytes_of(path)
-    if b"tunekit" not in content:
-        return None
-    tools = _toml(path, content).get("tool")
+    tools = _parsed(path, mention=b"tunekit").get("tool")
     table = tools.get("tunekit") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
         raise UsageError(f"{path}: tool.tunekit must be a table, got {table!r}; write it as [tool.tunekit]")
     return table
 
 
-def _bytes_of(path: Path) -> bytes:
+def _parsed(path: Path, mention: bytes = b"") -> dict[str, Any]:
+    """Return what a file says; nothing where it lacks the mention, and is not even parsed."""
     try:
-        return read_bytes(path)
+        content = read_bytes(path)
+        return parse_toml(decoded(content)) if mention in content else {}
     except UnreadableError as error:
         raise UsageError(f"{path} {error}; correct it or move it away") from error
-
-
-def _toml(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        return parse_toml(decoded(content))
-    except UnreadableError as error:
-        raise UsageError(f"{path} {error}; correct it") from error
 
 
 def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
@@ -241,59 +233,23 @@ def with_bindings(existing: str, bindings: Sequence[Binding], table: Sequence[st
     """
     wanted = {binding.knob: how_text(binding) for binding in bindings}
     try:
-        present = _table_of(parse_toml(existing), table)
-        if (present or {}) == wanted:
+        document = tomlkit.parse(existing)
+        entries: MutableMapping[str, Any] = document
+        for name in table:
+            if name not in entries:
+                entries[name] = {}
+            entries = entries[name]
+            if not isinstance(entries, MutableMapping):
+                raise UsageError(f"{'.'.join(table)} is no table; write it as a table")
+        if dict(entries) == wanted:
             return existing
-        if present is None:
-            return _appended(existing, wanted, table)
-        return _replaced(existing, wanted, table)
-    except UnreadableError as error:
-        raise UsageError(f"{error}; correct it") from error
+        for knob in [knob for knob in entries if knob not in wanted]:
+            del entries[knob]
+        entries.update({knob: how for knob, how in wanted.items() if entries.get(knob) != how})
     except TOMLKitError as error:
-        raise UsageError(f"can't be rewritten as TOML ({error}); correct it") from error
-
-
-def _table_of(data: Any, table: Sequence[str]) -> dict[str, Any] | None:
-    for name in table:
-        if not isinstance(data, dict) or name not in data:
-            return None
-        data = data[name]
-    if not isinstance(data, dict):
-        raise UsageError(f"{_dotted(table)} is no table; write it as [{_dotted(table)}]")
-    return data
-
-
-def _dotted(table: Sequence[str]) -> str:
-    return ".".join(tomlkit.key(name).as_string() for name in table)
-
-
-def _appended(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
-    """Return the text with the table at its end, or set within it where a table can't be reopened."""
-    ending = "\r\n" if "\r\n" in existing else "\n"
-    lines = [
-        f"[{_dotted(table)}]",
-        *(f"{knob} = {tomlkit.item(how).as_string()}" for knob, how in wanted.items()),
-    ]
-    gap = "" if not existing else ending if existing.endswith("\n") else ending * 2
-    text = existing + gap + ending.join(lines) + ending
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return _replaced(existing, wanted, table)
-    return text
-
-
-def _replaced(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
-    """Return the text with the table's entries made those wanted; its comments stay."""
-    document = tomlkit.parse(existing)
-    entries: MutableMapping[str, Any] = document
-    for name in table:
-        if name not in entries:
-            entries[name] = {}
-        entries = entries[name]
-    for knob in [knob for knob in entries if knob not in wanted]:
-        del entries[knob]
-    for knob, how in wanted.items():
-        if entries.get(knob) != how:
-            entries[knob] = how
-    return tomlkit.dumps(document)
+        raise UsageError(f"can't be read as TOML ({error}); correct it") from error
+    text = tomlkit.dumps(document)
+    held: Any = tomllib.loads(text)
+    if reduce(lambda within, name: within.get(name, {}), table, held) != wanted:
+        raise UsageError(f"has no place for {'.'.join(table)}; write its settings as a [table]")
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in existing else text

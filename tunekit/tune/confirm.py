@@ -8,7 +8,6 @@ from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.units import count_text
 
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
@@ -46,19 +45,6 @@ def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
     again = [r for r in records if r.role is TrialRole.CONFIRM and r.measurement and not r.is_baseline_config]
     unfit = {r.config for r in records if r.role is TrialRole.CONFIRM and r.failure}
     return tuple(dict.fromkeys(r.config for r in again if r.config and r.config not in unfit))
-
-
-def why_no_more_rounds(records: Sequence[TrialRecord], wanted: int) -> str:
-    """Return why a search that was asked for confirming rounds ran none, and what to do.
-
-    Args:
-        records: of the search.
-        wanted: rounds that each finalist should have.
-    """
-    done = min((rounds_done(records, config) for config in confirmed_before(records)), default=0)
-    more = f"{count_text(done, 'round')} ran before; --confirm {done + MIN_ROUNDS} adds {MIN_ROUNDS}"
-    none = "no config came near your own, or the budget has no room for a round; give a longer --budget"
-    return f"--confirm {wanted} ran nothing: {more if done >= wanted else none}"
 
 
 def second_stage(
