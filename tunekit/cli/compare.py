@@ -31,7 +31,7 @@ from tunekit.session.folder import load_run
 REGRESSION = 1
 """Exit code where a later run is a regression."""
 
-_MOST_RUNS = 10
+_MAX_RUNS = 10
 """As many as a comment of Markdown has lines for."""
 
 
@@ -82,8 +82,8 @@ def _check(options: argparse.Namespace) -> None:
     check_report_files(options)
     if len(runs) < 2:
         raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; name two, before any flag")
-    if len(runs) > _MOST_RUNS:
-        raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
+    if len(runs) > _MAX_RUNS:
+        raise UsageError(f"compare takes at most {_MAX_RUNS} runs, got {len(runs)}; leave some out")
     seen: dict[Path, Path] = {}
     for given in runs:
         folder = _folder(given).resolve()

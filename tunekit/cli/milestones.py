@@ -18,7 +18,7 @@ from tunekit.records.profile import Profile
 from tunekit.typos import did_you_mean
 from tunekit.untrusted import parse_yaml, read_text
 
-_MOST = 100
+_MAX_MILESTONES = 100
 """Milestones of a file."""
 _KEYS = ("name", "data", "samples", "epochs", "runs", "hardware", "gpus")
 _LONGEST_H = 1e6
@@ -43,8 +43,8 @@ def read_milestones(
     except UnreadableError as error:
         raise UsageError(f"{path} {error}; give a YAML file with a list of milestones") from error
     items = tree.get("milestones") if isinstance(tree, dict) and len(tree) == 1 else None
-    if not isinstance(items, list) or not 0 < len(items) <= _MOST:
-        raise UsageError(f"{path} must hold milestones: and below it a list of 1 to {_MOST}")
+    if not isinstance(items, list) or not 0 < len(items) <= _MAX_MILESTONES:
+        raise UsageError(f"{path} must hold milestones: and below it a list of 1 to {_MAX_MILESTONES}")
     read = []
     for number, item in enumerate(items, 1):
         try:

@@ -207,7 +207,7 @@ class TrialScreen:
         self._print(_LABEL_WIDTH, label, shown_text(text, style))
 
     def _print(self, width: int, label: str, text: Text) -> None:
-        """Print a label and a text that wraps beside it; one long line where nobody looks at the width."""
+        """Print a label and a text that wraps beside it; one long line where no terminal has a width."""
         if not self._console.is_terminal:
             self._console.print(shown_text(f"{label:<{width}}").append(text), soft_wrap=True)
             return

@@ -438,7 +438,7 @@ def _data_text(best: Recommendation | None) -> str:
     contents = f"{check.samples_checked:,} contents compared"
     if not check.samples_checked and check.why_not:
         contents = f"contents not compared ({check.why_not})"
-    left_out = f"{check.left_out_samples:,} more left out, others each epoch"
+    left_out = f"{check.left_out_samples:,} more left out, different ones each epoch"
     parts = (
         f"{check.indices_checked:,} per epoch counted",
         contents,

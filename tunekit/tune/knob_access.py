@@ -116,4 +116,4 @@ def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> 
 
 
 def _bind_hint(knob: str, discovery: Discovery, baseline: TrainConfig, target: Target | None = None) -> str:
-    return f"bind it: {binding_hint(knob, discovery, getattr(baseline, knob), target)}"
+    return f"needs {binding_hint(knob, discovery, getattr(baseline, knob), target)}"
