@@ -195,7 +195,6 @@ class Chart:
     x_is_log: bool = False
     is_horizontal: bool = False
     """Whether bars lie: x then holds their names and y their lengths."""
-    is_stacked: bool = False
     limits: tuple[LimitLine, ...] = ()
     """Drawn across; the largest is in view, however far it is from the figures."""
 
@@ -295,7 +294,6 @@ def stacked_bars(
         y_title=axes[1],
         series=(*shown, *(one for one in totals if one.points)),
         is_horizontal=True,
-        is_stacked=True,
         limits=tuple(limits),
     )
 
