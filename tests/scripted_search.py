@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from build_records import (
-    GIB,
     config,
     configs,
     discovery,
@@ -300,4 +299,3 @@ def out_of_memory_above(batch_size: int) -> Callable[[TrainConfig, TrialSpec], F
 
 
 TIERS = tuple(Tier)
-SMALL_HOST = host(ram_limit_bytes=2 * GIB, ram_total_bytes=2 * GIB, shm_bytes=GIB)

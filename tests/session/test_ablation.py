@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from build_records import config, confirm_records, host, profile, root, target, trial_record
+from build_records import config, confirm_records, host, profile, target
 from scripted_search import search_context
 
 from tunekit.recommend.noise import noise_floor
 from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.target import Binding, BindingKind
-from tunekit.session.ablation import AblationPlan, contender, factor, plan_ablation, processes_noise, product
+from tunekit.session.ablation import AblationPlan, contender, factor, plan_ablation
 
 PLAIN = confirm_records([100.0, 110.0, 120.0])
 
@@ -37,25 +37,6 @@ def test_what_never_ran_says_why():
     assert failed.factor is None
     assert failed.why_missing == "device_oom: CUDA out of memory"
     assert contender("x", config(), ()).why_missing == "not run"
-
-
-def test_a_process_that_gives_no_interval_has_a_rate_without_one():
-    alone = contender("x", config(), (trial_record(0, 100.0, rate_interval_relative=None),))
-    assert alone.rate_samples_per_s is not None
-    assert alone.rate_samples_per_s.low == alone.rate_samples_per_s.high == pytest.approx(100.0)
-
-
-def test_processes_differ_only_where_there_are_two():
-    assert processes_noise(PLAIN[:1]) is None
-    assert processes_noise(PLAIN).pairs == 2
-
-
-def test_an_unknown_factor_has_no_product():
-    known = contender("a", config(), confirm_records([200.0, 220.0, 240.0]), PLAIN)
-    unknown = contender("b", config(), (), PLAIN)
-    assert product([known, known]) == pytest.approx(4.0)
-    assert product([known, unknown]) is None
-    assert product([]) is None
 
 
 # --- optimisations -------------------------------------------------------------------------
@@ -112,11 +93,6 @@ def test_workers_that_a_measurement_asks_for_are_tried_whatever_the_cpus():
     assert changes(plan, "loader workers")["num_workers"] == 6
 
 
-def test_a_scripts_own_prefetch_stays():
-    plan = planned(config(num_workers=1, prefetch_factor=8))
-    assert "prefetch_factor" not in changes(plan, "loader workers")
-
-
 def test_what_is_on_already_is_left_out():
     plan = planned(config(pin_memory=True, compile=True, precision=Precision.BF16))
     assert names(plan) == ["loader workers", "channels_last"]
@@ -126,11 +102,6 @@ def test_what_is_on_already_is_left_out():
 def test_a_knob_that_the_user_keeps_is_left_out():
     kept = target(bindings=(Binding(knob="num_workers", kind=BindingKind.FIXED),))
     assert "loader workers: bound as fixed" in planned(target=kept).left_out
-
-
-def test_a_model_without_images_has_no_channels_last():
-    plan = planned(roots=(root(has_4d_weights=False),))
-    assert "channels_last: no 4-D weights, so no effect" in plan.left_out
 
 
 def test_the_same_config_is_counted_once():

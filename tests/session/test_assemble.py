@@ -7,7 +7,6 @@ from build_records import (
     config,
     confirm_records,
     device,
-    discovery,
     failure,
     options,
     run,
@@ -17,14 +16,10 @@ from build_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.machine.profiles import load_profiles
-from tunekit.recommend.tiers import run_noise
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Severity
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
-from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble
 
 own = config()
@@ -78,14 +73,6 @@ def test_what_is_faster_and_was_not_confirmed_is_the_runs_candidate():
     assert (whole.candidate.config, whole.candidate.trial) == (fast, 1)
     assert whole.candidate.factor == pytest.approx(1.02, abs=0.001)
     assert walked().candidate is None
-
-
-def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
-    noise = walked().noise_floor
-    assert noise is not None
-    assert (noise.processes, noise.pairs) == (3, 2)
-    assert noise.relative == pytest.approx(0.016, abs=0.002)
-    assert run_noise(Trials((baseline_record(), *baselines([500.0])))) is None
 
 
 def test_a_config_that_failed_again_gives_way_to_the_next():
@@ -191,16 +178,3 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
     assert {recommendation.config for recommendation in whole.recommendations} <= measured
     for recommendation in whole.recommendations:
         assert len(recommendation.confirm_trials) == len(rates)
-
-
-def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():
-    """fp16 without a gradient scaler: the script itself has to be changed for it."""
-    old_gpu = load_profiles()["t4"]
-    on_t4 = {"profile": old_gpu, "measured_on": "t4"}
-    known = {"discovery": discovery(bf16_native=False)}
-    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
-    assert [finding.severity for finding in found if finding.code == "fp16-unscaled"] == [Severity.INFO]
-    assert "compute-bound" not in {finding.code for finding in found}
-    known = {"discovery": discovery(bf16_native=False, scales_gradients=True)}
-    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
-    assert "fp16-unscaled" not in {finding.code for finding in found}

@@ -86,19 +86,6 @@ def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     assert load_saved(tmp_path) == run
 
 
-def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: Path):
-    run, _ = walk_in(tmp_path)
-    assert run.prediction is not None
-    assert [(one.profile_id, one.precision) for one in run.asked] == [
-        (one.profile_id, one.precision) for one in run.prediction.fits
-    ]
-    assert {one.batch_size for one in run.asked} == {run.batch_size} == {16}
-    for own in run.asked:
-        assert own.verdict is BatchFit.YES
-        assert own.rate is not None
-        assert 0 < own.rate.low < own.rate.value < own.rate.high
-
-
 @pytest.mark.parametrize("benchmarks_cudnn", [True, False, None])
 def test_a_training_that_has_cudnn_try_its_kernels_out_is_left_the_room_for_it(
     tmp_path: Path, benchmarks_cudnn: bool | None
@@ -115,14 +102,6 @@ def test_a_training_that_has_cudnn_try_its_kernels_out_is_left_the_room_for_it(
     traced_trial(tmp_path / "run" / "trials")
     walk_in(tmp_path / "run", instead=made.model_copy(update={"discovery": discovery}), outside=outside)
     assert asked == [bool(benchmarks_cudnn)] * 3
-
-
-def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):
-    run, _ = walk_in(tmp_path, epoch_samples=100)
-    assert run.prediction is not None
-    assert run.prediction.epoch_samples == 100
-    assert {one.batch_size for one in run.prediction.fits} == {100}
-    assert all(one.largest.low > 100 for one in run.prediction.fits)
 
 
 def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):
@@ -159,19 +138,6 @@ def test_gpus_without_the_scripts_precision_are_an_error(tmp_path: Path):
     with pytest.raises(TargetError, match="no GPU that was asked for computes in bf16"):
         walk_in(tmp_path, (K80,), precision=Precision.BF16, traces=(None,))
     assert load_saved(tmp_path).status is RunStatus.FAILED
-
-
-def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
-    plain, _ = walk_in(tmp_path / "cpu")
-    here, _ = walk_in(tmp_path / "gpu", here=A10G, device_type="cuda")
-    assert plain.prediction is not None and here.prediction is not None
-    assert plain.prediction.speed_factor is None
-    factor = here.prediction.speed_factor
-    assert factor is not None
-    one, other = plain.prediction.fit_of("k80", Precision.FP32), here.prediction.fit_of("k80", Precision.FP32)
-    assert one is not None and one.compute is not None
-    assert other is not None and other.compute is not None
-    assert other.compute.value == pytest.approx(factor * one.compute.value, rel=0.05)
 
 
 def ended_dry(kind: OutcomeKind, is_learnt: bool = True) -> TrialRecord:

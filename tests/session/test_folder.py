@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from build_records import baseline_record, run, trial_record
 
-from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
+from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 
 OWNER = """
@@ -87,16 +87,6 @@ def test_a_damaged_trial_is_named_with_its_path(folder: Path, text: str):
         (owned.trials_folder / "0001" / "trial.json").write_text(text)
         with pytest.raises(DamagedRecordError, match=r"trials/0001/trial\.json"):
             owned.load_trials()
-
-
-def test_a_trial_of_a_newer_tunekit_is_not_touched(folder: Path):
-    with RunFolder(folder) as owned:
-        owned.save_trial(trial_record(1))
-        path = owned.trials_folder / "0001" / "trial.json"
-        path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
-        with pytest.raises(NewerRecordError, match="upgrade tunekit"):
-            owned.load_trials()
-        assert path.exists()
 
 
 @pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])

@@ -72,13 +72,6 @@ def test_nobody_looks_again_where_sizes_do_not_vary_or_can_not_be_told(
     assert bool(details_to_confirm([own_process(seen)], fast)) is is_asked
 
 
-def test_a_baseline_that_did_not_live_through_it_is_not_asked_again():
-    (record,) = confirm_records([None])
-    record = record.model_copy(update={"is_baseline_config": True, "failure": OUT_OF_MEMORY})
-    assert details_to_confirm([record], None) == ()
-    assert details_to_confirm([record], fast) == (Detail.LARGEST,)
-
-
 def too_much(above: int) -> Callable[[TrainConfig, TrialSpec], Failure | None]:
     """A device that holds usual batches of any size, and the largest samples up to a size."""
     return lambda knobs, spec: (

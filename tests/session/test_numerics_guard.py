@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from build_records import GIB, MIB, config, failure, host, options
+from build_records import config, failure, options
 from scripted_search import (
     RecordingListener,
     ScriptedExecutor,
@@ -16,7 +16,6 @@ from scripted_search import (
 from simulated_losses import curve, decreasing
 
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.details import Details, QueueSeen
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import OutcomeKind, TrialRole
@@ -75,14 +74,6 @@ def test_each_mode_of_the_picks_runs_once_on_the_baselines_own_config(agreed):
         if r.config.model_copy(update={"precision": own.precision, "compile": own.compile}) == own
     }
     assert modes <= known
-
-
-def test_the_screen_is_told_what_the_run_is_for(agreed):
-    whole, listener = agreed
-    purposes = {number: purpose for number, purpose, _ in listener.heard("started")}
-    told = [purposes[record.number] for record in guarding(whole.trials)]
-    assert all(one.startswith("losses of ") and one.endswith(" against the baseline's") for one in told)
-    assert any("bf16" in one for one in told)
 
 
 def test_a_mode_whose_loss_diverges_is_kept_out_of_all_but_aggressive(folder: Path):
@@ -157,27 +148,3 @@ def test_a_resumed_search_runs_no_guard_twice(folder: Path, past_first: int):
 
 
 # --- what the first look teaches -----------------------------------------------------------
-
-
-def test_no_config_is_proposed_whose_own_workers_would_take_too_much(folder: Path):
-    queue = QueueSeen(
-        batches=5,
-        predicted_bytes=0,
-        shm_bytes=0,
-        is_full=True,
-        main_base_bytes=GIB,
-        worker_base_bytes=600 * MIB,
-    )
-    small = host(ram_limit_bytes=4 * GIB, ram_total_bytes=4 * GIB)
-    whole, executor = search_in(
-        folder,
-        options(max_trials=12),
-        host=small,
-        executor_options={"looked": Details(queue=queue)},
-    )
-    most = (0.85 * 4 * GIB - GIB) / (600 * MIB)
-    ran = {spec.config.num_workers for spec in executor.specs if spec.config}
-    tried = {record.config.num_workers for record in whole.trials if record.config}
-    assert max(ran) <= most
-    assert max(tried) <= most, "what would be refused is not even proposed"
-    assert max(tried) > 2, "more workers than the script has, as far as they fit"

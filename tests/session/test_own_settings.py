@@ -19,7 +19,7 @@ from scripted_search import (
 
 from tunekit.errors import TargetError
 from tunekit.records.config import TrainConfig
-from tunekit.records.run import FixedKnob, Run
+from tunekit.records.run import Run
 from tunekit.records.target import OptionForm, ScriptOption
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder, load_run
@@ -93,17 +93,6 @@ def test_a_flag_that_fails_makes_room_for_the_next_way_once(
 
 
 @pytest.mark.slow
-def test_a_config_that_fails_in_every_way_does_not_speak_against_the_flag(tmp_path: Path):
-    whole, started, said = walk(tmp_path, lambda how: OutcomeKind.SCRIPT_ERROR)
-    assert [how_of(spec) for spec in started][:3] == [FLAG, OTHER, None]
-    assert {how_of(spec) for spec in started[3:]} <= {FLAG}
-    assert whole.target.binding_of("batch_size") == parse_binding(f"batch_size={FLAG}").changed(
-        is_typed=False
-    )
-    assert said == []
-
-
-@pytest.mark.slow
 def test_no_other_way_is_tried_once_a_flag_has_worked_or_where_memory_failed(tmp_path: Path):
     count = iter(range(100))
     fails = lambda how: OutcomeKind.SCRIPT_ERROR if next(count) else None  # noqa: E731
@@ -172,9 +161,3 @@ def test_a_resumed_search_goes_on_as_it_began(tmp_path: Path):
         again = start_search(owned, executor, more, space=kept.space, target=kept.target).run()
     assert again.target.bindings == ()
     assert {how_of(spec) for spec in executor.specs} == {None}
-
-
-@pytest.mark.slow
-def test_a_fixed_batch_reaches_the_script_by_its_flag(tmp_path: Path):
-    asked = options(max_trials=3, confirm_rounds=1, fixed=(FixedKnob(knob="batch_size", value=64),))
-    assert {how_of(spec) for spec in walk(tmp_path, asked=asked)[1]} == {FLAG}

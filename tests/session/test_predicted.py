@@ -5,28 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import MIB, baseline_record, config, failure, options, profile, target
-from build_records import run as emulated_run
+from build_records import MIB, config, failure, options, profile, target
 from scripted_search import ProgressCallback, ScriptedExecutor, learnt, start_search
-from traced_steps import PARAMETERS_BYTES, SAMPLE_BYTES, outside, seen, steps, write_steps
+from traced_steps import PARAMETERS_BYTES, SAMPLE_BYTES, outside, seen, write_steps
 
-from tunekit.predict.fits import Fits
 from tunekit.predict.throughput.observation import Columns
-from tunekit.records.codec import write_json
-from tunekit.records.config import KNOBS, Precision, TrainConfig
+from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail, Details, TraceSeen
-from tunekit.records.prediction import (
-    DevicePrediction,
-    LargestBatch,
-    PeakShown,
-    PredictedFit,
-    PredictionPath,
-)
-from tunekit.records.run import KnobSpace, Run
+from tunekit.records.run import Run
 from tunekit.records.target import Binding, BindingKind
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.session.predicted import starting_config
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.tune.feasibility import chances_to_fit
 
@@ -131,35 +120,6 @@ def test_for_a_gpu_that_is_not_here_there_is_a_config_to_begin_with(tmp_path: Pa
     assert all(record.predicted_peaks == () for record in run.trials), "nothing to predict of a CPU"
 
 
-def begun_with(fit: PredictedFit, own: int, sizes: tuple[int, ...]) -> int | None:
-    """The batch size to begin with on an A10G, of a search over these sizes."""
-    knobs = config(batch_size=own)
-    space = tuple(
-        KnobSpace(knob=knob, values=sizes if knob == "batch_size" else (getattr(knobs, knob),))
-        for knob in KNOBS
-    )
-    prediction = DevicePrediction(
-        path=PredictionPath.LOOP_ON_CPU, margin=0.1, traced_sizes=(2, 4), epoch_samples=300, fits=(fit,)
-    )
-    trials = (baseline_record(0, 500.0, knobs),)
-    found = starting_config(emulated_run(trials=trials, space=space, prediction=prediction))
-    return found.batch_size if found else None
-
-
-def test_no_batch_is_begun_with_that_an_epoch_has_no_samples_for_but_the_scripts_own():
-    peak = PeakShown(batch_size=300, allocated_bytes=MIB, reserved_bytes=MIB, by_purpose={})
-    fit = PredictedFit(
-        profile_id="a10g",
-        precision=Precision.FP32,
-        capacity_bytes=CAPACITY_BYTES,
-        largest=LargestBatch(low=1000, value=1100, high=1200),
-        peak=peak,
-    )
-    assert begun_with(fit, own=128, sizes=(64, 128, 256, 512)) == 256
-    assert begun_with(fit, own=512, sizes=(512,)) == 512
-    assert begun_with(fit, own=2048, sizes=(2048,)) is None, "it does not fit"
-
-
 def test_a_search_on_a_cpu_alone_traces_nothing(tmp_path: Path):
     run = searched_in(tmp_path, here=CPU, measured_on="cpu", profile=CPU)
     assert run.prediction is None
@@ -173,23 +133,6 @@ def test_steps_that_can_not_be_read_are_told_and_the_search_goes_on(tmp_path: Pa
     assert run.why_not_predicted is not None
     assert "not readable as JSON" in run.why_not_predicted
     assert run.recommendations
-
-
-def test_steps_that_differ_under_bf16_leave_the_scripts_own(tmp_path: Path):
-    looked = seen()
-    write_steps(tmp_path / "0000", looked)
-    (tmp_path / "0000" / "trace-bf16-4.json").write_text((tmp_path / "0000" / "trace-own-4.json").read_text())
-    more = steps(4).model_copy(update={"blocks": (0, 1, 1, 2), "sizes": (1, 1, -1, 1)})
-    write_json(tmp_path / "0000" / "trace-bf16-4.json", more)
-    fits = Fits((traced_record(looked),), tmp_path, cpus=4)
-    assert fits.precisions == (Precision.FP32,)
-
-
-def traced_record(looked: TraceSeen) -> TrialRecord:
-    record = baseline_record(0, 500.0, config(batch_size=32))
-    assert record.measurement is not None
-    measured = record.measurement.model_copy(update={"details": Details(trace=looked)})
-    return record.model_copy(update={"measurement": measured})
 
 
 OWN_BATCHES = learnt(config(batch_size=32), loaders=())

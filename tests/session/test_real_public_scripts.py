@@ -69,9 +69,6 @@ asked = [f"What is {number} plus {number}? " for number in range(400)]
 write("sums/train.jsonl", [
     {"prompt": one, "completion": f"It is {2 * at}."} for at, one in enumerate(asked)
 ])
-write("pairs/train.jsonl", [
-    {"prompt": one, "chosen": f"It is {2 * at}.", "rejected": "I don't know."} for at, one in enumerate(asked)
-])
 write("instructions.jsonl", [{"instruction": one, "output": f"{2 * at}"} for at, one in enumerate(asked)])
 """
 """Writes models of some thousand parameters and small data sets: no hub is asked for any."""
@@ -110,24 +107,10 @@ SCRIPTS = [
     ),
     Script(
         (
-            *("-m", "trl.scripts.dpo", *TRL, "--dataset_name", "./pairs"),
-            *("--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "2"),
-        ),
-        *(2, 0, 2),
-    ),
-    Script(
-        (
             *("-m", "litgpt", "finetune_full", *LITGPT, "--data.num_workers", "1"),
             *("--train.global_batch_size", "8", "--train.micro_batch_size", "4"),
         ),
         *(4, 1, 2),
-    ),
-    Script(
-        (
-            *("-m", "litgpt", "finetune_lora", *LITGPT, "--data.num_workers", "0"),
-            *("--train.global_batch_size", "3", "--train.micro_batch_size", "3"),
-        ),
-        *(3, 0, 1),
     ),
 ]
 

@@ -20,7 +20,6 @@ from real_trials import ZOO, is_alive, leaked_shared_memory, processes_with
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import TrialRecord, TrialRole
 
 pytestmark = pytest.mark.real
 
@@ -87,36 +86,6 @@ def test_a_plain_script_gets_three_tiers(finished: tuple[Path, str]) -> None:
     for recommendation in run.recommendations:
         written = yaml.safe_load((folder / f"{recommendation.tier.value}.yaml").read_text())
         assert written["batch_size"] == recommendation.config.batch_size
-
-
-def test_every_emitted_config_was_itself_run(finished: tuple[Path, str]) -> None:
-    folder, _ = finished
-    run = read_json(folder / "run.json", Run)
-    by_number = {trial.number: trial for trial in run.trials}
-    for recommendation in run.recommendations:
-        assert recommendation.confirm_trials
-        for number in recommendation.confirm_trials:
-            assert by_number[number].config == recommendation.config
-            assert by_number[number].role is TrialRole.CONFIRM
-
-
-def test_run_json_is_rebuilt_from_the_trial_records(finished: tuple[Path, str]) -> None:
-    folder, _ = finished
-    run = read_json(folder / "run.json", Run)
-    on_disk = [read_json(path, TrialRecord) for path in sorted(folder.glob("trials/*/trial.json"))]
-    assert list(run.trials) == on_disk
-    assert all(trial.measurement is not None for trial in run.trials)
-    assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
-    assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
-
-
-def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
-    folder, _ = finished
-    command = [sys.executable, "-m", "tunekit", "report", str(folder)]
-    drawn = subprocess.run([*command, "--full"], capture_output=True, text=True, check=True)
-    assert "Tiers (measured)" in drawn.stdout
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    assert json.loads(again.stdout)["schema_version"] == 1
 
 
 class Terminal:

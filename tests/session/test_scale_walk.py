@@ -1,6 +1,5 @@
 """The walk of `tunekit scale`: rounds of every count in turns, all of it on disk."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from build_records import config, failure, profile
 from build_scaling import ScalingExecutor, Step, bare_run, scaling_trial
 from scripted_search import RecordingListener
 
-from tunekit.errors import RunFolderError, TargetError
+from tunekit.errors import TargetError
 from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.folder import RunFolder, load_run, load_saved
+from tunekit.session.folder import RunFolder, load_saved
 from tunekit.session.scale import ScaleWalk
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
 
@@ -63,15 +62,6 @@ def test_every_count_takes_its_turn_in_each_round_and_every_other_round_runs_bac
     assert run.status is RunStatus.FINISHED
     assert [one.processes for one in run.measured] == [1, 2, 4]
     assert load_saved(tmp_path) == run
-
-
-def test_trials_are_saved_one_by_one_and_rebuild_the_same_figures(tmp_path: Path):
-    run, _ = walk_in(tmp_path)
-    with RunFolder(tmp_path, can_resume=False) as folder:
-        assert folder.load_trials() == run.trials
-    assert json.loads((tmp_path / "scale.json").read_text())["mode"] == "weak"
-    with pytest.raises(RunFolderError, match="it holds a measured scaling"):
-        load_run(tmp_path)
 
 
 def test_strong_scaling_shares_the_scripts_own_batch_out(tmp_path: Path):
@@ -128,11 +118,6 @@ def test_processes_that_do_not_train_together_end_it_at_once(tmp_path: Path):
     saved = load_saved(tmp_path)
     assert saved.status is RunStatus.FAILED
     assert [one.processes for one in saved.trials] == [1, 2]
-
-
-def test_a_baseline_that_fails_ends_it_with_the_scripts_words(tmp_path: Path):
-    with pytest.raises(TargetError, match=r"the baseline failed \(device_oom\)"):
-        walk_in(tmp_path, fails=out_of_memory_on(1))
 
 
 def test_a_scaling_without_a_second_count_is_an_error(tmp_path: Path):

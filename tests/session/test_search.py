@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import GIB, MIB, config, cpu, device, failure, host, options, target
+from build_records import MIB, config, cpu, failure, options, target
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import (
-    SMALL_HOST,
     TRIAL_S,
     RecordingListener,
     ScriptedExecutor,
@@ -16,7 +15,6 @@ from scripted_search import (
     confirming,
     learnt,
     out_of_memory_above,
-    root,
     search_in,
     searched,
     smooth_rate,
@@ -24,8 +22,6 @@ from scripted_search import (
 )
 
 from tunekit.errors import BudgetTooSmallError, EmptySpaceError, NoTrainingLoopError, TargetError
-from tunekit.machine.profiles import load_profiles
-from tunekit.predict.ram import buffer_bytes
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
@@ -36,7 +32,6 @@ from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
 from tunekit.tune.confirm import rounds_due
 from tunekit.tune.knob_access import SearchContext
-from tunekit.tune.space import contains
 
 
 @pytest.fixture
@@ -101,21 +96,6 @@ def test_the_first_trial_of_each_mode_without_compile_looks_at_other_batch_sizes
     assert len(modes) == len(set(modes)) == len({(one.precision, one.channels_last) for one in eager})
 
 
-def test_search_trials_are_distinct_and_in_the_space(walked):
-    whole, _, _, _ = walked
-    tried = configs_of(whole)
-    assert len(tried) > 4
-    assert len(set(tried)) == len(tried)
-    assert whole.baseline_config not in tried
-    assert all(knobs is not None and contains(whole.space, knobs) for knobs in tried)
-
-
-def test_the_search_ends_within_its_budget(walked):
-    whole, executor, _, _ = walked
-    assert whole.search_time_s == pytest.approx(executor.clock.now - 1000.0)
-    assert whole.search_time_s <= whole.options.budget_s
-
-
 def test_the_search_says_that_nothing_more_is_worth_a_trial_and_confirms(walked):
     whole, _, listener, _ = walked
     assert listener.heard("said") == ["no untried config is expected to be more than 0.5% faster"]
@@ -160,23 +140,6 @@ def test_rounds_are_run_while_they_fit_but_never_none(
     assert (len(configs), count) == rounds
 
 
-def test_rates_and_speed_ups_come_from_confirming_trials_alone(walked):
-    whole, _, _, _ = walked
-    by_number = {record.number: record for record in whole.trials}
-    assert len(whole.recommendations) == 3
-    for recommendation in whole.recommendations:
-        assert recommendation.confirm_trials
-        evidence = [by_number[number] for number in recommendation.confirm_trials]
-        assert all(record.role is TrialRole.CONFIRM for record in evidence)
-        assert all(record.config == recommendation.config for record in evidence)
-        rates = [record.rate_samples_per_s for record in evidence]
-        interval = recommendation.rate_samples_per_s
-        assert min(rates) <= interval.value <= max(rates)
-        true_ratio = smooth_rate(recommendation.config) / smooth_rate(config())
-        assert recommendation.speedup is not None
-        assert recommendation.speedup.value == pytest.approx(true_ratio, rel=0.02)
-
-
 def test_the_search_finds_most_of_what_there_is(walked):
     whole, _, _, _ = walked
     best = smooth_rate(config(batch_size=512, num_workers=6, precision=Precision.BF16, compile=True))
@@ -197,13 +160,6 @@ def test_the_listener_hears_every_trial_begin_and_end(walked):
 
 
 # --- limits --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("most", [2, 5])
-def test_trials_bound_the_search_and_not_the_confirmation(folder: Path, most: int):
-    whole, _ = search_in(folder, options(max_trials=most))
-    assert 1 + len(searched(whole.trials)) <= most
-    assert confirming(whole.trials)
 
 
 def test_a_budget_that_the_baseline_uses_up_is_too_small(folder: Path):
@@ -242,16 +198,6 @@ def test_a_script_that_leaves_nothing_to_search_says_why(folder: Path):
     known = learnt(loaders=(), roots=())
     with pytest.raises(EmptySpaceError, match="nothing is left to search"):
         search_in(folder, executor_options={"baseline": config(num_workers=0), "learns": lambda spec: known})
-
-
-def test_out_of_memory_before_anything_is_known_ends_the_search(folder: Path):
-    whole = {
-        "failing": fails_as(OutcomeKind.DEVICE_OOM, message="CUDA out of memory"),
-        "learns": lambda spec: None,
-        "baseline_config_known": False,
-    }
-    with pytest.raises(TargetError, match=r"the baseline failed \(device_oom\): CUDA out of memory"):
-        search_in(folder, executor_options=whole)
 
 
 # --- a baseline that does not fit ----------------------------------------------------------
@@ -304,18 +250,6 @@ def test_out_of_memory_with_a_single_sample_is_the_end(folder: Path):
 
 
 # --- configs that must not be started ------------------------------------------------------
-
-
-def test_configs_that_would_not_fit_are_not_proposed(folder: Path):
-    heavy = {"bytes_per_sample": MIB, "base_bytes": 200 * MIB}
-    whole, executor = search_in(
-        folder, options(max_trials=9), host=SMALL_HOST, executor_options={"measured": lambda knobs: heavy}
-    )
-    assert not [r for r in whole.trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
-    assert len(searched(whole.trials)) > 4
-    for spec in executor.specs:
-        if spec.config is not None:
-            assert buffer_bytes(spec.config, spec.config.batch_bytes(MIB)) + 200 * MIB <= 0.85 * 2 * GIB
 
 
 def test_a_tier_without_a_fitting_config_gets_one_made_to_fit(folder: Path):
@@ -462,36 +396,6 @@ def test_a_batch_size_that_does_not_reach_the_loop_ends_the_search(folder: Path)
     with pytest.raises(TargetError, match="another batch size does not reach the loop"):  # resumed
         search_in(folder, executor_options=missed, target=BOUND_BATCH)
     assert len(load_run(folder).trials) == 2
-
-
-def test_an_exhausted_space_is_said_and_confirmed(folder: Path):
-    own = config(num_workers=0)
-    known = learnt(own, loaders=(), roots=(root(has_4d_weights=False, autocast_dtype="bfloat16"),))
-    listener = RecordingListener()
-    whole, _ = search_in(
-        folder, listener=listener, executor_options={"baseline": own, "learns": lambda spec: known}
-    )
-    assert listener.heard("said") == ["every config of the space was tried"]
-    assert len(searched(whole.trials)) == 1  # compile on
-    assert confirming(whole.trials)
-
-
-def test_a_search_is_for_the_gpu_that_its_trials_train_on(folder: Path):
-    """Of two the driver's first is another: bf16 and the rest of the space are the second one's."""
-    profiles, known = load_profiles(), host()
-    first = known.accelerators[0].model_copy(update={"name": "Tesla T4", "profile_id": "t4", "uuid": "GPU-a"})
-    second = known.accelerators[0].model_copy(update={"index": 1, "uuid": "GPU-b"})
-    whole, _ = search_in(
-        folder,
-        options(max_trials=3),
-        host=known.model_copy(update={"accelerators": (first, second)}),
-        profile=profiles["t4"],
-        measured_on="t4",
-        executor_options={"measured": lambda knobs: {"device": device().model_copy(update={"uuid": "b"})}},
-    )
-    assert (whole.measured_on, whole.profile, whole.is_emulated) == ("a10g", profiles["a10g"], False)
-    assert [gpu.index for gpu in whole.host.accelerators] == [1, 0]
-    assert Precision.TF32 in next(entry.values for entry in whole.space if entry.knob == "precision")
 
 
 def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: Path):

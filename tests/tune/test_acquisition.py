@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from build_records import GIB, baseline_record, config, host, options, trial_record
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import search_context
 
@@ -70,26 +70,6 @@ def test_a_proposal_is_of_the_space_and_untried(records, cpus):
         assert fastest.expected_rate_samples_per_s >= proposal.expected_rate_samples_per_s * (1 - 1e-9)
 
 
-def test_a_walk_ends_when_every_config_was_tried():
-    small = tuple(
-        entry
-        if entry.knob in ("num_workers", "batch_size")
-        else entry.model_copy(update={"values": entry.values[:1]})
-        for entry in SPACE
-    )
-    guided, records = Acquisition(small, host()), [baseline_record()]
-    while (proposal := guided.propose(records)) is not None:
-        records.append(trial_record(len(records), 100.0, proposal.config))
-    assert {record.config for record in records} == {config(), *all_configs(small)}
-
-
-def test_a_batch_beyond_the_devices_memory_is_not_proposed_first():
-    near_full = baseline_record(peak_reserved_bytes=20 * GIB)
-    proposal = Acquisition(SPACE, host()).propose([near_full, trial_record(1, None, config(batch_size=512))])
-    assert proposal is not None
-    assert proposal.config.batch_size < 512
-
-
 # --- while other hosts measure -------------------------------------------------------------
 
 some_pending = st.lists(st.sampled_from(CONFIGS), max_size=8, unique=True)
@@ -102,18 +82,6 @@ def test_what_is_pending_is_not_proposed_again(records, pending):
         return
     assert proposal.config in set(CONFIGS) - {record.config for record in records} - set(pending)
     assert proposal.gain is not None and proposal.gain >= 0 and math.isfinite(proposal.gain)
-
-
-@given(histories(), st.integers(2, 4))
-def test_as_many_hosts_as_there_are_get_a_config_each(records, hosts):
-    guided = Acquisition(SPACE, host())
-    assume(guided.propose(records) is not None)  # as where all that is left has hardly a chance to fit
-    pending: list[TrainConfig] = []
-    for _ in range(hosts):
-        proposal = guided.propose(records, pending=pending)
-        assert proposal is not None
-        pending.append(proposal.config)
-    assert len(set(pending) - {record.config for record in records}) == hosts
 
 
 def test_what_another_host_is_about_to_find_is_no_gain_any_more():
@@ -153,18 +121,6 @@ def test_four_hosts_find_the_best_in_fewer_rounds_than_one():
 def rate_of(record: TrialRecord) -> float:
     assert record.rate_samples_per_s is not None
     return record.rate_samples_per_s
-
-
-def test_with_nothing_measured_each_host_has_another_small_batch():
-    entries = space(baseline=config(batch_size=512))
-    guided, records = Acquisition(entries, host()), [baseline_record(0, None, config(batch_size=512))]
-    pending: list[TrainConfig] = []
-    for _ in range(3):
-        proposal = guided.propose(records, pending=pending)
-        assert proposal is not None
-        pending.append(proposal.config)
-    sizes = next(entry.values for entry in entries if entry.knob == "batch_size")
-    assert [one.batch_size for one in pending] == [size for size in sizes if size != 512][:3]
 
 
 @given(st.floats(-3, 3), st.floats(1e-4, 3))
@@ -246,12 +202,6 @@ def test_a_loop_that_waits_for_its_data_is_not_compiled_before_its_loader_is_don
     done = workers_tried.index(CPUS) if CPUS in workers_tried else len(records)
     assert not any(record.config.compile for record in records[: done + 1] if record.config)
     assert CPUS in workers_tried, "all CPUs are what such a loop needs"
-
-
-def test_a_loop_that_waits_for_its_training_is_compiled_soon():
-    own = config(num_workers=4)
-    records = walk(space(), 10, own, fetch_s=1e-5, compute_s=1e-3, compile=0.6)
-    assert any(record.config.compile for record in records if record.config)
 
 
 def test_a_mode_that_is_dominated_is_dropped_after_a_trial_or_two():

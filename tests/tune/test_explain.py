@@ -1,7 +1,6 @@
 """The search explains itself: scripted loops whose parts are known are told apart by the trials alone."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +13,12 @@ from build_records import (
     cpu,
     device,
     host,
-    options,
     recommendation,
     run,
     trial_record,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import search_in
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.codec import from_json, to_json
@@ -30,7 +27,6 @@ from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits,
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
-from tunekit.session.folder import load_run
 from tunekit.tune.explain import MIN_TRIALS, explain
 
 CORES = 4
@@ -189,26 +185,6 @@ def test_a_run_is_explained_when_it_ends_and_not_before():
     assert ended[RunStatus.FAILED] is None
     assert ended[RunStatus.FINISHED] is not None
     assert ended[RunStatus.INTERRUPTED] is not None
-
-
-def searching(loop: Loop) -> dict[str, Any]:
-    return {
-        "baseline": CONFIGS[0],
-        "rate": lambda knobs: 1 / loop.step_s(knobs),
-        "measured": loop.measured,
-    }
-
-
-def test_a_search_writes_why_into_its_run(tmp_path: Path):
-    loop = Loop(fetch_s=0.001, train_s=0.008)
-    asked = options(max_trials=6)
-    whole, _ = search_in(tmp_path / "run", asked, executor_options=searching(loop), host=host(cpus=CORES))
-    assert whole.model is not None
-    assert load_run(tmp_path / "run").model == whole.model
-    assert [one.tier for one in whole.model.limits] == [None, *(one.tier for one in whole.recommendations)]
-    for limits, tier in zip(whole.model.limits[1:], whole.recommendations, strict=True):
-        assert limits.measured_samples_per_s == tier.rate_samples_per_s.value
-        assert limits.limit is Limit.TRAINING
 
 
 @given(st.lists(trial_records(), min_size=3, max_size=5))

@@ -106,28 +106,14 @@ def test_a_folder_that_can_not_be_made_is_refused(join: Join, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "machine",
-    [
-        {"cpus": 4},
-        {"cpu_name": "EPYC"},
-        {"accelerators": ()},
-        {"accelerators": (DRIVER,)},
-        {"ram_limit_bytes": 8 * GIB},
-    ],
-)
-def test_a_machine_that_differs_is_of_another_group(machine: dict[str, Any]):
-    assert group_of(run(host=host(**machine)), None) != group_of(run(), None)
-
-
-def test_names_folders_and_a_few_bytes_of_ram_make_no_other_group():
-    other = host(hostname="node-b", ram_limit_bytes=host().ram_limit_bytes - 4096)
-    assert group_of(run(host=other), None) == group_of(run(), None)
-    assert group_of(run(thread_variables={"OMP_NUM_THREADS": "4"}), None) != group_of(run(), None)
-
-
-@pytest.mark.parametrize(
     "overrides",
     [
+        {"host": host(cpus=4)},
+        {"host": host(cpu_name="EPYC")},
+        {"host": host(accelerators=())},
+        {"host": host(accelerators=(DRIVER,))},
+        {"host": host(ram_limit_bytes=8 * GIB)},
+        {"thread_variables": {"OMP_NUM_THREADS": "4"}},
         {"target": target(command=("python", "train.py", "--small"))},
         {"target": target(script_sha256="0" * 64)},
         {"target": target(samples_per_step=4)},
@@ -135,8 +121,13 @@ def test_names_folders_and_a_few_bytes_of_ram_make_no_other_group():
         {"options": options(max_batch=64)},
     ],
 )
-def test_a_host_that_is_asked_for_another_search_is_of_another_group(overrides: dict[str, Any]):
+def test_another_machine_or_another_search_is_another_group(overrides: dict[str, Any]):
     assert group_of(run(**overrides), None) != group_of(run(), None)
+
+
+def test_names_and_a_few_bytes_of_ram_make_no_other_group():
+    other = host(hostname="node-b", ram_limit_bytes=host().ram_limit_bytes - 4096)
+    assert group_of(run(host=other), None) == group_of(run(), None)
 
 
 def test_folders_and_what_a_host_decides_alone_make_no_other_group():

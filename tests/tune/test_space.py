@@ -177,13 +177,6 @@ def test_a_knob_out_of_reach_keeps_its_value_and_says_why(golden: Callable[[str,
     golden("out-of-reach.txt", "\n".join(lines) + "\n")
 
 
-def test_without_a_loader_the_model_is_still_searched():
-    context = search_context(without_workers, loaders=())
-    space = space_of(context)
-    assert entry_of("compile", context).values == (False, True)
-    assert len(all_configs(space)) == 12, "compile, precision and channels_last"
-
-
 @pytest.mark.parametrize("device_native", [True, False, None])
 @pytest.mark.parametrize("cpu_native", [True, False, None])
 @pytest.mark.parametrize("device_type", ["cuda", "cpu"])
@@ -300,13 +293,6 @@ def test_a_batch_that_can_not_be_changed_is_held_against_the_largest_that_is_wan
         UsageError, match=f"--max-batch {own - 1}: batch_size is {own} and can't be changed here"
     ):
         build_space(context, options(max_batch=own - 1))
-
-
-def test_a_global_batch_is_split_into_no_more_than_the_largest_batch():
-    context = search_context(target=target(bindings=(parse_binding("accumulate_grad_batches=--acc {}"),)))
-    space = build_space(context, options(max_batch=100, global_batch=512))
-    sizes = next(entry.values for entry in space if entry.knob == "batch_size")
-    assert max(sizes) == 64
 
 
 def test_what_may_be_searched_is_known_in_part_before_the_script_runs():

@@ -16,16 +16,14 @@ from build_records import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import RecordingListener, search_in, searched, smooth_rate
+from scripted_search import RecordingListener, search_in, searched
 from simulated_losses import curve, decreasing
 
-from tunekit.recommend.recommendation import answer_of
 from tunekit.recommend.tiers import pick_tiers
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials, without_superseded
-from tunekit.trial.executor import TrialSpec
 from tunekit.tune.acquisition import Criteria, Proposal, least_gain
 from tunekit.tune.stopping import Stop, expectation, next_trial, rate_to_beat
 
@@ -104,33 +102,6 @@ def test_the_surer_run_of_a_config_stands_for_it_whatever_their_order():
     assert without_superseded([given_up, sure]) == [sure]
     confirms = [one.model_copy(update={"role": TrialRole.CONFIRM, "round": 0}) for one in (wide, sure)]
     assert without_superseded([sure, *confirms]) == [sure, *confirms]
-
-
-def test_what_is_best_is_found_though_its_first_trial_was_disturbed(tmp_path: Path):
-    """By that trial alone compiling would be slower than not, and not be tried again."""
-    disturbed_trials: list[int] = []
-
-    def measured(knobs: TrainConfig) -> dict[str, float]:
-        return {"rate_interval_relative": 2.2} if knobs.compile and not disturbed_trials else {}
-
-    def noise(knobs: TrainConfig, spec: TrialSpec) -> float:
-        if knobs.compile and not disturbed_trials:
-            disturbed_trials.append(spec.number)
-            return 0.4
-        return 1.0
-
-    whole, _ = search_in(
-        tmp_path / "run",
-        options(max_trials=9),
-        executor_options={
-            "rate": lambda knobs: smooth_rate(knobs) * (1.4 if knobs.compile else 1.0),
-            "noise": noise,
-            "measured": measured,
-        },
-    )
-    assert disturbed_trials
-    answer = answer_of(whole.recommendations)
-    assert answer is not None and answer.config.compile
 
 
 # --- the rate to beat ----------------------------------------------------------------------

@@ -76,14 +76,6 @@ def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
         study.tell([record_of(number, knobs, fails=number % 3 == 0)])
 
 
-@pytest.mark.parametrize("at", [4])
-def test_a_rebuilt_study_goes_on_as_if_never_interrupted(space: tuple[KnobSpace, ...], at: int):
-    whole = walk(Study(space, host()), 8, failing=5)
-    rebuilt = Study(space, host())
-    rebuilt.tell(whole[:at])
-    assert [r.config for r in walk(rebuilt, 8 - at, at, failing=5)] == [r.config for r in whole[at:]]
-
-
 def test_what_other_hosts_measure_is_left_to_them(space: tuple[KnobSpace, ...]):
     study = Study(space, host())
     walk(study, 3)
@@ -95,12 +87,6 @@ def test_what_other_hosts_measure_is_left_to_them(space: tuple[KnobSpace, ...]):
         pending.append(proposal.config)
     assert len(set(pending)) == 6
     assert study.propose(pending=()) == study.propose()
-
-
-def test_a_journal_on_disk_proposes_as_memory_does(space: tuple[KnobSpace, ...], tmp_path: Path):
-    in_memory = walk(Study(space, host()), 8)
-    on_disk = walk(Study(space, host(), journal=tmp_path / "study.journal"), 8)
-    assert [r.config for r in in_memory] == [r.config for r in on_disk]
 
 
 def test_a_small_space_is_exhausted_without_repeats():
