@@ -229,12 +229,6 @@ def test_what_needs_no_training_runs(command: Command, capsys: pytest.CaptureFix
     assert output.strip() or "--html" in words
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_of_each_verb_is_there(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code([verb, "--help"]) == 0
-    assert f"tunekit {verb}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("page", "snippet"), SNIPPETS)
 def test_every_snippet_shows_or_reads_what_the_run_folder_holds(
     page: str, snippet: str, reader: Path

@@ -49,13 +49,6 @@ def test_a_regression_beyond_the_tolerance_ends_with_one(
     assert "B vs A: 20% slower" in capsys.readouterr().out
 
 
-def test_any_later_run_that_is_a_regression_counts(fast: str, slow: str, tmp_path: Path):
-    same = saved(tmp_path / "same", searched(rates=(981.0, 971.0, 989.0)))
-    assert main(["compare", fast, same]) == 0
-    assert main(["compare", fast, same, slow]) == 1
-    assert main(["compare", slow, same, fast, "--tolerance", "0%"]) == 0
-
-
 def test_too_few_processes_end_with_zero_and_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folders = [
         saved(tmp_path / name, searched(rates=[rate], own_rates=[500.0]))
@@ -93,12 +86,6 @@ def test_json_is_the_whole_comparison_and_alone(fast: str, slow: str, capsys: py
     )
     expected = expected.model_copy(update={"runs": folders, "tunekit_version": __version__})
     assert from_json(json.dumps(printed), RunComparison) == expected
-
-
-@pytest.mark.parametrize("flag", [["--markdown"], ["--markdown", "-"]])
-def test_markdown_is_printed_alone(flag: list[str], fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["compare", fast, slow, *flag]) == 1
-    assert capsys.readouterr().out.startswith("## tunekit compare: regression\n")
 
 
 def test_markdown_is_written_to_a_file_beside_what_is_shown(

@@ -1,6 +1,5 @@
 """`tunekit doctor --calibrate`: what it asks, what it shows and keeps, and its exit codes."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from tunekit.cli.main import main
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.gpu import calibrate as room
 from tunekit.machine.gpu.calibrate import load_calibrations
-from tunekit.records.codec import from_json
 from tunekit.records.prediction import Calibration
 
 Captured = pytest.CaptureFixture[str]
@@ -42,12 +40,6 @@ def test_what_was_measured_is_shown_and_kept(tmp_path: Path, capsys: Captured, a
     assert asked == [sys.executable]
 
 
-def test_json_alone_is_on_standard_output(capsys: Captured):
-    assert main(["doctor", "--calibrate", "--json"]) == 0
-    assert from_json(capsys.readouterr().out, Calibration) == calibration()
-    assert load_calibrations() == (calibration(),)
-
-
 def test_the_python_of_the_training_command_is_asked(asked: list[str]):
     assert main(["doctor", "--calibrate", "--", sys.executable, "train.py"]) == 0
     assert asked == [sys.executable]
@@ -60,15 +52,6 @@ def test_a_command_that_chooses_its_python_is_told_to_name_it(capsys: Captured, 
     assert asked == []
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured, asked: list[str]
-):
-    monkeypatch.setenv("TUNEKIT_CALIBRATIONS", "/nowhere/at/all")
-    assert main(["doctor", "--calibrate"]) == UsageError.exit_code
-    assert "is no folder; create it or unset it" in capsys.readouterr().err
-    assert asked == []
-
-
 def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(
     tmp_path: Path, capsys: Captured, asked: list[str]
 ):
@@ -78,26 +61,6 @@ def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured
     assert f"can't be saved in '{tmp_path}/.cache/tunekit/calibration' (Not a directory); make it" in said
     assert "or name another folder in TUNEKIT_CALIBRATIONS" in said
     assert asked == []
-
-
-@pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_what_can_not_be_saved_all_the_same_is_shown_before_the_error(
-    flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-):
-    def calibrate(*arguments: object) -> Calibration:
-        shutil.rmtree(tmp_path / ".cache")
-        (tmp_path / ".cache").write_text("no folder")
-        return calibration()
-
-    monkeypatch.setattr(room, "calibrate", calibrate)
-    assert main(["doctor", "--calibrate", *flags]) == UsageError.exit_code
-    captured = capsys.readouterr()
-    if flags:
-        assert from_json(captured.out, Calibration) == calibration()
-    else:
-        assert "CUDA context and libraries 500.0 MiB" in " ".join(captured.out.split())
-        assert "Saved in" not in captured.out
-    assert "can't be saved in" in captured.err
 
 
 @pytest.mark.parametrize("error", [UsageError("no CUDA GPU to calibrate"), TargetError("torch is broken")])

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 from build_comparisons import searched
-from build_loop_profiles import profiled
 from build_loops import gpu, telemetry
-from build_records import baseline_record, host, options
+from build_records import baseline_record, host
 
 from tunekit.cli import machine
 from tunekit.cli.main import main
 from tunekit.diagnose.registry import CODES
-from tunekit.diagnose.run import run_findings
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
 
@@ -63,21 +61,6 @@ def test_a_report_leaves_out_what_is_ignored(tmp_path: Path, capsys: pytest.Capt
     assert "busy-cpus" in capsys.readouterr().out
     assert main(["report", str(tmp_path), "--full", "--ignore", "busy-cpus"]) == 0
     assert "busy-cpus" not in capsys.readouterr().out
-
-
-def test_a_profile_is_shown_without_what_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "profile.json").write_text(to_json(profiled(findings=(BUSY,))), encoding="utf-8")
-    assert main(["report", str(tmp_path)]) == 0
-    assert "busy-cpus" in capsys.readouterr().out
-    assert main(["report", str(tmp_path), "--ignore", "busy-cpus"]) == 0
-    assert "busy-cpus" not in capsys.readouterr().out
-
-
-def test_a_search_leaves_out_what_is_ignored_from_its_record():
-    whole = searched().changed(machine_findings=(BUSY,))
-    assert BUSY in run_findings(whole, [], None)
-    quiet = whole.changed(options=options(ignored=("busy-cpus",)))
-    assert BUSY not in run_findings(quiet, [], None)
 
 
 def test_a_search_warns_of_the_gpus_that_it_computed_on():

@@ -63,11 +63,6 @@ def test_the_profiles_are_printed_as_json(capsys: pytest.CaptureFixture[str]):
     assert {profile.id: profile for profile in printed} == load_profiles()
 
 
-def test_one_profile_is_printed_as_json(capsys: pytest.CaptureFixture[str]):
-    assert main(["gpus", "h100", "--json"]) == 0
-    assert Profile.model_validate_json(capsys.readouterr().out) == load_profiles()["h100-sxm"]
-
-
 def test_a_file_that_is_no_profile_is_named(own_t4: Path, capsys: pytest.CaptureFixture[str]):
     own_t4.write_text("id: t4\n")
     assert main(["gpus"]) == 10
@@ -111,16 +106,6 @@ def test_with_json_the_profiles_alone_are_on_standard_output(capsys: pytest.Capt
     captured = capsys.readouterr()
     assert Profile.model_validate_json(captured.out) == load_profiles()["t4"]
     assert "18 machines priced by gpuhunt" in captured.err
-
-
-@pytest.mark.usefixtures("catalog")
-def test_a_damaged_file_of_prices_is_replaced_by_a_refresh(home: Path):
-    path = home / ".config" / "tunekit" / "prices.json"
-    path.parent.mkdir(parents=True)
-    path.write_text("{", encoding="utf-8")
-    assert main(["gpus", "t4"]) == 10
-    assert main(["gpus", "t4", "--refresh"]) == 0
-    assert main(["gpus", "t4"]) == 0
 
 
 def test_a_refresh_without_gpuhunt_ends_with_how_to_install_it(

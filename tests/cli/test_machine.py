@@ -11,7 +11,6 @@ from build_checkups import checkup, gpu, without_gpu
 from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
 from tunekit.machine import detect
 from tunekit.machine.host.torch_build import TorchAbsent
-from tunekit.records.host import TorchBuild
 
 ROCM = {
     "python_version": "3.12.1",
@@ -156,10 +155,3 @@ def test_gpus_that_the_user_hid_are_told_unless_the_cpu_is_asked_for(monkeypatch
     bare = without_gpu().host
     assert "gpus-hidden" in {finding.code for finding in warnings_of(bare, "auto")}
     assert "gpus-hidden" not in {finding.code for finding in warnings_of(bare, "cpu")}
-
-
-@pytest.mark.real
-def test_this_python_is_asked_without_a_command() -> None:
-    build = ask_torch(())
-    assert isinstance(build, TorchBuild)
-    assert build.python == sys.executable

@@ -11,7 +11,6 @@ from build_records import GIB, MIB, interval, recommendation, run
 from tunekit.cli.main import main
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.machine_memory import MachineMemory
-from tunekit.records.measurement import DryLoop, DryRun
 
 HERE = ("--ram", "62", "--cpus", "16")
 
@@ -72,25 +71,3 @@ def test_traces_give_gpu_memory_at_any_batch(predicted: Path, capsys: pytest.Cap
     other = found(capsys, predicted / "fits.json", *HERE, "--gpu", "t4", "--batch-size", "3000").gpu
     assert other is not None
     assert (other.batch_size, other.fits) == (3000, "no")
-
-
-def test_a_trial_without_arithmetic_gives_its_batch_by_the_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    seen = traced_trial(tmp_path / "trials")
-    assert seen.measurement is not None and seen.measurement.details is not None
-    loop = DryLoop(
-        device=seen.measurement.loop.device,
-        batch_size=16,
-        batch_samples=16,
-        num_workers=0,
-        epoch_samples=50_000,
-        startup_s=1.0,
-        first_batch_s=1.0,
-        script_steps=2,
-    )
-    trial = seen.changed(measurement=None, dry=DryRun(loop=loop, details=seen.measurement.details))
-    (tmp_path / "fits.json").write_text(to_json(fits_run(trials=(trial,))))
-    memory = found(capsys, tmp_path, *HERE, "--gpu", "a10g")
-    assert memory.batch_bytes == pytest.approx(16 * 600_000, rel=0.01)
-    assert memory.parts[1].size_bytes is None

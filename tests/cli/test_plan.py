@@ -84,13 +84,6 @@ def test_the_memory_need_can_be_given(saved: Path, capsys: pytest.CaptureFixture
     assert of_run.peak_reserved_bytes == plan.request.peak_reserved_bytes
 
 
-def test_the_runs_tier_samples_and_epochs_can_be_set(saved: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("--tier", "balanced", "--samples", "7", "--epochs", "3", "--no-checkpoints")
-    asked = planned(capsys, "plan", str(saved), *words).request
-    assert (asked.samples_per_epoch, asked.epochs) == (7, 3)
-    assert asked.assumptions.checkpoint_cost_s is None
-
-
 def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

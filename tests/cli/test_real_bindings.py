@@ -91,17 +91,6 @@ def test_a_key_in_the_users_file_is_tuned_and_the_file_stays_as_it_is(project: P
 
 
 @pytest.mark.slow
-def test_a_variable_reaches_the_loader(project: Path) -> None:
-    wishes = ("--bind", "num_workers=env:WORKERS", "--fix", "num_workers=1", "--fix", "batch_size=32")
-    command = ("--config", "train.yaml")
-    tunekit(project, "search", *wishes, "--out", "run", *QUICK, command=command, WORKERS="0")
-    run = read_json(project / "run" / "run.json", Run)
-    tuned = [trial for trial in measured(run) if not trial.is_baseline_config]
-    assert tuned
-    assert {trial.measurement.loop.num_workers for trial in tuned if trial.measurement} == {1}
-
-
-@pytest.mark.slow
 def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> None:
     (project / "pyproject.toml").write_text('[project]\nname = "mine"  # ours\n')
     command = ("--config", "train.yaml", "--accumulate", "2")
@@ -177,14 +166,3 @@ def test_a_script_without_a_flag_that_works_has_its_loader_set(tmp_path: Path, w
     assert any(trial.config and trial.config.batch_size in (32, 64) for trial in measured(run))
     texts = [path.read_text().splitlines() for path in (tmp_path / "run").glob("*.yaml")]
     assert any(told in lines for lines in texts)
-
-
-@pytest.mark.slow
-def test_the_scripts_of_a_folder_do_not_use_each_others_bindings(tmp_path: Path) -> None:
-    """The other script has no option at all."""
-    for name in ("planned_steps.py", "plain_loop.py", "scales_lr.py"):
-        shutil.copy(ZOO / name, tmp_path)
-    tunekit(tmp_path, "init", command=(), script="scales_lr.py")
-    shown = tunekit(tmp_path, "init", command=("--flagless",), script="planned_steps.py")
-    assert "--batch-size" not in shown
-    assert '[script."scales_lr.py".bind]' in (tmp_path / "tunekit.toml").read_text()

@@ -14,7 +14,6 @@ from real_trials import ZOO, RealTrials
 
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
-from tunekit.session.folder import load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.target import resolve_target
 
@@ -117,33 +116,12 @@ def test_another_global_batch_without_a_learning_rate_is_refused(tuned: Path) ->
     assert all("of 64 lr 0.05" in line for line in losses(output))
 
 
-@pytest.mark.slow
-def test_the_settings_bind_what_the_search_did_not(tuned: Path) -> None:
-    saved = load_run(tuned)
-    (tuned / "run.json").write_text(to_json(saved.changed(target=saved.target.changed(bindings=()))))
-    asked = config(tuned, "batch_size: 64\nlr: 0.1\n")
-    assert run(asked)[0] == 2
-    (tuned.parent / "tunekit.toml").write_text("[bind]\nlr = '--lr {}'\n")
-    status, output, errors = run(asked)
-    assert status == 0, errors
-    assert losses(output) and all("of 64 lr 0.1" in line for line in losses(output))
-
-
 def test_a_config_of_another_device_is_refused(tuned: Path) -> None:
     saved = (tuned / "run.json").read_text()
     (tuned / "run.json").write_text(saved.replace('"measured_on": "cpu"', '"measured_on": "h200"'))
     status, _, errors = run(config(tuned, "num_workers: 1\nprefetch_factor: 2\n"))
     assert status == 2
     assert "h200" in errors
-
-
-@pytest.mark.slow
-def test_bf16_is_applied_and_the_config_is_told(tuned: Path, bare_losses: list[str]) -> None:
-    status, output, errors = run(config(tuned, "precision: bf16-mixed\n"))
-    assert status == 0, errors
-    assert "tunekit: setting precision bf16" in errors
-    assert len(losses(output)) == len(bare_losses)
-    assert losses(output) != bare_losses
 
 
 @pytest.mark.slow

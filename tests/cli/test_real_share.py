@@ -80,7 +80,7 @@ def test_the_same_command_later_shows_the_answer_and_leaves_no_folder(
     assert late.returncode == 0, said
     (whole,) = (path.parent for path in folder.glob("reports/*/report.html"))
     assert "0 trials measured here" in said
-    assert f"has finished the search: its report is in {whole}" in said
+    assert f"finishes the search; its report: {whole}" in said
     assert f"tunekit report {whole} --full" in said
     assert runs_in(tmp_path) == []
 

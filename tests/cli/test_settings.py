@@ -123,12 +123,6 @@ def test_pyproject_holds_settings_in_a_table_of_its_own(folder: Path):
     assert settings.defaults() == {"gpu": "l4", "bind": ["lr=env:LR"]}
 
 
-def test_tunekit_toml_wins_over_a_project_without_settings(folder: Path):
-    (folder / "tunekit.toml").write_text("")
-    (folder / "pyproject.toml").write_text("[tool.tunekit]\n")
-    assert loaded(folder) == Settings(path=folder / "tunekit.toml", flags={}, bindings=())
-
-
 def test_two_files_with_settings_are_refused(folder: Path):
     (folder / "tunekit.toml").write_text("epochs = 3\n")
     (folder / "pyproject.toml").write_text("[tool.tunekit]\nepochs = 4\n")
@@ -264,13 +258,6 @@ def test_bindings_join_the_settings_that_are_there(folder: Path):
     assert loaded(folder).bindings == BINDINGS
     assert loaded(folder).flags == {"epochs": 3}
     assert (folder / "pyproject.toml").read_text() == PROJECT
-
-
-def test_another_scripts_bindings_stay_and_are_not_this_ones(folder: Path):
-    write_settings(folder, ("python", "other.py"), [parse_binding("lr=env:LR")])
-    write_settings(folder, COMMAND, BINDINGS)
-    assert loaded(folder).bindings == BINDINGS
-    assert [binding_text(one) for one in loaded(folder, ("python", "other.py")).bindings] == ["lr=env:LR"]
 
 
 def test_other_bindings_are_replaced_and_comments_stay(folder: Path):
