@@ -145,7 +145,7 @@ def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: p
     two = (gpu(0, state=ill), gpu(1, name="Tesla T4", profile_id="t4"))
     machine = checkup(accelerators=two, shm_bytes=64 << 20).host
     warned = {finding.code for finding in warnings_of(machine, "auto")}
-    assert {"mixed-gpus", "shared-gpu", "gpu-throttled", "gpu-hot", "small-shm"} <= warned
+    assert {"mixed-gpus", "shared-gpu", "gpu-throttled", "small-shm"} <= warned
     left = {finding.code for finding in warnings_of(machine, " CPU ")}
     assert left - {"no-compiler"} == {"small-shm"}
 

@@ -61,23 +61,11 @@ ROWS = [
         H200,
     ),
     (with_state(used_bytes=None, processes=OTHERS), H200),
-    (with_state(used_bytes=None, processes=OTHERS[:3]), H200),
     (with_state(used_bytes=H200_BYTES // 20 + 1, processes=None), H200),
-    *(
-        (with_state(throttle_reasons=("gpu_idle", reason), sm_clock_mhz=1200, temperature_c=84.4), H200)
-        for reason in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
-    ),
-    (
-        with_state(
-            throttle_reasons=("hw_slowdown",), sm_clock_mhz=None, max_sm_clock_mhz=None, temperature_c=None
-        ),
-        H200,
-    ),
-    (with_state(temperature_c=85), H200),
+    (with_state(throttle_reasons=("gpu_idle", "hw_thermal_slowdown")), H200),
     (with_state(power_limit_w=594), H200),
     (with_state(ecc_errors=1), H200),
-    (with_state(ecc_errors=3), H200),
-    *((of_one(pcie=link(*lanes)), H200) for lanes in [(8, 16), (15, 16), (4, 4), (1, None)]),
+    *((of_one(pcie=link(*lanes)), H200) for lanes in [(15, 16), (4, 4), (1, None)]),
     (checkup(is_virtual=True, accelerators=(gpu(pcie=link(8, 16)),)), H200),
     (checkup(is_virtual=True, accelerators=(gpu(pcie=link(4, 16)),)), H200),
     (of_one(name="NVIDIA H200 MIG 1g.18gb", is_partition=True, profile_id=None, state={}), None),
@@ -103,8 +91,6 @@ def test_what_is_wrong_with_a_gpu_is_told(golden: Callable[[str, str], None]):
             (with_state(throttle_reasons=(reason,)), H200)
             for reason in ("gpu_idle", "sw_power_cap", "applications_clocks_setting")
         ),
-        (with_state(temperature_c=84.9), H200),
-        (with_state(temperature_c=None), H200),
         (with_state(power_limit_w=595), H200),
         (with_state(power_limit_w=None), H200),
         (with_state(power_limit_w=300), None),
@@ -124,6 +110,6 @@ def test_a_gpu_in_good_order_is_no_finding(seen: Checkup, profile: Profile | Non
 
 def test_each_gpu_is_held_against_its_own_kind():
     assert codes(checkup(accelerators=(gpu(0), t4(1)))) == ["mixed-gpus"]
-    finding = only_finding(checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": 90}))))
-    assert finding.message == "GPU 1 is hot before training has started"
+    finding = only_finding(checkup(accelerators=(gpu(0), gpu(1, state={"ecc_errors": 1}))))
+    assert finding.gpu == 1
     assert codes(checkup(accelerators=(t4(),), torch=torch_of())) == ["power-limited"]

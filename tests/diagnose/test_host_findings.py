@@ -26,8 +26,6 @@ QUEUE = 17 * 147 * MIB
 BUFFER = 16 * 147 * MIB
 """Of `loader_plan()` in memory: 8 workers x prefetch 2 batches."""
 
-ONE_THREAD = {"environment": {"OMP_NUM_THREADS": "1"}}
-
 
 def cpus(count: int, **more: Any) -> dict[str, Any]:
     return {"cpus": count, "cpus_total": count, "cpus_affinity": count, "torch": None} | more
@@ -41,15 +39,13 @@ def ram(limit_bytes: int, **more: Any) -> dict[str, Any]:
 ROWS = [
     {"shm_bytes": QUEUE - 1, "loader": loader_plan()},
     {"shm_bytes": 4 * GIB, "shm_used_bytes": 4 * GIB - QUEUE + 1, "loader": loader_plan()},
-    {"shm_bytes": 8 * GIB, "loader": loader_plan(processes=4), **ONE_THREAD},
+    {"shm_bytes": 8 * GIB, "loader": loader_plan(processes=4), "environment": {"OMP_NUM_THREADS": "1"}},
     {"shm_bytes": 512 * MIB - 1},
     {"shm_bytes": 64 * MIB, "loader": loader_plan(batch_bytes=None)},
     {"shm_bytes": 0},
     {"shm_bytes": None},
     {"shm_bytes": None, "loader": loader_plan()},
     {"shm_bytes": 64 * GIB, "shm_used_bytes": 32 * GIB + 1},
-    {"loader": loader_plan(33), "environment": {"OMP_NUM_THREADS": "0"}},
-    {"loader": loader_plan(11, processes=3), "environment": {"OMP_NUM_THREADS": "0"}},
     ram(500 * GIB, ram_available_bytes=100 * GIB - 1),
     {"load_average": 16.04},
     {"numa_nodes": 2, "accelerators": (gpu(0, numa_node=1), gpu(1, numa_node=None), gpu(2, numa_node=0))},
@@ -74,7 +70,6 @@ def test_what_a_machine_lacks_is_told(golden: Callable[[str, str], None]):
         {"shm_bytes": 64 * MIB, "loader": loader_plan(0)},
         {"shm_bytes": 64 * GIB, "shm_used_bytes": 32 * GIB},
         {"shm_used_bytes": None},
-        {"loader": loader_plan(32), **ONE_THREAD},
         ram(500 * GIB, ram_available_bytes=100 * GIB),
         {"ram_available_bytes": None},
         {"load_average": 16.0},
@@ -102,7 +97,6 @@ def test_the_size_to_ask_for_holds_what_others_keep_there():
     [
         (5 * BUFFER, None, ""),
         (5 * BUFFER - 5, "warning", "20% of the 11.5 GiB that may be used; safe is up to 20%"),
-        (2 * BUFFER, "warning", "50% of the 4.6 GiB that may be used"),
         (int(BUFFER / 0.85) + 1, "warning", "85% of the 2.7 GiB that may be used"),
         (int(BUFFER / 0.85) - 1, "error", "85% of the 2.7 GiB that may be used"),
     ],
@@ -124,11 +118,6 @@ def test_at_the_very_share_of_memory_that_kills_the_buffer_still_fits(batch_byte
     assert [one.severity for one in seen if one.code == "large-buffer"] == [severity]
 
 
-def test_a_gpu_that_shares_the_machines_memory_needs_no_memory_beside_it():
-    own = gpu(seen_by=("torch",), memory_bytes=600 * GIB)
-    assert "ram-below-gpu-memory" not in codes(checkup(accelerators=(own,)))
-
-
 @pytest.mark.parametrize(
     ("count", "load", "severity"),
     [
@@ -136,23 +125,9 @@ def test_a_gpu_that_shares_the_machines_memory_needs_no_memory_beside_it():
         (2, 1.05, "info"),
         (2, 1.5, "info"),
         (2, 1.55, "warning"),
-        (1, 0.6, "info"),
-        (8, 4.0, None),
         (8, 4.05, "warning"),
     ],
 )
 def test_what_one_process_that_has_just_ended_leaves_is_a_note(count: int, load: float, severity: str | None):
     seen = found(checkup(**cpus(count, load_average=load)))
     assert [one.severity for one in seen if one.code == "busy-cpus"] == ([severity] if severity else [])
-
-
-@pytest.mark.parametrize(
-    ("count", "processes", "remedy"),
-    [
-        (2, 4, "at most 0 workers in each of 4 processes if they decode; `tunekit search` measures it"),
-        (4, 4, "at most 1 worker in each of 4 processes if they decode; `tunekit search` measures it"),
-    ],
-)
-def test_fewer_workers_are_the_remedy(count: int, processes: int, remedy: str):
-    seen = found(checkup(**cpus(count, loader=loader_plan(2, processes=processes))))
-    assert [one.remedy for one in seen if one.code == "more-workers-than-cpus"] == [remedy]

@@ -49,7 +49,7 @@ def test_a_config_that_changes_the_samples_is_told_with_its_figures() -> None:
     (confirm,) = confirm_records([900.0], faster)
     for seen, expected in ((stream(40_000, 10_000), [30_000]), (stream(10_000, 10_000), [])):
         trials = (own, trial_record(1, 900.0, faster), with_data(confirm, seen))
-        found = run_findings(run(trials=trials), (), None)
+        found = run_findings(run(trials=trials), ())
         assert [one.value for one in found if one.code == "other-training"] == expected
 
 
@@ -58,6 +58,6 @@ def test_a_step_limit_that_stays_is_told_with_the_number_that_it_needs() -> None
     limit = StepNumber(source="--max-steps", name="max_steps", steps=1_000, is_option=True)
     baseline = with_data(baseline_record(of=own, overrides={"step_numbers": (limit,)}), draws(1_000, 1_000))
     trials = (baseline, trial_record(1, 900.0, larger, overrides={"step_numbers": (limit,)}))
-    (found,) = (one for one in run_findings(run(trials=trials), (), None) if one.code == "other-training")
+    (found,) = (one for one in run_findings(run(trials=trials), ()) if one.code == "other-training")
     assert found.value == 250
     assert "--max-steps 1000" in found.evidence

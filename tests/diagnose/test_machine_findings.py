@@ -24,7 +24,6 @@ from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.registry import worst
 from tunekit.predict.ram import RamVerdict, loader_ram
 from tunekit.records.checkup import Checkup, LoaderPlan
-from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity
 from tunekit.records.host import Host
@@ -81,21 +80,6 @@ def test_findings_come_worst_first(seen: Checkup, profile: Profile | None):
 
 
 @machines
-def test_no_device_and_no_data_set_has_a_code_twice(seen: Checkup, profile: Profile | None):
-    found = machine_findings(seen, profile)
-    paths = [storage.path for storage in seen.storage]
-    about = [
-        (
-            one.code,
-            re.findall(r"GPU (\d+)", one.message),
-            [path for path in paths if f"{path} " in one.message],
-        )
-        for one in found
-    ]
-    assert all(about.count(one) == 1 for one in about), about
-
-
-@machines
 def test_every_finding_says_what_and_what_to_do(seen: Checkup, profile: Profile | None):
     for finding in machine_findings(seen, profile):
         assert finding.message
@@ -110,12 +94,6 @@ def test_findings_add_nothing_unprintable_and_no_unknown_figure(seen: Checkup, p
         for text in (finding.message, finding.evidence or "", finding.remedy or ""):
             assert {one for one in text if not one.isprintable()} <= set(told), finding
             assert not NO_FIGURE.search(text) or NO_FIGURE.search(told), finding
-
-
-@machines
-def test_a_checkup_with_its_findings_is_kept_as_json(seen: Checkup, profile: Profile | None):
-    whole = seen.model_copy(update={"findings": machine_findings(seen, profile)})
-    assert from_json(to_json(whole), Checkup) == whole
 
 
 @given(configs(), st.integers(1, 1 << 22), hosts(), st.floats(0, 1))

@@ -69,16 +69,6 @@ def test_a_wait_that_one_process_has_too_is_no_matter_of_sharing_the_cpus():
         assert ("loader-shares-cpus" in codes) is is_felt
 
 
-def test_on_a_cpu_no_transform_moves_to_a_gpu():
-    waits = Step(ring_s=0.001, spread=0.001, wait_s=0.01)
-
-    def remedy(**loop: Any) -> str:
-        return found(scaled(waits, loop=lambda n: loop))["loader-shares-cpus"].remedy or ""
-
-    assert "transforms on the GPU" in remedy()
-    assert "GPU" not in remedy(device=cpu())
-
-
 @given(before=SPLITS, after=SPLITS, efficiency=st.floats(0.01, 1.5))
 def test_no_gain_goes_beyond_linear_scaling(before: StepSplit, after: StepSplit, efficiency: float):
     run = scaled(processes=(1, 2), rounds=1)
@@ -121,24 +111,6 @@ def test_communication_that_is_exposed_is_worth_a_tenth_of_the_iteration(ring_s:
 def test_threads_of_all_processes_have_a_cpu_each_or_are_too_many(each: int, is_felt: bool):
     run = scaled(QUIET, loop=lambda n: {"device": cpu(), **threads(each)})
     assert ("processes-share-cpu" in found(run)) is is_felt
-
-
-@pytest.mark.parametrize(
-    ("cpus", "each", "remedy"),
-    [
-        (2, 1, "at most 2 processes"),
-        (8, 3, "set OMP_NUM_THREADS=2"),
-    ],
-)
-def test_what_has_a_thread_each_and_no_cpu_each_needs_fewer_processes(cpus: int, each: int, remedy: str):
-    run = scaled(QUIET, host=host(cpus=cpus), loop=lambda n: {"device": cpu(), **threads(each)})
-    assert remedy in (found(run)["processes-share-cpu"].remedy or "")
-
-
-def test_a_process_that_computes_with_fewer_threads_than_alone_is_no_fair_comparison():
-    one = found(scaled(QUIET, loop=lambda n: threads(8 // n)))["threads-differ"]
-    assert one.value == pytest.approx(0.25)
-    assert "OMP_NUM_THREADS=2" in (one.remedy or "")
 
 
 def test_a_process_that_is_slower_beside_others_without_summing_shares_something_with_them():

@@ -101,8 +101,3 @@ def test_every_data_set_has_findings_of_its_own():
         ("network-storage", "/nas/train"),
         ("slow-storage", "the storage under /data/val"),
     ]
-
-
-def test_a_rate_that_is_missing_is_told_from_both():
-    partly = only_finding(on(**(NOT_READ | {"sequential_mb_per_s": 500.0}), problem=PROBLEM))
-    assert partly.message == "how fast /data/shards can be read was not fully measured"

@@ -66,21 +66,6 @@ def test_code_bound_to_an_architecture_runs_on_it_alone(
     assert has_code_for((named(kind, code, "a"),), capability(device)) is (device == code)
 
 
-@given(versions, versions)
-def test_ptx_of_a_family_stays_in_it(code: tuple[int, int], device: tuple[int, int]):
-    fits = code[0] == device[0] and code[1] <= device[1]
-    assert has_code_for((named("compute", code, "f"),), capability(device)) is fits
-
-
-@given(
-    st.lists(st.builds(named, st.sampled_from(["sm", "compute"]), versions, st.sampled_from(["", "a", "f"]))),
-    versions,
-)
-def test_any_of_a_builds_codes_is_enough(names: list[str], device: tuple[int, int]):
-    each = [has_code_for((name,), capability(device)) for name in names]
-    assert has_code_for(tuple(names), capability(device)) is any(each)
-
-
 @pytest.mark.parametrize("names", [(), ("gfx90a",), ("sm_", "compute", "sm_9", "")])
 def test_names_that_are_none_of_cudas_run_nowhere(names: tuple[str, ...]):
     assert not has_code_for(names, "9.0")

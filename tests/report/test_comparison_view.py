@@ -73,7 +73,7 @@ def test_two_runs_fit_one_screen_whatever_differs(width: int):
     for found in (compared(searched(), noisy), compared(searched(), slower(0.25, tuned=knobs, **other))):
         text = answer_at(found, width)
         assert len(text.splitlines()) <= 30
-        assert f"{len(found.against[0].findings)} findings, " in text
+        assert f"{len(found.against[0].findings)} finding" in text
 
 
 def test_findings_that_would_settle_it_come_first_with_their_remedy():

@@ -111,8 +111,6 @@ class Closure:
     """How far T may lie outside, as a share."""
     meaning: str | None
     """Why T lies outside, in words; None when it lies within."""
-    is_warmer: bool = False
-    """Whether the loader became faster after the window."""
 
     @property
     def is_unexplained(self) -> bool:
@@ -181,7 +179,11 @@ def attribution(measurement: Measurement) -> Attribution:
     else:
         seconds = {Part.BATCH_AND_COMPUTE: wait_s + parts.compute_s}
     seconds |= {Part.OPTIMIZER: parts.optimizer_s, Part.OTHER: parts.other_s}
-    shares = list(_adding_up(seconds, batches, source))
+    whole_s = sum(seconds.values())
+    shares = [
+        Share(part, 1000 * part_s / batches, ratio(part_s, whole_s) or 0.0, source, is_of_sum=True)
+        for part, part_s in seconds.items()
+    ]
     if has_events and loop.has_loader:
         wait_s = loop.parts.data_wait_s
         share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
@@ -189,12 +191,6 @@ def attribution(measurement: Measurement) -> Attribution:
     if details is not None and details.kernels is not None:
         shares += _of_kernels(details.kernels, 1000 * step_s)
     return Attribution(source=source, step_ms=1000 * step_s, shares=tuple(shares))
-
-
-def _adding_up(seconds: dict[Part, float], batches: int, source: str) -> Iterator[Share]:
-    whole_s = sum(seconds.values())
-    for part, part_s in seconds.items():
-        yield Share(part, 1000 * part_s / batches, ratio(part_s, whole_s) or 0.0, source, is_of_sum=True)
 
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
@@ -215,22 +211,15 @@ def closure(measurement: Measurement) -> Closure | None:
         return None
     slack = max(LEAST_SLACK, loop.rate_interval_relative or 0.0)
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
-    meaning, is_warmer = None, False
+    meaning = None
     if step_s > (compute_s + loader_s) * (1 + slack):
-        meaning = "loader and training slow each other down: they and other programs share the CPU cores"
+        meaning = "loader and training slow each other down, or other programs do"
         own_wait_s = (loop.parts.data_wait_s - (loop.parts.run_queue_s or 0.0)) / loop.steady_batches
-        is_warmer = loop.num_workers == 0 and own_wait_s > WARMED_RATIO * loader_s
-        if is_warmer:
-            meaning = (
-                "the loader became faster: the data set or the page cache keeps what was read, and later "
-                "epochs train faster than this rate"
-            )
+        if loop.num_workers == 0 and own_wait_s > WARMED_RATIO * loader_s:
+            meaning = "the loader became faster: what was read is cached, and later epochs are faster"
     elif step_s < max(compute_s, loader_s) * (1 - slack):
-        slower = "the training" if compute_s >= loader_s else "the loader"
-        meaning = (
-            f"{slower} alone was slower than the whole loop, so its figure is too high and gains are too low"
-        )
-    return Closure(step_s, compute_s, loader_s, slack, meaning, is_warmer)
+        meaning = "one of them alone was slower than the whole loop, so gains are too low"
+    return Closure(step_s, compute_s, loader_s, slack, meaning)
 
 
 def is_own_clock(measurement: Measurement) -> bool:
@@ -311,8 +300,10 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
             processes. None if unknown.
     """
     cpu_share, queue_share = work.cpu_share, queued_share(work)
-    if cpu_share is None or cpu_share >= COMPUTES_SHARE:
-        return None if cpu_share is None else Making.COMPUTING
+    if cpu_share is None:
+        return None
+    if cpu_share >= COMPUTES_SHARE:
+        return Making.COMPUTING
     off_cpu_share = 1 - cpu_share
     if queue_share is None and (taken_share or 0.0) >= ALL_CPUS_SHARE:
         return Making.COMPUTING
@@ -321,14 +312,9 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
     if cpu_share >= WAITS_SHARE:
         return None
     blocked_share = ratio(work.block_io_s or 0.0, work.time_s) or 0.0
-    reads = blocked_share >= MOSTLY * off_cpu_share or storage_bytes_per_s(telemetry) is not None
+    read_bytes_per_s = (telemetry.host.read_bytes_per_s if telemetry is not None else None) or 0.0
+    reads = blocked_share >= MOSTLY * off_cpu_share or read_bytes_per_s >= FROM_STORAGE_BYTES_PER_S
     return Making.WAITING_FOR_STORAGE if reads else Making.WAITING
-
-
-def storage_bytes_per_s(telemetry: Telemetry | None) -> float | None:
-    """Return how fast the trial read from storage; None where that is unknown, or too little to matter."""
-    seen = telemetry.host.read_bytes_per_s if telemetry is not None else None
-    return seen if seen is not None and seen >= FROM_STORAGE_BYTES_PER_S else None
 
 
 def queued_share(work: LoaderWork) -> float | None:

@@ -10,7 +10,7 @@ from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_t
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
-from tunekit.units import bytes_text, count_text, percent_text
+from tunekit.units import bytes_text, percent_text
 
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
@@ -24,43 +24,33 @@ def _too_few_processes(pair: RunPair) -> Hits:
 
 @check("undecided", (WARNING, INFO), "the runs are too noisy to tell whether they differ")
 def _undecided(pair: RunPair) -> Hits:
-    factor = pair.deciding
+    factor, noise = pair.deciding, pair.noise
     if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
-    lost, tolerance = f"{max(0.0, 1 - factor.low):.1%}", percent_text(pair.tolerance)
-    yield Hit(
-        f"the slowdown is at most {lost} (tolerance {tolerance}); fresh processes: "
-        + pair.each(*pair.deciding_counts),
-        _what_would_tell(pair),
-        severity=WARNING if factor.low < 1 - pair.tolerance else INFO,
-    )
-
-
-def _what_would_tell(pair: RunPair) -> str:
-    """Return what decides between a difference and none."""
-    noise, factor = pair.noise, pair.deciding
-    assert factor is not None
     # Slower is judged as faster is, the other way round.
     folded = factor if factor.value >= 1 else factor.under(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
     is_busy = noise is not None and noise.relative >= BUSY_FLOOR
+    remedy = f"search both again with --confirm {needed}"
     if needed is None or needed > MOST_WORTHWHILE_ROUNDS or is_busy:
-        floor = "" if noise is None else f" (the noise floor was {noise.relative:.1%})"
-        return f"search both again on a quieter machine{floor}, or with --wait-quiet 10m"
-    return f"about {needed} rounds would tell: search both again with --confirm {needed}"
+        remedy = "search both again on a quieter machine, or with --wait-quiet 10m"
+    lost, tolerance = f"{max(0.0, 1 - factor.low):.1%}", percent_text(pair.tolerance)
+    floor = "n/a" if noise is None else f"{noise.relative:.1%}"
+    yield Hit(
+        f"the slowdown is at most {lost} (tolerance {tolerance}, noise floor {floor}); fresh processes: "
+        + pair.each(*pair.deciding_counts),
+        remedy,
+        severity=WARNING if factor.low < 1 - pair.tolerance else INFO,
+    )
 
 
 @check("memory-grew", WARNING, "peak reserved VRAM grew by more than the tolerance (exit code unchanged)")
 def _memory_grew(pair: RunPair) -> Hits:
     before, after, times = pair.reference, pair.other, pair.reserved_ratio
     if times is not None and times > 1 + pair.tolerance:
-        usable_bytes = after.loop.device.usable_bytes
-        yield Hit(
-            f"{bytes_text(before.peak_reserved_bytes)} in {before.name}, "
-            f"{bytes_text(after.peak_reserved_bytes)} of {bytes_text(usable_bytes)} in {after.name}, "
-            f"{times:.2f}x (measured)",
-            "compare batch size, precision and compile; a smaller batch size takes less",
-        )
+        peaks = pair.each(bytes_text(before.peak_reserved_bytes), bytes_text(after.peak_reserved_bytes))
+        remedy = "compare batch size, precision and compile; a smaller batch size takes less"
+        yield Hit(f"{peaks}, {times:.2f}x (measured)", remedy)
 
 
 def _differs(
@@ -75,16 +65,11 @@ def _differs(
             yield Hit(pair.each(before, after), remedy)
 
 
-@check(
-    "not-comparable", WARNING, "the runs train different scripts, or on different machines without a baseline"
-)
+@check("not-comparable", WARNING, "the runs can't be compared")
 def _not_comparable(pair: RunPair) -> Hits:
     if pair.why_not is not None:
-        yield Hit(
-            None,
-            "compare runs of one training, searched on one machine or from one baseline config",
-            message=pair.why_not,
-        )
+        remedy = "compare runs of one training, searched on one machine or from one baseline config"
+        yield Hit(pair.why_not, remedy)
 
 
 @check("other-machine", WARNING, "the machines or their software differ, so rates differ for that reason too")
@@ -146,13 +131,6 @@ _differs(
     "choose one for all with --tier",
     lambda side: side.chosen.tier.value if side.chosen else "baseline",
 )
-_differs(
-    "other-tunekit",
-    INFO,
-    "the tunekit versions differ",
-    "see the changelog for changes in how rates are measured; search again with one version if in doubt",
-    lambda side: side.run.tunekit_version,
-)
 
 
 @check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")
@@ -163,10 +141,8 @@ def _other_epoch(pair: RunPair) -> Hits:
     # A loader that drops its last batch has a shorter epoch for another batch size, and the same data.
     dropped = max(side.loop.world_size * (side.loop.batch_size or 0) for side in (pair.reference, pair.other))
     if abs(after - before) > dropped:
-        yield Hit(
-            pair.each(f"{before:,} samples", f"{after:,}"),
-            "search with as many samples per epoch: the epoch boundary costs more in a short one",
-        )
+        remedy = "search with as many samples per epoch: the epoch boundary costs more in a short one"
+        yield Hit(pair.each(f"{before:,} samples", f"{after:,}"), remedy)
 
 
 @check("unfinished", WARNING, "a search has not finished, so its recommendation may still change")
@@ -182,7 +158,4 @@ def _unfinished(pair: RunPair) -> Hits:
 @check("same-run", WARNING, "both folders hold the same trials")
 def _same_run(pair: RunPair) -> Hits:
     if pair.is_same_run:
-        run = pair.other.run
-        yield Hit(
-            f"{count_text(len(run.trials), 'trial')} of {run.created_at}", "give the folder of another search"
-        )
+        yield Hit(f"both created {pair.other.run.created_at}", "give the folder of another search")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tunekit.diagnose.machine import Gpu, Machine
-from tunekit.diagnose.policy import HOT_C, LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
+from tunekit.diagnose.policy import LOW_POWER_SHARE, NARROW_LANES, TAKEN_SHARE
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.records.host import GpuProcess
 from tunekit.units import bytes_text, count_text, listed
@@ -11,7 +11,7 @@ from tunekit.units import bytes_text, count_text, listed
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
 OTHERS_REMEDY = "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES"
-"""Of other processes on a GPU."""
+COOLING_REMEDY = "check its cooling and power, or use another machine: a long run will be slower still"
 POWER_CAP = "sw_power_cap"
 """The reason of a GPU that computes at its power limit."""
 
@@ -19,12 +19,8 @@ POWER_CAP = "sw_power_cap"
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
 def _no_gpu(machine: Machine) -> Hits:
     if not machine.host.accelerators:
-        asked = (
-            "the NVIDIA driver and torch show none" if machine.host.torch else "the NVIDIA driver shows none"
-        )
-        yield Hit(
-            asked, "if there should be one, `nvidia-smi` must list it; start a container with --gpus all"
-        )
+        remedy = "if there should be one, `nvidia-smi` must list it; start a container with --gpus all"
+        yield Hit("neither the NVIDIA driver nor torch shows one", remedy)
 
 
 @check("mixed-gpus", WARNING, "the GPUs are of several models: data-parallel training waits for the slowest")
@@ -64,33 +60,26 @@ def _unknown_gpu(one: Gpu) -> Hits:
 
 @check("pcie-narrow", (WARNING, INFO), "few PCIe lanes link {}: batches take longer to reach it")
 def _pcie_narrow(one: Gpu) -> Hits:
-    """Find fewer lanes than there could be; in a virtual machine the driver knows nothing of the slot."""
-    link, is_virtual = one.gpu.pcie, one.machine.host.is_virtual
-    if link is None or link.lanes is None:
-        return
-    is_below = link.max_lanes is not None and link.lanes < link.max_lanes
-    if not is_below and link.lanes > NARROW_LANES:
-        return
-    yield Hit(
-        f"x{link.lanes} now" + (f"; it could do x{link.max_lanes}" if is_below else ""),
-        "reseat the card or use another slot; a rented machine's type may be wired so: `tunekit profile` "
-        "shows whether copies slow training down",
-        link.lanes,
-        severity=INFO if is_virtual is True and link.lanes > NARROW_LANES else WARNING,
-    )
+    link = one.gpu.pcie
+    lanes = link.lanes if link else None
+    if link and lanes is not None and (lanes <= NARROW_LANES or lanes < (link.max_lanes or 0)):
+        # In a virtual machine the driver knows nothing of the slot.
+        is_unsure = one.machine.host.is_virtual is True and lanes > NARROW_LANES
+        yield Hit(
+            f"x{lanes} now, x{link.max_lanes or 'n/a'} at most",
+            "reseat the card or use another slot; `tunekit profile` shows whether copies slow training down",
+            lanes,
+            severity=INFO if is_unsure else WARNING,
+        )
 
 
 @check("shared-gpu", WARNING, "{} is in use: less memory and compute are left, and figures will be too low")
 def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
-    if not others and (used_bytes or 0) <= TAKEN_SHARE * (gpu.memory_bytes or 0):
-        return
-    named = processes_text(others) or "unnamed processes"
-    yield Hit(
-        f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named}",
-        OTHERS_REMEDY,
-        used_bytes,
-    )
+    if others or (used_bytes or 0) > TAKEN_SHARE * (gpu.memory_bytes or 0):
+        named = processes_text(others) or "unnamed processes"
+        taken = f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named}"
+        yield Hit(taken, OTHERS_REMEDY, used_bytes)
 
 
 def processes_text(processes: Sequence[GpuProcess]) -> str:
@@ -101,45 +90,23 @@ def processes_text(processes: Sequence[GpuProcess]) -> str:
 @check("gpu-throttled", WARNING, "{} is slowed down by heat or by its power supply")
 def _gpu_throttled(one: Gpu) -> Hits:
     state = one.state
-    reasons = [reason for reason in state.throttle_reasons if reason in SLOWDOWNS]
-    if reasons:
-        yield Hit(
-            f"{', '.join(reasons)}; {_figure(state.sm_clock_mhz, ' MHz')} of "
-            f"{_figure(state.max_sm_clock_mhz, ' MHz')}, {_figure(state.temperature_c, ' C')}",
-            "check its cooling and power, or use another machine: a long run will be slower still",
-        )
-
-
-def _figure(value: float | None, unit: str) -> str:
-    return "n/a" if value is None else f"{value:.0f}{unit}"
-
-
-@check("gpu-hot", WARNING, "{} is hot before training has started")
-def _gpu_hot(one: Gpu) -> Hits:
-    heat_c = one.state.temperature_c
-    if heat_c is not None and heat_c >= HOT_C:
-        yield Hit(f"{heat_c:.0f} C", "let it cool, and check what else runs on it", heat_c)
+    if reasons := [reason for reason in state.throttle_reasons if reason in SLOWDOWNS]:
+        yield Hit(", ".join(reasons), COOLING_REMEDY)
 
 
 @check("power-limited", WARNING, "{} has a lower power limit than its model usually has: it will be slower")
 def _power_limited(one: Gpu) -> Hits:
-    index, limit_w, profile = one.gpu.index, one.state.power_limit_w, one.profile
-    if profile is None or profile.tdp_w is None or limit_w is None:
-        return
-    if limit_w < LOW_POWER_SHARE * profile.tdp_w:
+    limit_w, usual_w = one.state.power_limit_w, one.profile.tdp_w if one.profile else None
+    if limit_w is not None and usual_w is not None and limit_w < LOW_POWER_SHARE * usual_w:
         yield Hit(
-            f"limit {limit_w:.0f} W, profile {profile.id} has {profile.tdp_w:.0f} W",
-            f"nvidia-smi -i {index} -pl {profile.tdp_w:.0f}, if the machine is yours",
+            f"limit {limit_w:.0f} W, usually {usual_w:.0f} W",
+            f"nvidia-smi -i {one.gpu.index} -pl {usual_w:.0f}, if the machine is yours",
             limit_w,
         )
 
 
 @check("ecc-errors", WARNING, "{} had memory errors that it could not correct")
 def _ecc_errors(one: Gpu) -> Hits:
-    errors = one.state.ecc_errors
-    if errors:
-        yield Hit(
-            f"{count_text(errors, 'uncorrected error')} since the driver was loaded",
-            "reset it or take another machine: a long run is likely to crash",
-            errors,
-        )
+    if errors := one.state.ecc_errors:
+        seen = f"{count_text(errors, 'uncorrected error')} since the driver was loaded"
+        yield Hit(seen, "reset it or take another machine: a long run is likely to crash", errors)

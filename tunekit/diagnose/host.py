@@ -31,11 +31,8 @@ def _may_use_workers(machine: Machine) -> bool:
 @check("no-shm", (ERROR, WARNING), "there is no /dev/shm, through which loader workers pass their batches")
 def _no_shm(machine: Machine) -> Hits:
     if machine.host.shm_bytes is None and _may_use_workers(machine):
-        yield Hit(
-            "/dev/shm is not mounted",
-            "mount a tmpfs at /dev/shm, or load with num_workers 0",
-            severity=ERROR if machine.loader else WARNING,
-        )
+        remedy = "mount a tmpfs at /dev/shm, or load with num_workers 0"
+        yield Hit("/dev/shm is not mounted", remedy, severity=ERROR if machine.loader else WARNING)
 
 
 @check(
@@ -50,11 +47,10 @@ def _small_shm(machine: Machine) -> Hits:
     if loader is not None and loader.batch_bytes is not None:
         queued_bytes = loader.processes * queue_bytes(loader, loader.batch_bytes)
         if not fits_shm(queued_bytes, host):
-            queues = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor} + 1"
-            ranks = f" x {loader.processes} processes" if loader.processes > 1 else ""
             yield Hit(
-                f"({queues}){ranks} batches of {bytes_text(loader.batch_bytes)} are "
-                f"{bytes_text(queued_bytes)} (predicted); /dev/shm has {shm_text(host)}",
+                f"{loader.total_workers} workers x prefetch {loader.prefetch_factor}, batches of "
+                f"{bytes_text(loader.batch_bytes)}: {bytes_text(queued_bytes)} (predicted); "
+                f"/dev/shm has {shm_text(host)}",
                 _bigger_shm(queued_bytes + (host.shm_used_bytes or 0)),
                 queued_bytes,
             )
@@ -92,29 +88,8 @@ def _large_buffer(machine: Machine) -> Hits:
 def _shm_in_use(machine: Machine) -> Hits:
     size_bytes, used_bytes = machine.host.shm_bytes, machine.host.shm_used_bytes
     if size_bytes and used_bytes is not None and used_bytes > FULL_SHM_SHARE * size_bytes:
-        yield Hit(
-            f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used",
-            "look at `ls -l /dev/shm`: killed trainings leave torch_* files; remove those of the dead",
-            used_bytes,
-        )
-
-
-@check(
-    "more-workers-than-cpus",
-    WARNING,
-    "more loader workers than CPUs: they compete unless they wait for storage",
-)
-def _more_workers_than_cpus(machine: Machine) -> Hits:
-    loader, cpus = machine.loader, machine.host.cpus
-    if loader is None or loader.total_workers <= cpus:
-        return
-    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-    most = count_text(cpus // loader.processes, "worker")
-    yield Hit(
-        f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'usable CPU')}",
-        f"at most {most}{ranks} if they decode; `tunekit search` measures it",
-        loader.total_workers,
-    )
+        remedy = "remove the torch_* files that killed trainings left: `ls -l /dev/shm`"
+        yield Hit(f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used", remedy, used_bytes)
 
 
 @check("low-free-ram", WARNING, "little RAM is free for the loader's buffer and the page cache")
@@ -133,14 +108,10 @@ def _low_free_ram(machine: Machine) -> Hits:
 )
 def _busy_cpus(machine: Machine) -> Hits:
     load, cpus = machine.host.load_average, machine.host.cpus_total
-    if load is None or load <= BUSY_SHARE * cpus:
-        return
-    yield Hit(
-        f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
-        "stop other programs (`top` shows them)",
-        load,
-        severity=WARNING if load > BUSY_LOAD else INFO,
-    )
+    if load is not None and load > BUSY_SHARE * cpus:
+        seen = f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}"
+        severity = WARNING if load > BUSY_LOAD else INFO
+        yield Hit(seen, "stop other programs, or use --wait-quiet", load, severity=severity)
 
 
 @check("numa", INFO, "the CPUs are in several NUMA nodes: a loader on the far one feeds the GPU more slowly")
@@ -159,8 +130,7 @@ def _few_open_files(machine: Machine) -> Hits:
     limit, loader = machine.host.open_files_limit, machine.loader
     workers = loader.total_workers if loader else machine.host.cpus
     if limit is not None and limit <= USUAL_OPEN_FILES and workers >= MANY_WORKERS:
-        who = f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"
-        yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
+        yield Hit(f"ulimit -n is {limit}, for {workers} workers", "ulimit -n 65536 before training", limit)
 
 
 @check("no-sandbox", (WARNING, INFO), "trials don't have an overlay sandbox that discards their writes")
@@ -169,7 +139,6 @@ def _no_sandbox(machine: Machine) -> Hits:
     if sandbox is not None and sandbox.kind != "overlay":
         yield Hit(
             "; ".join(f"{kind}: {reason}" for kind, reason in sandbox.reasons.items()),
-            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13), which keeps programs "
-            "other than Python from writing outside the trial's folder",
+            "allow user namespaces or CAP_SYS_ADMIN, or at least Landlock (Linux 5.13)",
             severity=INFO if sandbox.kind == "landlock" else WARNING,
         )

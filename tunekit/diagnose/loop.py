@@ -252,17 +252,6 @@ class TrialGpu:
         return next((gpu.state.max_sm_clock_mhz for gpu in gpus if gpu.state), None)
 
     @property
-    def clock_and_heat(self) -> list[str]:
-        """Mean clock and highest temperature, as far as they are known."""
-        gpu, best_mhz = self.gpu, self.max_clock_mhz
-        parts = []
-        if gpu.sm_clock_mhz is not None:
-            parts.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
-        if gpu.max_temperature_c is not None:
-            parts.append(f"up to {gpu.max_temperature_c:.0f} C")
-        return parts
-
-    @property
     def fall_of_clock(self) -> float | None:
         """The share of its clock that it lost within the window."""
         first, last = self.gpu.first_sm_clock_mhz, self.gpu.last_sm_clock_mhz

@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio, storage_bytes_per_s
+from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
@@ -10,7 +10,6 @@ from tunekit.diagnose.policy import (
     FELT_SHARE,
     MOST_CPUS_SHARE,
     ONE_BOUNDARY,
-    QUEUED_SHARE,
     STARVED_SHARE,
     SURE,
     UNPICKLES_SHARE,
@@ -20,7 +19,7 @@ from tunekit.recommend.noise import t_quantile
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
-_FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
+_FREE_CPUS = "stop other programs, or use --wait-quiet"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
 _CHEAPER_BATCHES = "use smaller images, fewer transforms, or data stored as the transforms leave it"
 
@@ -38,21 +37,14 @@ def _data_wait(facts: LoopFacts) -> Hits:
 
 
 def _data_wait_hits(facts: LoopFacts) -> Hits:
-    loop, isolated, stall = facts.loop, facts.measurement.isolated, facts.attribution.stall
-    if stall is None:
-        return
-    figures = [
-        f"{stall.share:.0%} of step time is data wait: {rate_text(stall.batch_ms)} of "
-        f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
-    ]
-    if isolated.loader_step_s is not None and isolated.compute_step_s is not None:
-        samples = loop.steady_samples / loop.steady_batches
-        figures.append(
-            f"the loader alone makes {rate_text(ratio(samples, isolated.loader_step_s))} samples/s, training "
-            f"alone takes {rate_text(ratio(samples, isolated.compute_step_s))}"
+    loop, stall = facts.loop, facts.attribution.stall
+    if stall is not None:
+        seen = (
+            f"{stall.share:.0%} of step time is data wait: {rate_text(stall.batch_ms)} of "
+            f"{rate_text(facts.attribution.step_ms)} ms ({stall.source}); "
+            f"{count_text(loop.num_workers, 'worker')}, {count_text(facts.host.cpus, 'usable CPU')}"
         )
-    figures.append(f"{count_text(loop.num_workers, 'worker')}, {count_text(facts.host.cpus, 'usable CPU')}")
-    yield _hit(facts, "; ".join(figures), stall.share)
+        yield _hit(facts, seen, stall.share)
 
 
 def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
@@ -85,45 +77,38 @@ def _making_text(facts: LoopFacts) -> str | None:
     work, cpu_share = facts.work, facts.cpu_share
     if not facts.waits_for_data or work is None or work.batch_s is None or cpu_share is None:
         return None
-    who = "a worker" if facts.loop.num_workers else "the training process"
-    queue_share = queued_share(work) or 0.0
-    queued = f", {queue_share:.0%} waiting for one" if queue_share >= QUEUED_SHARE else ""
-    return (
-        f"making a batch takes {who} {duration_text(work.batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
-        f"(clocks of the loader's processes over {work.batches:,} batches)"
-    )
+    queue_share = queued_share(work)
+    queued = "n/a" if queue_share is None else f"{queue_share:.0%}"
+    made = f"one process makes a batch in {duration_text(work.batch_s)}"
+    return f"{made}, {cpu_share:.0%} of it on a CPU, {queued} waiting for one"
 
 
 @check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
 def _loader_cpu(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
     if text is not None and facts.making is Making.COMPUTING:
-        taken = "; every CPU is busy (telemetry)" if facts.cpus_are_taken else ""
-        yield _hit(facts, text + taken, facts.cpu_share)
+        yield _hit(facts, f"{text}{_cores_text(facts)}", facts.cpu_share)
 
 
-@check("loader-contended", WARNING, "the loader is short of CPUs: other processes use them")
+@check("loader-contended", WARNING, "the loader is starved of CPU")
 def _loader_contended(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
-    if text is None or facts.work is None or facts.making is not Making.WAITING_FOR_CPU:
-        return
-    yield Hit(f"{text}{_cores_text(facts)}", _FREE_CPUS, queued_share(facts.work), _free_cpus_gain(facts))
+    if text is not None and facts.work is not None and facts.making is Making.WAITING_FOR_CPU:
+        seen = f"{text}{_cores_text(facts)}"
+        yield Hit(seen, _FREE_CPUS, queued_share(facts.work), _free_cpus_gain(facts))
 
 
 def _cores_text(facts: LoopFacts) -> str:
     cores = facts.telemetry.host.cpu_cores if facts.telemetry else None
-    return "" if cores is None else f"; the training got {cores:.1f} of {count_text(facts.cpus, 'CPU')}"
+    return "" if cores is None else f"; the trial used {cores:.1f} of {count_text(facts.cpus, 'CPU')}"
 
 
 @check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
 def _loader_storage(facts: LoopFacts) -> Hits:
-    text, seen = _making_text(facts), storage_bytes_per_s(facts.telemetry)
-    if text is None or facts.work is None or facts.making is not Making.WAITING_FOR_STORAGE:
+    text, work = _making_text(facts), facts.work
+    if text is None or work is None or facts.making is not Making.WAITING_FOR_STORAGE:
         return
-    if seen is not None:
-        text += f"; {bytes_text(seen)}/s come from storage (/proc/PID/io)"
-    if facts.work.block_io_s:
-        text += f"; {facts.work.block_io_s / facts.work.time_s:.0%} is block I/O delay (/proc/PID/stat)"
+    text += f"; block I/O {duration_text(work.block_io_s)}{_reads_text(facts)}"
     remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
     yield _hit(facts, text, facts.cpu_share)._replace(remedy=remedy)
 
@@ -131,34 +116,30 @@ def _loader_storage(facts: LoopFacts) -> Hits:
 @check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
 def _loader_waits(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
-    if text is None or facts.making is not Making.WAITING:
-        return
-    host = facts.telemetry.host if facts.telemetry else None
-    if host is not None and host.read_bytes_per_s is not None:
-        text += f"; {bytes_text(host.read_bytes_per_s)}/s come from storage (/proc/PID/io)"
-    remedy = (
-        f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker shows the call"
-    )
-    yield _hit(facts, text, facts.cpu_share)._replace(remedy=remedy)
+    if text is not None and facts.making is Making.WAITING:
+        remedy = f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker"
+        yield _hit(facts, f"{text}{_reads_text(facts)}", facts.cpu_share)._replace(remedy=remedy)
+
+
+def _reads_text(facts: LoopFacts) -> str:
+    read = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
+    return "" if read is None else f"; {bytes_text(read)}/s come from storage (/proc/PID/io)"
 
 
 def _wait_at_once(facts: LoopFacts) -> str:
     """Return words for more workers, where they could wait at the same time; nothing where they couldn't."""
-    more = facts.more_workers
-    if not more or more <= 1:
-        return ""
-    return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
+    more = facts.more_workers or 0
+    return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or " if more > 1 else ""
 
 
 @check("cpu-contended", WARNING, "the training process waits for a CPU")
 def _cpu_contended(facts: LoopFacts) -> Hits:
     """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
-    loop, waited_s = facts.loop, facts.loop.parts.run_queue_s
-    share = ratio(waited_s, loop.steady_time_s) if waited_s is not None else None
+    loop, waited_s = facts.loop, facts.loop.parts.run_queue_s or 0.0
+    share = waited_s / loop.steady_time_s
     is_felt = not facts.is_cuda or facts.bound is Bound.HOST
-    if share is None or share < STARVED_SHARE or not is_felt or waited_s is None:
-        return
-    if facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU:
+    is_loaders = facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU
+    if share < STARVED_SHARE or not is_felt or is_loaders:
         return
     own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
     yield Hit(
@@ -173,20 +154,15 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
 @check("unpickling", WARNING, "the training process is busy unpickling the batches of its workers")
 def _unpickling(facts: LoopFacts) -> Hits:
     """Find a training process that is at work while it waits for its workers."""
-    loop = facts.loop
-    share = ratio(loop.parts.fetch_cpu_s, loop.parts.data_wait_s)
-    of_step = ratio(loop.parts.fetch_cpu_s, loop.steady_time_s)
-    if not loop.num_workers or share is None or share < UNPICKLES_SHARE:
+    loop, fetch_cpu_s = facts.loop, facts.loop.parts.fetch_cpu_s
+    share = ratio(fetch_cpu_s, loop.parts.data_wait_s) or 0.0
+    if not loop.num_workers or share < UNPICKLES_SHARE or fetch_cpu_s < FELT_SHARE * loop.steady_time_s:
         return
-    if of_step is None or of_step < FELT_SHARE:
-        return
-    fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
-    piped_bytes = loop.batch.piped_bytes if loop.batch else None
-    piped = f"; {bytes_text(piped_bytes)} of each batch are not tensors" if piped_bytes else ""
+    fetch_s = fetch_cpu_s / loop.steady_batches
     exposed_s = facts.attribution.stall_share * loop.step_time_s
     yield Hit(
-        f"{rate_text(1000 * fetch_s)} ms of CPU time per batch, {min(share, 1.0):.0%} of its wait "
-        f"(clock of its thread){piped}",
+        f"{rate_text(1000 * fetch_s)} ms of CPU time per batch, {min(share, 1.0):.0%} of its wait; "
+        f"{bytes_text(loop.batch.piped_bytes if loop.batch else None)} of each batch are not tensors",
         "return few large tensors from the collate function, not arrays, lists or many small tensors",
         min(share, 1.0),
         smaller(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
@@ -196,24 +172,20 @@ def _unpickling(facts: LoopFacts) -> Hits:
 @check("costly-epochs", WARNING, "epoch boundaries take a clear share of each epoch")
 def _costly_epochs(facts: LoopFacts) -> Hits:
     loop, epoch_s, boundary_s = facts.loop, facts.loop.epoch_time_s, facts.loop.boundary_s
-    if epoch_s is None or boundary_s is None:
+    if not epoch_s or boundary_s is None:
         return
-    share, least_share = ratio(boundary_s, epoch_s), ratio(_least_boundary_s(loop), epoch_s)
-    if share is None or least_share is None:
-        return
-    if least_share <= COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
+    if _least_boundary_s(loop) <= COSTLY_SHARE * epoch_s and facts.bound is not Bound.EPOCHS:
         return
     changing = facts.details.data.changing if facts.details.data else None
     restarts = loop.num_workers > 0 and not loop.persistent_workers and not changing
-    remedy = "look at what the script does between epochs, or make epochs longer"
     tried = facts.tried("persistent_workers", True) if restarts else None
-    if restarts:
-        remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"
     yield Hit(
-        f"{duration_text(boundary_s)} at each boundary, {share:.0%} of an epoch of {duration_text(epoch_s)} "
-        f"(host clock, {count_text(loop.boundaries_seen, 'boundary', 'boundaries')} timed)",
-        remedy,
-        share,
+        f"{duration_text(boundary_s)} at each boundary, {boundary_s / epoch_s:.0%} of an epoch of "
+        f"{duration_text(epoch_s)} (host clock, {loop.boundaries_seen} timed)",
+        f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"
+        if restarts
+        else "look at what the script does between epochs, or make epochs longer",
+        boundary_s / epoch_s,
         tried.gain if tried else boundary_gain(loop, boundary_s),
         is_measured=tried is not None,
     )

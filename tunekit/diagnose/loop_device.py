@@ -9,16 +9,14 @@ from tunekit.diagnose.attribution import (
     ratio,
 )
 from tunekit.diagnose.gains import copy_gain, data_gain, launch_gain, training_gain
-from tunekit.diagnose.gpus import OTHERS_REMEDY, POWER_CAP, SLOWDOWNS, processes_text
+from tunekit.diagnose.gpus import COOLING_REMEDY, OTHERS_REMEDY, POWER_CAP, SLOWDOWNS, processes_text
 from tunekit.diagnose.loop import LoopFacts, TrialGpu
 from tunekit.diagnose.policy import (
     BUSY_PERCENT,
     FALL_OF_CLOCK,
-    FAR_GAIN,
     RARE_PER_BATCH,
     RISE_C,
     ROOM_SHARE,
-    SHOWN_SYNCS,
 )
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
@@ -31,7 +29,7 @@ from tunekit.units import bytes_text, count_text, listed, rate_text
 
 def _unused(facts: LoopFacts) -> list[str]:
     """Return words for what makes training faster, suits this device and is not in use."""
-    words = [_lower_precision(facts), _compiled(facts), _channels_last(facts), _larger_batch(facts)]
+    words = [_lower_precision(facts), *_compiled(facts), _channels_last(facts), *_larger_batch(facts)]
     return [word for word in words if word is not None]
 
 
@@ -52,10 +50,10 @@ def _lower_precision(facts: LoopFacts) -> str | None:
     return None
 
 
-def _compiled(facts: LoopFacts) -> str | None:
-    compiles = facts.discovery is not None and facts.discovery.compiles
+def _compiled(facts: LoopFacts) -> list[str]:
+    compiles = facts.is_compiled or (facts.discovery is not None and facts.discovery.compiles)
     can = facts.profile is None or facts.profile.compile_supported is not False
-    return None if compiles or facts.is_compiled or not can else facts.set_knob("compile", True)
+    return [facts.set_knob("compile", True)] if can and not compiles else []
 
 
 def _channels_last(facts: LoopFacts) -> str | None:
@@ -66,13 +64,13 @@ def _channels_last(facts: LoopFacts) -> str | None:
     return facts.set_knob("channels_last", True)
 
 
-def _larger_batch(facts: LoopFacts) -> str | None:
-    """Return words for twice the batch where the device's memory surely holds it; None where not."""
+def _larger_batch(facts: LoopFacts) -> list[str]:
+    """Return words for twice the batch where the device's memory surely holds it."""
     loop = facts.loop
     total, reserved = loop.device.usable_bytes, loop.peak_reserved_bytes
     if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
-        return None
-    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= ROOM_SHARE * total else None
+        return []
+    return [facts.set_knob("batch_size", 2 * loop.batch_size)] if reserved <= ROOM_SHARE * total else []
 
 
 # --- training takes the time ----------------------------------------------------------------
@@ -83,25 +81,16 @@ def _compute_bound(facts: LoopFacts) -> Hits:
     if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
         return
     loop, shares, isolated = facts.loop, facts.attribution, facts.measurement.isolated
-    figures = [
+    seen = (
         f"{shares.trains_share:.0%} of step time is forward, backward and optimizer ({shares.source}), "
         f"{shares.stall_share:.0%} data wait"
-    ]
+    )
     if isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
-        most = training_gain(facts.measurement)
-        is_near = most is not None and most < FAR_GAIN
-        gains = f", faster training gains at most {rate_text(most)}x" if is_near else ""
-        figures.append(f"the loader alone makes {rate_text(alone)} samples/s{gains}")
+        seen += f"; the loader alone makes {rate_text(alone)} samples/s"
     left = _unused(facts)
-    yield Hit(
-        "; ".join(figures),
-        f"`tunekit search` measures what these bring: {', '.join(left)}"
-        if left
-        else "tunekit's knobs are all in use: take a smaller model or a faster device",
-        shares.trains_share,
-        message="loader and training take equally long" if facts.bound is Bound.BALANCED else None,
-    )
+    remedy = f"`tunekit search` measures what these bring: {', '.join(left)}"
+    yield Hit(seen, remedy if left else "take a smaller model or a faster device", shares.trains_share)
 
 
 @check("fp16-unscaled", INFO, "fp16, which this GPU is faster in, needs a gradient scaler in the script")
@@ -117,26 +106,20 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
     if can_train_in_fp16(facts.target, discovery, config.precision):
         return
     half, whole = profile.fp16_tflops, profile.fp32_tflops
-    times = half / whole if half and whole else None
+    times = half / whole if half and whole else 1.0
     yield Hit(
-        f"profile {profile.id}: {rate_text(half)} TFLOPS in fp16, {rate_text(whole)} in fp32; "
-        f"{facts.attribution.trains_share:.0%} of step time is training ({facts.attribution.source})",
+        f"profile {profile.id}: {rate_text(half)} TFLOPS in fp16, {rate_text(whole)} in fp32",
         "use torch.autocast with torch.float16 and torch.amp.GradScaler in the script, then search again",
-        gain=training_gain(facts.measurement, times) if times and times > 1 else None,
+        gain=training_gain(facts.measurement, times) if times > 1 else None,
     )
 
 
 @check("no-loader", INFO, "the script makes its own batches, so making them can't be told from computing")
 def _no_loader(facts: LoopFacts) -> Hits:
     share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
-    if facts.bound is not Bound.NO_LOADER or share is None:
-        return
-    left = "".join(f", or {word}" for word in _unused(facts))
-    yield Hit(
-        f"{share.share:.0%} of step time is both together ({share.source})",
-        f"time your batch function by itself{left}",
-        share.share,
-    )
+    if facts.bound is Bound.NO_LOADER and share is not None:
+        remedy = ", or ".join(["time your batch function by itself", *_unused(facts)])
+        yield Hit(f"{share.share:.0%} of step time is both together ({share.source})", remedy, share.share)
 
 
 # --- the GPU waits for its host -------------------------------------------------------------
@@ -146,39 +129,31 @@ def _no_loader(facts: LoopFacts) -> Hits:
 def _host_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.HOST:
         return
-    drained = drained_share(facts.loop)
-    figures = [
+    drained, idle = drained_share(facts.loop), facts.attribution.of(Part.DEVICE_IDLE)
+    busy_share = nvml_busy_share(facts.loop, facts.telemetry)
+    seen = (
         f"the GPU had no work left at the end of {drained:.0%} of the batches, "
         f"{facts.attribution.stall_share:.0%} of step time is data wait (CUDA events)"
-    ]
-    idle, busy_share = facts.attribution.of(Part.DEVICE_IDLE), nvml_busy_share(facts.loop, facts.telemetry)
+    )
     if idle is not None:
-        figures.append(f"it is idle for {idle.share:.0%} of step time ({idle.source})")
+        seen += f"; it is idle for {idle.share:.0%} of step time ({idle.source})"
     elif busy_share is not None:
-        figures.append(f"it is busy for at most {busy_share:.0%} of step time (NVML)")
-    bigger = _larger_batch(facts)
-    ways = [
-        *([] if facts.is_compiled else [f"{facts.set_knob('compile', True)} makes fewer launches"]),
-        *([f"{bigger} gives each launch more work"] if bigger else []),
-        "CUDA graphs (mode='reduce-overhead' of torch.compile) launch a step at once",
-    ]
-    yield Hit("; ".join(figures), "; ".join(ways), drained, launch_gain(facts.measurement))
+        seen += f"; it is busy for at most {busy_share:.0%} of step time (NVML)"
+    graphs = "CUDA graphs (mode='reduce-overhead' of torch.compile)"
+    ways = [*_compiled(facts), *_larger_batch(facts), graphs]
+    yield Hit(seen, f"launch fewer kernels: {'; '.join(ways)}", drained, launch_gain(facts.measurement))
 
 
 @check("copy-bound", WARNING, "the GPU waits for its batches to be copied")
 def _copy_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.COPIES:
         return
-    share, copies = copies_alone_share(facts.measurement), facts.attribution.of(Part.H2D)
-    whole = f"; {rate_text(copies.batch_ms)} ms per batch to it ({copies.source})" if copies else ""
-    ways = [
-        *([] if facts.loop.pin_memory else [facts.set_knob("pin_memory", True)]),
-        "copy with non_blocking=True on a stream of its own while the batch before is trained on",
-        "send what is smaller, such as uint8 images, and convert it on the GPU",
-    ]
+    share, ways = copies_alone_share(facts.measurement), []
+    if not facts.loop.pin_memory:
+        ways = [facts.set_knob("pin_memory", True)]
     yield Hit(
-        f"it only copies from and to the host for {share:.0%} of step time{whole}",
-        "; ".join(ways),
+        f"it only copies from and to the host for {share:.0%} of step time",
+        "; ".join([*ways, "copy with non_blocking=True on a second stream", "send smaller types (uint8)"]),
         share,
         copy_gain(facts.measurement),
     )
@@ -186,14 +161,13 @@ def _copy_bound(facts: LoopFacts) -> Hits:
 
 @check("sync-points", (WARNING, INFO), "the script synchronizes with the GPU within its steps")
 def _sync_points(facts: LoopFacts) -> Hits:
-    seen = [point for point in facts.details.syncs or () if point.per_batch > RARE_PER_BATCH]
-    if not seen or not facts.is_cuda:
+    often = [point for point in facts.details.syncs or () if point.per_batch > RARE_PER_BATCH]
+    if not often or not facts.is_cuda:
         return
-    seen.sort(key=lambda point: -point.per_batch)
-    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen]
+    seen = sorted(often, key=lambda point: -point.per_batch)
     is_bound = facts.bound is Bound.HOST
     yield Hit(
-        listed(places, SHOWN_SYNCS, "; "),
+        listed([f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen], 3, "; "),
         "do it every 50th step only, keep sums as tensors on the GPU, and copy to it with "
         "non_blocking=True from pinned memory",
         len(seen),
@@ -211,11 +185,9 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
     if gpu is None or busy_percent >= BUSY_PERCENT:
         return
-    sm = gpu.sm_activity_percent
-    beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
     gain_of = {Bound.DATA: data_gain, Bound.TURNS: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
-        f"GPU {gpu.index}: busy for {busy_percent:.0f}% of the time (NVML){beside}",
+        f"GPU {gpu.index}: busy for {busy_percent:.0f}% of the time (NVML)",
         "`tunekit profile --trace-kernels` shows what it waits for",
         busy_percent,
         gain_of(facts.measurement) if gain_of else None,
@@ -224,26 +196,15 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
 
 @check("gpu-throttled-in-trial", WARNING, "heat or the power supply slowed {} down while the loop ran")
 def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
-    gpu, best_mhz = one.gpu, one.max_clock_mhz
-    reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
-    if not reasons:
-        return
-    slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
-    yield Hit(
-        f"{'; '.join([', '.join(reasons), *one.clock_and_heat])} (NVML)",
-        "check its cooling and power, or use another machine: a long run will be slower still",
-        gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
-        training_gain(one.facts.measurement, max(1.0, slower)) if slower is not None else None,
-    )
-
-
-def _moved_text(one: TrialGpu) -> str:
-    """Return what clock and temperature did, such as "1710 to 1530 MHz and 51 to 63 C within 10 s"."""
-    gpu = one.gpu
-    clocks = (gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz, "MHz")
-    moves = (clocks, (gpu.first_temperature_c, gpu.last_temperature_c, "C"))
-    moved = [f"{a:.0f} to {b:.0f} {unit}" for a, b, unit in moves if a is not None and b is not None]
-    return f"{' and '.join(moved)} within {one.facts.loop.steady_time_s:.0f} s"
+    reasons = [reason for reason in one.gpu.throttle_reasons if reason in SLOWDOWNS]
+    if reasons:
+        clock_mhz, best_mhz = one.gpu.sm_clock_mhz, one.max_clock_mhz
+        slower = max(1.0, best_mhz / clock_mhz) if best_mhz and clock_mhz else None
+        yield Hit(
+            f"{', '.join(reasons)}; {rate_text(clock_mhz)} of {rate_text(best_mhz)} MHz (NVML)",
+            COOLING_REMEDY,
+            gain=training_gain(one.facts.measurement, slower) if slower else None,
+        )
 
 
 @check("gpu-unsoaked", WARNING, "{} was still getting warm at its power limit: a long run will be slower")
@@ -251,8 +212,12 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
     # At its limit a GPU draws more the warmer it is, so its clock falls.
     is_warming = (one.fall_of_clock or 0.0) >= FALL_OF_CLOCK or (one.rise_c or 0.0) >= RISE_C
     if POWER_CAP in one.gpu.throttle_reasons and is_warming:
-        remedy = "measure longer, such as --window 120, until clock and temperature are steady"
-        yield Hit(f"{POWER_CAP}; {_moved_text(one)} (NVML)", remedy, one.fall_of_clock)
+        yield Hit(
+            f"{POWER_CAP}; its clock fell by {one.fall_of_clock or 0:.0%}, it became {one.rise_c or 0:.0f} C "
+            f"warmer within {one.facts.loop.steady_time_s:.0f} s (NVML)",
+            "measure longer, such as --window 120, until clock and temperature are steady",
+            one.fall_of_clock,
+        )
 
 
 @check(
@@ -267,11 +232,9 @@ def _gpu_neighbours(trial: TrialRecord) -> Hits:
 def _allocation_retries(facts: LoopFacts) -> Hits:
     loop = facts.loop
     if loop.allocation_retries:
-        smaller = [facts.set_knob("batch_size", max(1, loop.batch_size // 2))] if loop.batch_size else []
-        ways = [*smaller, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
         yield Hit(
             f"{count_text(loop.allocation_retries, 'time')} (torch's allocator); at most "
             f"{bytes_text(loop.peak_reserved_bytes)} of {bytes_text(loop.device.usable_bytes)} reserved",
-            f"{' or '.join(ways)}: each retry stops the GPU, and the next batch may not fit",
+            "use a smaller batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             loop.allocation_retries,
         )

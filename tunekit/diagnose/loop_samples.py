@@ -2,10 +2,10 @@
 
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import WARNING, Hit, Hits, check
-from tunekit.diagnose.run import RunFacts
 from tunekit.recommend.data_check import data_checks, is_fixed_part
 from tunekit.records.config import LOADER_KNOBS
 from tunekit.records.data_check import DifferenceCode, Sameness
+from tunekit.records.run import Run
 
 _SHARD = "read a share in each worker: torch.utils.data.get_worker_info() tells its id and their number"
 _SEED = "seed it in each worker, in worker_init_fn"
@@ -77,9 +77,9 @@ def _same_draws(facts: LoopFacts) -> Hits:
 
 
 @check("other-training", WARNING, "a config changes what is trained on, so no tier takes it")
-def _other_training(facts: RunFacts) -> Hits:
-    baseline = facts.run.baseline_config
-    for config, found in data_checks(facts.run.history).items():
+def _other_training(run: Run) -> Hits:
+    baseline = run.baseline_config
+    for config, found in data_checks(run.history).items():
         if found.verdict is not Sameness.DIFFERS or baseline is None:
             continue
         now, before = config.model_dump(), baseline.model_dump()

@@ -26,6 +26,11 @@ class Machine:
         """The GPUs that NVIDIA's driver shows."""
         return tuple(gpu for gpu in self.host.accelerators if "nvml" in gpu.seen_by)
 
+    @property
+    def has_tf32(self) -> bool:
+        """Whether its tensor cores compute in TF32, as far as is known."""
+        return self.profile is not None and "tf32" in self.profile.native_precisions
+
 
 @dataclass(frozen=True)
 class Gpu:

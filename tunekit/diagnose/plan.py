@@ -61,45 +61,37 @@ def _prevented(facts: PlanFacts) -> dict[str, int]:
 
 @check("rates-unknown", WARNING, "The rate is unknown on some GPUs")
 def _rates_unknown(facts: PlanFacts) -> Hits:
-    request = facts.request
     unknown = [row for row in facts.rows if row.how is None]
     if unknown:
-        on_cpu = "plan from a search on a GPU, or give the rate that you saw on one with --rate"
-        on_gpu = f"give a rate in another precision, or fill in the profile in {_PROFILES}"
+        reasons = sorted({row.basis for row in unknown})[:_NAMED]
         yield Hit(
-            "; ".join(sorted({row.basis for row in unknown})[:_NAMED]),
-            on_cpu if request.measured_on == "cpu" else on_gpu,
-            message=f"The rate is unknown on {_gpus(unknown)}",
+            f"{_gpus(unknown)}: {'; '.join(reasons)}",
+            f"plan from a search on a GPU, give a rate with --rate, or fill in the profile in {_PROFILES}",
         )
 
 
 @check("memory-unknown", WARNING, "Memory need unknown: it may not fit GPUs with less memory")
 def _memory_unknown(facts: PlanFacts) -> Hits:
-    request = facts.request
     smaller = [row for row in facts.rows if row.may_not_fit and row.how is not None]
-    if smaller and request.peak_reserved_bytes is None:
-        seen = f"less than {request.measured_on}: {_gpus(smaller)}"
+    if smaller and facts.request.peak_reserved_bytes is None:
+        seen = f"less than {facts.request.measured_on}: {_gpus(smaller)}"
         yield Hit(seen, "give the peak memory per GPU with --memory-gib")
 
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
 def _memory_too_small(facts: PlanFacts) -> Hits:
-    request = facts.request
     small = [row for row in facts.rows if row.fits is False]
     if small:
-        message = f"The training does not fit the memory of {_gpus(small)}"
-        peak = f"{bytes_text(request.peak_reserved_bytes)} per GPU"
-        yield Hit(peak, "a smaller batch may fit: search there", message=message)
+        peak = f"{bytes_text(facts.request.peak_reserved_bytes)} per GPU: {_gpus(small)}"
+        yield Hit(peak, "a smaller batch may fit: search there")
 
 
 @check("session-too-short", WARNING, "The training does not fit into the sessions of some machines")
 def _session_too_short(facts: PlanFacts) -> Hits:
-    blocked = facts.without_session
-    if blocked:
+    if blocked := facts.without_session:
         yield Hit(
-            "; ".join(sorted({row.obstacle for row in blocked if row.obstacle})),
+            f"{_names(blocked)}: {'; '.join(sorted({row.obstacle for row in blocked if row.obstacle}))}",
             "let the script write checkpoints, raise --max-session, or leave these out with --provider",
-            message=f"The training does not fit into sessions on {_names(blocked)}",
         )
 
 
@@ -109,25 +101,21 @@ def _stale_price(facts: PlanFacts) -> Hits:
     stale = [row.price_as_of or "" for row in facts.rows if row.usd_on_demand is not None and row.is_stale]
     spot = [row.spot_as_of or "" for row in facts.rows if row.usd_spot is not None and row.is_spot_stale]
     if stale or spot:
-        count, oldest = count_text(len(stale + spot), "price"), min(stale + spot)
+        count = count_text(len(stale + spot), "price")
         yield Hit(
-            f"{len(spot)} on spot; the oldest of {oldest}",
+            f"{count} older than {days} days, {len(spot)} on spot; the oldest of {min(stale + spot)}",
             f"get newer ones with tunekit gpus --refresh, or correct them in {_PROFILES}",
-            message=f"{count} older than {days} days",
         )
 
 
 @check("gpus-would-idle", WARNING, "The loader can't feed the GPUs of some machines")
 def _gpus_would_idle(facts: PlanFacts) -> Hits:
-    idle = [row for row in facts.rows if row.is_mostly_idle]
-    per_cpu = facts.request.loader_per_cpu
+    idle, per_cpu = [row for row in facts.rows if row.is_mostly_idle], facts.request.loader_per_cpu
     if idle and per_cpu is not None:
-        is_measured = facts.request.loader_samples_per_s_per_cpu is not None
-        at_least = "" if is_measured else "at least "
+        at_least = "" if facts.request.loader_samples_per_s_per_cpu else "at least "
         yield Hit(
-            f"one CPU loads {at_least}{rate_text(per_cpu.value)} samples/s",
+            f"{_names(idle)}; one CPU loads {at_least}{rate_text(per_cpu.value)} samples/s",
             "make the loader faster, or rent for an hour and run tunekit search there",
-            message=f"The loader can't feed the GPUs of {_count(idle)}: {_names(idle)}",
         )
 
 
@@ -135,7 +123,7 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
 def _no_torch_build(facts: PlanFacts) -> Hits:
     old = [row for row in facts.rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
     if old:
-        yield Hit(NO_TORCH_BUILD, "take a newer GPU", message=f"Current torch does not run on {_gpus(old)}")
+        yield Hit(f"{_gpus(old)}: {NO_TORCH_BUILD}", "take a newer GPU")
 
 
 @check("no-price", INFO, "No price is known of some machines")
@@ -143,20 +131,13 @@ def _no_price(facts: PlanFacts) -> Hits:
     unpriced = [row for row in facts.rows[1:] if row.hours and row.lower_usd is None]
     without = [row for row in unpriced if not row.device_name.startswith("Apple ")]  # Macs are not rented
     if without:
-        message = f"No price is known of {_count(without)}: {_names(without)}"
-        yield Hit(None, f"add one to its profile in {_PROFILES}", message=message)
+        yield Hit(_names(without), f"add one to its profile in {_PROFILES}")
 
 
 @check("too-slow", INFO, "Machines that need longer than --max-hours are left out")
 def _too_slow(facts: PlanFacts) -> Hits:
-    count, most_h = facts.left_out, facts.request.max_hours
-    if count and most_h is not None:
-        message = f"Too slow for --max-hours {most_h:,g}: {count_text(count, 'machine')}"
-        yield Hit(None, "give a higher --max-hours to see them", message=message)
-
-
-def _count(rows: Sequence[PlanRow]) -> str:
-    return count_text(len(rows), "machine")
+    if facts.left_out:
+        yield Hit(count_text(facts.left_out, "machine"), "give a higher --max-hours to see them")
 
 
 def _names(rows: Sequence[PlanRow]) -> str:

@@ -48,8 +48,6 @@ MOST_WAITING_WORKERS = 16
 
 # --- waiting for data or a CPU ---
 
-QUEUED_SHARE = 0.05
-"""Of making a batch, or of a step: a shorter wait for a CPU is not reported."""
 STARVED_SHARE = 0.10
 """Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
 UNPICKLES_SHARE = 0.5
@@ -66,11 +64,8 @@ SURE = 0.90
 
 ROOM_SHARE = 0.45
 """Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
-FAR_GAIN = 10.0
-"""A bound this far away says nothing."""
 RARE_PER_BATCH = 0.1
 """A wait in every tenth batch or less often lets the host get ahead in between."""
-SHOWN_SYNCS = 3
 BUSY_PERCENT = 80.0
 """NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
 FALL_OF_CLOCK = 0.02
@@ -98,7 +93,6 @@ WARMED_RATIO = 2.0
 
 # --- GPUs before training ---
 
-HOT_C = 85.0
 NARROW_LANES = 4
 TAKEN_SHARE = 0.05
 """Of the memory; the driver's own share of an idle GPU is below it."""

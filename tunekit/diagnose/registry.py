@@ -27,8 +27,6 @@ class Hit(NamedTuple):
     """What mending it could bring at most, as a factor of the present rate; predicted, unless measured."""
     is_measured: bool = False
     """Whether trials of the same search measured the gain."""
-    message: str | None = None
-    """In place of the check's own sentence."""
     severity: Severity | None = None
     """One of the check's; None for the gravest of them."""
 
@@ -69,8 +67,8 @@ def check(
     Args:
         code: in kebab case. Two checks of different things may share it.
         severities: those that its findings may have, the worst first.
-        message: what is the matter, in one sentence; a hit may say it with more detail. `{}` stands for the
-            subject: its `name` in a finding, what it is `called` in the list of codes.
+        message: what is the matter, in one sentence. `{}` stands for the subject: its `name` in a finding,
+            what it is `called` in the list of codes.
     """
     of_code = (severities,) if isinstance(severities, Severity) else severities
 
@@ -94,7 +92,7 @@ def findings_of(*subjects: object) -> list[Finding]:
         Finding(
             code=one.code,
             severity=hit.severity or one.severities[0],
-            message=hit.message or one.message.replace("{}", getattr(subject, "name", "")),
+            message=one.message.replace("{}", getattr(subject, "name", "")),
             evidence=hit.evidence,
             remedy=hit.remedy,
             value=hit.value,

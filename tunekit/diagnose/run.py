@@ -1,8 +1,6 @@
 """A whole search: how far its figures can be trusted, and what its trials showed on the way."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.policy import UNSTEADY_RATIO
@@ -12,7 +10,6 @@ from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import batches_text, failed_on_largest_samples
 from tunekit.recommend.numerics import GuardedMode, LossOutcome
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
 from tunekit.records.trials import rates_by_config
@@ -22,68 +19,46 @@ _TORCHS_OWN = "/torchinductor_"
 """Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """A search with all its trials."""
-
-    called: ClassVar = "a config"
-    run: Run
-    loop: LoopMeasurement | None
-    """Of any config that may be chosen; None where none was measured."""
-
-
-def run_findings(
-    run: Run, guarded: Sequence[GuardedMode], loop: LoopMeasurement | None
-) -> tuple[Finding, ...]:
+def run_findings(run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
     """Return what is to be known of a search: of its machine, its baseline's loop and its trials.
 
     Args:
         run: with its trials.
         guarded: the modes of precision and compile whose losses were compared, or should have been.
-        loop: of any config that may be chosen; None where none was measured.
     """
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
         facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile, trials=run.trials)
+        found = loop_findings(facts)
         # Notes advise what a search has just tried, but for this one.
-        of_loop = [
-            one
-            for one in loop_findings(facts)
-            if one.severity is not Severity.INFO or one.code == "fp16-unscaled"
-        ]
-    known = {one.code for one in of_loop}
-    of_run = [one for one in findings_of(*guarded, RunFacts(run, loop)) if one.code not in known]
+        of_loop = [one for one in found if one.severity is not Severity.INFO or one.code == "fp16-unscaled"]
     of_trials = findings_of(*(one for one in run.trials if one is not run.baseline))
-    found = (*run.machine_warnings, *of_loop, *of_run, *of_trials)
+    found = [*run.machine_warnings, *of_loop, *findings_of(*guarded, run), *of_trials]
     return tuple(one for one in found if one.code not in run.options.ignored)
 
 
-@check("other-device", WARNING, "what was measured is not of the device that was asked for, or of another")
-def _other_device(facts: RunFacts) -> Hits:
-    run = facts.run
-    if not run.is_emulated:
-        return
-    devices = (record.measurement.loop.device for record in run.trials if record.measurement)
-    capped_bytes = run.profile.capacity_bytes
-    is_capped = capped_bytes in {device.memory_bytes for device in devices} - {None}
-    seen = f"memory was capped to {bytes_text(capped_bytes)}, less a CUDA context" if is_capped else None
-    yield Hit(
-        seen,
-        f"run the same command on a machine with {run.profile.device_names[0]}",
-        message=f"measured on {run.measured_on}, not on {run.profile.id}: rates are for this machine",
-    )
-
-
-@check("baseline-failed", WARNING, "the baseline did not run here")
-def _baseline_failed(facts: RunFacts) -> Hits:
-    failure = facts.run.baseline.failure if facts.run.baseline else None
-    if failure is not None:
-        checkpointing = _with_checkpointing(facts.run) if failure.kind is OutcomeKind.DEVICE_OOM else ""
+@check("other-device", WARNING, "measured on another device than asked for: rates are for this machine")
+def _other_device(run: Run) -> Hits:
+    if run.is_emulated:
+        devices = {one.measurement.loop.device.memory_bytes for one in run.trials if one.measurement}
+        capped_bytes = run.profile.capacity_bytes
+        is_capped = capped_bytes is not None and capped_bytes in devices
+        capped = f"; memory capped to {bytes_text(capped_bytes)}, less a CUDA context" if is_capped else ""
         yield Hit(
-            None,
-            f"{checkpointing}speed-ups are n/a; the tiers were searched from smaller batches",
-            message=f"the baseline did not run here ({failure.kind}): {failure.message}",
+            f"measured on {run.measured_on}, not on {run.profile.id}{capped}",
+            f"run the same command on a machine with {run.profile.device_names[0]}",
+        )
+
+
+@check("baseline-failed", WARNING, "the baseline did not run here, so speedups are n/a")
+def _baseline_failed(run: Run) -> Hits:
+    failure = run.baseline.failure if run.baseline else None
+    if failure is not None:
+        checkpointing = _with_checkpointing(run) if failure.kind is OutcomeKind.DEVICE_OOM else ""
+        yield Hit(
+            f"{failure.kind}: {failure.message}",
+            f"{checkpointing}the tiers were searched from smaller batches",
         )
 
 
@@ -91,15 +66,13 @@ def _with_checkpointing(run: Run) -> str:
     """Return which batch would fit with gradient checkpointing, and its cost; nothing where none would."""
     config, prediction = run.baseline_config, run.prediction
     fit = prediction.fit_of(run.profile.id, config.precision) if prediction and config else None
-    if prediction is None or config is None or fit is None or fit.checkpointed is None:
+    known = prediction.checkpointing if prediction else None
+    if config is None or fit is None or known is None or fit.checkpointed is None:
         return ""
-    most, known = fit.checkpointed.low, prediction.checkpointing
-    if known is None or most <= fit.largest.low:
+    if fit.checkpointed.low <= fit.largest.low:
         return ""
-    size = min(most, config.batch_size)
-    fits = f"its batch of {size:,}" if size == config.batch_size else f"a batch of {most:,}"
-    cost = cost_text(known.extra_flops)
-    return f"with gradient checkpointing of its {blocks_text(known)} {fits} would fit, {cost}; "
+    size, cost = min(fit.checkpointed.low, config.batch_size), cost_text(known.extra_flops)
+    return f"with gradient checkpointing of its {blocks_text(known)} batch {size:,} would fit, {cost}; "
 
 
 # --- losses ---------------------------------------------------------------------------------
@@ -130,19 +103,16 @@ def _loss_diverges(one: GuardedMode) -> Hits:
 # --- the data set's largest samples ---------------------------------------------------------
 
 
-@check("largest-samples", WARNING, "{} ran out of memory on a batch of the data set's largest samples")
-def _largest_samples(facts: RunFacts) -> Hits:
-    failed = failed_on_largest_samples(facts.run.history.confirming)
+@check("largest-samples", WARNING, "a config ran out of memory on a batch of the data set's largest samples")
+def _largest_samples(run: Run) -> Hits:
+    failed = failed_on_largest_samples(run.history.confirming)
     seen = failed[0].failure.largest if failed and failed[0].failure else None
     if seen is not None:
         sizes = sorted({one.config.batch_size for one in failed if one.config})
-        own = "; your own config among them" if any(one.is_baseline_config for one in failed) else ""
         yield Hit(
-            f"{batches_text(seen)}{own}",
+            f"batch {', '.join(f'{size:,}' for size in sizes)}: {batches_text(seen)}",
             "cap or bucket sizes (where batches are padded, one is enough), or lower the batch size",
             seen.times_usual,
-            message=f"batch {', '.join(f'{size:,}' for size in sizes)} ran out of memory on the data set's "
-            "largest samples",
         )
 
 
@@ -150,18 +120,15 @@ def _largest_samples(facts: RunFacts) -> Hits:
 
 
 @check("writes-diverted", INFO, "writes to the script's files went to the trials' folders")
-def _writes_diverted(facts: RunFacts) -> Hits:
-    written = (one for record in facts.run.trials for one in record.written)
-    diverted = sorted(
-        {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
-    )
-    if diverted:
+def _writes_diverted(run: Run) -> Hits:
+    written = {one.path for record in run.trials for one in record.written if one.action == "diverted"}
+    if diverted := sorted(path for path in written if _TORCHS_OWN not in path):
         yield Hit(listed(diverted, 3), None, len(diverted))
 
 
 @check("unsteady-machine", WARNING, "the same config ran at very different rates: the machine was busy")
-def _unsteady_machine(facts: RunFacts) -> Hits:
-    widest = max(rates_by_config(facts.run.trials).values(), key=_spread, default=[1.0])
+def _unsteady_machine(run: Run) -> Hits:
+    widest = max(rates_by_config(run.trials).values(), key=_spread, default=[1.0])
     if _spread(widest) >= UNSTEADY_RATIO:
         yield Hit(
             f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} processes",
@@ -175,11 +142,11 @@ def _spread(rates: Sequence[float]) -> float:
 
 
 @check("lr-scaled-by-script", INFO, "the script scales its learning rate itself, so no rule is applied")
-def _lr_scaled_by_script(facts: RunFacts) -> Hits:
-    if facts.run.script_scales_lr:
+def _lr_scaled_by_script(run: Run) -> Hits:
+    if run.script_scales_lr:
         seen = {
             global_batch(one.config): one.learning_rate
-            for one in facts.run.trials
+            for one in run.trials
             if one.config is not None and one.learning_rate and one.measurement
         }
         shown = ", ".join(f"{lr:.4g} at batch {batch}" for batch, lr in sorted(seen.items()))
@@ -187,8 +154,9 @@ def _lr_scaled_by_script(facts: RunFacts) -> Hits:
 
 
 @check("epoch-unknown", INFO, "the data set has no length, so epoch boundaries are not in the rate")
-def _epoch_unknown(facts: RunFacts) -> Hits:
-    if facts.loop is not None and facts.loop.epoch_samples is None:
+def _epoch_unknown(run: Run) -> Hits:
+    measured = run.baseline.measurement if run.baseline else None
+    if measured is not None and measured.loop.epoch_samples is None:
         yield Hit(
             "it is an IterableDataset, or len() of its loader fails",
             "where you know the length, tell it to `tunekit plan` with --samples",

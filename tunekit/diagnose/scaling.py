@@ -91,25 +91,18 @@ def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
     if not lost.is_felt(lost.data_wait_s, _FELT_SHARE) or workers is None:
         return
     wait, processes = after.data_wait_s / after.time_s, facts.largest.processes
-    on_gpu = "" if facts.is_on_cpu else ", transforms on the GPU"
-    remedy = f"make samples cheaper: smaller or decoded files{on_gpu}"
+    remedy = "make samples cheaper: smaller or decoded files"
     if workers > cpus > processes:
         remedy = f"use {count_text(cpus // processes, 'worker')} per process"
-    waits = facts.against(
-        f"{share_text(wait)} of an iteration waits for data", share_text(before.data_wait_s / before.time_s)
-    )
-    yield Hit(
-        f"{waits}; {count_text(workers, 'worker')} on {count_text(cpus, 'CPU')}",
-        remedy,
-        wait,
-        gain=lost.gain(lost.data_wait_s),
-    )
+    alone = share_text(before.data_wait_s / before.time_s)
+    waits = facts.against(f"{share_text(wait)} of an iteration waits for data", alone)
+    seen = f"{waits}; {count_text(workers, 'worker')} on {count_text(cpus, 'CPU')}"
+    yield Hit(seen, remedy, wait, lost.gain(lost.data_wait_s))
 
 
 @check("exposed-communication", INFO, "the backward pass does not hide the sum of the gradients")
 def _exposed_communication(facts: ScalingFacts) -> Hits:
-    _, after = facts.steps
-    lost = facts.lost
+    (_, after), lost = facts.steps, facts.lost
     if after.exposed_s is not None and lost.is_felt(lost.exposed_s, _FELT_SHARE):
         yield Hit(
             f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} per iteration on "
@@ -125,14 +118,9 @@ def _share_cpu(facts: ScalingFacts) -> Hits:
     threads, processes, cpus = facts.largest.threads, facts.largest.processes, facts.run.host.cpus
     if not facts.is_on_cpu or threads is None or processes * threads <= cpus:
         return
-    remedy = f"set OMP_NUM_THREADS={max(1, cpus // processes)}"
-    if processes > cpus:
-        remedy = f"train with at most {count_text(cpus, 'process', 'processes')}"
-    yield Hit(
-        f"{_processes(facts.largest)} x {count_text(threads, 'thread')} on {count_text(cpus, 'CPU')}",
-        remedy,
-        processes * threads / cpus,
-    )
+    remedy = f"set OMP_NUM_THREADS={max(1, cpus // processes)}, with at most {cpus} processes"
+    seen = f"{_processes(facts.largest)} x {count_text(threads, 'thread')} on {count_text(cpus, 'CPU')}"
+    yield Hit(seen, remedy, processes * threads / cpus)
 
 
 @check("slower-side-by-side", INFO, "each process computes slower when there are more of them")
@@ -142,25 +130,9 @@ def _slower_side_by_side(facts: ScalingFacts) -> Hits:
         return
     factor = after.compute_s / before.compute_s
     if factor > 1 + _FELT_SHARE:
-        yield Hit(
-            facts.against(
-                f"{duration_text(after.compute_s)} per iteration without summing gradients",
-                duration_text(before.compute_s),
-            ),
-            "they share CPUs, memory bandwidth, power and heat: `tunekit doctor` looks for limits",
-            factor,
-        )
-
-
-@check("threads-differ", INFO, "the number of CPU threads per process changes with the number of processes")
-def _threads_differ(facts: ScalingFacts) -> Hits:
-    alone, beside = facts.least.threads, facts.largest.threads
-    if alone is not None and beside is not None and alone != beside:
-        yield Hit(
-            facts.against(count_text(beside, "thread"), f"{alone}"),
-            f"set OMP_NUM_THREADS={max(1, facts.run.host.cpus // facts.largest.processes)} for all counts",
-            beside / alone,
-        )
+        took = f"{duration_text(after.compute_s)} per iteration without summing gradients"
+        remedy = "they share CPUs, memory bandwidth, power and heat: `tunekit doctor` looks for limits"
+        yield Hit(facts.against(took, duration_text(before.compute_s)), remedy, factor)
 
 
 @check("global-batch-kept", INFO, "the script keeps the global batch: its processes share it")
@@ -189,8 +161,5 @@ def _lr_follows(facts: ScalingFacts) -> Hits:
 def _ram(facts: ScalingFacts) -> Hits:
     ram_bytes, limit_bytes = facts.largest.ram_bytes, facts.run.host.ram_limit_bytes
     if ram_bytes is not None and ram_bytes > OOM_SHARE * limit_bytes:
-        yield Hit(
-            f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with {_processes(facts.largest)}",
-            "use fewer workers or a smaller prefetch_factor in each process",
-            ram_bytes / limit_bytes,
-        )
+        seen = f"{bytes_text(ram_bytes)} of {bytes_text(limit_bytes)} with {_processes(facts.largest)}"
+        yield Hit(seen, "use fewer workers or a smaller prefetch_factor in each process")

@@ -1,7 +1,6 @@
 """The training command, its Python's torch and the environment that training would inherit."""
 
 import re
-from typing import NamedTuple
 
 from tunekit.diagnose.machine import Machine
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
@@ -45,11 +44,9 @@ def _command_absent(machine: Machine) -> Hits:
 
 @check("other-tunekit", WARNING, "another project's package `tunekit` is installed beside this one")
 def _other_tunekit(machine: Machine) -> Hits:
-    if machine.checkup.other_tunekit is not None:
-        yield Hit(
-            f"tunekit {machine.checkup.other_tunekit} of the package index has the same command and files",
-            "pip uninstall tunekit tunekit-torch, then install this one again from its clone",
-        )
+    if (version := machine.checkup.other_tunekit) is not None:
+        seen = f"tunekit {version} of the package index has the same command and files"
+        yield Hit(seen, "pip uninstall tunekit tunekit-torch, then install this one again from its clone")
 
 
 # --- torch ----------------------------------------------------------------------------------
@@ -119,16 +116,14 @@ def _torch_lacks_architecture(machine: Machine) -> Hits:
     build = machine.host.torch
     if build is None or build.cuda_version is None or not build.architectures:
         return
-    for gpu in machine.nvidia_gpus:
-        capability = gpu.compute_capability or ""
-        is_known = re.fullmatch(r"[0-9]+\.[0-9]+", capability)
-        if is_known and not has_code_for(build.architectures, capability):
-            yield Hit(
-                f"{gpu.name} is sm_{capability.replace('.', '')}; torch {build.version} has "
-                + ", ".join(build.architectures),
-                "install a build of torch that supports it: pytorch.org/get-started",
-            )
-            return  # the others are of the same kind, or also need another build
+    known = {gpu.compute_capability or "": gpu.name for gpu in machine.nvidia_gpus}
+    capabilities = (one for one in known if re.fullmatch(r"[0-9]+\.[0-9]+", one))
+    old = [one for one in capabilities if not has_code_for(build.architectures, one)]
+    if old:
+        yield Hit(
+            f"{known[old[0]]}: {old[0]}; torch {build.version} has {', '.join(build.architectures)}",
+            "install a build of torch that supports it: pytorch.org/get-started",
+        )
 
 
 @check(
@@ -136,22 +131,18 @@ def _torch_lacks_architecture(machine: Machine) -> Hits:
 )
 def _no_gpu_telemetry(machine: Machine) -> Hits:
     build = machine.host.torch
-    unseen = [gpu for gpu in machine.host.accelerators if gpu.seen_by == ("torch",)]
-    if not unseen or build is None or build.hip_version is not None:
-        return
-    if all(device.type != "mps" for device in build.devices):
-        yield Hit(
-            f"{unseen[0].name} is seen by torch alone",
-            "make libnvidia-ml.so.1 visible in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+    unseen = [gpu.name for gpu in machine.host.accelerators if gpu.seen_by == ("torch",)]
+    if unseen and build is not None and build.cuda_version is not None:
+        remedy = (
+            "make libnvidia-ml.so.1 visible in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         )
+        yield Hit(f"{unseen[0]} is seen by torch alone", remedy)
 
 
 @check("tf32-off", INFO, "fp32 matrix products don't use the tensor cores unless the script says so")
 def _tf32_off(machine: Machine) -> Hits:
-    build, profile = machine.host.torch, machine.profile
-    if profile is None or "tf32" not in profile.native_precisions:
-        return
-    if build is not None and build.devices and build.float32_matmul_precision == "highest":
+    build, has_tf32 = machine.host.torch, machine.has_tf32
+    if has_tf32 and build and build.devices and build.float32_matmul_precision == "highest":
         yield Hit(
             'torch.get_float32_matmul_precision() is "highest", its default',
             'torch.set_float32_matmul_precision("high") in the script; `tunekit search` tries it as tf32',
@@ -170,53 +161,44 @@ def threads_text(seen: Threads) -> str:
 @check("threads-above-cpus", WARNING, "torch or OMP_NUM_THREADS asks for more threads than usable CPUs")
 def _threads_above_cpus(machine: Machine) -> Hits:
     build, cpus, omp = machine.host.torch, machine.host.cpus, machine.environment.get("OMP_NUM_THREADS", "")
-    asked = {"torch.get_num_threads() is ": build.threads if build else 0}
-    asked["OMP_NUM_THREADS="] = int(omp) if re.fullmatch("[0-9]{1,9}", omp) else 0
-    seen, threads = next(((name, count) for name, count in asked.items() if count > cpus), ("", 0))
-    if threads:
-        text = f"{seen}{threads}; affinity and quota allow {count_text(cpus, 'CPU')}"
-        yield Hit(text, f"export OMP_NUM_THREADS={cpus}", threads)
+    asked = int(omp) if re.fullmatch("[0-9]{1,9}", omp) else 0
+    threads = max(asked, build.threads if build else 0)
+    if threads > cpus:
+        seen = f"{threads} threads; affinity and quota allow {count_text(cpus, 'CPU')}"
+        yield Hit(seen, f"export OMP_NUM_THREADS={cpus}", threads)
 
 
 # --- other variables and tools --------------------------------------------------------------
 
 
-class _Slowing(NamedTuple):
-    """A variable that slows training down while it is on."""
-
-    why: str
-    on: str
-    """Pattern of the texts that switch it on."""
-    needs: str | None = None
-    """Only matters on such a machine: "nvidia" or "tf32"."""
-
-
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", "1", "nvidia"),
+    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel launch blocks"),
     # CUDACachingAllocator looks only whether it is set.
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing("the driver allocates every tensor", ".*", "nvidia"),
-    "TORCH_DISTRIBUTED_DEBUG": _Slowing("every collective is checked", "(?i)detail"),
-    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", "1", "nvidia"),
-    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", "1", "nvidia"),
-    "NVIDIA_TF32_OVERRIDE": _Slowing("TF32 is off whatever the script sets", "0", "tf32"),
-    "TORCH_COMPILE_DISABLE": _Slowing("torch.compile is off", "1"),
-    "TORCHDYNAMO_DISABLE": _Slowing("torch.compile is off", "1"),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (".*", "the driver allocates every tensor"),
+    "TORCH_DISTRIBUTED_DEBUG": ("(?i)detail", "every collective is checked"),
+    "NCCL_P2P_DISABLE": ("1", "GPUs don't talk to each other directly"),
+    "NCCL_IB_DISABLE": ("1", "InfiniBand is not used"),
+    "NVIDIA_TF32_OVERRIDE": ("0", "TF32 is off whatever the script sets"),
+    "TORCH_COMPILE_DISABLE": ("1", "torch.compile is off"),
+    "TORCHDYNAMO_DISABLE": ("1", "torch.compile is off"),
     # Any text that is not empty, "0" too: python(1).
-    "PYTHONDEVMODE": _Slowing("Python checks itself", ".+"),
-    "PYTHONMALLOC": _Slowing("Python checks its memory", ".*debug"),
+    "PYTHONDEVMODE": (".+", "Python checks itself"),
+    "PYTHONMALLOC": (".*debug", "Python checks its memory"),
 }
+"""Variables that slow training down: the pattern of the texts that switch them on, and why."""
+_OF_NVIDIA = ("CUDA", "PYTORCH_NO_CUDA", "NCCL")
 
 
 @check("slow-environment", WARNING, "the environment slows training down")
 def _slow_environment(machine: Machine) -> Hits:
-    tf32 = machine.profile is not None and "tf32" in machine.profile.native_precisions
-    here = {None: True, "nvidia": bool(machine.nvidia_gpus), "tf32": tf32}
-    on = {
-        name: f"{name}={machine.environment[name]}: {slowing.why}"
-        for name, slowing in _SLOWING.items()
-        if name in machine.environment and re.fullmatch(slowing.on, machine.environment[name])
-        if here[slowing.needs]
-    }
+    on = {}
+    for name, (pattern, why) in _SLOWING.items():
+        value = machine.environment.get(name)
+        matters = machine.nvidia_gpus or not name.startswith(_OF_NVIDIA)
+        if name == "NVIDIA_TF32_OVERRIDE":
+            matters = machine.has_tf32
+        if value is not None and matters and re.fullmatch(pattern, value):
+            on[name] = f"{name}={value}: {why}"
     if on:
         yield Hit("; ".join(on.values()), f"unset {' '.join(on)}")
 
@@ -225,20 +207,14 @@ def _slow_environment(machine: Machine) -> Hits:
 def _gpus_hidden(machine: Machine) -> Hits:
     chosen = machine.environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None and not machine.host.accelerators:
-        yield Hit(
-            f"CUDA_VISIBLE_DEVICES={chosen!r}",
-            "unset CUDA_VISIBLE_DEVICES, or name a GPU that `nvidia-smi -L` lists",
-        )
+        remedy = "unset CUDA_VISIBLE_DEVICES, or name a GPU that `nvidia-smi -L` lists"
+        yield Hit(f"CUDA_VISIBLE_DEVICES={chosen!r}", remedy)
 
 
 @check("no-compiler", WARNING, "torch.compile needs a C compiler on a GPU, C++ on the CPU, and there is none")
 def _no_compiler(machine: Machine) -> Hits:
-    profile = machine.profile
-    if machine.checkup.compiler is not None or (profile is not None and profile.compile_supported is False):
-        return
-    uses_triton = machine.host.compiles_with_triton
-    programs, variable, package = ("gcc, clang or cc", "CC", "gcc") if uses_triton else ("g++", "CXX", "g++")
-    yield Hit(
-        f"PATH does not hold {programs}, or not what ${variable} names",
-        f"install one (apt install {package}), or let ${variable} name yours",
-    )
+    can_compile = machine.profile is None or machine.profile.compile_supported is not False
+    if machine.checkup.compiler is None and can_compile:
+        variable, name = ("CC", "gcc") if machine.host.compiles_with_triton else ("CXX", "g++")
+        remedy = f"install one (apt install {name}), or let ${variable} name yours"
+        yield Hit(f"PATH does not hold {name}, or not what ${variable} names", remedy)

@@ -17,10 +17,9 @@ from tunekit.units import bytes_text, count_text, duration_text
 @check("network-storage", WARNING, "{} is read over a network: every epoch pays its latency")
 def _network_storage(data: DataSet) -> Hits:
     if data.storage.is_network:
+        seen = f"{data.storage.filesystem or 'n/a'}, mounted at {data.storage.mount_point or 'n/a'}"
         yield Hit(
-            f"{data.storage.path} is on {data.storage.filesystem or 'an unknown file system'}"
-            + (f", mounted at {data.storage.mount_point}" if data.storage.mount_point else ""),
-            "copy it to a local disk, or pack it into large shards and read ahead with more workers",
+            seen, "copy it to a local disk, or pack it into large shards and read ahead with more workers"
         )
 
 
@@ -31,31 +30,21 @@ def _slow_rate(data: DataSet) -> float | None:
     if not rates or storage.measured_cold is False or min(rates) >= SLOW_MB_PER_S:
         return None
     is_kept = storage.is_walk_complete and storage.total_bytes <= CACHEABLE_SHARE * data.ram_bytes
-    return None if is_kept and _epoch_s(storage, min(rates)) < SHORT_READ_S else min(rates)
-
-
-def _epoch_s(storage: Storage, mb_per_s: float) -> float:
-    return storage.total_bytes / (mb_per_s * 1e6)
+    return None if is_kept and storage.total_bytes < SHORT_READ_S * min(rates) * 1e6 else min(rates)
 
 
 def _rates_text(storage: Storage, mb_per_s: float) -> str:
     at_least = "" if storage.is_walk_complete else "at least "
-    return (
-        f"{storage.rates_text}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
-        f"takes {at_least}{duration_text(_epoch_s(storage, mb_per_s))}"
-    )
+    read_s = duration_text(storage.total_bytes / (mb_per_s * 1e6))
+    return f"{storage.rates_text}; reading all {bytes_text(storage.total_bytes)} takes {at_least}{read_s}"
 
 
 @check("slow-storage", WARNING, "the storage under {} is slow")
 def _slow_storage(data: DataSet) -> Hits:
-    storage, rate, mean = data.storage, _slow_rate(data), data.storage.mean_file_bytes
-    if rate is None or (mean is not None and mean < TINY_FILE_BYTES):
-        return
-    yield Hit(
-        _rates_text(storage, rate),
-        "move the data to faster storage, read ahead with more workers, or keep it smaller on disk",
-        rate,
-    )
+    rate, mean = _slow_rate(data), data.storage.mean_file_bytes
+    if rate is not None and (mean is None or mean >= TINY_FILE_BYTES):
+        remedy = "move the data to faster storage, read ahead with more workers, or keep it smaller on disk"
+        yield Hit(_rates_text(data.storage, rate), remedy, rate)
 
 
 @check(
@@ -64,11 +53,8 @@ def _slow_storage(data: DataSet) -> Hits:
 def _data_larger_than_ram(data: DataSet) -> Hits:
     storage = data.storage
     if storage.kind is not StorageKind.MEMORY and storage.total_bytes > CACHEABLE_SHARE * data.ram_bytes:
-        yield Hit(
-            f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM are usable",
-            "keep the data on fast local storage; measurements that re-read a part of it are too fast",
-            storage.total_bytes,
-        )
+        seen = f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM are usable"
+        yield Hit(seen, "keep the data on fast local storage", storage.total_bytes)
 
 
 @check("many-small-files", (WARNING, INFO), "{} is many small files, whose opening takes most of the time")
@@ -93,10 +79,8 @@ def _many_small_files(data: DataSet) -> Hits:
 @check("storage-not-measured", INFO, "how fast {} can be read was not fully measured")
 def _storage_not_measured(data: DataSet) -> Hits:
     storage = data.storage
-    if storage.measured_cold is False:
-        yield Hit(
-            f"{storage.rates_text}, from the page cache",
-            "measure on a data set that was not read lately, or after a reboot",
-        )
-    elif storage.kind is not StorageKind.MEMORY and storage.problem is not None:
-        yield Hit(storage.problem, "name the whole data set with --data")
+    problem = (
+        f"{storage.rates_text}, from the page cache" if storage.measured_cold is False else storage.problem
+    )
+    if storage.kind is not StorageKind.MEMORY and problem is not None:
+        yield Hit(problem, "name the whole data set with --data, and one that was not read lately")

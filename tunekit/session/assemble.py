@@ -60,14 +60,13 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     best, before = answer_of(settled), trials.baseline.config if trials.baseline else None
     # Once the search is over, also the modes whose losses should be known and are not.
     picks = found.values() if run.status is RunStatus.FINISHED else ()
-    loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
     run = run.changed(
         noise_floor=against.noise,
         recommendations=tuple(settled),
         missing_tiers=tuple(missing),
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
-        findings=run_findings(run, guarded_modes(trials.records, picks), loop),
+        findings=run_findings(run, guarded_modes(trials.records, picks)),
         knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
