@@ -101,14 +101,6 @@ def test_no_other_way_is_tried_once_a_flag_has_worked_or_where_memory_failed(tmp
     assert {how_of(spec) for spec in out_of_memory} == {FLAG}
 
 
-@pytest.mark.slow
-def test_what_the_user_typed_is_used_and_never_replaced(tmp_path: Path):
-    typed = target(bindings=(parse_binding("batch_size=env:BS"),))
-    _, started, said = walk(tmp_path, lambda how: OutcomeKind.KNOB_NOT_APPLIED, target=typed)
-    assert {how_of(spec) for spec in started} == {"env:BS"}
-    assert said == []
-
-
 def test_a_binding_of_the_project_to_a_flag_that_the_script_lacks_is_left_out(tmp_path: Path):
     project = target(bindings=(parse_binding("batch_size=--bs {}").changed(is_typed=False),))
     _, started, said = walk(tmp_path, target=project)

@@ -1,7 +1,6 @@
 """The whole command on a real script: tuned unmodified, killed, resumed, interrupted."""
 
 import fcntl
-import json
 import os
 import pty
 import signal
@@ -137,35 +136,6 @@ def test_a_lost_connection_is_like_ctrl_c(tmp_path: Path) -> None:
     assert (folder / "report.html").exists()
     assert read_json(folder / "run.json", Run).status is RunStatus.INTERRUPTED
     assert not processes_with(str(folder / "trials"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [("profile", "--ablate"), ("fits", "--batch-size", "16"), ("init",)], ids=lambda it: it[0]
-)
-def test_a_lost_connection_ends_the_trial_of_every_verb(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    out = () if words[0] == "init" else ("--out", str(tmp_path / "run"))
-    command = [
-        sys.executable,
-        "-m",
-        "tunekit",
-        *words,
-        *out,
-        "--",
-        sys.executable,
-        "plain_with_validation.py",
-    ]
-    terminal = Terminal(*command)
-    begun = wait_until(lambda: any(tmp_path.glob("**/0000/output.log")), 120)
-    assert terminal.lose() == 130
-    assert begun
-    assert not processes_with(str(tmp_path))
-    assert not list(tmp_path.glob("tunekit-*"))
-    for name in {"profile": ["profile.json"], "fits": ["fits.json"]}.get(words[0], []):
-        assert json.loads((tmp_path / "run" / name).read_text())["status"] == "interrupted"
 
 
 def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:

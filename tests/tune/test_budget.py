@@ -16,7 +16,6 @@ from scripted_search import (
     searched,
 )
 
-from tunekit.cli.numbers import duration_s
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.details import Details
@@ -101,13 +100,10 @@ def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but
 
 
 def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_so(tmp_path: Path):
-    whole, listener = search(tmp_path / "short", JOBS["7B LoRA"], 480.0)
+    whole, listener = search(tmp_path, JOBS["7B LoRA"], 480.0)
     assert not searched(whole.trials)
     assert whole.search_time_s <= 480
-    (enough,) = re.findall(r"use at least --budget (\S+)", listener.heard("said")[0])
-    answered, _ = search(tmp_path / "enough", JOBS["7B LoRA"], duration_s(enough))
-    assert searched(answered.trials) and rounds_of_answer(answered) >= 2
-    assert whole.cut_short is not None
+    assert whole.cut_short is not None and listener.heard("said") == [whole.cut_short]
     assert whole.cut_short in answer_lead(whole, answer_of(whole.recommendations)).sentence
 
 

@@ -24,7 +24,7 @@ _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 
 
 def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
-    """Return the run with everything that follows from its trial records computed anew."""
+    """Return the run with everything that follows from its trial records computed again."""
     trials = Trials(tuple(records))
     run = run.changed(trials=trials.records, script_scales_lr=follows_batch(trials.records))
     host = run.rank_host

@@ -209,15 +209,12 @@ def require_result(search: SearchSession) -> None:
     """Refuse to call a search finished that filled no tier because what it ran failed."""
     run = search.found
     after = [record for record in run.trials if record.role is not TrialRole.BASELINE]
-    confirming = [record for record in after if record.role is TrialRole.CONFIRM]
-    decisive = confirming or after or run.trials
+    decisive = [record for record in after if record.role is TrialRole.CONFIRM] or after or run.trials
     failures = [record.failure for record in decisive if record.failure is not None]
     if run.recommendations or not failures or len(failures) < len(decisive):
         return
     started = [failure for failure in failures if failure.kind is not OutcomeKind.REFUSED] or failures
     kind, times = Counter(failure.kind for failure in started).most_common(1)[0]
     first = next(failure for failure in started if failure.kind is kind)
-    which = " that was to confirm the choice" if confirming else " after the baseline" if after else ""
-    raise target_error(
-        first, f"nothing can be recommended: every trial{which} failed, {times} of {len(failures)} alike"
-    )
+    alike = f"{times} of {len(failures)} alike"
+    raise target_error(first, f"nothing can be recommended: every trial after the baseline failed, {alike}")

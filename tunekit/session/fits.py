@@ -23,7 +23,7 @@ from tunekit.units import count_text
 
 _DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
 _MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind.NONFINITE_LOSS)
-"""How a script may end on figures that nobody computed."""
+"""How a script may end on figures that were not computed."""
 
 
 class FitsWalk(Session[FitsRun]):

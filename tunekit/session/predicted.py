@@ -183,14 +183,10 @@ def _peaks_here(
     """Return the memory that other batch sizes reserve on the GPU that is here; nothing on a CPU."""
     if here.is_cpu or record.config is None:
         return ()
-    outside_here = outside(here)
-    peaks = []
+    outside_here, peaks = outside(here), []
     for precision in (Precision.FP32, Precision.TF32, Precision.BF16):
-        for factor in _FACTORS:
-            batch_size = factor * record.config.batch_size
+        for batch_size in (factor * record.config.batch_size for factor in _FACTORS):
             peak = fits.unlimited_peak(precision, batch_size, outside_here)
-            if peak and peak.reserved_bytes:
-                peaks.append(
-                    PeakAt(precision=precision, batch_size=batch_size, reserved_bytes=peak.reserved_bytes)
-                )
+            if peak and (held := peak.reserved_bytes):
+                peaks.append(PeakAt(precision=precision, batch_size=batch_size, reserved_bytes=held))
     return tuple(peaks)

@@ -18,7 +18,7 @@ from tunekit.session.ablation import (
     plan_ablation,
     processes_noise,
 )
-from tunekit.session.session import NOT_READ, Session, target_error
+from tunekit.session.session import Session
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import with_settings
@@ -73,11 +73,9 @@ class ProfileWalk(Session[LoopProfile]):
         fixed = self.found.options.fixed
         details = () if fixed else self._details
         record = self.trial(TrialRole.BASELINE, None, "the script as it is", details=details)
-        failure = record.failure
-        if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
-            raise target_error(failure)
-        if record.config is None or record.discovery is None:
-            raise TargetError(NOT_READ)
+        is_too_large = record.failure is not None and record.failure.kind.is_memory
+        if not (fixed and is_too_large and record.config and record.discovery):
+            self._require_learnt(record)
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""
@@ -131,23 +129,19 @@ class ProfileWalk(Session[LoopProfile]):
     def _settable(self, wanted: TrainConfig, context: SearchContext) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it."""
         assert self._against is not None
-        kept = {}
-        for knob in KNOBS:
-            present, value = getattr(context.baseline, knob), getattr(wanted, knob)
-            if value == present:
-                continue
-            inert = why_inert(knob, context)
-            if inert is not None:
-                self.say(f"{knob} of {self._against.name} stays {present}: {inert}")
-                kept[knob] = present
-                continue
-            access = access_of(knob, context)
-            if access.kind is BindingKind.FIXED:
+        name, own = self._against.name, context.baseline
+        changed = [knob for knob in KNOBS if getattr(wanted, knob) != getattr(own, knob)]
+        inert = [knob for knob in changed if why_inert(knob, context)]
+        for knob in changed:
+            access, value = access_of(knob, context), getattr(wanted, knob)
+            if knob not in inert and access.kind is BindingKind.FIXED:
                 raise UsageError(
-                    f"--against {self._against.name}: {knob} {value} can't be set ({access.why_fixed}); "
-                    f"the script has {present}: take it out of the file"
+                    f"--against {name}: {knob} {value} can't be set ({access.why_fixed}); "
+                    f"the script has {getattr(own, knob)}: take it out of the file"
                 )
-        return wanted.changed(**kept)
+        if inert:
+            self.say(f"left out of {name}, without effect here: {', '.join(inert)}")
+        return wanted.changed(**{knob: getattr(own, knob) for knob in inert})
 
     @property
     def _compares(self) -> bool:
@@ -236,10 +230,10 @@ class ProfileWalk(Session[LoopProfile]):
         if self._other is not None and self._against is not None:
             trials = self._interleaved_trials(self._other)
             contenders.append(contender(self._against.name, self._other, trials, compared, noise))
-        updates: dict[str, object] = {"contenders": tuple(contenders), "noise_floor": noise}
+        profile = profile.changed(contenders=tuple(contenders), noise_floor=noise)
         if self._plan is not None:
-            updates["ablation"] = ablation_of(config, self._plan, self._interleaved_trials, noise)
-        profile = profile.changed(**updates)
+            ablation = ablation_of(config, self._plan, self._interleaved_trials, noise)
+            profile = profile.changed(ablation=ablation)
         if (seen := profile.profiled_trial) is None:
             return profile
         rate = contenders[0].rate_samples_per_s

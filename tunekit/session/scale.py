@@ -10,7 +10,7 @@ from tunekit.records.run import RunStatus
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
-from tunekit.session.session import NOT_READ, Session, target_error
+from tunekit.session.session import Session, target_error
 from tunekit.trial.executor import KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text, duration_text
 
@@ -110,10 +110,10 @@ class ScaleWalk(Session[ScalingRun]):
             processes=turn.processes,
             no_sync=turn.no_sync,
         )
-        if record.failure is not None:
-            self._failed(turn, record.failure, is_first)
-        elif is_first and (record.config is None or record.discovery is None):
-            raise TargetError(NOT_READ)
+        if is_first:
+            self._require_learnt(record)
+        elif record.failure is not None:
+            self._failed(turn, record.failure)
         return record.measurement is not None
 
     def _known_of(self, spec: TrialSpec) -> KnownTarget | None:
@@ -144,9 +144,7 @@ class ScaleWalk(Session[ScalingRun]):
             raise ValueError(f"a global batch of {shared} can't be shared by {processes}")
         return None if batch == here.baseline.batch_size else here.baseline.changed(batch_size=batch)
 
-    def _failed(self, turn: _Turn, failure: Failure, is_first: bool) -> None:
-        if is_first:
-            raise target_error(failure)
+    def _failed(self, turn: _Turn, failure: Failure) -> None:
         if not turn.no_sync and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
             # Whatever is in the way of two processes is in the way of four: the script's lines don't help.
             remedy = _HOW_TO_SHARE if "batch_size" in failure.message else failure.remedy

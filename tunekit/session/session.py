@@ -191,7 +191,7 @@ class Session(ABC, Generic[AnyRun]):
             self.save(RunStatus.INTERRUPTED)
             raise
         except Exception:
-            # Nothing is worked out anew: that may be what failed.
+            # Nothing is computed again: that may be what failed.
             self.change(status=RunStatus.FAILED)
             self.folder.save(self.found)
             raise
@@ -213,6 +213,13 @@ class Session(ABC, Generic[AnyRun]):
                 self.say(f"{ends} {count_text(done, 'round')} of {rounds}")
                 return
             yield done
+
+    def _require_learnt(self, first: TrialRecord) -> None:
+        """Refuse a script whose first trial failed, or taught nothing of the loop."""
+        if first.failure is not None:
+            raise target_error(first.failure)
+        if first.config is None or first.discovery is None:
+            raise TargetError(NOT_READ)
 
     def say(self, message: str) -> None:
         """Tell the user something now."""

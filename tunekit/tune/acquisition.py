@@ -424,7 +424,7 @@ def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
 
 
 def _as_one_trial_tells(prediction: Prediction) -> Prediction:
-    """Return the prediction with the deviation that one trial can take off it: it has noise of its own."""
+    """Return the prediction with the deviation that one trial can take off it, being noisy itself."""
     variance = prediction.deviation**2
     return replace(prediction, deviation=variance / np.sqrt(variance + STEP_NOISE**2))
 

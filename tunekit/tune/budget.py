@@ -191,24 +191,15 @@ class TimeLeft:
 
     @property
     def said_at_start(self) -> str | None:
-        """How a budget was set that the user left open; how long a too short one should be; else None."""
+        """How a budget was set that the user left open; None once search trials have run."""
         asked, first = self.run.options, _first_measured(self.records)
-        if not first or self._trials.searched:
+        if not first or self._trials.searched or asked.budget_s is not None:
             return None
         trial_s, _ = _lengths_s(first)
-        if asked.budget_s is None:
-            trials = count_text(search_trials(asked), "search trial")
-            return (
-                f"budget {duration_text(self._budget_s)}: room for {trials} of {duration_text(trial_s)} and "
-                f"{count_text(asked.confirm_rounds, 'confirming round')}; --budget TIME gives another"
-            )
-        if not search_trials(asked) or self.for_a_trial_s >= trial_s:
-            return None
-        rounds = min(self._least, FEWEST_ROUNDS)
-        least_s = self._budget_s - self.left_s + _MORE * (trial_s + self._reserve_s(rounds, trial_s))
+        trials = count_text(search_trials(asked), "search trial")
         return (
-            f"--budget {typed_duration_text(self._budget_s)} is too short for one search trial and its "
-            f"confirmation; use at least --budget {typed_duration_text(10.0 * math.ceil(least_s / 10))}"
+            f"budget {duration_text(self._budget_s)}: room for {trials} of {duration_text(trial_s)} and "
+            f"{count_text(asked.confirm_rounds, 'confirming round')}; --budget TIME gives another"
         )
 
     def cut_short(self, ran_out: bool, ablation_left_out: str = "") -> str | None:

@@ -21,7 +21,7 @@ _FILES_PER_WORKER = 8
 LOOK_TRIALS = 3
 """Time that there should be for a trial which looks at other sizes, in usual trials."""
 _SIZE_FACTORS = (1, 2, 4, 8, 0.5)
-_LEAST_CHANCE = 0.5
+_MIN_CHANCE = 0.5
 """Of fitting in the device's memory, for a size that a trial looks at besides."""
 _BROKEN = 0.1
 """Share of targets on which a trait that they don't have yet never runs."""
@@ -172,28 +172,15 @@ def compute_sweep_sizes(
         min(known, key=lambda size: abs(math.log(size / (config.batch_size * factor))))
         for factor in _SIZE_FACTORS
     ]
-    too_large = _smallest_out_of_memory(config, records)
+    ended = [one for one in records if one.failure is not None and one.failure.kind.is_memory and one.config]
+    same = [one.config for one in ended if one.config and one.config.precision is config.precision]
+    too_large = min((one.batch_size for one in same), default=math.inf)
     configs = [config.changed(batch_size=size) for size in dict.fromkeys(wanted) if size < too_large]
     if not configs:
         return ()
-    fits_device = chances_to_fit(records, Columns.of(configs)) >= _LEAST_CHANCE
+    fits_device = chances_to_fit(records, Columns.of(configs)) >= _MIN_CHANCE
     fits = fits_device & fits_host(records, host, configs)
     return tuple(one.batch_size for one, this_fits in zip(configs, fits, strict=True) if this_fits)
-
-
-def _smallest_out_of_memory(config: TrainConfig, records: Sequence[TrialRecord]) -> float:
-    """Return the smallest batch size that ran out of memory in the config's precision."""
-    return min(
-        (
-            record.config.batch_size
-            for record in records
-            if record.failure is not None
-            and record.failure.kind.is_memory
-            and record.config is not None
-            and record.config.precision is config.precision
-        ),
-        default=math.inf,
-    )
 
 
 def _is_known_mode(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
