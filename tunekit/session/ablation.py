@@ -124,21 +124,16 @@ _Choice = tuple[str, tuple[FixedKnob, ...], str | None]
 
 def _loader_workers(config: TrainConfig, context: SearchContext, wanted: int | None) -> _Choice:
     name, count = "loader workers", wanted or max(1, context.host.cpus // 2)
-    access = access_of("num_workers", context)
+    access, why_not = access_of("num_workers", context), None
     if access.kind is BindingKind.FIXED:
-        return name, (), access.why_fixed
-    if config.num_workers >= count:
-        return name, (), f"there are {config.num_workers} already, with {context.host.cpus} CPUs"
-    values: dict[str, KnobValue] = {"num_workers": count}
+        why_not = access.why_fixed
+    elif config.num_workers >= count:
+        why_not = f"there are {config.num_workers} already, with {context.host.cpus} CPUs"
+    values: dict[str, KnobValue] = {"num_workers": count, "persistent_workers": True}
     if not config.num_workers:
         values["prefetch_factor"] = USUAL_PREFETCH
-    values["persistent_workers"] = True
-    settable = {
-        knob: value
-        for knob, value in values.items()
-        if access_of(knob, context).kind is not BindingKind.FIXED
-    }
-    return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
+    settable = [knob for knob in values if access_of(knob, context).kind is not BindingKind.FIXED]
+    return name, tuple(FixedKnob(knob=knob, value=values[knob]) for knob in settable), why_not
 
 
 def _choice(knob: str, value: KnobValue, config: TrainConfig, context: SearchContext) -> _Choice:

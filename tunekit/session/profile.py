@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
-from tunekit.errors import TargetError, UsageError
+from tunekit.errors import UsageError
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.run import LoopProfile
@@ -18,7 +18,7 @@ from tunekit.session.ablation import (
     plan_ablation,
     processes_noise,
 )
-from tunekit.session.session import Session
+from tunekit.session.session import Session, target_error
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import with_settings
@@ -88,10 +88,7 @@ class ProfileWalk(Session[LoopProfile]):
             TrialRole.CONFIRM, self._config, "a look at the config", round=0, details=self._details
         )
         if record.failure is not None:
-            raise TargetError(
-                f"{self._name} could not be measured ({record.failure.kind}): {record.failure.message}; "
-                "give other values to --fix"
-            )
+            raise target_error(record.failure, f"{self._name} could not be measured")
 
     @property
     def _name(self) -> str:

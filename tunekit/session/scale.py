@@ -14,11 +14,6 @@ from tunekit.session.session import Session, target_error
 from tunekit.trial.executor import KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text, duration_text
 
-_HOW_TO_SHARE = (
-    "--strong gives each process its part of the batch: say how that reaches the script, as in "
-    "--bind 'batch_size=--batch-size {}'"
-)
-
 
 class _Turn(NamedTuple):
     """What a round runs once."""
@@ -146,10 +141,8 @@ class ScaleWalk(Session[ScalingRun]):
 
     def _failed(self, turn: _Turn, failure: Failure) -> None:
         if not turn.no_sync and failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
-            # Whatever is in the way of two processes is in the way of four: the script's lines don't help.
-            remedy = _HOW_TO_SHARE if "batch_size" in failure.message else failure.remedy
-            why = "; ".join(filter(None, (failure.message, remedy)))
-            raise TargetError(f"{turn} can't be measured: {why}")
+            # Whatever is in the way of two processes is in the way of four.
+            raise target_error(failure, f"{turn} can't be measured")
         if not any(one.measurement for one in trials_of(self.found, *turn)):
             self._drop(turn)
 

@@ -103,12 +103,7 @@ class SharedTrialStore(SharedStudy, TrialStore):
         hosts = ", ".join(dict.fromkeys(job.host for job in running if job.host))
         job = search.next_job(running) if search.is_prepared else Job(work=Work.PREPARE)
         if running and job.work is not Work.SEARCH:
-            waits_for = (
-                f"waiting for {hosts} to measure the baseline for all hosts"
-                if job.work is Work.PREPARE
-                else f"nothing to try until the running trials of {hosts} end"
-            )
-            self._say_waiting(search, waits_for)
+            self._say_waiting(search, f"waiting for the running jobs of {hosts}")
             return False
         self.enqueue(job)
         return True

@@ -200,10 +200,7 @@ def _why_single(knob: str, context: SearchContext) -> str:
     if knob == "batch_size":
         return "the data set is too small"
     if knob == "precision":
-        own = context.baseline.precision
-        if "fp16" in context.profile.native_precisions and not _can_train_in_fp16(context):
-            return f"beside {own}, {context.profile.id} has fp16, for which the script lacks a GradScaler"
-        return f"{context.profile.id} computes natively in {own} only"
+        return f"{context.profile.id} computes natively in {context.baseline.precision} only"
     if knob == "accumulate_grad_batches":
         return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
     return "its binding allows no other value"
@@ -221,13 +218,10 @@ def _precisions(context: SearchContext) -> tuple[Precision, ...]:
     if context.target.is_bound("precision") and context.baseline.precision is Precision.TF32:
         values.discard(Precision.FP32)  # the script's own matmul precision stays: it would be TF32 too
     is_wanted = context.target.is_bound("precision") or not native_bf16
-    if on_cuda and "fp16" in native and is_wanted and _can_train_in_fp16(context):
+    can_scale = can_train_in_fp16(context.target, context.discovery, context.baseline.precision)
+    if on_cuda and "fp16" in native and is_wanted and can_scale:
         values.add(Precision.FP16)
     return tuple(precision for precision in Precision if precision in values)
-
-
-def _can_train_in_fp16(context: SearchContext) -> bool:
-    return can_train_in_fp16(context.target, context.discovery, context.baseline.precision)
 
 
 def _at_global_batch(
