@@ -185,9 +185,8 @@ def attribution(measurement: Measurement) -> Attribution:
         for part, part_s in seconds.items()
     ]
     if has_events and loop.has_loader:
-        wait_s = loop.parts.data_wait_s
-        share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
-        shares.insert(1, Share(Part.HOST_WAIT, 1000 * wait_s / loop.steady_batches, share, HOST_CLOCK, False))
+        wait_ms = 1000 * loop.parts.data_wait_s / loop.steady_batches
+        shares.insert(1, Share(Part.HOST_WAIT, wait_ms, loop.data_wait_share or 0.0, HOST_CLOCK, False))
     if details is not None and details.kernels is not None:
         shares += _of_kernels(details.kernels, 1000 * step_s)
     return Attribution(source=source, step_ms=1000 * step_s, shares=tuple(shares))

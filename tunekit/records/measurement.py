@@ -169,6 +169,11 @@ class LoopMeasurement(LoaderKnobs):
         return self.steady_time_s / self.steady_batches
 
     @property
+    def data_wait_share(self) -> float | None:
+        """Share of the steady window that waits for data; None without a DataLoader."""
+        return min(1.0, self.parts.data_wait_s / self.steady_time_s) if self.has_loader else None
+
+    @property
     def bytes_per_sample(self) -> float:
         """Bytes of one sample in a batch."""
         return self.batch_bytes * self.steady_batches / self.steady_samples

@@ -93,11 +93,6 @@ def _rate(record: TrialRecord) -> str:
     return interval_text(Interval(value=rate, low=low, high=high))
 
 
-def _data_wait(measurement: Measurement) -> float | None:
-    loop = measurement.loop
-    return loop.parts.data_wait_s / loop.steady_time_s if loop.has_loader else None
-
-
 def trial_outcome(record: TrialRecord) -> str:
     """Return the state of a trial; of one that failed, the kind of its failure."""
     state = trial_state(record)
@@ -111,7 +106,7 @@ _CELLS: dict[str, Callable[[TrialRecord], str]] = {
     "for": role_text,
     **{name: _of_knob(knob.name) for name, knob in _KNOBS.items()},
     "samples/s (range)": _rate,
-    "data wait": _measured(share_text, _data_wait),
+    "data wait": _measured(share_text, lambda one: one.loop.data_wait_share),
     "VRAM reserved": _measured(bytes_text, lambda one: one.loop.peak_reserved_bytes),
     "RAM peak": _measured(bytes_text, lambda one: one.memory.peak_pss_bytes),
     "took": lambda record: duration_text(record.duration_s),

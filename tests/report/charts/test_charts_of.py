@@ -1,7 +1,5 @@
 """All charts of a run: their order, and whatever the run holds."""
 
-import math
-
 from any_records import runs
 from build_records import (
     run,
@@ -26,13 +24,11 @@ def test_a_run_without_figures_has_no_charts():
 
 
 @given(runs())
-def test_whatever_a_run_holds_its_charts_have_finite_figures_and_their_tables(whole):
+def test_whatever_a_run_holds_its_charts_have_figures_and_their_tables(whole):
     for chart in of(whole):
         assert chart.title
         assert chart.summary
         assert chart_table(chart).rows
         if isinstance(chart, Chart):
             points = [point for one in chart.series for point in one.points]
-            figures = [f for p in points for f in (p.x, p.y, p.low, p.high) if isinstance(f, int | float)]
-            assert all(math.isfinite(one) for one in figures)
             assert all(p.low <= p.y <= p.high for p in points if p.low is not None)

@@ -5,12 +5,9 @@ telemetry     what the machine did over a trial's time
 trials        the baseline and the tiers, each config once; a point's texts
 """
 
-import math
-from dataclasses import replace
-
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, Drawing, HeatCell, HeatMap, Point, Table, Timeline
+from tunekit.report.blocks import Chart, Drawing, HeatCell, HeatMap, Table, Timeline
 from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
 from tunekit.report.charts.memory import loader_ram_map, memory_charts
 from tunekit.report.charts.rates import history_chart, throughput_chart
@@ -26,7 +23,7 @@ def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, .
         history_chart(run),
         knobs_chart(run, best),
     )
-    return tuple(chart for chart in map(finite, charts) if has_figures(chart))
+    return tuple(chart for chart in charts if has_figures(chart))
 
 
 def chart_table(chart: Drawing) -> Table:
@@ -48,26 +45,9 @@ def chart_table(chart: Drawing) -> Table:
     return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), rows)
 
 
-def finite(chart: Chart | HeatMap) -> Chart | HeatMap:
-    """Return a chart without the points that can't be placed: figures beyond all bounds."""
-    if isinstance(chart, HeatMap):
-        return chart
-    series = tuple(
-        replace(one, points=tuple(point for point in one.points if _is_finite(point))) for one in chart.series
-    )
-    return replace(chart, series=tuple(one for one in series if one.points))
-
-
 def has_figures(chart: Chart | HeatMap) -> bool:
     """Return whether there is anything to draw."""
-    if isinstance(chart, HeatMap):
-        return bool(chart.cells)
-    return any(one.points for one in chart.series)
-
-
-def _is_finite(point: Point) -> bool:
-    figures = (point.x, point.y, point.low, point.high)
-    return all(math.isfinite(one) for one in figures if isinstance(one, int | float))
+    return bool(chart.cells if isinstance(chart, HeatMap) else any(one.points for one in chart.series))
 
 
 def _cell_text(cell: HeatCell) -> str:

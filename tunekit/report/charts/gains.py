@@ -1,6 +1,6 @@
 """Where the loop's time goes before and after, and what each changed knob is worth. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
@@ -11,16 +11,12 @@ from tunekit.recommend.time_breakdown import (
     have_device_parts,
     mean_s,
 )
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import KnobGain, Recommendation
 from tunekit.records.run import Run
 from tunekit.report.blocks import Basis, Chart, Point, Series, stacked_bars
 from tunekit.report.charts.trials import BASELINE
 from tunekit.report.text import change_text, is_too_wide, speedup_text
 from tunekit.units import duration_text
-
-_BOUNDARY = "epoch boundary"
-"""Workers that end and start anew, and the refill of their queue."""
 
 
 def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
@@ -29,70 +25,58 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     By the device's clock where both have it: the host only queues work for a GPU, and waits wherever the
     queue is full. Else by the host's. With each epoch's boundary, so that a bar is as long as its rate says.
     """
-    loops = [(BASELINE, [one.loop for one in run.history.evidence(None)])]
+    loops = {BASELINE: [one.loop for one in run.history.evidence(None)]}
     if best is not None and not best.is_baseline:
-        loops.append((best.tier.value, [one.loop for one in run.history.evidence(best)]))
-    known = [(name, each) for name, each in loops if each]
-    by_device = have_device_parts([loop for _, each in known for loop in each])
-    parts: Mapping[str, Seconds] = {**(DEVICE_PARTS if by_device else HOST_PARTS), _BOUNDARY: boundary_s}
-    totals = tuple(_total(name, each, parts) for name, each in known)
-    clock = "the device's" if by_device else "the host's"
-    has_boundaries = any(loop.boundary_s is not None for _, each in known for loop in each)
-    boundaries = "epoch boundaries included" if has_boundaries else "without epoch boundaries (n/a)"
+        loops[best.tier.value] = [one.loop for one in run.history.evidence(best)]
+    known = {name: each for name, each in loops.items() if each}
+    by_device = have_device_parts([loop for each in known.values() for loop in each])
+    clock = DEVICE_PARTS if by_device else HOST_PARTS
+    parts: Mapping[str, Seconds] = {**clock, "epoch boundary": boundary_s}
+    # Boundaries that vary may add up to less than nothing.
+    seconds = {
+        label: {name: max(0.0, mean_s(each, part)) for name, each in known.items()}
+        for label, part in parts.items()
+    }
+    totals = {name: sum(each[name] for each in seconds.values()) for name in known}
+    texts = ", ".join(f"{name} {duration_text(total_s)}" for name, total_s in totals.items())
     return stacked_bars(
         "time_breakdown",
         f"Time breakdown per {SAMPLES:,} samples (measured)",
-        f"Time for {SAMPLES:,} samples by {clock} clock, {boundaries}: "
-        f"{', '.join(f'{one.x} {one.text}' for one in totals)}.",
+        f"By the {'device' if by_device else 'host'}'s clock: {texts}.",
         ("config", f"seconds per {SAMPLES:,} samples"),
-        [
-            Series(label, Basis.MEASURED, tuple(_point(*one, seconds) for one in known), "bars")
-            for label, seconds in parts.items()
-        ],
-        [Series("total", Basis.MEASURED, totals, "totals")],
+        [Series(label, Basis.MEASURED, _points(each), "bars") for label, each in seconds.items()],
+        [Series("total", Basis.MEASURED, _points(totals), "totals")],
     )
 
 
-def _point(name: str, loops: Sequence[LoopMeasurement], seconds: Seconds) -> Point:
-    taken_s = max(0.0, mean_s(loops, seconds))  # boundaries that vary may add up to less than nothing
-    return Point(x=name, y=taken_s, text=duration_text(taken_s))
-
-
-def _total(name: str, loops: Sequence[LoopMeasurement], parts: Mapping[str, Seconds]) -> Point:
-    total_s = sum(_point(name, loops, seconds).y for seconds in parts.values())
-    return Point(x=name, y=total_s, text=duration_text(total_s))
+def _points(seconds: Mapping[str, float]) -> tuple[Point, ...]:
+    return tuple(Point(x=name, y=each_s, text=duration_text(each_s)) for name, each_s in seconds.items())
 
 
 def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
     """Return by how much the recommended config would lose its lead with one knob as the baseline has it."""
     ordered = sorted(run.knob_gains, key=lambda one: one.factor.value, reverse=True)
-    summary = "; ".join(f"{_name(one)} {speedup_text(one.factor)}" for one in ordered)
+    points = tuple(map(_knob_point, ordered))
+    summary = "; ".join(f"{point.x} {point.text}" for point in points)
     tier = best.tier.value if best is not None else ""
     return Chart(
         id="knobs",
         title="What each knob is worth (measured)",
-        summary=(
-            f"Rate of the {tier} config over its rate with this one knob put back, with 95% range: "
-            f"{summary}. Knobs that work together do not multiply to the whole speedup."
-        ),
+        summary=f"Rate of the {tier} config over its rate with this one knob put back: {summary}.",
         x_title="knob",
         y_title="faster by, %",
-        series=(Series("worth", Basis.MEASURED, tuple(_knob_point(one) for one in ordered), "bars"),),
+        series=(Series("worth", Basis.MEASURED, points, "bars"),),
         is_horizontal=True,
     )
 
 
-def _name(gain: KnobGain) -> str:
-    return change_text(gain.knob, gain.before, gain.after)
-
-
 def _knob_point(gain: KnobGain) -> Point:
     factor = gain.factor
-    has_range = factor.low < factor.high and not is_too_wide(factor)
+    low, high = (None, None) if is_too_wide(factor) else (100 * (factor.low - 1), 100 * (factor.high - 1))
     return Point(
-        x=_name(gain),
+        x=change_text(gain.knob, gain.before, gain.after),
         y=100 * (factor.value - 1),
         text=speedup_text(factor),
-        low=100 * (factor.low - 1) if has_range else None,
-        high=100 * (factor.high - 1) if has_range else None,
+        low=low,
+        high=high,
     )

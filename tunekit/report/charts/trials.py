@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tunekit.plain_text import printable
 from tunekit.recommend.noise import mean_of_known
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
@@ -11,17 +10,13 @@ from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Measured
 from tunekit.report.blocks import Basis, Point, Series, TrialState
 from tunekit.report.text import config_text, interval_text, is_too_wide, role_text
-from tunekit.report.trials import trial_outcome, trial_state
+from tunekit.report.trials import trial_state
 from tunekit.units import rate_text
 
 BASELINE = "baseline"
-_MOST_LETTERS = 200
-"""Of a failure's reason: the rest stands in the table of trials."""
-
-
-# --- the configs that have a name ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -33,9 +28,9 @@ class Marked:
     config: TrainConfig
     rate: Interval | None
     """Samples/s of its fresh processes; None where nothing of it was measured."""
-    records: tuple[TrialRecord, ...]
-    """The measured trials that its figures come from."""
-    recommendation: Recommendation | None
+    evidence: tuple[Measured, ...]
+    """The trials that its figures come from."""
+    recommendation: Recommendation | None = None
     """The first that recommends it; None for a baseline that no tier recommends."""
 
     @property
@@ -45,32 +40,23 @@ class Marked:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """Of its trials."""
-        return tuple(one.measurement for one in self.records if one.measurement is not None)
+        """What its trials measured."""
+        return tuple(one.measurement for one in self.evidence)
 
 
 def marked_configs(run: Run) -> tuple[Marked, ...]:
     """Return the baseline and then each tier's config, every config once."""
-    found: list[Marked] = []
-    baseline_config = run.baseline_config
-    if baseline_config is not None:
-        records = tuple(one.record for one in run.history.evidence(None))
-        rate = mean_of_known([one.rate_samples_per_s or 0.0 for one in records], run.noise_floor)
-        found.append(Marked((BASELINE,), baseline_config, rate, records, None))
+    found: dict[TrainConfig, Marked] = {}
+    if (own := run.baseline_config) is not None:
+        evidence = tuple(run.history.evidence(None))
+        rate = mean_of_known([one.measurement.rate_samples_per_s for one in evidence], run.noise_floor)
+        found[own] = Marked((BASELINE,), own, rate, evidence)
     for tier in run.recommendations:
-        place = next((place for place, one in enumerate(found) if one.config == tier.config), None)
-        if place is None:
-            records = tuple(one.record for one in run.history.evidence(tier))
-            rate = tier.rate_samples_per_s
-            found.append(Marked((tier.tier.value,), tier.config, rate, records, tier))
-            continue
-        same = found[place]
-        names = tuple(dict.fromkeys((*same.names, tier.tier.value)))
-        found[place] = replace(same, names=names, recommendation=same.recommendation or tier)
-    return tuple(found)
-
-
-# --- what stands beside a point --------------------------------------------------------------
+        evidence = tuple(run.history.evidence(tier))
+        same = found.get(tier.config) or Marked((), tier.config, tier.rate_samples_per_s, evidence)
+        names, first = (*same.names, tier.tier.value), same.recommendation or tier
+        found[tier.config] = replace(same, names=names, recommendation=first)
+    return tuple(found.values())
 
 
 def trial_note(record: TrialRecord) -> str:
@@ -79,31 +65,20 @@ def trial_note(record: TrialRecord) -> str:
     return f"trial {record.number}, {role_text(record)}{early}: {config_text(record.config)}"
 
 
-def _failure_text(record: TrialRecord) -> str:
-    assert record.failure is not None
-    message = printable(record.failure.message)
-    if len(message) > _MOST_LETTERS:
-        message = f"{message[: _MOST_LETTERS - 3]}..."
-    return f"{trial_outcome(record)}: {message}"
-
-
 def failure_series(
     records: Iterable[TrialRecord], place_of: Callable[[TrialRecord], float | None]
-) -> list[Series]:
-    """Return crosses where trials have no figure: failed when they ran, or refused by what was predicted.
+) -> Iterable[Series]:
+    """Yield crosses where trials have no figure: failed when they ran, or refused by what was predicted.
 
     One whose place on the axis is None is left out.
     """
-    points: dict[TrialState, list[Point]] = {TrialState.FAILED: [], TrialState.REFUSED: []}
-    for record in records:
-        place = place_of(record)
-        if place is not None and record.measurement is None:
-            point = Point(x=place, y=0.0, text=_failure_text(record), note=trial_note(record))
-            points[trial_state(record)].append(point)
-    return [
-        Series("failed", Basis.MEASURED, tuple(points[TrialState.FAILED]), "failures"),
-        Series("refused", Basis.PREDICTED, tuple(points[TrialState.REFUSED]), "failures"),
-    ]
+    for state, basis in ((TrialState.FAILED, Basis.MEASURED), (TrialState.REFUSED, Basis.PREDICTED)):
+        points = (
+            Point(x=place, y=0.0, text=record.failure.text, note=trial_note(record))
+            for record in records
+            if record.failure and trial_state(record) is state and (place := place_of(record)) is not None
+        )
+        yield Series(state.value, basis, tuple(points), "failures")
 
 
 def samples_point(x: float, rate: float, note: str = "") -> Point:
@@ -113,12 +88,5 @@ def samples_point(x: float, rate: float, note: str = "") -> Point:
 
 def rate_point(x: float | str, rate: Interval, note: str = "") -> Point:
     """Return samples/s with their range; a range that says nothing is not drawn."""
-    has_range = rate.low < rate.high and not is_too_wide(rate)
-    return Point(
-        x=x,
-        y=rate.value,
-        text=interval_text(rate, " samples/s"),
-        low=rate.low if has_range else None,
-        high=rate.high if has_range else None,
-        note=note,
-    )
+    low, high = (None, None) if rate.low == rate.high or is_too_wide(rate) else (rate.low, rate.high)
+    return Point(x=x, y=rate.value, text=interval_text(rate, " samples/s"), low=low, high=high, note=note)
