@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
 from tunekit.recommend.candidate import candidate_of
+from tunekit.recommend.outcome import outcome_of
 from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
@@ -324,7 +325,8 @@ def run(**overrides: Any) -> Run:
         "search_time_s": 600.0,
     }
     made = Run(**(values | overrides))
-    return made.changed(**({"candidate": candidate_of(made)} | overrides))
+    made = made.changed(**({"candidate": candidate_of(made)} | overrides))
+    return made.changed(outcome=outcome_of(made))
 
 
 @st.composite

@@ -30,8 +30,8 @@ linear = LearningRate(value=0.2, rule=LearningRateRule.LINEAR, base_lr=0.1, base
 def test_a_tiers_whole_file(golden):
     planned = options(objective=Objective.FINISH_TIME, epochs=90, epochs_given=True)
     noise = NoiseFloor(relative=0.05, pairs=4, processes=5)
-    of = run(options=planned, noise_floor=noise)
-    golden("balanced.yaml", tier_yaml(of, recommendation(learning_rate=linear, finish_time_s=4600.0)))
+    tier = recommendation(learning_rate=linear, finish_time_s=4600.0)
+    golden("balanced.yaml", tier_yaml(run(options=planned, noise_floor=noise, recommendations=(tier,)), tier))
 
 
 hostile_text = st.text(max_size=400) | st.text(

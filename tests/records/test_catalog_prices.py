@@ -49,12 +49,6 @@ def test_the_price_of_another_machine_changes_nothing(other: dict[str, str]):
     assert laid_over(machine, **other) == machine
 
 
-def test_a_price_kept_from_an_earlier_refresh_names_its_catalogue():
-    assert laid_over(instance(as_of="2025"), catalog="gpuhunt 0").source.startswith(
-        "gpuhunt 0, its catalogue"
-    )
-
-
 def test_an_old_spot_price_stays_beside_a_new_one_on_demand_with_its_own_source():
     found = laid_over(instance(as_of="2025", spot=spot_price(as_of="2024"), source="a price list"))
     assert found.spot == spot_price(as_of="2024")

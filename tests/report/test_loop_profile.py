@@ -42,7 +42,9 @@ def compared(folder: Path) -> LoopProfile:
 
 def unchanged(step: AblationStep) -> AblationStep:
     within = Interval(value=1.02, low=0.78, high=1.3)
-    return step.model_copy(update={"alone": step.alone.model_copy(update={"factor": within})})
+    return step.model_copy(
+        update={"alone": step.alone.model_copy(update={"factor": within, "verdict": "inconclusive"})}
+    )
 
 
 def of_trial(record: TrialRecord) -> LoopProfile:

@@ -21,7 +21,7 @@ FIGURE = re.compile(r"(?<![\w./-])\d")
 """One that begins a number; those in names and paths are none."""
 SETTING = re.compile(
     rf"\b(?:{'|'.join(KNOBS)}): \S+ -> [\w.-]+|\btrial \d+|\S*/\S+\.yaml|^Other tiers: .*|--[a-z-]+ \w+"
-    r"|losses: .*|largest samples .*|No recommendation .*"
+    r"|losses: .*|largest samples .*|No recommendation: .*"
 )
 """What needs no mark: a knob's values, the number of a trial, a file, a flag."""
 

@@ -27,7 +27,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.answer import answer_lead, how_measured, open_gain_text
+from tunekit.report.answer import how_measured, open_gain_text, tier_text
 from tunekit.secret_words import masked_words
 from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.binding_suggestions import without_unknown_flags
@@ -145,12 +145,11 @@ def _say(
     _tell(f"setting {what}")
     candidate = run.candidate
     if promise is None and candidate is not None and candidate.config == config:
-        gain = open_gain_text(run, candidate.speedup or candidate.factor, candidate.rounds)
-        _tell(f"{gain}; not confirmed, so its rate is not checked")
+        _tell(f"{open_gain_text(run, candidate)}; not confirmed, so its rate is not checked")
     elif promise is None:
         _tell("this exact config was not measured, so its rate is not checked")
     else:
-        _tell(answer_lead(run, promise).sentence)
+        _tell(tier_text(run, promise))
         _tell(how_measured(run, promise))
 
 

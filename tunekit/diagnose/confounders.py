@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tunekit.diagnose.policy import ROUNDS
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
-from tunekit.recommend.noise import BUSY_FLOOR, MOST_WORTHWHILE_ROUNDS, rounds_to_tell
+from tunekit.recommend.noise import BUSY_FLOOR, MAX_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
@@ -32,7 +32,7 @@ def _undecided(pair: RunPair) -> Hits:
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
     is_busy = noise is not None and noise.relative >= BUSY_FLOOR
     remedy = f"search both again with --confirm {needed}"
-    if needed is None or needed > MOST_WORTHWHILE_ROUNDS or is_busy:
+    if needed is None or needed > MAX_WORTHWHILE_ROUNDS or is_busy:
         remedy = "search both again on a quieter machine, or with --wait-quiet 10m"
     lost, tolerance = f"{max(0.0, 1 - factor.low):.1%}", percent_text(pair.tolerance)
     floor = "n/a" if noise is None else f"{noise.relative:.1%}"

@@ -9,7 +9,6 @@ import yaml
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.recommend.compatibility import loader_only_text
 from tunekit.recommend.learning_rate import global_batch, rule_of
-from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES, violations
@@ -45,7 +44,8 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
         meaning += "; may run out of memory"
     ratio, speedup = recommendation.speedup, "the baseline's config, " * recommendation.is_baseline
     if ratio is not None and not recommendation.is_baseline:
-        speedup = f"{gain_text(ratio)}, {verdict(ratio, run.noise_floor)}: "
+        verdict = run.outcome.verdicts.get(recommendation.tier)
+        speedup = f"{gain_text(ratio)}{f', {verdict}' if verdict else ''}: "
     trials = (recommendation.search_trial, *recommendation.confirm_trials)
     epoch = f"{duration_text(recommendation.epoch_time_s)} per epoch"
     if recommendation.finish_time_s is not None:

@@ -21,7 +21,7 @@ LEAST_GAIN = 0.05
 BUSY_FLOOR = 0.10
 """Noise floor from which on a machine is too busy for its figures to be relied on."""
 
-MOST_WORTHWHILE_ROUNDS = 50
+MAX_WORTHWHILE_ROUNDS = 50
 """Rounds that anybody would wait for."""
 
 _QUIET_FLOOR = 0.05
@@ -226,6 +226,12 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
     if to_spare * _MANY_TIMES <= half:
         return None
     return max(rounds, math.floor(rounds * (half / to_spare) ** 2) + 1)
+
+
+def rounds_still_needed(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> int | None:
+    """Return `rounds_to_tell` of a speedup that is still inconclusive; None where it is settled."""
+    is_open = verdict(speedup, noise) == "inconclusive"
+    return rounds_to_tell(speedup, rounds, noise) if is_open else None
 
 
 def _change(factor: Interval, noise: NoiseFloor | None) -> Literal["faster", "slower"] | None:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
@@ -165,6 +165,65 @@ class Candidate(Record):
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
     memory: MemoryNeed
+
+
+class AnswerKind(StrEnum):
+    """How a search came out."""
+
+    NONE = "none"
+    """There is nothing to recommend yet, or there was no time."""
+    RECOMMENDED = "recommended"
+    """A tier has another config than the baseline's."""
+    OPEN = "open"
+    """The best config found may be faster: it was not confirmed."""
+    EXCLUDED = "excluded"
+    """Confirming rounds exclude a gain of the best config found."""
+    NONE_FASTER = "none faster"
+    NOT_MEASURED = "not measured"
+    """No other config than the baseline's was measured."""
+
+
+OutcomeWord = Literal["Confirmed", "No gain", "Inconclusive", "Slower", "Not confirmed", "Not all tried"]
+"""The first word of the answer."""
+
+
+class Settling(StrEnum):
+    """What would settle an open gain."""
+
+    PROFILE = "profile"
+    """Both configs once more."""
+    WAIT_QUIET = "wait-quiet"
+    ROUNDS = "rounds"
+    """More confirming rounds."""
+    WINDOW = "window"
+    """A longer one, or a quieter machine."""
+
+
+class Outcome(Record):
+    """What a search came to; every output draws it and decides nothing."""
+
+    kind: AnswerKind = AnswerKind.NONE
+    word: OutcomeWord | None = None
+    """None where nothing is claimed."""
+    confidence: Confidence | None = None
+    """None where nothing is claimed, or where the answer is open."""
+    is_busy: bool = False
+    """Whether the noise floor is that of a busy machine."""
+    tier: Tier | None = None
+    """The one that answers; where the baseline's config stays, the first that has it."""
+    speedup: Interval | None = None
+    """Of the tier's config, or of the best one found, over the baseline."""
+    verdicts: dict[Tier, Verdict] = Field(default_factory=dict)
+    """Of each tier's speedup; none for the baseline's config."""
+    tried: NonNegativeInt = 0
+    """Configs that search trials measured."""
+    changed_training: NonNegativeInt = 0
+    """Of them, those faster than the baseline that train on something else."""
+    settled_by: Settling | None = None
+    rounds_to_settle: PositiveInt | None = None
+    """In all, where rounds would settle it."""
+    untried_factor: PositiveFloat | None = None
+    """Predicted rate of the fastest untried config over the answer's, where that is large."""
 
 
 class MissingTier(Record):

@@ -19,9 +19,11 @@ from tunekit.records.recommendation import (
     MissingTier,
     ModelSummary,
     NoiseFloor,
+    Outcome,
     Recommendation,
     ScalingRow,
     Untried,
+    Verdict,
 )
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
@@ -216,6 +218,8 @@ class Run(TargetRecord):
     missing_tiers: tuple[MissingTier, ...] = ()
     candidate: Candidate | None = None
     """The config whose gain is left open, where the answer is to keep the baseline's own."""
+    outcome: Outcome = Outcome()
+    """What the search came to; worked out last."""
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
@@ -281,6 +285,8 @@ class Contender(Record):
     rate_samples_per_s: Interval | None = None
     factor: Interval | None = None
     """Its rate over the first contender's, paired by round; None for that one."""
+    verdict: Verdict | None = None
+    """On that factor."""
     why_missing: str | None = None
     """Why it has no rate."""
 
@@ -307,6 +313,7 @@ class Ablation(Record):
     """What the factors would come to if they multiplied."""
     together: Interval | None = None
     """What they come to."""
+    together_verdict: Verdict | None = None
 
 
 class LoopProfile(TargetRecord):

@@ -1,33 +1,24 @@
 """The answer of a run, how it came about, what was predicted and what to do next, in sentences. Pure."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 from tunekit.recommend.compatibility import loader_only_text
-from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.recommend.noise import (
-    BUSY_FLOOR,
-    MOST_WORTHWHILE_ROUNDS,
-    confidence,
-    rounds_to_tell,
-    verdict,
-)
-from tunekit.recommend.tiers import same_training
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.data_check import Sameness
-from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.recommendation import (
+    AnswerKind,
+    Candidate,
     LearningRate,
     LearningRateRule,
+    OutcomeWord,
     Recommendation,
-    Verdict,
+    SetAside,
+    Settling,
 )
 from tunekit.records.run import Objective, Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Lead, Passage, Tone
 from tunekit.report.text import (
     UNKNOWN,
@@ -56,82 +47,75 @@ _ROUNDS = 5
 """Of the comparison that is advised where a config and the baseline had one process each."""
 _WAIT_QUIET_S = 600.0
 """Wait that is advised on a busy machine."""
-_LARGE = 1.5
-"""Predicted factor over the answer from which an untried config is named first."""
 _LONGER = 4
 """Times the window, where the noise floor hides the difference."""
-
-_BADGES: dict[Verdict, tuple[str, Tone]] = {
-    "faster": ("Confirmed", "good"),
-    "slower": ("Slower", "bad"),
-    "no gain": ("No gain", ""),
-    "inconclusive": ("Inconclusive", "warn"),
+_TONES: dict[OutcomeWord, Tone] = {
+    "Confirmed": "good",
+    "Slower": "bad",
+    "No gain": "",
+    "Inconclusive": "warn",
+    "Not confirmed": "warn",
+    "Not all tried": "warn",
+}
+_SETTLED_BY: dict[Settling, str] = {
+    Settling.PROFILE: " Re-run both to settle it.",
+    Settling.WAIT_QUIET: " Machine is busy: stop other programs, or use --wait-quiet.",
+    Settling.ROUNDS: " About {} confirming rounds would settle it.",
+    Settling.WINDOW: " The difference is within the noise: use a longer --window or a quieter machine.",
 }
 
 
 def answer_lead(run: Run, best: Recommendation | None) -> Lead:
-    """Return the result with its badge; it says so where the search did not come to its end."""
-    if best is None:
-        if run.cut_short and run.status is RunStatus.FINISHED:
-            return Lead(f"No recommendation within the budget: {run.cut_short}.")
-        failed = sum(record.failure is not None for record in run.trials)
-        trials = f"{count_text(len(run.trials), 'trial')}, {failed} failed"
-        return Lead(f"No recommendation yet: {trials} (status: {run.status}).")
-    lead = _kept_lead(run, best) if best.is_baseline else _gain_lead(run, best)
-    if run.status is RunStatus.FINISHED:
-        return lead
-    return replace(lead, text=f"{lead.text} Not final (status: {run.status}).")
+    """Return the outcome with its badge, in one sentence of its kind and what to do."""
+    out, found = run.outcome, run.candidate or (best.set_aside if best else None)
+    text = f"No recommendation: {run.cut_short or _counted_text(run)}."
+    if best is not None:
+        keep = (
+            f"Keep your current settings: {interval_text(best.rate_samples_per_s, ' samples/s')} (measured)."
+        )
+        left = f" Not tried: {_untried_text(run, best)}." if out.untried_factor else ""
+        settled = _SETTLED_BY[out.settled_by].format(out.rounds_to_settle) if out.settled_by else ""
+        if out.kind is AnswerKind.RECOMMENDED:
+            text = f"{tier_text(run, best)}.{_kept_tiers_text(run)}{settled}"
+        elif found is not None:
+            text = f"{open_gain_text(run, found)}.{settled} {keep}"
+        elif out.kind is AnswerKind.NONE_FASTER:
+            text = f"{count_text(out.tried, 'config')} tried, {_none_text(run)}.{left} {keep}"
+        else:
+            text = f"No other config was measured: {_why_none(run)}.{left} {keep}"
+    if run.status is not RunStatus.FINISHED:
+        text += f" Not final (status: {run.status})."
+    if out.word is None:
+        return Lead(text)
+    busy = ", machine is busy" if out.is_busy else ""
+    sure = f" ({out.confidence} confidence{busy})" if out.confidence else ""
+    return Lead(text, f"{out.word}{sure}", "warn" if out.confidence == "low" else _TONES.get(out.word, ""))
 
 
-def _gain_lead(run: Run, best: Recommendation) -> Lead:
-    """Return how a config does beside the baseline."""
-    tier, own = best.tier.value, baseline_column(run)
-    rate = interval_text(best.rate_samples_per_s, " samples/s")
-    if best.speedup is None:
-        return Lead(f"{tier.capitalize()}: {rate} (measured); speedup n/a without confirming rounds.")
-    figures = f"{rate_text(own.samples_per_s)} -> {rate}"
+def tier_text(run: Run, tier: Recommendation) -> str:
+    """Return how a tier's config does beside the baseline."""
+    own = baseline_column(run)
+    figures = f"{rate_text(own.samples_per_s)} -> {interval_text(tier.rate_samples_per_s, ' samples/s')}"
     if run.options.objective is Objective.FINISH_TIME:
-        figures = f"the planned training {duration_text(own.finish_time_s)} -> "
-        figures += duration_text(best.finish_time_s)
-    text = f"{gain_text(best.speedup)} with {tier}: {figures} ({_basis(run)})."
+        finish = f"{duration_text(own.finish_time_s)} -> {duration_text(tier.finish_time_s)}"
+        figures = f"the planned training {finish}"
+    return f"{gain_text(tier.speedup)} with {tier.tier.value}: {figures} ({_basis(run)})"
+
+
+def _kept_tiers_text(run: Run) -> str:
     kept = " and ".join(one.tier.value for one in run.recommendations if one.is_baseline)
-    text += f" Within the limits of {kept} keep your current settings." if kept else ""
-    return _judged(run, best.speedup, text + _settled_text(run, best))
+    return f" Within the limits of {kept} keep your current settings." if kept else ""
 
 
-def _kept_lead(run: Run, best: Recommendation) -> Lead:
-    """Return why the baseline's config stays."""
-    rate = f"{interval_text(best.rate_samples_per_s, ' samples/s')} (measured)"
-    keep = f"Keep your current settings: {rate}."
-    why, candidate = f" ({run.cut_short})" if run.cut_short else "", run.candidate
-    if candidate is not None:
-        ratio = candidate.speedup
-        found = open_gain_text(run, ratio or candidate.factor, candidate.rounds)
-        text = f"{found}.{_settled_text(run, best)} {keep}"
-        return Lead(text, f"Not confirmed{why}", "warn") if ratio is None else _judged(run, ratio, text)
-    if (aside := best.set_aside) is not None:
-        found = open_gain_text(run, aside.speedup, len(aside.confirm_trials))
-        return _judged(run, aside.speedup, f"{found}. {keep}")
-    left = f" Not tried: {_untried_text(run, best)}." if _untried_factor(run, best) >= _LARGE else ""
-    searched = [one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None]
-    if searched:
-        tried = count_text(len({one.config for one in searched}), "config")
-        text = f"{tried} tried, {_none_text(run, searched)}{why}.{left} {keep}"
-        return Lead(text, "Not all tried", "warn") if left else Lead(text, "No gain")
-    return Lead(f"No other config was measured: {_why_none(run)}.{left} {keep}")
+def _counted_text(run: Run) -> str:
+    failed = sum(record.failure is not None for record in run.trials)
+    return f"{count_text(len(run.trials), 'trial')}, {failed} failed"
 
 
-def _none_text(run: Run, searched: Sequence[TrialRecord]) -> str:
-    """Return that no config beat the baseline, and which were faster but train something else."""
-    own, same = run.baseline, same_training(searched, run.history)
-    least = (own.rate_samples_per_s if own else None) or 0.0
-    faster = {one.config for one in searched if one not in same and (one.rate_samples_per_s or 0.0) > least}
-    if not faster:
-        return "none beat your baseline"
-    found = (one for check in data_checks(run.history).values() for one in check.differences)
-    codes = ", ".join(dict.fromkeys(one.code.replace("_", " ") for one in found))
-    changed = f"{len(faster)} faster but changed it ({codes}: see other-training)"
-    return f"none beat your baseline with the same training, {changed}"
+def _none_text(run: Run) -> str:
+    why, changed = f" ({run.cut_short})" if run.cut_short else "", run.outcome.changed_training
+    other = f" with the same training; {changed} faster changed it: see other-training" if changed else ""
+    return f"none beat your baseline{other}{why}"
 
 
 def _why_none(run: Run) -> str:
@@ -140,21 +124,12 @@ def _why_none(run: Run) -> str:
     return "every trial failed" if has_failed else run.cut_short or "give a longer --budget"
 
 
-def _judged(run: Run, ratio: Interval, text: str) -> Lead:
-    """Return a sentence about a speedup with the badge of its verdict."""
-    noise, judged = run.noise_floor, verdict(ratio, run.noise_floor)
-    badge, tone = _BADGES[judged]
-    if judged == "inconclusive":
-        return Lead(text, badge, tone)
-    sure = confidence(ratio, noise)
-    busy = ", machine is busy" if noise is not None and noise.relative >= BUSY_FLOOR else ""
-    return Lead(text, f"{badge} ({sure} confidence{busy})", "warn" if sure == "low" else tone)
-
-
-def open_gain_text(run: Run, ratio: Interval | float, rounds: int) -> str:
-    """Return how fast the config is whose gain is left open, and how that is known."""
-    over = "one process" if isinstance(ratio, float) else count_text(rounds, "round")
-    return f"{gain_text(ratio)} with the best config found ({_basis(run)} in {over}; {_floor_text(run)})"
+def open_gain_text(run: Run, found: Candidate | SetAside) -> str:
+    """Return how fast the config is whose gain is not confirmed, and how that is known."""
+    gain, rounds = found.speedup, len(found.confirm_trials) if isinstance(found, SetAside) else found.rounds
+    over = count_text(rounds, "round") if gain else "one process"
+    factor = gain or (found.factor if isinstance(found, Candidate) else None)
+    return f"{gain_text(factor)} with the best config found ({_basis(run)} in {over}; {_floor_text(run)})"
 
 
 def _floor_text(run: Run) -> str:
@@ -166,42 +141,18 @@ def _basis(run: Run) -> str:
     return "measured" if run.options.objective is Objective.RATE else "predicted from measured parts"
 
 
-class _Settled(NamedTuple):
-    """What would settle a gain that is left open."""
-
-    text: str
-    command: str
-
-
-def _settled_text(run: Run, best: Recommendation) -> str:
-    settled = _settled_by(run, best)
-    return f" {settled.text}." if settled else ""
-
-
-def _settled_by(run: Run, best: Recommendation, folder: str = "") -> _Settled | None:
-    """Return what would settle it; None where nothing is left open."""
-    ratio, rounds = best.speedup, len(best.confirm_trials)
-    if best.is_baseline:
-        candidate = run.candidate
-        if candidate is None or candidate.factor <= 1:
-            return None
-        ratio, rounds = candidate.speedup, candidate.rounds
-        if ratio is None:
-            flags = ("--against", f"{folder}/{candidate.name}.yaml", "--rounds", str(_ROUNDS))
-            beside = command_text("profile", run.target, run.options.gpu, flags)
-            return _Settled("Re-run both to settle it", beside)
-    if ratio is None or verdict(ratio, run.noise_floor) != "inconclusive":
-        return None
-    asked, noise = run.options, run.noise_floor
-    if noise is not None and noise.relative >= BUSY_FLOOR and asked.wait_quiet_s is None:
-        quiet = search_again(run.changed(options=asked.changed(wait_quiet_s=_WAIT_QUIET_S)))
-        return _Settled("Machine is busy: stop other programs, or use --wait-quiet", quiet)
-    needed = rounds_to_tell(ratio, rounds, noise)
-    if needed is not None and needed <= MOST_WORTHWHILE_ROUNDS:
-        resume = f"tunekit search --resume {quoted(folder)} --confirm {needed}{missing_command(run.target)}"
-        return _Settled(f"About {needed} confirming rounds would settle it", resume)
-    longer = search_again(run.changed(options=asked.changed(window_s=_LONGER * asked.window_s)))
-    return _Settled("The difference is within the noise: use a longer --window or a quieter machine", longer)
+def _settling_command(run: Run, folder: str) -> str:
+    """Return the command that would settle an open gain."""
+    out, asked = run.outcome, run.options
+    if out.settled_by is Settling.ROUNDS:
+        words = f"--confirm {out.rounds_to_settle}{missing_command(run.target)}"
+        return f"tunekit search --resume {quoted(folder)} {words}"
+    if out.settled_by is Settling.PROFILE and run.candidate:
+        flags = ("--against", f"{folder}/{run.candidate.name}.yaml", "--rounds", str(_ROUNDS))
+        return command_text("profile", run.target, asked.gpu, flags)
+    is_quiet = out.settled_by is Settling.WAIT_QUIET
+    changes = {"wait_quiet_s": _WAIT_QUIET_S} if is_quiet else {"window_s": _LONGER * asked.window_s}
+    return search_again(run.changed(options=asked.changed(**changes)))
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
@@ -297,7 +248,7 @@ def _untried_text(run: Run, best: Recommendation) -> str:
 def other_tiers_text(run: Run, best: Recommendation | None) -> str:
     """Return what the other tiers bring, in one line; empty where none differs from the answer."""
     others = [
-        f"{one.tier.value} {factor_text(one.speedup.value)}, {verdict(one.speedup, run.noise_floor)}"
+        f"{one.tier.value} {factor_text(one.speedup.value)}, {run.outcome.verdicts[one.tier]}"
         for one in run.recommendations
         if best and one.config != best.config and not one.same_as and not one.is_baseline and one.speedup
     ]
@@ -354,9 +305,9 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
-    elif (settled := _settled_by(run, best, folder)) is not None:
-        steps.append(f"to settle it: {settled.command}")
-    if _untried_factor(run, best) >= _LARGE:
+    elif run.outcome.settled_by:
+        steps.append(f"to settle it: {_settling_command(run, folder)}")
+    if run.outcome.untried_factor:
         steps.append(f"to try more: {resume_command(run, folder)}")
     if run.target.builtin:
         return (*steps, "on your own script: tunekit search -- python train.py")

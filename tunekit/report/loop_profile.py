@@ -7,10 +7,8 @@ from itertools import chain
 from tunekit.diagnose.attribution import attribution, leaves_bound_open
 from tunekit.diagnose.software import threads_text
 from tunekit.predict.ram import buffer_bytes, held_bytes
-from tunekit.recommend.noise import difference, verdict
 from tunekit.records.finding import Severity
 from tunekit.records.measurement import Measurement
-from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Ablation, AblationStep, Contender, LoopProfile, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import (
@@ -73,7 +71,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
             *map(Lead, _answers(profile, seen)),
             Section("compared", "Comparison", "Compared"),
             *_contenders_blocks(profile),
-            *_ablation_blocks(profile.ablation, profile.noise_floor),
+            *_ablation_blocks(profile.ablation),
             Section("step", "Step time", "Step"),
             Passage("The config", (config_text(seen.config),)),
             *step_blocks(measured),
@@ -107,8 +105,7 @@ def _answers(profile: LoopProfile, seen: TrialRecord) -> Iterator[str]:
     yield f"{verdict_text(seen, rate)}: {interval_text(rate, ' samples/s')} (measured, {processes})."
     asked, other = profile.options.against, next(iter(profile.contenders[1:]), None)
     if other is not None and other.factor is not None:
-        found = difference(other.factor, profile.noise_floor)
-        yield f"{other.name}: {found}, {speedup_text(other.factor)} (measured)."
+        yield f"{other.name}: {other.verdict}, {speedup_text(other.factor)} (measured)."
     elif asked and other is None and profile.status is RunStatus.FINISHED:
         yield f"{asked} changes nothing here."
     elif rate is not None and leaves_bound_open(rate):
@@ -117,11 +114,11 @@ def _answers(profile: LoopProfile, seen: TrialRecord) -> Iterator[str]:
         remedies = (one.remedy for one in profile.findings if one.remedy)  # what gains most comes first
         yield next((f"Try first: {remedy}." for remedy in remedies), "")
     if profile.ablation is not None:
-        yield _what_helps(profile.ablation, profile.noise_floor)
+        yield _what_helps(profile.ablation)
 
 
-def _what_helps(ablation: Ablation, noise: NoiseFloor | None) -> str:
-    faster = [step for step in ablation.steps if _verdict_text(step, noise) == "faster"]
+def _what_helps(ablation: Ablation) -> str:
+    faster = [step for step in ablation.steps if step.alone.verdict == "faster"]
     if faster:
         best = max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0)
         return f"Largest gain: {best.name}, {speedup_text(best.alone.factor)} (measured)."
@@ -135,8 +132,8 @@ def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
     contenders, others = profile.contenders, profile.contenders[1:]
     if not others:
         return ()
-    noise, shown = profile.noise_floor, [_shown(one, profile) for one in contenders]
-    verdicts = ("" if one.factor is None else difference(one.factor, noise) for one in contenders)
+    shown = [_shown(one, profile) for one in contenders]
+    verdicts = (one.verdict or "" for one in contenders)
     parts = [
         {part_name(part): part_text(part) for part in attribution(one).shares} if one else {} for one in shown
     ]
@@ -177,7 +174,7 @@ _MEMORY: dict[str, Callable[[Measurement | None], str]] = {
 }
 
 
-def _ablation_blocks(ablation: Ablation | None, noise: NoiseFloor | None) -> tuple[Table | Passage, ...]:
+def _ablation_blocks(ablation: Ablation | None) -> tuple[Table | Passage, ...]:
     """Return what each optimisation brings, by itself and in turn; nothing where none was asked for."""
     if ablation is None:
         return ()
@@ -191,14 +188,14 @@ def _ablation_blocks(ablation: Ablation | None, noise: NoiseFloor | None) -> tup
         f"{step.name}: failed, {why}" for step in steps if (why := (step.added or step.alone).why_missing)
     ]
     if ablation.together is not None and ablation.product_of_alone is not None:
-        together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
+        together = f"{speedup_text(ablation.together)}, {ablation.together_verdict}"
         product = f"{ablation.product_of_alone:.2f}x"
         lines.append(f"all together: {together} (measured); product of the single factors: {product}")
     lines += [f"not tried: {reason}" for reason in ablation.left_out]
     columns: tuple[Column[AblationStep], ...] = (
         Column("", field_text("name"), is_numeric=False),
         Column("by itself", field_text("alone.factor", _FACTOR)),
-        Column("verdict", lambda step: _verdict_text(step, noise), is_numeric=False),
+        Column("verdict", lambda step: step.alone.verdict or UNKNOWN, is_numeric=False),
         Column("all so far", lambda step: _FACTOR((step.added or step.alone).factor)),
         Column("of which this", field_text("step_factor", _FACTOR)),
     )
@@ -207,10 +204,6 @@ def _ablation_blocks(ablation: Ablation | None, noise: NoiseFloor | None) -> tup
 
 
 _FACTOR = partial(speedup_text, too_wide=TOO_WIDE_IN_TABLE)
-
-
-def _verdict_text(step: AblationStep, noise: NoiseFloor | None) -> str:
-    return UNKNOWN if step.alone.factor is None else verdict(step.alone.factor, noise)
 
 
 def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:

@@ -69,10 +69,10 @@ def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
     return f"{factor_text(interval.value)} ({_ends_text(interval)})"
 
 
-def gain_text(ratio: Interval | float) -> str:
+def gain_text(ratio: Interval | float | None) -> str:
     """Return a speedup such as "1.47x speedup (95% CI 1.40 to 1.55)", without a range for a float."""
-    if isinstance(ratio, float):
-        return f"{factor_text(ratio)} speedup"
+    if ratio is None or isinstance(ratio, float):
+        return f"speedup {UNKNOWN}" if ratio is None else f"{factor_text(ratio)} speedup"
     ends = TOO_WIDE if is_too_wide(ratio) else f"95% CI {_ends_text(ratio)}"
     return f"{factor_text(ratio.value)} speedup ({ends})"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.recommend.knob_gains import factor
-from tunekit.recommend.noise import mean_interval, noise_floor
+from tunekit.recommend.noise import mean_interval, noise_floor, verdict
 from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
@@ -29,12 +29,14 @@ def contender(
 ) -> Contender:
     """Return a config with what its trials come to, beside those of the config that it is compared with."""
     measured = [record.measurement for record in records if record.measurement]
+    ratio = None if beside is None else factor(records, beside, noise)
     return Contender(
         name=name,
         config=config,
         trials=tuple(record.number for record in records),
         rate_samples_per_s=_rate(measured, noise),
-        factor=None if beside is None else factor(records, beside, noise),
+        factor=ratio,
+        verdict=verdict(ratio, noise) if ratio else None,
         why_missing=None if measured else _why_missing(records),
     )
 
@@ -173,7 +175,11 @@ def ablation_of(
             before, together = with_it, result.factor
             used.append(alone)
     return Ablation(
-        steps=tuple(steps), left_out=plan.left_out, product_of_alone=product(used), together=together
+        steps=tuple(steps),
+        left_out=plan.left_out,
+        product_of_alone=product(used),
+        together=together,
+        together_verdict=verdict(together, noise) if together else None,
     )
 
 

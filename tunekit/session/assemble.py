@@ -8,6 +8,7 @@ from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
 from tunekit.recommend.numerics import Mode, excluded_modes, guarded_modes, unchecked_modes
+from tunekit.recommend.outcome import outcome_of
 from tunekit.recommend.recommendation import answer_of, comparison_of, is_confirmed, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, violations
@@ -70,7 +71,8 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
-    return run.changed(candidate=candidate_of(run))
+    run = run.changed(candidate=candidate_of(run))
+    return run.changed(outcome=outcome_of(run))
 
 
 def _why_missing(tier: Tier, trials: Trials, host: Host, unchecked: frozenset[Mode]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tunekit.recommend.noise import rounds_to_tell, verdict
+from tunekit.recommend.noise import rounds_still_needed
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
@@ -61,10 +61,9 @@ def second_stage(
     """
     more: dict[TrainConfig, int] = {}
     for config, ratio in speedups.items():
-        if verdict(ratio, noise) == "inconclusive":
-            needed = rounds_to_tell(ratio, rounds[config], noise)
-            if needed is not None and needed <= MAX_ROUNDS:
-                more[config] = needed - rounds[config]
+        needed = rounds_still_needed(ratio, rounds[config], noise)
+        if needed is not None and needed <= MAX_ROUNDS:
+            more[config] = needed - rounds[config]
     return more
 
 

@@ -1,0 +1,105 @@
+"""What a search came to: the first word of the answer, and what would settle an open one. Pure."""
+
+from collections.abc import Sequence
+
+from tunekit.recommend.noise import BUSY_FLOOR, MAX_WORTHWHILE_ROUNDS, confidence, rounds_to_tell, verdict
+from tunekit.recommend.recommendation import answer_of
+from tunekit.recommend.tiers import same_training
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import (
+    AnswerKind,
+    Outcome,
+    OutcomeWord,
+    Recommendation,
+    Settling,
+    Verdict,
+)
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord, TrialRole
+
+LARGE_FACTOR = 1.5
+"""Predicted factor over the answer from which an untried config is named first."""
+
+_WORDS: dict[Verdict, OutcomeWord] = {
+    "faster": "Confirmed",
+    "slower": "Slower",
+    "no gain": "No gain",
+    "inconclusive": "Inconclusive",
+}
+
+
+def outcome_of(run: Run) -> Outcome:
+    """Return what a run with its recommendations and its candidate comes to."""
+    best, noise = answer_of(run.recommendations), run.noise_floor
+    if best is None:
+        return Outcome()
+    searched = [one for one in run.trials if one.role is TrialRole.SEARCH and one.measurement is not None]
+    kind, speedup, rounds = _kind(run, best, searched)
+    judged = verdict(speedup, noise) if speedup else None
+    untried = run.untried.rate_samples_per_s / best.rate_samples_per_s.value if run.untried else 0.0
+    word = _WORDS[judged] if judged else None
+    if kind is AnswerKind.OPEN:
+        word = word or "Not confirmed"
+    elif kind is AnswerKind.NONE_FASTER:
+        word = "Not all tried" if untried >= LARGE_FACTOR else "No gain"
+    settled_by, needed = None, None
+    if kind in (AnswerKind.RECOMMENDED, AnswerKind.OPEN):
+        settled_by, needed = _settled_by(run, kind, speedup, rounds, judged)
+    return Outcome(
+        kind=kind,
+        word=word,
+        confidence=confidence(speedup, noise) if speedup and judged != "inconclusive" else None,
+        is_busy=noise is not None and noise.relative >= BUSY_FLOOR,
+        tier=best.tier,
+        speedup=speedup,
+        verdicts={
+            one.tier: verdict(one.speedup, noise)
+            for one in run.recommendations
+            if one.speedup and not one.is_baseline
+        },
+        tried=len({one.config for one in searched}),
+        changed_training=_changed_training(run, searched),
+        settled_by=settled_by,
+        rounds_to_settle=needed,
+        untried_factor=untried if untried >= LARGE_FACTOR else None,
+    )
+
+
+def _kind(
+    run: Run, best: Recommendation, searched: Sequence[TrialRecord]
+) -> tuple[AnswerKind, Interval | None, int]:
+    """Return how the search came out, with the speedup that it speaks of and its rounds."""
+    if not best.is_baseline:
+        return AnswerKind.RECOMMENDED, best.speedup, len(best.confirm_trials)
+    if run.candidate is not None:
+        return AnswerKind.OPEN, run.candidate.speedup, run.candidate.rounds
+    if (aside := best.set_aside) is not None:
+        return AnswerKind.EXCLUDED, aside.speedup, len(aside.confirm_trials)
+    return AnswerKind.NONE_FASTER if searched else AnswerKind.NOT_MEASURED, None, 0
+
+
+def _settled_by(
+    run: Run, kind: AnswerKind, speedup: Interval | None, rounds: int, judged: Verdict | None
+) -> tuple[Settling | None, int | None]:
+    """Return what would settle whether there is a gain, and by how many rounds; None where it is settled."""
+    if kind is AnswerKind.OPEN and run.candidate and run.candidate.factor <= 1:
+        return None, None
+    if speedup is None:
+        return (Settling.PROFILE if kind is AnswerKind.OPEN else None), None
+    if judged != "inconclusive":
+        return None, None
+    noise = run.noise_floor
+    if noise is not None and noise.relative >= BUSY_FLOOR and run.options.wait_quiet_s is None:
+        return Settling.WAIT_QUIET, None
+    needed = rounds_to_tell(speedup, rounds, noise)
+    is_worth_it = needed is not None and needed <= MAX_WORTHWHILE_ROUNDS
+    return (Settling.ROUNDS, needed) if is_worth_it else (Settling.WINDOW, None)
+
+
+def _changed_training(run: Run, searched: Sequence[TrialRecord]) -> int:
+    """Return how many configs were faster than the baseline but train on something else."""
+    own, same = run.baseline, same_training(searched, run.history)
+    least = (own.rate_samples_per_s if own else None) or 0.0
+    return len(
+        {one.config for one in searched if one not in same and (one.rate_samples_per_s or 0.0) > least}
+    )
