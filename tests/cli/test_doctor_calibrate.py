@@ -48,7 +48,7 @@ def test_the_python_of_the_training_command_is_asked(asked: list[str]):
 def test_a_command_that_chooses_its_python_is_told_to_name_it(capsys: Captured, asked: list[str]):
     assert main(["doctor", "--calibrate", "--", "uv", "run", "train.py"]) == UsageError.exit_code
     said = capsys.readouterr().err
-    assert "can't tell which Python 'uv' runs; name it: tunekit doctor --calibrate --" in said
+    assert "can't tell which Python 'uv' runs" in said
     assert asked == []
 
 

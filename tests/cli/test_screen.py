@@ -68,7 +68,7 @@ def test_the_best_so_far_follows_what_confirms_it_and_trials_are_counted():
         screen.opened(run(trials=trials, options=options(max_trials=3)), Path("x"))
         assert screen._below_status() == "2 of 3 trials done, best 1,100 samples/s"
         screen.trial_ended(confirm_records([700.0], other)[0])
-        assert screen._below_status() == "2 of 3 trials done, best 1,000 samples/s, your baseline"
+        assert screen._below_status() == "2 of 3 trials done, best 1,000 samples/s"
 
 
 def test_the_live_line_keeps_its_counter_where_it_is_cut():
@@ -92,7 +92,7 @@ def test_a_shared_search_is_shown_with_what_other_hosts_do():
         screen.left_to("node-b", Path("/mnt/[x]/node-b"), 7)
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "shared  /mnt/[x], as node-a",
-        "        other hosts here have another command, hardware, driver or torch: trials are not mixed",
+        "        other hosts here differ in command, hardware, driver or torch: not mixed",
         "trial   result                         config",
         "    3   2,000 samples/s, 250 it/s (measured)  batch 8, workers 0, fp32, on node-b",
         "    4   device_oom: CUDA out of memory  batch 8, workers 0, fp32, on node-b",

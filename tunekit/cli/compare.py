@@ -43,7 +43,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
-    summary = summary_file(options, "--markdown FILE")
+    summary = summary_file(options)
     _check(options)
     sides = [
         _side(name, path, options.tier)

@@ -56,9 +56,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignored) if code in found)
     checkup = without_findings(checkup, options.ignored)
-    report = drawn(
-        checkup, lambda shown, _: doctor_report(shown, silenced), "doctor.json", options.full_paths
-    )
+    report = drawn(checkup, lambda seen, _: doctor_report(seen, silenced), "doctor.json", options.full_paths)
     write_files(options, report)
     show(options, checkup, report)
     severity = worst(checkup.findings)
@@ -118,11 +116,10 @@ def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
     """Return how a config of a run loads its data: the wanted one, else what is nearest to balanced."""
     configs = _configs(load_run(folder))
     name = wanted or next(iter(configs), None)
-    if name is None or (name == BASELINE and name not in configs):
-        raise UsageError(f"the baseline of {folder} was not measured; give --workers and --batch-mib instead")
     if name not in configs:
+        has = ", ".join(configs) or "none that was measured"
         raise UsageError(
-            f"{folder} has no {name} config (it has: {', '.join(configs)}); choose another --tier"
+            f"{folder} has no {name or BASELINE} config (it has: {has}); choose another --tier, or --workers"
         )
     config, loop = configs[name]
     held_bytes = config.batch_bytes(held_per_sample(config, loop))
@@ -161,10 +158,7 @@ def _calibrate(command: Sequence[str], as_json: bool) -> int:
     """Measure what the first GPU's memory holds beside tensors, with the Python that the command runs."""
     python = interpreter_of(command) if command else sys.executable
     if python is None:
-        raise UsageError(
-            f"can't tell which Python {command[0]!r} runs; name it: "
-            "tunekit doctor --calibrate -- /path/to/python"
-        )
+        raise UsageError(f"can't tell which Python {command[0]!r} runs; give its path after --")
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
     with Console(stderr=True).status("measuring the GPU memory outside torch"):
         measured = calibrate.calibrate(python, detect.detect_host().accelerators, Nvml())
@@ -175,6 +169,5 @@ def _calibrate(command: Sequence[str], as_json: bool) -> int:
         if as_json:
             sys.stdout.write(to_json(measured) + "\n")
         else:
-            console = Console(highlight=False)
-            draw(console, calibration_blocks(measured, path))
+            draw(Console(highlight=False), calibration_blocks(measured, path))
     return 0

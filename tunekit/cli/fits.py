@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.screen import FitsScreen
+from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import (
     before_trials,
     memory_outside,
@@ -47,7 +47,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run = FitsRun(options=typed_options(FitsOptions, options, gpus=[one.id for one in asked]), **facts)
     trainable = [one for one in known.values() if one.runs_current_torch or one.id == here.id]
     profiles = asked or [one for one in trainable if one.has_own_memory]
-    screen = FitsScreen(options.json, is_quiet=options.quiet)
+    screen = TrialScreen(options.json, is_quiet=options.quiet)
 
     def run_in(folder: RunFolder, executor: ProcessExecutor) -> FitsRun:
         return FitsWalk(run, folder, executor, run.profile, screen).run(profiles, memory_outside())

@@ -1,7 +1,6 @@
 """`tunekit gpus`: what is known about every GPU that `--gpu` takes."""
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -54,12 +53,6 @@ def _named(words: Sequence[str], profiles: Mapping[str, Profile]) -> list[Profil
     try:
         return [find_profile(" ".join(words), profiles)]
     except UnknownGpuError:
-        if len(words) == 1 or not _is_known(words[0], profiles):
+        if len(words) == 1:
             raise
     return list({one.id: one for one in (find_profile(word, profiles) for word in words)}.values())
-
-
-def _is_known(name: str, profiles: Mapping[str, Profile]) -> bool:
-    with contextlib.suppress(UnknownGpuError):
-        return bool(find_profile(name, profiles))
-    return False

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tunekit.cli.machine import host_here
 from tunekit.cli.settings import write_settings
-from tunekit.cli.trials import target_of, typed_options
+from tunekit.cli.trials import limits_of, target_of, typed_options
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, CPU, profile_here, with_first
 from tunekit.machine.profiles import load_profiles
@@ -37,7 +37,6 @@ from tunekit.trial.binding_suggestions import (
 from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.binding_trials import BindingTrial, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
-from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.tune.knob_access import SearchContext, access_of
 
 _WINDOW_S = 1.0
@@ -76,14 +75,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     for reason in reasons:
         say(console, f"  {reason}")
     console.print()
-    if options.dry_run or not target.bindings:
-        say(
-            console,
-            "nothing was written" if options.dry_run else "nothing to bind: tunekit sets the knobs by itself",
-        )
-        return 0
-    path = write_settings(Path.cwd(), command, target.bindings)
-    say(console, f"written to {path}; search reads it from there")
+    done = "nothing was written" if target.bindings else "nothing to bind: tunekit sets the knobs by itself"
+    if target.bindings and not options.dry_run:
+        path = write_settings(Path.cwd(), command, target.bindings)
+        done = f"written to {path}; search reads it from there"
+    say(console, done)
     return 0
 
 
@@ -107,13 +103,7 @@ def _run_trial(
     target: Target, spec: TrialSpec, known: KnownTarget | None, host: Host, options: argparse.Namespace
 ) -> TrialRecord:
     """Run one short trial in a folder that goes with it."""
-    asked = typed_options(TrialOptions, options)
-    limits = Limits(
-        trial_s=asked.trial_limit_s,
-        start_s=asked.trial_limit_s,
-        no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
-    )
+    limits = limits_of(typed_options(TrialOptions, options), host)
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
         executor = ProcessExecutor(target, Path(folder), limits, _WINDOW_S, hide_gpus=options.gpu == "cpu")
         return executor.run(spec, known, lambda progress: None)
@@ -128,14 +118,12 @@ def _tried(
     given = {one.knob: (one,) for one in target.bindings if target.is_bound(one.knob)}
     candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
-    tried = []
-    with console.status("trying each binding once, with another value") as status:
-        for one in try_bindings(
-            candidates, target, known, lambda bound, spec, base: _run_trial(bound, spec, base, host, options)
-        ):
-            tried.append(one)
-            status.update(f"trying each binding once, with another value: {one.binding.knob} is done")
-    return tuple(tried)
+
+    def run(bound: Target, spec: TrialSpec, base: KnownTarget | None) -> TrialRecord:
+        return _run_trial(bound, spec, base, host, options)
+
+    with console.status("trying each binding once, with another value"):
+        return tuple(try_bindings(candidates, target, known, run))
 
 
 def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:

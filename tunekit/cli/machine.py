@@ -63,12 +63,8 @@ def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchB
     This one may well have none where training has it: tunekit can live in an environment of its own.
     """
     if not command:
-        torch_here = torch_build.torch_build(sys.executable)
-        return (
-            replace(torch_here, has_python_answered=False)
-            if isinstance(torch_here, TorchAbsent)
-            else torch_here
-        )
+        here = torch_build.torch_build(sys.executable)
+        return replace(here, has_python_answered=False) if isinstance(here, TorchAbsent) else here
     python = interpreter_of(command, working_dir)
     if python is None:
         return TorchAbsent(f"can't tell which Python {command[0]!r} runs", has_python_answered=False)

@@ -64,8 +64,7 @@ def show_machine_memory(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json(found) + "\n")
     else:
-        console = Console(highlight=False)
-        draw(console, machine_memory_blocks(found))
+        draw(Console(highlight=False), machine_memory_blocks(found))
     return 0
 
 

@@ -88,9 +88,7 @@ def _scaled(item: Mapping[str, Any], samples: int) -> int:
     written = str(item.get("data", "x1")).strip()
     match = re.fullmatch(r"x(\d{1,9}(?:\.\d{1,6})?)", written)
     if match is None:
-        raise argparse.ArgumentTypeError(
-            f"data must be a multiple of the data set, such as x4, got {written!r}"
-        )
+        raise argparse.ArgumentTypeError(f"data must be a multiple such as x4, got {written!r}")
     return round(samples * float(match[1]))
 
 

@@ -4,7 +4,6 @@ Nothing here imports what a verb needs to run, so that help and a mistyped flag 
 """
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -15,21 +14,17 @@ from tunekit.errors import UsageError
 from tunekit.typos import did_you_mean
 
 VERSION_FLAGS = ("-V", "-v", "--version")
-_NEGATIVE = re.compile(r"-\.?\d")
-"""How a negative value begins: -5, -.5, -5%, -5m. No flag does."""
 
 
 class VerbParser(argparse.ArgumentParser):
     """The parser of one verb.
 
-    A negative value reaches its flag, which says what it takes instead. Where the first word that the verb
-    does not know is a flag, the one that was probably meant is named.
+    Where the first word that the verb does not know is a flag, the one that was probably meant is named.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.allow_abbrev = False
-        self._negative_number_matcher = _NEGATIVE
 
     def parse_known_args(  # type: ignore[override]  # of argparse's overloads only this one is called
         self, args: Sequence[str] | None = None, namespace: Any = None

@@ -85,10 +85,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
     if rate.is_iterations and options.batch_size is None:
         raise UsageError(f"--rate {rate.text} needs the samples of an iteration; add --batch-size N")
     if rate.unit is None and options.batch_size is not None:
-        raise UsageError(
-            f"--rate {rate.text} with --batch-size {options.batch_size}: write the unit, {rate.text}it/s or "
-            f"{rate.text}samples/s"
-        )
+        raise UsageError(f"--rate with --batch-size needs its unit: {rate.text}it/s or {rate.text}samples/s")
 
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:

@@ -132,11 +132,10 @@ def check_report_files(options: argparse.Namespace) -> list[str]:
     printed += ["--json"] * options.json
     if len(printed) > 1:
         raise UsageError(f"{' and '.join(printed)} would mix on standard output; name a file for one of them")
-    files = {flag: Path(file) for flag, file in given.items() if file not in (None, "", STANDARD_OUTPUT)}
-    for flag, file in files.items():
-        if file.suffix == ".json":
+    for flag, file in given.items():
+        if file and file.endswith(".json"):
             raise UsageError(
-                f"{flag} {file} would write a report over a record; put {flag} last, or name another file"
+                f"{flag} {file} would write over a record; put {flag} last, or name another file"
             )
     return asked
 
@@ -207,14 +206,8 @@ def _write(path: Path, text: str, remedy: str) -> None:
         raise RunFolderError(f"{path} can't be written ({error.strerror}); {remedy}") from error
 
 
-def summary_file(
-    options: argparse.Namespace, instead: str = "tunekit report RUN --markdown FILE"
-) -> Path | None:
+def summary_file(options: argparse.Namespace) -> Path | None:
     """Return the file of the GitHub step that this runs in, which can be appended to; None if not asked for.
-
-    Args:
-        options: the flags.
-        instead: what writes a file elsewhere.
 
     Raises:
         UsageError: it runs in no step.
@@ -225,8 +218,8 @@ def summary_file(
     named = os.environ.get(SUMMARY_VARIABLE)
     if not named:
         raise UsageError(
-            f"--github-summary needs {SUMMARY_VARIABLE}, which GitHub Actions sets in every step; "
-            f"elsewhere write a file: {instead}"
+            f"--github-summary needs {SUMMARY_VARIABLE}, which GitHub Actions sets; elsewhere write a file: "
+            "tunekit report RUN --markdown FILE"
         )
     append_summary(Path(named), "")
     return Path(named)

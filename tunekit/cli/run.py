@@ -86,8 +86,7 @@ def _run_of(config: Path) -> Run:
         raise UsageError(f"{config} is {what}; name a config that a search wrote, such as RUN/balanced.yaml")
     if not (config.parent / RUN_FILE).exists():
         raise UsageError(
-            f"there is no run.json beside {config}; `tunekit run` needs the run that the config "
-            "came from: keep both together"
+            f"there is no run.json beside {config}, which `tunekit run` needs: keep both together"
         )
     return load_run(config.parent)
 

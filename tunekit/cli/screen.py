@@ -12,9 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunekit.machine.device import memory_cap_bytes
-from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run, TargetRecord
-from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import rates_by_config
 from tunekit.report.blocks import Block
@@ -57,15 +55,11 @@ def phase_text(phase: str) -> str:
     return _PHASES.get(phase, phase)
 
 
-def _who(is_baseline: bool, config: TrainConfig | None, found: Discovery | None = None) -> str:
-    """Return a config in one line, the baseline by its name and with what was found of the script."""
-    if not is_baseline:
-        return config_text(config)
-    return f"baseline: {config_text(config, found)}" if config else "baseline"
-
-
 def _who_ran(record: TrialRecord) -> str:
-    return _who(record.is_baseline_config, record.config, record.discovery)
+    """Return a trial's config in one line, the baseline's with what was found of the script."""
+    if not record.is_baseline_config:
+        return config_text(record.config)
+    return f"baseline: {config_text(record.config, record.discovery)}" if record.config else "baseline"
 
 
 def device_text(record: TargetRecord) -> str:
@@ -91,10 +85,7 @@ class TrialScreen:
     """What a trial is told by."""
 
     def __init__(
-        self,
-        to_stderr: bool = False,
-        console: Console | None = None,
-        is_quiet: bool = False,
+        self, to_stderr: bool = False, console: Console | None = None, is_quiet: bool = False
     ) -> None:
         self._to_stderr = to_stderr
         self._ended = 0
@@ -145,9 +136,8 @@ class TrialScreen:
         self._started_at = time.monotonic()
         if self._console.is_terminal:
             self._stop_live()
-            self._live = Live(
-                self._status("starting", 0), console=self._console, transient=True, auto_refresh=False
-            )
+            status = self._status("starting", 0)
+            self._live = Live(status, console=self._console, transient=True, auto_refresh=False)
             self._live.start()
 
     def trial_moved(self, progress: TrialProgress) -> None:
@@ -187,15 +177,12 @@ class TrialScreen:
     def _status(self, phase: str, batches: int) -> Text:
         assert self._spec is not None
         indent = "\n" + " " * _LABEL_WIDTH
-        who = _who(self._spec.config is None, self._spec.config)
+        who = config_text(self._spec.config) if self._spec.config else "baseline"
         text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
         seen = count_text(batches, "batch", "batches")
         doing = f"{seen}, {self._purpose}: {phase_text(phase)}"  # what is too long is cut at its end
         text.append(indent).append(shown_text(doing, "cyan"))
-        below = self._below_status()
-        if below:
-            text.append(indent + below, style="dim")
-        return text
+        return text.append(indent + self._below_status(), style="dim")
 
     def _below_status(self) -> str:
         """Return the last of the live lines; empty for none."""
@@ -273,9 +260,7 @@ class SearchScreen(TrialScreen):
         """Show where the search is shared, under which name, and whether all hosts there are alike."""
         self._line("shared", f"{place}, as {name}")
         if not is_only_group:
-            self._line(
-                "", "other hosts here have another command, hardware, driver or torch: trials are not mixed"
-            )
+            self._line("", "other hosts here differ in command, hardware, driver or torch: not mixed")
 
     def trial_of_another_ended(self, record: TrialRecord, host: str) -> None:
         """Show a trial of another host that shares the search, in one line."""
@@ -301,8 +286,7 @@ class SearchScreen(TrialScreen):
         rates = {config: mean(each) for config, each in rates_by_config(self._records).items()}
         if rates:
             best = max(rates, key=rates.__getitem__)
-            own = any(one.is_baseline_config and one.config == best for one in self._records)
-            shown.append(f"best {rate_text(rates[best])} samples/s{', your baseline' if own else ''}")
+            shown.append(f"best {rate_text(rates[best])} samples/s")
         return ", ".join(filter(None, shown))
 
 
@@ -313,16 +297,3 @@ class ScaleScreen(TrialScreen):
 
     def _what_ended(self, record: TrialRecord) -> str:
         return self._purpose
-
-
-class FitsScreen(TrialScreen):
-    """Shows the trial of a prediction."""
-
-    _phase = ""
-
-    def trial_moved(self, progress: TrialProgress) -> None:
-        """Update the live line; where there is none, a line for each thing that the trial goes on to."""
-        super().trial_moved(progress)
-        if not self._console.is_terminal and progress.phase != self._phase:
-            self._phase = progress.phase
-            self._line(f"{progress.elapsed_s:5.0f} s", phase_text(progress.phase))

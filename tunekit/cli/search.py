@@ -303,13 +303,10 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
     if without_secrets(target).command != known.command:
         raise TargetChangedError(
             f"the run in {folder} is for {shlex.join(known.command)!r}, not for "
-            f"{shlex.join(masked_words(command))!r}; start a new one for this command"
+            f"{shlex.join(masked_words(command))!r}"
         )
     if target.script_sha256 != known.script_sha256:
-        raise TargetChangedError(
-            f"{known.script} has changed since the run in {folder}; its figures would not be "
-            "comparable: start a new run"
-        )
+        raise TargetChangedError(f"{known.script} has changed since the run in {folder}; start a new run")
 
 
 def _refuse_other_threads(run: Run) -> None:

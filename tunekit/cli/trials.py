@@ -53,7 +53,6 @@ from tunekit.workloads import IMAGES_SCRIPT, images_store
 
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
-
 REPORTS = "reports"
 """Where new folders are made."""
 _WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
@@ -282,6 +281,16 @@ def run_walk(
     return 0
 
 
+def limits_of(asked: TrialOptions, host: Host) -> Limits:
+    """Return the limits of a trial."""
+    return Limits(
+        trial_s=asked.trial_limit_s,
+        start_s=asked.trial_limit_s,
+        no_progress_s=asked.no_progress_limit_s,
+        ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
+    )
+
+
 def executor_for(
     record: SavedRun, folder: RunFolder, here: Host, command: Sequence[str] = (), budget_s: float = math.inf
 ) -> ProcessExecutor:
@@ -296,18 +305,11 @@ def executor_for(
         command: the training command with its secrets, which the record lacks; the record's without one.
         budget_s: time for all of them, which no trial takes longer than.
     """
-    asked = record.options
-    limits = Limits(
-        trial_s=asked.trial_limit_s,
-        start_s=asked.trial_limit_s,
-        no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
-    ).within(budget_s)
     return ProcessExecutor(
         record.target.changed(command=tuple(command) or record.target.command),
         folder.trials_folder,
-        limits,
-        asked.window_s,
+        limits_of(record.options, record.host).within(budget_s),
+        record.options.window_s,
         hide_gpus=record.profile.is_cpu,
         gpus=here.nvml_indexes,
         telemetry_store=folder.telemetry_store,
