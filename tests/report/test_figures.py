@@ -22,7 +22,7 @@ from tunekit.report.blocks import (
     Trace,
     Window,
 )
-from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, escaped, figure
+from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, figure
 
 MEASURED, PREDICTED = Basis.MEASURED, Basis.PREDICTED
 HOSTILE = (
@@ -165,12 +165,6 @@ def test_hostile_names_come_out_as_text_and_are_cut(hostile):
             assert len(text) < 1600
         # Nothing of the page's own script can end in it.
         assert "</script" not in figure(one).to_json()
-
-
-def test_tags_are_letters():
-    assert escaped("<b>a & b</b>") == "&lt;b&gt;a &amp; b&lt;/b&gt;"
-    assert escaped("a\nb") == "a b"
-    assert escaped("x" * 300) == "x" * 197 + "..."
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=5), st.booleans())

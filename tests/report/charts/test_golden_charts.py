@@ -23,7 +23,7 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import DeviceParts, ModelBytes, StepParts
 from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details, IsolatedRates
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import KnobGain, Limit, ModelSummary, PredictedLimits, Tier
+from tunekit.records.recommendation import KnobGain
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.blocks import Chart, HeatMap
@@ -90,22 +90,6 @@ def failing() -> Run:
     )
 
 
-def ceilings(*rates: tuple[Tier | None, float]) -> ModelSummary:
-    limits = tuple(
-        PredictedLimits(
-            tier=tier,
-            loader_samples_per_s=rate,
-            training_samples_per_s=900.0,
-            cores_samples_per_s=None,
-            limit=Limit.LOADER,
-            rate_samples_per_s=interval(900.0),
-            measured_samples_per_s=900.0,
-        )
-        for tier, rate in rates
-    )
-    return ModelSummary(limits=limits, missed_relative=None, checked_configs=None)
-
-
 def on_cpu(**overrides) -> Run:
     own = baseline_record(
         0, 500.0, config(), device=cpu(), base_bytes=GIB, **({"bytes_per_sample": 1_000_000} | overrides)
@@ -133,10 +117,6 @@ CASES: dict[str, tuple[Run, str]] = {
     "knobs": (searched({}, {}, knob_gains=KNOB_GAINS), "knobs"),
     "throughput with failures": (failing(), "throughput"),
     "throughput of training alone": (training_alone(), "throughput"),
-    "throughput with ceilings": (
-        searched({}, {}, model=ceilings((None, 950.0), (Tier.BALANCED, 90_000.0))),
-        "throughput",
-    ),
     "history": (failing(), "history"),
     "device memory": (searched({"model": MODEL}, {"peak_reserved_bytes": 12 * GIB}), "device_memory"),
     "device memory, predicted": (full_run(), "device_memory"),

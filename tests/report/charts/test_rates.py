@@ -9,8 +9,6 @@ from hypothesis import given
 
 from tunekit.report.charts.rates import best_so_far
 
-# --- trial by trial --------------------------------------------------------------------------
-
 
 def test_a_rate_that_was_given_up_early_is_no_best():
     trials = (baseline_record(0, 500.0), trial_record(1, 900.0, stop_reason="abandoned"))

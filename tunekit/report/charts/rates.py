@@ -30,7 +30,7 @@ def throughput_chart(run: Run) -> Chart:
     """Return the rates of a run against the batch size per device; all of them of all ranks together."""
     marked, trials = marked_configs(run), measured(run.trials)
     top = _FAR * max((one.measurement.rate_samples_per_s for one in trials), default=0.0)
-    ceilings = (*_training_alone(trials), _loader_alone(trials), _loader_limits(run, marked))
+    ceilings = (*_training_alone(trials), _loader_alone(trials))
     series = (
         _trial_series("trials", [one for one in trials if not one.record.is_abandoned]),
         _trial_series("abandoned", [one for one in trials if one.record.is_abandoned]),
@@ -99,24 +99,6 @@ def _loader_alone(trials: Sequence[Measured]) -> Series:
         if (loader_s := one.isolated.loader_step_s)
     )
     return Series("loader alone", Basis.MEASURED, tuple(points))
-
-
-def _loader_limits(run: Run, marked: Sequence[Marked]) -> Series:
-    """Return what the model says that the loader of the baseline and of each tier allows.
-
-    Left out is what the measured rate refutes.
-    """
-    rates = {
-        one.tier.value if one.tier else BASELINE: one.loader_samples_per_s
-        for one in (run.model.limits if run.model else ())
-        if (one.loader_samples_per_s or 0.0) >= one.measured_samples_per_s
-    }
-    points = (
-        samples_point(one.config.batch_size, rate, f"of {one.name}")
-        for one in marked
-        if (rate := next((rates[name] for name in one.names if name in rates), None)) is not None
-    )
-    return Series("loader ceiling", Basis.PREDICTED, tuple(points))
 
 
 # --- trial by trial --------------------------------------------------------------------------
