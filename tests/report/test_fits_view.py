@@ -1,7 +1,6 @@
 """What fits which GPU as a whole report, and what the answer on one screen keeps."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from build_fits import fit, fits_run, predicted
@@ -72,7 +71,7 @@ def many() -> tuple[PredictedFit, ...]:
     )
 
 
-def checkpointed(**known: Any) -> FitsRun:
+def checkpointed() -> FitsRun:
     """The five, most of which hold twice the batch with gradient checkpointing."""
     fits = tuple(
         one.changed(checkpointed=LargestBatch(**{name: 2 * size for name, size in one.largest}))
@@ -80,8 +79,8 @@ def checkpointed(**known: Any) -> FitsRun:
         else one
         for one in five()
     )
-    values = {"blocks": 12, "names": ("Block",), "extra_flops": 0.28} | known
-    prediction = predicted(fits, checkpointing=CheckpointingPredicted(**values))
+    known = CheckpointingPredicted(blocks=12, names=("Block",), extra_flops=0.28)
+    prediction = predicted(fits, checkpointing=known)
     return fits_run(fits, asked=at_own(), prediction=prediction)
 
 
@@ -117,9 +116,7 @@ def answer_table(run: FitsRun) -> Table:
 ASKED = FitsOptions(batch_size=128)
 REPORTS: dict[str, FitsRun] = {
     "own": fits_run(five(), asked=at_own()),
-    "asked": fits_run(five(), options=ASKED, asked=at_own()),
     "checkpointed": checkpointed(),
-    "no-blocks": checkpointed(why_not="no blocks", blocks=0, names=()),
     "here": on_this_gpu(),
     "one-gpu": fits_run(five()[4:6], options=FitsOptions(gpus=("t4",)), asked=at_own(140)[4:6]),
     "builtin": fits_run(five(), target=target(builtin="images")),
@@ -163,15 +160,11 @@ def test_the_gpu_that_is_here_stands_for_its_size_in_the_answer():
     assert "gpu-40-slow (here)" in [row[0] for row in answer_table(run).rows]
 
 
-def in_bf16() -> dict[str, Any]:
+def test_the_answer_has_each_gpu_in_the_precision_that_the_script_trains_in():
     config = baseline_record(0, 32.0, device=cpu()).config
     assert config is not None
     trial = baseline_record(0, 32.0, config.changed(precision=BF16), device=cpu())
-    return {"trials": (trial,)}
-
-
-def test_the_answer_has_each_gpu_in_the_precision_that_the_script_trains_in():
-    run = fits_run(five(), options=ASKED, asked=at_own(), **in_bf16())
+    run = fits_run(five(), options=ASKED, asked=at_own(), trials=(trial,))
     assert [row[:2] for row in answer_table(run).rows] == [
         *(("small", "fp32"), ("k80", "fp32"), ("t4", "fp16"), ("a10g", "bf16"), ("h100-sxm", "bf16")),
     ]

@@ -41,43 +41,18 @@ def cells(of: Run) -> dict[tuple[str, str], str]:
     }
 
 
-def test_each_config_shows_the_mean_over_its_trials() -> None:
-    shown = cells(searched(telemetry(0.5), telemetry(2.0), telemetry(3.0), telemetry(4.0)))
-    cpus = run().host.cpus
-    assert shown[("baseline", f"CPU cores of {cpus}")] == "0.5"
-    assert shown[("balanced", f"CPU cores of {cpus}")] == "3.0"
-
-
-def test_a_gpus_figures_are_means_and_its_memory_the_peak() -> None:
-    busy = GpuTelemetry(index=0, is_used=True, utilization_percent=90, power_w=200, peak_used_bytes=9 * GIB)
-    own = GpuTelemetry(
-        index=1,
-        is_used=True,
-        utilization_percent=100,
-        tensor_activity_percent=30,
-        peak_used_bytes=9 * GIB,
-        peak_tree_bytes=5 * GIB,
-        throttle_reasons=("gpu_idle", "sw_power_cap"),
+def test_only_the_gpus_that_train_count_by_their_means_and_peaks() -> None:
+    one = GpuTelemetry(
+        index=0, is_used=True, utilization_percent=96, peak_used_bytes=9 * GIB, peak_tree_bytes=5 * GIB
     )
-    shown = cells(searched(telemetry(0.5, busy), telemetry(2.0, own)))
-    assert shown[("baseline", "GPU busy")] == "90%"
-    assert shown[("baseline", "tensor")] == "n/a"
-    assert shown[("balanced", "tensor")] == "30%"
-    assert shown[("baseline", "GPU memory")] == "9.0 GiB"
-    assert shown[("balanced", "GPU memory")] == "5.0 GiB"
-    assert shown[("balanced", "throttled by")] == "sw_power_cap"
-    assert shown[("baseline", "throttled by")] == "n/a"
-
-
-def test_an_idle_gpu_beside_the_one_that_trains_is_not_averaged_in() -> None:
-    busy = GpuTelemetry(index=0, is_used=True, utilization_percent=96, power_w=650)
-    idle = GpuTelemetry(
-        index=1, is_used=False, utilization_percent=0, power_w=70, throttle_reasons=("sw_power_cap",)
-    )
-    shown = cells(searched(telemetry(0.5, busy, idle, idle), telemetry(2.0)))
-    assert shown[("baseline", "GPU busy")] == "96%"
-    assert shown[("baseline", "power")] == "650 W"
-    assert ("baseline", "throttled by") not in shown
+    other = one.changed(index=1, utilization_percent=92, throttle_reasons=("gpu_idle", "sw_power_cap"))
+    idle = GpuTelemetry(index=2, is_used=False, utilization_percent=0, power_w=70)
+    shown = cells(searched(telemetry(0.5, one, other, idle), telemetry(2.0)))
+    assert shown[("baseline", "GPU busy")] == "94%"
+    assert shown[("baseline", "GPU memory")] == "5.0 GiB"
+    assert shown[("baseline", "throttled by")] == "sw_power_cap"
+    assert shown[("balanced", "GPU busy")] == "n/a"
+    assert ("baseline", "power") not in shown
 
 
 def test_the_clock_is_shown_as_the_first_trial_began_with_it_and_the_last_ended() -> None:

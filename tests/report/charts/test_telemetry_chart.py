@@ -99,13 +99,6 @@ def test_a_gpu_that_did_not_train_is_not_averaged_in():
     assert values(drawn, "GPU memory, GiB")["baseline"] == pytest.approx([3.0] * 20)
 
 
-def test_a_long_trial_is_thinned_and_keeps_its_means():
-    (trace,) = chart({0: sampled(20_000, cores=1.5)}).panels[0].traces
-    assert len(trace.values) <= MAX_POINTS + 1
-    assert trace.values == pytest.approx([1.5] * len(trace.values))
-    assert trace.times_s[-1] > 19_800
-
-
 def test_the_table_has_the_highest_of_all_that_was_sampled_however_few_points_are_drawn():
     seconds = 20_000
     rows = [(float(t_s), 50.0, 2.0 * GIB) for t_s in range(seconds)]
@@ -113,7 +106,8 @@ def test_the_table_has_the_highest_of_all_that_was_sampled_however_few_points_ar
     spiked = Series("gpu0", ("t_s", "utilization_percent", "tree_bytes"), tuple(rows))
     drawn = chart({0: sampled(seconds, own=spiked)})
     (busy,) = values(drawn, "GPU busy, %").values()
-    assert max(value for value in busy if value is not None) < 51
+    assert len(busy) <= MAX_POINTS + 1
+    assert max(busy) < 51
     table = {row[0]: row[1:] for row in drawn.table.rows}
     assert drawn.table.columns == ("", "baseline, mean of the window", "baseline, highest sampled")
     assert table["GPU busy, %"] == ("50.0", "100")
@@ -125,16 +119,6 @@ def test_the_mean_of_a_counter_is_its_growth_over_the_window_however_unevenly_th
     told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
     table = {row[0]: row[1:] for row in chart({0: (sampled(21)[0], told)}).table.rows}
     assert table["samples/s"] == ("230", "1,024")
-
-
-def test_a_trial_that_was_never_steady_has_no_window():
-    whole = Series("loop", ("t_s", "phase", "batches"), ((0.0, 0.0, 0.0), (9.0, 0.0, 4.0)), PHASES)
-    assert chart({0: (sampled()[0], whole)}).windows == ()
-
-
-def test_a_run_without_series_has_no_chart():
-    assert telemetry_chart(searched(), BEST, lambda _: ()) == ()
-    assert telemetry_chart(searched(), BEST, lambda _: (sampled()[0],)) == ()
 
 
 @pytest.mark.parametrize("rows", [(), ((0.0, 0.0, 0.0),), ((0.0, 0.0, 0.0), (None, 1.0, 1.0))])
