@@ -138,7 +138,7 @@ def largest_seen(**overrides: Any) -> LargestSamples:
         "batch_bytes": 310_000,
         "usual_batch_bytes": 100_000,
         "is_given": True,
-        "is_lived_through": True,
+        "survived": True,
     }
     return LargestSamples(**(values | overrides))
 

@@ -159,7 +159,7 @@ def test_the_script_trains_on_the_largest_samples_there_are() -> None:
     assert seen.batch_bytes == 4 * 94 * FLOAT_BYTES
     assert seen.usual_batch_bytes is not None
     assert seen.usual_batch_bytes < seen.batch_bytes
-    assert seen.is_lived_through
+    assert seen.survived
     assert seen.batches >= 4
     assert seen.step_s == pytest.approx(STEP_S)
     assert (seen.peak_allocated_bytes, seen.peak_reserved_bytes, seen.why_ended) == (None, None, None)
@@ -174,7 +174,7 @@ def test_what_is_known_is_told_before_the_script_gets_the_batch() -> None:
     loop.run(source_of(Rows(MIXED)), train)
     reported = LargestSamples.model_validate(loop.reported[0])
     assert reported.is_given
-    assert not reported.is_lived_through
+    assert not reported.survived
     assert reported.batch_bytes == 4 * 94 * FLOAT_BYTES
     assert (reported.batches, reported.step_s) == (0, None)
 
@@ -257,7 +257,7 @@ def test_a_batch_that_is_changed_in_place_is_given_once() -> None:
     seen = loop.run(source_of(Rows(MIXED)), lambda batch: batch.add_(1))
     assert len(loop.given) == 1
     assert "in place" in (seen.why_ended or "")
-    assert (seen.is_lived_through, seen.step_s, seen.batches) == (True, None, 0)
+    assert (seen.survived, seen.step_s, seen.batches) == (True, None, 0)
 
 
 def test_a_script_too_slow_on_it_says_so() -> None:
@@ -267,7 +267,7 @@ def test_a_script_too_slow_on_it_says_so() -> None:
         loop.clock.now += loop.details.deadline_s
 
     seen = loop.run(source_of(Rows(MIXED)), train)
-    assert (seen.is_given, seen.is_lived_through, seen.step_s) == (True, False, None)
+    assert (seen.is_given, seen.survived, seen.step_s) == (True, False, None)
     assert "too slow" in (seen.why_ended or "")
 
 
@@ -277,7 +277,7 @@ def test_what_torch_compiles_anew_spoils_the_time_only_while_it_is_taken(
 ) -> None:
     loop = Loop(graphs_captured=lambda: 2 if len(loop.given) < recompiles_at else 3)
     seen = loop.run(source_of(Rows(MIXED)))
-    assert seen.is_lived_through
+    assert seen.survived
     assert (seen.step_s is not None) is is_timed
     assert ("compiled anew" in (seen.why_ended or "")) is not is_timed
 

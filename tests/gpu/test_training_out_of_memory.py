@@ -8,7 +8,7 @@ from gpu_environment import on_both_torches
 from simgpu.machine import SimulatedGpu
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.outcome import is_of_pinning, memory_that_ended
+from tunekit.trial.outcome import is_of_pinning, oom_kind
 
 CASES = Path(__file__).with_name("run_out_of_memory.py")
 NOT_OF_THE_DEVICE = {
@@ -29,7 +29,7 @@ def test_memory_that_ends_anywhere_is_told_from_every_other_failure(simulated_gp
     assert len(told) >= LEAST_CASES, ran.stderr[-2000:]
     assert [name for name, error in told.items() if error is None] == []
     errors = {name: ErrorSeen.model_validate(error) for name, error in told.items()}
-    kinds = {name: memory_that_ended(error) for name, error in errors.items()}
+    kinds = {name: oom_kind(error) for name, error in errors.items()}
     assert kinds == {name: NOT_OF_THE_DEVICE.get(name, OutcomeKind.DEVICE_OOM) for name in errors}
     pinning = {name for name, error in errors.items() if is_of_pinning(error)}
     assert pinning == {name for name in errors if name.startswith("pinning")}

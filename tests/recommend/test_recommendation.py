@@ -79,7 +79,7 @@ def test_memory_is_the_largest_of_the_confirming_processes():
 def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
     """A process that trained on the data set's largest samples too."""
     assert record.measurement is not None
-    largest = LargestSamples(varies=True, batch_size=256, is_given=True, is_lived_through=True, **seen)
+    largest = LargestSamples(varies=True, batch_size=256, is_given=True, survived=True, **seen)
     measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
     return record.model_copy(update={"measurement": measured})
 

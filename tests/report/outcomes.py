@@ -134,7 +134,7 @@ def with_losses() -> Run:
 
 
 def with_largest_samples() -> Run:
-    lived, other = largest_seen(), largest_seen(is_lived_through=False)
+    lived, other = largest_seen(), largest_seen(survived=False)
     aggressive = recommendation(Tier.AGGRESSIVE, config(batch_size=512), largest=other)
     return finished(recommendation(of=FAST, largest=lived), aggressive)
 

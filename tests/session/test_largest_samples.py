@@ -29,7 +29,7 @@ from tunekit.trial.executor import TrialSpec
 from tunekit.tune.confirm import details_to_confirm
 
 VARIED = largest_seen()
-OUT_OF_MEMORY = failure(OutcomeKind.DEVICE_OOM, largest=VARIED.model_copy(update={"is_lived_through": False}))
+OUT_OF_MEMORY = failure(OutcomeKind.DEVICE_OOM, largest=VARIED.model_copy(update={"survived": False}))
 
 
 def looked(record: TrialRecord, largest: LargestSamples | None) -> TrialRecord:
@@ -95,7 +95,7 @@ def test_what_ran_out_on_the_largest_gives_way_to_what_did_not(tmp_path: Path):
         assert one.largest == VARIED
     assert {spec.role for spec in executor.specs if Detail.LARGEST in spec.details} == {"confirm"}
     (note,) = [note for note in whole.findings if note.code == "largest-samples"]
-    assert note.evidence == "batches up to 3.1x the usual bytes (4,096 of 50,000 samples read)"
+    assert note.evidence == "batch 2,048: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read)"
 
 
 def test_a_baseline_that_ran_out_on_the_largest_still_gives_the_speed_up(tmp_path: Path):

@@ -4,7 +4,7 @@ import pytest
 
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.outcome import memory_that_ended
+from tunekit.trial.outcome import oom_kind
 
 RUNTIME = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
 CALL = "    loss = model(batch).sum()"
@@ -42,10 +42,8 @@ def error(message: str, *types: str, line: str = CALL, free_share: float | None 
     ],
 )
 def test_what_is_of_the_device_however_full_it_is(message: str) -> None:
-    assert memory_that_ended(error(message)) is OutcomeKind.DEVICE_OOM
-    assert (
-        memory_that_ended(error(message, "torch.AcceleratorError", free_share=0.9)) is OutcomeKind.DEVICE_OOM
-    )
+    assert oom_kind(error(message)) is OutcomeKind.DEVICE_OOM
+    assert oom_kind(error(message, "torch.AcceleratorError", free_share=0.9)) is OutcomeKind.DEVICE_OOM
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,7 @@ def test_what_is_of_the_device_however_full_it_is(message: str) -> None:
 def test_what_a_broken_library_says_too_counts_on_a_full_device(
     message: str, free_share: float | None, kind: OutcomeKind | None
 ) -> None:
-    assert memory_that_ended(error(message, free_share=free_share)) is kind
+    assert oom_kind(error(message, free_share=free_share)) is kind
 
 
 @pytest.mark.parametrize(
@@ -80,4 +78,4 @@ def test_what_a_broken_library_says_too_counts_on_a_full_device(
     ],
 )
 def test_no_other_failure_is_taken_for_it_even_on_a_full_device(message: str) -> None:
-    assert memory_that_ended(error(message, free_share=0.0)) is None
+    assert oom_kind(error(message, free_share=0.0)) is None

@@ -199,15 +199,6 @@ def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: flo
     return watched
 
 
-def test_a_hang_is_one_though_the_trials_limit_comes_first(tmp_path: Path) -> None:
-    watched = waiting(tmp_path, 60.0, 90.0, *range(1, 9))
-    assert watched.is_over_limit(60.5)
-    assert watched.evidence.limit is OutcomeKind.HANG
-    assert "no batch and no step for 52 s after 8 batches" in watched.evidence.limit_message
-    assert "the trial's limit of 60 s ended it" in watched.evidence.limit_message
-    assert watched.evidence.limit_remedy == "if it was only slow, raise the limit with --trial-limit"
-
-
 @pytest.mark.parametrize(
     ("no_progress_s", "moved_at_s"),
     [(90.0, range(1, 55)), (90.0, (1, 2, 3, 8, 13, 18, 24, 30, 36)), (90.0, (1, 2))],

@@ -13,7 +13,7 @@ from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial import sandbox
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
-from tunekit.trial.isolation import SANDBOX_VARIABLE, best_sandbox
+from tunekit.trial.launch import SANDBOX_VARIABLE, best_sandbox
 
 TRAIN = """
 import subprocess, torch

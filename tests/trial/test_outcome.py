@@ -28,11 +28,11 @@ from tunekit.records.data_parallel import DataParallelKind, DataParallelSeen
 from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details, QueueSeen, TracedAt, TraceSeen
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import InputSeen
-from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
+from tunekit.records.trial import Failure, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import NO_GUARD_REMEDY, Evidence
 from tunekit.trial.external_launchers import ExternalLauncher
-from tunekit.trial.outcome import measurement_of, without_fix
+from tunekit.trial.outcome import measurement_of
 
 ALARMING = (
     "RuntimeError: error error ERROR",
@@ -166,13 +166,9 @@ NO_GUARD = """
         section in https://docs.python.org/3/library/multiprocessing.html
         """
 NO_BATCH_SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: No space (28)"
-GROWTH = tuple(
-    MemoryPoint(at_s=at_s, pss_bytes=mib << 20)
-    for at_s, mib in [(0.1, 4), (2.0, 200), (3.0, 310), (5.0, 700), (7.2, 900), (7.5, 40)]
-)
 FULL = {"limit": OutcomeKind.HOST_OOM, "limit_message": "too big"}
 ELSEWHERE = NET.model_copy(update={"ordinal": 1})
-KERNEL_KILLED = {"oom_kills": 1, "growth": GROWTH}
+KERNEL_KILLED = {"oom_kills": 1}
 BY_HAND = ByHandEvent(event="by_hand", time_s=2.0, passes=80, changes=3, seconds=21.0)
 SHORT_OF_SHM = (
     "unable to write to file </torch_123_456_0>: No space left on device (28)",
@@ -180,7 +176,7 @@ SHORT_OF_SHM = (
     "out of shared memory. Please try to raise your shared memory limit.",
     "unexpected pos 1 vs 2: insufficient shared memory (shm)",
 )
-LONGEST = largest_seen(is_lived_through=False)
+LONGEST = largest_seen(survived=False)
 
 
 def on_largest(evidence: dict[str, Any], **seen: Any) -> Verdict:
@@ -223,9 +219,6 @@ ENDS: dict[str, Evidence] = {
     "our limit, then Ctrl-C": Evidence(**vars(limited(OutcomeKind.TIMEOUT)) | {"exit": exited(
         ErrorSeen(types=("builtins.KeyboardInterrupt",), message="", traceback=()))}),
     "hang for want of /dev/shm": limited(OutcomeKind.HANG, last_lines=("Traceback", NO_BATCH_SHM)),
-    "grew since its first batch": ended(growth=GROWTH, fetched_at_s=2.5, **FULL),
-    "grew before any batch": ended(growth=GROWTH, **FULL),
-    "fell": ended(growth=(GROWTH[4], GROWTH[5]), **FULL),
 }  # fmt: skip
 ERRORS: dict[str, Evidence] = {
     "with a traceback": raised(*KEY_ERROR, traceback=("  File 'train.py', line 3", "KeyError: 'image'\n")),
@@ -321,15 +314,14 @@ KNOBS: dict[str, Callable[[], Verdict]] = {
     "largest, another error": lambda: on_largest({"returncode": 1}),
     "largest, too slow": lambda: on_largest({"limit": OutcomeKind.TIMEOUT, "limit_message": "too long"}),
     "largest, while it read": lambda: on_largest(GONE, is_given=False),
-    "largest, after it": lambda: on_largest(GONE, is_lived_through=True),
+    "largest, after it": lambda: on_largest(GONE, survived=True),
 }
 
 
 def told(found: Verdict) -> str:
     """A verdict as lines: the kind, the message, the remedy; or what faults a measurement has."""
     if isinstance(found, Failure):
-        more = f"\n    grew: {len(found.growth)} points" if found.growth else ""
-        return f"{found.kind.value}: {found.message}\n    {found.remedy}{more}"
+        return f"{found.kind.value}: {found.message}\n    {found.remedy}"
     faults = found.details.faults if found.details else ()
     return "\n    ".join(["measured", *faults])
 
@@ -341,8 +333,8 @@ def test_evidence_becomes_outcomes(golden: Callable[[str, str], None]) -> None:
 
 
 def test_a_failure_keeps_what_it_was_told_of():
-    failure = failed(ended(3, growth=GROWTH, **FULL))
-    assert (failure.last_lines, failure.returncode, failure.growth) == (ALARMING, 3, GROWTH)
+    failure = failed(ended(3, **FULL))
+    assert (failure.last_lines, failure.returncode) == (ALARMING, 3)
     largest = on_largest(GONE)
     assert isinstance(largest, Failure) and largest.largest == LONGEST
 
@@ -448,15 +440,6 @@ def test_memory_failures_are_those_that_a_smaller_config_may_mend():
     assert {kind.value for kind in OutcomeKind if kind.is_memory} == {
         *("device_oom", "host_oom", "shm_exhausted", "refused")
     }
-
-
-@pytest.mark.parametrize("evidence", [raised(*VALUE_ERROR, message="boom"), ended_with_its_workers(-9)])
-def test_where_no_knob_is_searched_no_remedy_takes_one_out(evidence: Evidence):
-    usual = failed(evidence)
-    assert "--fix" in (usual.remedy or "")
-    instead = without_fix(usual)
-    assert instead.remedy and "--fix" not in instead.remedy
-    assert instead.changed(remedy=usual.remedy) == usual
 
 
 def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():

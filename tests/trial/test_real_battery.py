@@ -87,19 +87,6 @@ def test_a_target_that_misbehaves_has_its_own_outcome_and_leaves_nothing(
     assert leaked_shared_memory(shared_memory_before) == []
 
 
-@looking_at(HOG)
-def test_a_tree_that_outgrows_its_limit_shows_how_it_grew(ran: Ran) -> None:
-    failure, config = ran.baseline.failure, ran.baseline.config
-    assert failure is not None
-    assert config is not None and config.batch_size == 16, "where a search goes on from smaller batches"
-    sizes, times = zip(*((point.pss_bytes, point.at_s) for point in failure.growth), strict=True)
-    assert 3 <= len(sizes) <= 32
-    assert max(sizes) == sizes[-1] > NARROW.ram_bytes > sizes[0]
-    assert f"{sizes[-1] >> 20} MiB" in failure.message
-    assert times == tuple(sorted(times))
-    assert times[-1] <= ran.baseline.duration_s
-
-
 @looking_at(CRASH)
 def test_the_scripts_own_last_lines_are_kept(ran: Ran) -> None:
     failure = ran.baseline.failure

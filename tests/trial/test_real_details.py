@@ -221,7 +221,7 @@ def test_samples_that_the_measured_window_never_met_are_trained_on(ran: Ran) -> 
     measurement, details = measured(ran)
     seen, loop = details.largest, measurement.loop
     assert seen is not None
-    assert (details.faults, seen.why_ended, seen.is_lived_through) == ((), None, True)
+    assert (details.faults, seen.why_ended, seen.survived) == ((), None, True)
     assert (seen.varies, seen.data_set_samples, seen.batch_size) == (True, 1_000_000, 16)
     assert seen.samples_read > 16
     assert seen.batch_bytes is not None and seen.times_usual is not None and seen.step_s is not None
@@ -240,7 +240,7 @@ def test_a_script_without_memory_for_the_longest_has_failed(ran: Ran) -> None:
     assert failure.kind is OutcomeKind.HOST_OOM
     assert "1,000,000" in failure.message
     assert failure.largest is not None
-    assert (failure.largest.is_given, failure.largest.is_lived_through) == (True, False)
+    assert (failure.largest.is_given, failure.largest.survived) == (True, False)
 
 
 @looking_at(looks("known_times.py", "--stacked", "--workers", "1", details=LARGEST, is_slow=True))

@@ -23,7 +23,7 @@ from tunekit.records.agent_messages import (
 from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
-from tunekit.records.trial import MemoryPoint, OutcomeKind
+from tunekit.records.trial import OutcomeKind
 from tunekit.trial.keeper import descendants
 from tunekit.trial.processes import command_of
 from tunekit.trial.watch import Limits, TrialWatch
@@ -57,9 +57,6 @@ class Tree:
     def peaks(self) -> TreeMemory:
         size = 1000 * self.readings
         return TreeMemory(peak_pss_bytes=size, peak_shm_bytes=0, processes=1, samples=self.readings)
-
-    def growth(self) -> tuple[MemoryPoint, ...]:
-        return ()
 
     def is_above(self, limit_bytes: int) -> bool:
         return 1000 * self.readings > limit_bytes

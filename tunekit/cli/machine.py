@@ -23,7 +23,7 @@ from tunekit.records.checkup import Checkup, LoaderPlan, Storage
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.profile import Profile
-from tunekit.trial.isolation import best_sandbox
+from tunekit.trial.launch import best_sandbox
 
 
 def host_here(

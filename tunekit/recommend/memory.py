@@ -75,7 +75,7 @@ def largest_samples(measurements: Iterable[Measurement]) -> LargestSamples | Non
     """Return what was seen of samples that vary in size: with the training on them, where one has it."""
     seen = [one.details.largest for one in measurements if one.details and one.details.largest]
     varying = [one for one in seen if one.varies and one.batch_bytes is not None]
-    return next((one for one in varying if one.is_lived_through), varying[0] if varying else None)
+    return next((one for one in varying if one.survived), varying[0] if varying else None)
 
 
 def peak_reserved_bytes(measurement: Measurement) -> int | None:
@@ -107,7 +107,7 @@ def largest_samples_line(recommendations: Sequence[Recommendation]) -> str:
     if not seen:
         return ""
     widest = max(seen, key=lambda one: one.times_usual or 0.0)
-    trained = [one.tier.value for one in recommendations if one.largest and one.largest.is_lived_through]
+    trained = [one.tier.value for one in recommendations if one.largest and one.largest.survived]
     on_device = any(one.peak_reserved_bytes is not None for one in seen)
     counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
     who = "every tier" if len(trained) == len(recommendations) else ", ".join(trained) or "no tier"

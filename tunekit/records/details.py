@@ -127,7 +127,7 @@ class LargestSamples(Record):
     """Data of a batch of as many samples from all over the data set, made in the same way."""
     is_given: bool = False
     """Whether the script was given the batch of the largest."""
-    is_lived_through: bool = False
+    survived: bool = False
     """Whether it trained on that a few times: what ends it before says that the batch was too much. One is
     enough where the script changes its batch in place, so that it can't be given again."""
     batches: NonNegativeInt = 0

@@ -46,14 +46,6 @@ class OutcomeKind(StrEnum):
         return self in (self.DEVICE_OOM, self.HOST_OOM, self.SHM_EXHAUSTED, self.REFUSED)
 
 
-class MemoryPoint(Record):
-    """Host memory of a trial's process tree at one moment."""
-
-    at_s: NonNegativeFloat
-    """Since the trial started."""
-    pss_bytes: NonNegativeInt
-
-
 class Failure(Record):
     """A trial that gave no measurement, and why."""
 
@@ -63,8 +55,6 @@ class Failure(Record):
     remedy: str | None = None
     last_lines: tuple[str, ...] = Field(default=(), max_length=50)
     """The script's own last output lines."""
-    growth: tuple[MemoryPoint, ...] = Field(default=(), max_length=64)
-    """How its memory grew, where memory ended it."""
     largest: LargestSamples | None = None
     """What is known of the data set's largest samples, where a batch of them ended the trial."""
     returncode: int | None = None

@@ -12,9 +12,8 @@ from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
-from tunekit.trial.isolation import CACHE_LAYERS
 from tunekit.trial.keeper import remove_tree
-from tunekit.trial.launch import COMPILE_CACHE, TRIAL_FILE, is_cut_off
+from tunekit.trial.launch import CACHE_LAYERS, COMPILE_CACHE, TRIAL_FILE, is_cut_off
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"

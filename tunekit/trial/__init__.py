@@ -13,9 +13,8 @@ typed_commands       tunekit's commands on a target, as they would be typed agai
 Running it
 target               the words after `--` -> a target
 external_launchers   commands that train where the agent can't be (pure)
-isolation            which sandbox holds here, and what a trial's processes find in it
+launch               starts a trial: which sandbox holds here, request.json, environment and keeper process
 sandbox              (its own process) the net under which no file of the user's changes
-launch               request.json, environment, the trials' own compile cache and keeper process
 keeper               (its own process) starts the target, ends every descendant of it
 events               what the agents report, validated and bounded, and the evidence that it adds up to
 processes            what the kernel says of the trial's processes; orphans of a killed keeper are ended

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from stat import S_IMODE
 from typing import Self
@@ -12,11 +13,11 @@ from tunekit.machine.gpu.nvml import GpuReading, Nvml
 from tunekit.plain_text import printable
 from tunekit.records.base import with_texts
 from tunekit.records.target import Target
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, WrittenFile
 from tunekit.secret_words import Secrets, secrets_of
-from tunekit.trial.isolation import AGENT_FOLDER
+from tunekit.trial import sandbox
 from tunekit.trial.keeper import remove_tree
-from tunekit.trial.launch import OUTPUT_FILE, REQUEST_FILE
+from tunekit.trial.launch import AGENT_FOLDER, LAYER, OUTPUT_FILE, REQUEST_FILE, STARTUP_FILE
 from tunekit.untrusted import read_bytes
 
 _SLACK_BYTES = 64 << 20
@@ -84,11 +85,11 @@ def _others_growth(before: GpuReading, now: GpuReading) -> float:
 _FIGURES = "trace-"
 """How files begin that hold no text of the script's."""
 _AGENTS_FILES = ("events-*.jsonl", f"{_FIGURES}*.json", "agent-error-*.txt")
-_MOST_FILES = 512
-_MOST_BYTES = 64 << 20
+_MAX_FILES = 512
+_MAX_BYTES = 64 << 20
 """Of a file that is read: output and events are kept smaller."""
 
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 _SETTINGS = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".env"})
 
 
@@ -123,8 +124,8 @@ def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
     folder.chmod(S_IMODE(folder.stat().st_mode) | 0o700)  # the script may have locked it
     agent = folder / AGENT_FOLDER
     found = [] if agent.is_symlink() else [path for pattern in _AGENTS_FILES for path in agent.glob(pattern)]
-    kept, faults, left_bytes = set(), [], _MOST_BYTES
-    for path in (folder / REQUEST_FILE, folder / OUTPUT_FILE, *found[:_MOST_FILES]):
+    kept, faults, left_bytes = set(), [], _MAX_BYTES
+    for path in (folder / REQUEST_FILE, folder / OUTPUT_FILE, *found[:_MAX_FILES]):
         if not os.path.lexists(path):
             continue
         try:
@@ -142,7 +143,7 @@ def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
     for path in folder.iterdir():
         if path.name not in kept:
             remove_tree(str(path))
-    return tuple(faults[:_MOST_FAULTS])
+    return tuple(faults[:_MAX_FAULTS])
 
 
 def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
@@ -160,3 +161,29 @@ def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
         faults=tuple(secrets.masked(fault) for fault in record.faults),
         written=tuple(one.changed(path=secrets.masked(one.path)) for one in record.written),
     )
+
+
+_MAX_LISTED = 500
+_NOT_LISTED = (f"/{STARTUP_FILE}", ".pyc")
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/run/")
+
+
+def list_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
+    """Return what a trial wrote in place of the user's files.
+
+    Args:
+        folder: the trial's.
+        working_dir: of the script; elsewhere, new temporary files are not listed.
+    """
+    layers = folder / LAYER, folder / AGENT_FOLDER / LAYER  # without an overlay, the agent fills the latter
+    found: list[WrittenFile] = []
+    for path, is_removed in chain.from_iterable(sandbox.written_in(str(layer)) for layer in layers):
+        if len(found) >= _MAX_LISTED:
+            break
+        action = "denied" if is_removed else "diverted" if os.path.lexists(path) else "created"
+        is_temporary = path.startswith(_TEMPORARY) and not path.startswith(f"{working_dir}/")
+        if path.endswith(_NOT_LISTED) or (action == "created" and is_temporary):
+            continue
+        shown = path.encode("utf-8", "replace").decode("utf-8")
+        found.append(WrittenFile.model_validate({"path": shown, "action": action}))
+    return found

@@ -40,7 +40,7 @@ from tunekit.records.agent_messages import (
 from tunekit.records.data_parallel import RankSeen
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
-from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
+from tunekit.records.trial import OutcomeKind, WrittenFile
 from tunekit.trial.external_launchers import ExternalLauncher
 from tunekit.units import count_text
 from tunekit.untrusted import open_regular
@@ -49,22 +49,22 @@ MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 512
 _PULSE = struct.Struct("<3Q")
-_MOST_FAULT_BYTES = 500
+_MAX_FAULT_BYTES = 500
 """Of a sentence behind the numbers of a pulse."""
 _END_BYTES = 64
 """Of what was read last, which must still stand there when reading goes on."""
-_MOST_COUNTED = 1 << 53
+_MAX_COUNTED = 1 << 53
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _MAX_PARSERS = 64
-_MOST_RANKS = 1024
-_MOST_TURNS = 20_000
+_MAX_RANKS = 1024
+_MAX_TURNS = 20_000
 """Of a rank, told twice a second."""
-_LEAST_TIMED_S = 0.1
+_MIN_TIMED_S = 0.1
 """Of a rank's turns, for a rate."""
 _LOOP_BATCHES = 16
 """A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
-_MOST_EXECS = 20
+_MAX_EXECS = 20
 """Programs that one process may become before its first batch."""
 _RERUN = "processes that the script starts by spawn or forkserver run all of it again, its training too"
 NO_GUARD_REMEDY = (
@@ -100,12 +100,12 @@ def read_pulse(folder: Path) -> Pulse | None:
 
 
 def _pulse_in(path: Path) -> Pulse | None:
-    data = _bytes_from(path, 0, _PULSE.size + _MOST_FAULT_BYTES)
+    data = _bytes_from(path, 0, _PULSE.size + _MAX_FAULT_BYTES)
     if len(data) < _PULSE.size:
         return None
     doing, batches, steps = _PULSE.unpack(data[: _PULSE.size])
     fault = data[_PULSE.size :].partition(b"\0")[0].decode("utf-8", "replace")
-    return Pulse(doing == 1, batches, steps, fault or None) if max(batches, steps) < _MOST_COUNTED else None
+    return Pulse(doing == 1, batches, steps, fault or None) if max(batches, steps) < _MAX_COUNTED else None
 
 
 class EventReader:
@@ -236,10 +236,6 @@ class Evidence:
     start_error: str | None = None
     """Why the command could not be started at all."""
     memory: TreeMemory | None = None
-    growth: tuple[MemoryPoint, ...] = ()
-    """How the tree's memory went."""
-    fetched_at_s: float | None = None
-    """When a loader was first asked for a batch, since the start; None if none was."""
     loop_at_s: float | None = None
     """When its loop was seen to run, since the start; None if it was not."""
     series: tuple[Series, ...] = ()
@@ -270,8 +266,6 @@ class Evidence:
                 self.phase = event.phase
                 self.wait_s = max(self.wait_s, event.wait_s)
                 self.fetched |= event.phase == "fetching"
-                if self.fetched_at_s is None and self.fetched:
-                    self.fetched_at_s = at_s
                 if self.measuring_from_s is None and event.phase == "measuring":
                     self.measuring_from_s = event.time_s
                 self._advance(event.batches, event.steps)
@@ -316,10 +310,10 @@ class Evidence:
 
     def _take_rank(self, event: RankEvent) -> None:
         self.ranks[event.rank] = event
-        if event.turn is None or (event.rank not in self.turns and len(self.turns) >= _MOST_RANKS):
+        if event.turn is None or (event.rank not in self.turns and len(self.turns) >= _MAX_RANKS):
             return
         turns = self.turns.setdefault(event.rank, [])
-        if len(turns) < _MOST_TURNS:
+        if len(turns) < _MAX_TURNS:
             turns.append(event.turn)
 
     def ranks_seen(self) -> tuple[RankSeen, ...]:
@@ -350,10 +344,10 @@ class Evidence:
         self.started = True
         self.images.add(event.image)
         self.starts[event.pid] += 1
-        if self.starts[event.pid] > _MOST_EXECS and self.batches == self.steps == 0:
+        if self.starts[event.pid] > _MAX_EXECS and self.batches == self.steps == 0:
             self.hit_limit(
                 OutcomeKind.SCRIPT_ERROR,
-                f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
+                f"process {event.pid} started Python anew {_MAX_EXECS} times in its own place (os.exec) "
                 "and never asked for a batch",
                 "see by what the script decides to start itself again: a variable or flag that it sets for "
                 "that may not arrive",
@@ -390,7 +384,7 @@ def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: flo
     if not inside:
         return None
     time_s, samples = inside[-1].at_s - inside[0].at_s, inside[-1].samples - inside[0].samples
-    if time_s < _LEAST_TIMED_S or samples <= 0:
+    if time_s < _MIN_TIMED_S or samples <= 0:
         return None
     batches = inside[-1].batches - inside[0].batches
     return RankSeen(

@@ -37,15 +37,22 @@ from tunekit.trial.bindings import Bound, bind, bound_target, present_values
 from tunekit.trial.cleanup import (
     DeviceMemory,
     close_folder,
+    list_writes,
     masked_record,
     secrets_of_target,
 )
 from tunekit.trial.events import Evidence
-from tunekit.trial.isolation import AGENT_FOLDER, best_sandbox, list_writes, own_cache
 from tunekit.trial.keeper import remove_tree
 from tunekit.trial.knob_names import ALL_NAMES, plain_name
-from tunekit.trial.launch import is_cut_off, start_trial, write_copies
-from tunekit.trial.outcome import measurement_of, without_fix
+from tunekit.trial.launch import (
+    AGENT_FOLDER,
+    best_sandbox,
+    is_cut_off,
+    own_cache,
+    start_trial,
+    write_copies,
+)
+from tunekit.trial.outcome import measurement_of
 from tunekit.trial.process_count import (
     THREADS_BY_LAUNCHER,
     on_first_devices,
@@ -220,8 +227,6 @@ class ProcessExecutor:
             result = self._naming_a_flag(result, evidence)
         if isinstance(result, Failure) and known and "batch_size" in bound.injected:
             result = self._doubting_batch(result, known)
-        if isinstance(result, Failure) and spec.processes is not None:
-            result = without_fix(result)
         still_unknown = known is None or not known.discovery.complete
         found = evidence.discovery
         limits = step_numbers(self.target.changed(command=bound.command), found) if found else ()

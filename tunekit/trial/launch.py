@@ -1,92 +1,185 @@
-"""Starts one trial: its request, its environment, its compile cache and its keeper."""
+"""Starts one trial: its sandbox, its request, its environment and its keeper."""
 
 import contextlib
-import getpass
+import functools
+import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
+from tunekit.errors import UsageError
+from tunekit.machine.host.interpreter import interpreter_of, is_python
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.codec import write_text
+from tunekit.records.host import Sandbox
+from tunekit.trial import sandbox
 from tunekit.trial.bindings import Bound
-from tunekit.trial.isolation import isolated
-from tunekit.trial.keeper import remove_tree
 from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, this_owner
 
-COMPILE_CACHE = "compile-cache"
-"""Beside the trials."""
-INDUCTOR, TRITON = "inductor", "triton"
-_MOST_CACHED_BYTES = 512 << 20
-_MOST_CACHED_FILES = 20_000
+# --- the sandbox: which one holds here, and what a trial's processes find in it -------------
+
+SANDBOX_VARIABLE = "TUNEKIT_SANDBOX"
+"""Names the kind of sandbox to use, such as "none" for a script that can't run in a better one."""
+_KINDS = (sandbox.OVERLAY, sandbox.LANDLOCK, sandbox.NONE)
+CACHE_LAYERS = "cache-layers"
+"""Beside the trials: what they download into the user's cache folders, for the next trial."""
+AGENT_FOLDER = "agent"
+"""In a trial's folder: what its processes may write; the rest of the folder is out of their reach."""
+LAYER = "layer"
+STARTUP_FILE = "tunekit-agent.pth"
+_SCRIPT_BYTES = 1 << 16
+_PYTHON_OR_ENVIRONMENT = re.compile(r"(?<![\w.+/-])([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
+"""An interpreter, or what switches its virtual environment on, as shell scripts name them."""
+_CACHE_VARIABLES = (
+    "XDG_CACHE_HOME",
+    "HF_HOME",
+    "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE",
+    "TORCH_HOME",
+    "TORCH_EXTENSIONS_DIR",
+    "CUDA_CACHE_PATH",
+    "NLTK_DATA",
+)
+"""Variables that name folders of what is fetched or compiled once: the next trials find it."""
 
 
-def compile_cache(trials_folder: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder in which trials keep what they compile; a new one has what the user's own cache has.
+@functools.lru_cache(maxsize=8)
+def best_sandbox(folder: Path) -> Sandbox:
+    """Return the best sandbox that holds for trials in a folder; each is tried for real.
 
-    Nothing is written to that: the newest of it is copied, up to 512 MiB, so that a script that compiles by
-    itself starts as fast as it does without tunekit.
+    Raises:
+        UsageError: TUNEKIT_SANDBOX names no kind, or one that doesn't hold here.
+    """
+    wanted = os.environ.get(SANDBOX_VARIABLE, "").strip().lower()
+    if wanted and wanted not in _KINDS:
+        raise UsageError(
+            f"{SANDBOX_VARIABLE} must be one of {', '.join(_KINDS)}, got {wanted!r}; or unset it"
+        )
+    if wanted == sandbox.NONE:
+        return Sandbox(kind="none", reasons=dict.fromkeys(_KINDS[:2], f"{SANDBOX_VARIABLE}=none"))
+    folder.mkdir(parents=True, exist_ok=True)
+    kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
+    if wanted and kind != wanted:
+        raise UsageError(f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it")
+    return Sandbox.model_validate({"kind": kind, "reasons": reasons})
+
+
+def isolated(
+    command: Sequence[str], kind: str, request_path: Path, kept: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the words that start a trial's command in a sandbox, and its environment there.
 
     Args:
-        trials_folder: of the run.
-        environment: the user's, by which torch and Triton find their caches.
+        command: program and arguments.
+        kind: of the sandbox.
+        request_path: of the trial, in its folder.
+        kept: folders that its processes may write beside the agent's; the first is for sockets and the like.
+        environment: of the trial.
     """
-    cache = trials_folder / COMPILE_CACHE
-    if not cache.exists():
-        making = trials_folder / f".{COMPILE_CACHE}"
-        remove_tree(str(making))  # half-filled by a search that was killed
-        making.mkdir()
-        _copy_newest(_own_files(environment), making)
-        making.rename(cache)
-    return cache
+    folder = request_path.parent
+    changed = dict(environment)
+    spec: dict[str, object] = {"kind": kind, "kept": [str(folder / AGENT_FOLDER), *kept]}
+    if kind == sandbox.OVERLAY:
+        pythons = _site_folders(command, str(Path.cwd()), environment.get("PATH", os.defpath))
+        startup = _startup_text(request_path)
+        spec |= {
+            "layer": str(folder / LAYER),
+            "shared": _shared_caches(folder.parent / CACHE_LAYERS, environment),
+            "startup_files": {f"{place}/{STARTUP_FILE}": startup for place in pythons},
+        }
+    else:
+        changed["PATH"] = path_with_agent(folder, environment)
+        changed["TMPDIR"] = tempfile.mkdtemp(dir=kept[0])
+    launcher = [sys.executable, "-I", "-S", sandbox.__file__, json.dumps(spec), "--"]
+    return [*launcher, *command] if kind != sandbox.NONE else list(command), changed
 
 
-def _own_folders(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield the user's own cache folders as torch and Triton name them, each with whose it is."""
-    home = Path(environment.get("TRITON_HOME") or environment.get("HOME") or Path.home())
-    inductor = environment.get("TORCHINDUCTOR_CACHE_DIR")
-    if not inductor:
-        with contextlib.suppress(KeyError, OSError):  # a user without a name, as in some containers
-            user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
-            inductor = str(Path(environment.get("TMPDIR") or "/tmp", f"torchinductor_{user}"))
-    if inductor:
-        yield INDUCTOR, Path(inductor)
-        for of_device in sorted(Path(inductor, TRITON).glob("*")):
-            yield TRITON, of_device
-    yield TRITON, Path(environment.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+def own_cache(environment: Mapping[str, str]) -> str:
+    """Return tunekit's folder among the user's caches, made if missing; built-in data lie there."""
+    named = environment.get("XDG_CACHE_HOME", "")
+    caches = Path(named) if named.startswith("/") else Path.home() / ".cache"
+    (caches / "tunekit").mkdir(parents=True, exist_ok=True)
+    return str((caches / "tunekit").resolve())
 
 
-def _own_files(environment: Mapping[str, str]) -> Iterator[tuple[Path, str, os.stat_result]]:
-    for kind, folder in _own_folders(environment):
-        for place, folders, names in os.walk(folder):
-            if kind == INDUCTOR and place == str(folder):
-                folders[:] = [name for name in folders if name not in ("locks", TRITON)]
-            for name in names:
-                path = Path(place, name)
-                with contextlib.suppress(OSError):
-                    status = path.lstat()
-                    if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
-                        yield path, f"{kind}/{path.relative_to(folder)}", status
+def _startup_text(request_path: Path) -> str:
+    """Return the line that starts the agent in a Python whatever became of its environment.
+
+    It finds the agent's `sitecustomize` on the path, as if PYTHONPATH still named it.
+    """
+    names = {REQUEST_VARIABLE: str(request_path), TRIAL_VARIABLE: "1"}
+    settings = "; ".join(f"os.environ.setdefault({name!r}, {value!r})" for name, value in names.items())
+    site = str(SITE_FOLDER)
+    return f"import os, sys; {settings}; {site!r} in sys.path or sys.path.insert(0, {site!r})\n"
 
 
-def _copy_newest(files: Iterator[tuple[Path, str, os.stat_result]], cache: Path) -> None:
-    left_bytes = _MOST_CACHED_BYTES
-    newest = sorted(files, key=lambda file: file[2].st_mtime, reverse=True)
-    for path, place, status in newest[:_MOST_CACHED_FILES]:
-        left_bytes -= status.st_size
-        if left_bytes < 0:
-            return
-        copy = cache / place
-        with contextlib.suppress(OSError):  # gone by now, or a full disk
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy)
+def _site_folders(command: Sequence[str], working_dir: str, search_path: str) -> list[str]:
+    """Return where the Pythons that a command may run look for startup files; none of them is run."""
+    found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
+    for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
+        found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
+    homes = dict.fromkeys(Path(python).parent.parent for python in filter(None, found))
+    return [str(place) for home in homes for place in sorted(home.glob("lib*/python3*/*-packages"))]
 
 
+def _named_pythons(command: Sequence[str], working_dir: str) -> list[str]:
+    """Return the Pythons that the command, or a shell script that it names, names by their paths."""
+    texts = list(command)
+    for word in command:
+        path = Path(working_dir, word)
+        with contextlib.suppress(OSError, ValueError):  # most words name no file
+            if path.suffix != ".py" and path.is_file():
+                with path.open("rb") as stream:
+                    texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+    named = (match for text in texts for match in _PYTHON_OR_ENVIRONMENT.finditer(text))
+    return [str(Path(working_dir, match[1], match[2].replace("activate", "python"))) for match in named]
+
+
+def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return a PATH on which every `python` puts the agent back on PYTHONPATH.
+
+    Where no startup file can be added, a command such as `PYTHONPATH=src python train.py` keeps the agent.
+
+    Args:
+        folder: gets the programs.
+        environment: with the PATH to start from.
+    """
+    shims, path = folder / "bin", environment.get("PATH", os.defpath)
+    shims.mkdir(exist_ok=True)
+    for place in path.split(os.pathsep):
+        for program in sorted(Path(place or os.curdir).glob("python*")):
+            shim = shims / program.name
+            if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
+                agent_first = f"{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"
+                text = f'#!/bin/sh\nPYTHONPATH="{agent_first}" exec "{program}" "$@"\n'
+                shim.write_text(text, encoding="utf-8")
+                shim.chmod(0o755)
+    return f"{shims}{os.pathsep}{path}"
+
+
+def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the folders of downloads, none within another, and the layers that trials write to instead."""
+    home = environment.get("HOME", "")
+    named = [environment.get(name, "") for name in _CACHE_VARIABLES]
+    named += [f"{home}/.cache", f"{home}/.nv"] if home else []  # the driver compiles kernels into the latter
+    real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
+    outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
+    shared = {path: layers / str(number) for number, path in enumerate(outer)}
+    for layer in shared.values():
+        layer.mkdir(parents=True, exist_ok=True)
+    return {path: str(layer) for path, layer in shared.items()}
+
+
+# --- the request, the environment and the keeper --------------------------------------------
+
+COMPILE_CACHE = "compile-cache"
+"""Beside the trials: what they compile, for the next trial."""
 OUTPUT_FILE, REQUEST_FILE, TRIAL_FILE = "output.log", "request.json", "trial.json"
 
 
@@ -157,8 +250,8 @@ def trial_environment(
     environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
     caches = request_path.parent.parent / COMPILE_CACHE
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / INDUCTOR)
-    environment["TRITON_CACHE_DIR"] = str(caches / TRITON)
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
+    environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     if hide_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
     return environment
@@ -180,7 +273,8 @@ def start_trial(
         one line of JSON with the target's exit status.
     """
     folder = Path(request.trial_folder).parent
-    caches = compile_cache(folder.parent, os.environ)
+    caches = folder.parent / COMPILE_CACHE
+    caches.mkdir(exist_ok=True)
     kept = (str(caches.resolve()), *writable)
     request_path = write_request(request.changed(writable_folders=kept), folder)
     command, environment = isolated(

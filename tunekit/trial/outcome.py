@@ -14,7 +14,7 @@ from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSe
 from tunekit.records.details import Details, LargestSamples
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
-from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
+from tunekit.records.trial import Failure, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import NO_GUARD_REMEDY, Evidence, place_and_message, plain
 from tunekit.trial.knob_verification import (
@@ -86,9 +86,8 @@ def kind_of_error(error: ErrorSeen) -> OutcomeKind:
     """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
     if any(name.rpartition(".")[2] == "WriteDenied" for name in error.types):
         return OutcomeKind.HARM_DENIED
-    ended = memory_that_ended(error)
-    if ended is not None:
-        return ended
+    if (kind := oom_kind(error)) is not None:
+        return kind
     if "builtins.RuntimeError" in error.types or "builtins.OSError" in error.types:
         message = error.message
         is_of_loader = message.startswith("DataLoader worker (pid")
@@ -104,7 +103,7 @@ def is_of_a_worker(error: ErrorSeen) -> bool:
     return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
 
 
-def memory_that_ended(error: ErrorSeen) -> OutcomeKind | None:
+def oom_kind(error: ErrorSeen) -> OutcomeKind | None:
     """Return DEVICE_OOM or HOST_OOM for an exception that says that memory ended, None for any other."""
     if any(name.endswith("OutOfMemoryError") for name in error.types):
         return OutcomeKind.DEVICE_OOM
@@ -158,12 +157,10 @@ _REMEDIES = {
     OutcomeKind.TIMEOUT: "raise the limit with --trial-limit",
     OutcomeKind.HANG: "if it was only slow, raise the limit with --no-progress-limit",
     OutcomeKind.WORKER_CRASH: (
-        "read the data set with num_workers=0, where the error shows itself, or search without workers: "
-        "--fix num_workers=0"
+        "load with num_workers=0, which shows the error (in a search: --fix num_workers=0)"
     ),
     OutcomeKind.SCRIPT_ERROR: (
-        "if the command fails by itself too, fix that first; if only some knobs break it, take them out of "
-        "the search with --fix"
+        "if the command fails by itself too, fix that first; --fix keeps a knob that fails out of a search"
     ),
     OutcomeKind.KILLED: "look for who ends processes here: a job scheduler, a supervisor, another user",
     OutcomeKind.HARM_DENIED: (
@@ -187,16 +184,8 @@ _REMEDIES = {
     ),
     OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search with --fix, as the script sets it",
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
-    OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
+    OutcomeKind.NONFINITE_LOSS: "lower the learning rate (in a search: or --fix precision=fp32)",
 }
-_WITHOUT_FIX = {
-    OutcomeKind.SCRIPT_ERROR: (
-        "see whether the command fails by itself too, started on as many processes, and fix that first"
-    ),
-    OutcomeKind.WORKER_CRASH: "read the data set with num_workers=0, where the error shows itself",
-    OutcomeKind.NONFINITE_LOSS: "lower the learning rate",
-}
-"""In place of the usual remedy where numbers of processes are compared and no knob is searched."""
 _CANNOT_TELL_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
     "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
@@ -217,7 +206,7 @@ _BY_HAND_REMEDY = (
 )
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
-_MOST_FAULTS = 16
+_MAX_FAULTS = 16
 """Of a Details record."""
 _SHELL_KILLED = 128 + signal.SIGKILL
 
@@ -299,9 +288,8 @@ def _why_not_parallel(loop: LoopMeasurement, processes: int | None, no_sync: boo
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _UNJOINED_REMEDY)
     seen = loop.data_parallel
     if no_sync and (seen is None or seen.syncs_gradients is not False):
-        has_ddp = seen is not None and seen.syncs_gradients is not None
-        why = "the script sums its gradients again" if has_ddp else "no DistributedDataParallel trains"
-        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, f"gradients were not to be summed, but {why}")
+        why = "gradients were not to be summed, and no DistributedDataParallel left them out"
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why)
     return None
 
 
@@ -339,7 +327,7 @@ def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
     """
     assert evidence.done is not None
     seen = evidence.done.details.largest if evidence.done.details else None
-    if evidence.done.is_final or seen is None or not seen.is_given or seen.is_lived_through:
+    if evidence.done.is_final or seen is None or not seen.is_given or seen.survived:
         return None
     failure = _failure(_why_not_measured(evidence), evidence)
     if not failure.kind.is_memory:
@@ -359,7 +347,7 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     seen = evidence.done.details or Details()
     why = _why_cut_short(evidence)
     fault = plain(f"what was to be looked at then is missing: {why}")[:500]
-    update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
+    update: dict[str, object] = {"faults": (*seen.faults[: _MAX_FAULTS - 1], fault)}
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
         ended = plain(f"the script ended at batch size {at_work}: {why}")[:500]
@@ -368,7 +356,7 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
         ended = plain(f"the script ended while it was traced: {why}")[:500]
         update["trace"] = seen.trace.changed(why_ended=ended)
     at_largest = seen.largest
-    if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
+    if at_largest is not None and at_largest.is_given and not at_largest.survived:
         ended = plain(f"the script ended on the batch: {why}")[:500]
         update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
     return seen.changed(**update)
@@ -386,9 +374,7 @@ def _why_cut_short(evidence: Evidence) -> str:
         return _failure(_why_by_status(evidence.returncode, evidence), evidence).message
     if evidence.keeper_end is not None:
         return f"tunekit's keeper process {evidence.keeper_end}"
-    if evidence.returncode == 0:
-        return f"the script ended by itself after {_steps_text(evidence)}"
-    return f"the script was gone after {_steps_text(evidence)}; how it ended is not known"
+    return f"the script ended after {_steps_text(evidence)}"
 
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
@@ -462,12 +448,9 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
     if seen.traceback_file is not None:
         kept = f"; its traceback is in {Path(evidence.output).parent / seen.traceback_file}"
     if seen.knobs:
-        knobs = " and ".join(seen.knobs)
+        message = f"{' and '.join(seen.knobs)} could not be set: {seen.message}{kept}"
         flags = " ".join(f"--bind {knob}=fixed" for knob in seen.knobs)
-        message = f"{knobs} could not be set: {seen.message}{kept}"
-        them = "it as the script has it" if len(seen.knobs) == 1 else "them as the script has them"
-        remedy = f"leave {them}: {flags}"
-        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, remedy)
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, message, f"keep the script's own setting: {flags}")
     message = f"tunekit's agent failed after {_steps_text(evidence)}, {place_and_message(seen)}{kept}"
     return _Reason(OutcomeKind.AGENT_ERROR, message)
 
@@ -480,11 +463,9 @@ def _why_cannot_report(evidence: Evidence) -> _Reason:
 
 def _why_by_hand(seen: ByHandEvent) -> _Reason:
     passes = count_text(seen.passes, "backward pass", "backward passes")
-    ran = f"{passes} without a step of a torch.optim optimizer in {duration_text(seen.seconds)}"
-    reason = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
-    if seen.changes:
-        reason = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
-    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran}, {reason}", _BY_HAND_REMEDY)
+    ran = f"{passes} in {duration_text(seen.seconds)} without a step of a torch.optim optimizer"
+    changed = f"parameters changed after {seen.changes} of them"
+    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran}; {changed}", _BY_HAND_REMEDY)
 
 
 def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
@@ -540,30 +521,18 @@ def _why_too_little(evidence: Evidence) -> _Reason:
         return _Reason(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
     if steps == batches == 0 and evidence.left_running:
         left = count_text(evidence.left_running, "process", "processes")
-        return _Reason(
-            OutcomeKind.NO_TRAINING_LOOP,
-            f"the command ended before any training, and left {left} running in the background; a trial is "
-            "over with its command",
-            "run the training in the foreground: without & or nohup, and not as a daemon",
-        )
+        message = f"the command ended before any training, and left {left} running in the background"
+        remedy = "run the training in the foreground: without & or nohup, and not as a daemon"
+        return _Reason(OutcomeKind.NO_TRAINING_LOOP, message, remedy)
     if steps == 0:
         gradients = exit_seen.gradients if exit_seen else 0
-        if gradients:
-            passes = count_text(gradients, "backward pass", "backward passes")
-            done = f"after {passes} without a step of a torch.optim optimizer"
-        elif batches:
-            done = f"after {count_text(batches, 'batch', 'batches')} without one optimizer step"
-        else:
-            done = "without asking a loader for a batch and without an optimizer step"
-        remedy = _BY_HAND_REMEDY if gradients else None
-        return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"the script ended {done}", remedy)
-    if exit_seen is None or exit_seen.steps == exit_seen.batches == 0:
-        return _Reason(
-            OutcomeKind.TOO_SHORT,
-            f"the training process was gone after {steps} optimizer steps, before a steady window "
-            "and without ending its interpreter, as os._exit and exec do",
-        )
-    message = f"the script ended after {steps} optimizer steps, before a steady window"
+        passes = count_text(gradients, "backward pass", "backward passes")
+        seen = f"{count_text(batches, 'batch', 'batches')} and {passes}"
+        message = f"the script ended after {seen}, without a step of a torch.optim optimizer"
+        return _Reason(OutcomeKind.NO_TRAINING_LOOP, message, _BY_HAND_REMEDY if gradients else None)
+    is_gone = exit_seen is None or exit_seen.steps == exit_seen.batches == 0
+    ended = "was gone (os._exit, exec)" if is_gone else "ended"
+    message = f"the script {ended} after {steps} optimizer steps, before a steady window"
     return _Reason(OutcomeKind.TOO_SHORT, message)
 
 
@@ -580,46 +549,17 @@ def _end_text(code: int) -> str:
 
 
 def _oom_text(evidence: Evidence) -> str:
-    killed = count_text(evidence.oom_kills, "process", "processes")
-    return f"meanwhile the kernel killed {killed} for want of memory"
-
-
-def without_fix(failure: Failure) -> Failure:
-    """Return a failure whose remedy needs no --fix, for commands that search no knob."""
-    is_usual = failure.remedy == _REMEDIES.get(failure.kind)
-    return failure.changed(remedy=_WITHOUT_FIX.get(failure.kind, failure.remedy)) if is_usual else failure
-
-
-def _failure(why: _Reason, evidence: Evidence) -> Failure:
-    growth = evidence.growth if why.kind is OutcomeKind.HOST_OOM else ()
-    grew = _growth_text(growth, evidence.fetched_at_s)
-    return Failure(
-        kind=why.kind,
-        message=plain(f"{why.message}; {grew}" if grew else why.message),
-        remedy=why.remedy or _REMEDIES.get(why.kind),
-        last_lines=evidence.last_lines,
-        growth=growth,
-        returncode=evidence.returncode,
+    peak = f", at a peak of {evidence.memory.peak_pss_bytes >> 20} MiB" if evidence.memory else ""
+    return (
+        f"the kernel killed {count_text(evidence.oom_kills, 'process', 'processes')} for want of memory{peak}"
     )
 
 
-def _growth_text(growth: Sequence[MemoryPoint], loop_began_s: float | None) -> str | None:
-    """Return from what to what the tree's memory grew, in what time and at what pace; None if it did not.
-
-    Args:
-        growth: of the whole trial.
-        loop_began_s: when the first batch was asked for; what imports and data took is then left out.
-    """
-    if not growth:
-        return None
-    peak = max(growth, key=lambda point: point.pss_bytes)
-    before = [point for point in growth if point.at_s < peak.at_s]
-    in_loop = [point for point in before if loop_began_s is not None and point.at_s >= loop_began_s]
-    first = min(in_loop or before, key=lambda point: point.pss_bytes, default=peak)
-    grown_bytes, took_s = peak.pss_bytes - first.pss_bytes, peak.at_s - first.at_s
-    if grown_bytes <= 0 or took_s <= 0:
-        return None
-    return (
-        f"it grew from {first.pss_bytes >> 20} MiB to {peak.pss_bytes >> 20} MiB in {took_s:.1f} s, "
-        f"{grown_bytes / took_s / (1 << 20):.0f} MiB/s"
+def _failure(why: _Reason, evidence: Evidence) -> Failure:
+    return Failure(
+        kind=why.kind,
+        message=plain(why.message),
+        remedy=why.remedy or _REMEDIES.get(why.kind),
+        last_lines=evidence.last_lines,
+        returncode=evidence.returncode,
     )

@@ -17,8 +17,7 @@ from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
-from tunekit.trial.isolation import path_with_agent
-from tunekit.trial.launch import agent_path, write_copies, write_request
+from tunekit.trial.launch import agent_path, path_with_agent, write_copies, write_request
 
 
 @dataclass(frozen=True)

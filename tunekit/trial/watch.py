@@ -15,9 +15,8 @@ from tunekit.records.agent_messages import AnyEvent, DoneEvent, StartEvent
 from tunekit.records.measurement import DryLoop
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
-from tunekit.trial.isolation import AGENT_FOLDER
 from tunekit.trial.keeper import descendants
-from tunekit.trial.launch import OUTPUT_FILE
+from tunekit.trial.launch import AGENT_FOLDER, OUTPUT_FILE
 from tunekit.trial.processes import AgentlessTorch, Orphans, ProcessActivity, external_launcher_in
 from tunekit.units import count_text
 
@@ -36,11 +35,6 @@ _KEEPER_LIMIT_S = 30.0
 """For the keeper to end the tree once it is let go, which takes it ten seconds at the most."""
 _QUIET_S = 3.0
 """Without an event for that long, it is asked whether the agent can tell at all."""
-_HANG_SHARE = 1 / 3
-_HANG_GAPS = 10.0
-_HANG_STEPS = 3
-"""A trial limit that comes first tells a hang where nothing moved for that share of the shorter limit, for
-that many times the longest pause before, and after that many steps."""
 _LAUNCHER_EVERY_S = 1.0
 _LAUNCHER_ALONE_S, _LAUNCHER_BESIDE_PYTHON_S = 4.0, 20.0
 """For how long a program that trains elsewhere is there alone, or beside a Python that may train yet."""
@@ -113,7 +107,6 @@ class TrialWatch:
         """All that is known so far; `gathered` completes it."""
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._told_at = clock()
-        self._longest_pause_s = 0.0
         self._launcher_since: float | None = None
         self._launcher_look_at = self._started_at
 
@@ -138,7 +131,6 @@ class TrialWatch:
         if self._oom_kills_before is not None:
             evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
         evidence.memory = evidence.memory or self._tree.peaks()
-        evidence.growth = self._tree.growth()
         evidence.series = self._sampler.series()
         evidence.sampling_cpu_s = self._sampler.cost_cpu_s
         evidence.rejected_lines = self._reader.rejected_lines
@@ -187,19 +179,13 @@ class TrialWatch:
         """Take what the agents told, and keep the tree's peaks of a trial that is measured by now."""
         for event in events:
             if not isinstance(event, StartEvent) or event.pid not in self.evidence.starts:
-                self._moved()
+                self._moved_at = self._clock()
             known = self.evidence.done
             self.evidence.take(event, self._clock() - self._started_at)
             if self.evidence.done is not known:
                 self._told_at = self._clock()
                 if known is None:
                     self._keep_peaks(isinstance(event, DoneEvent) and event.is_final)
-
-    def _moved(self) -> None:
-        now = self._clock()
-        if self.evidence.steps >= _HANG_STEPS:
-            self._longest_pause_s = max(self._longest_pause_s, now - self._moved_at)
-        self._moved_at = now
 
     def _keep_peaks(self, is_final: bool) -> None:
         """Keep what the tree took until now: looking closer holds what training does not."""
@@ -221,11 +207,10 @@ class TrialWatch:
             self._hit_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             taken_s = _details_limit_s(evidence.done)
-            window_s = window_s_for(2 * taken_s / _DETAILS_DEADLINES)
             evidence.hit_limit(
                 OutcomeKind.TIMEOUT,
                 f"looking closer took over {taken_s:.0f} s ({evidence.phase})",
-                f"that limit follows --window: give --window {window_s:g}",
+                f"that limit follows --window: give --window {window_s_for(taken_s):g}",
             )
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             evidence.take_pulse(self._folder / AGENT_FOLDER)
@@ -269,21 +254,10 @@ class TrialWatch:
         return True
 
     def _hit_trial_limit(self, now: float) -> None:
-        """End a trial that took too long; say so if it stood still for long before, or made no step."""
-        limits, evidence = self._limits, self.evidence
-        quiet_s = now - self._moved_at
-        shorter_s = min(limits.trial_s, limits.no_progress_s)
-        self.evidence.take_pulse(self._folder / AGENT_FOLDER)
-        stood_still = (
-            evidence.done is None
-            and evidence.steps >= _HANG_STEPS
-            and quiet_s > max(_HANG_SHARE * shorter_s, _HANG_GAPS * self._longest_pause_s)
-        )
-        if stood_still:
-            kind, message = evidence.standstill(round(quiet_s))
-            message += f"; the trial's limit of {limits.trial_s:g} s ended it"
-            evidence.hit_limit(kind, message, "if it was only slow, raise the limit with --trial-limit")
-        elif not evidence.started and evidence.batches == evidence.steps == 0:
+        """End a trial that took too long; say so if no agent started in it, or it made no step."""
+        evidence = self.evidence
+        evidence.take_pulse(self._folder / AGENT_FOLDER)
+        if not evidence.started and evidence.batches == evidence.steps == 0:
             evidence.hit_limit(*evidence.standstill(round(now - self._started_at)))
         elif evidence.loop_at_s is not None and evidence.steps == 0:
             loaded_s = now - self._started_at - evidence.loop_at_s
@@ -291,7 +265,7 @@ class TrialWatch:
             evidence.hit_limit(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
         else:
             missed = "not measured" if evidence.done is None else "still looking closer"
-            taken_s = limits.trial_s + self._start_s(now)
+            taken_s = self._limits.trial_s + self._start_s(now)
             evidence.hit_limit(OutcomeKind.TIMEOUT, f"{missed} after {taken_s:.0f} s ({evidence.phase})")
 
     def _report(self) -> None:

@@ -1,6 +1,5 @@
 """Real processes with known appetites, seen from outside."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -10,11 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tunekit.machine.telemetry.tree import TreeMeter, thinned
-from tunekit.records.trial import MemoryPoint
+from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.trial.keeper import descendants
 from tunekit.units import MIB
 
@@ -142,43 +138,3 @@ def test_counters_of_processes_that_have_ended_are_kept(tmp_path: Path) -> None:
     assert activity.processes == 0
     assert activity.cpu_s >= 0.45  # the kernel counts in hundredths
     assert activity.rchar_bytes >= 8 * MIB
-
-
-def test_growth_is_what_was_read_exactly_or_at_least() -> None:
-    clock = Clock()
-    command = [sys.executable, "-c", GROWS]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        meter = TreeMeter(os.getpid(), lambda: [process.pid], clock)
-        meter.is_above(1 << 40)
-        for _ in range(3):
-            process.stdin.write("more\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == "grown\n"
-            clock.now += 0.3  # too soon for another exact reading
-            assert not meter.is_above(1 << 40)
-        assert meter.peaks().samples == 1
-        assert meter.is_above(64 * MIB) is False  # asked too soon after the last time
-        clock.now += 0.3
-        assert meter.is_above(64 * MIB)
-        process.stdin.close()
-    growth = meter.growth()
-    assert [point.at_s for point in growth] == pytest.approx([0.0, 0.3, 0.6, 0.9, 1.2])
-    sizes = [point.pss_bytes for point in growth]
-    assert sizes == sorted(sizes)
-    assert sizes[-1] == meter.last_pss_bytes == meter.peaks().peak_pss_bytes
-    steps = [later - earlier for earlier, later in itertools.pairwise(sizes)]
-    assert all(28 * MIB <= step <= 36 * MIB for step in steps[1:3]), steps
-
-
-@given(st.lists(st.integers(0, 1 << 40), max_size=300), st.integers(3, 64))
-def test_a_thinned_curve_keeps_its_first_and_last_reading_and_its_peak(sizes: list[int], most: int) -> None:
-    points = [MemoryPoint(at_s=index, pss_bytes=size) for index, size in enumerate(sizes)]
-    kept = thinned(points, most)
-    assert len(kept) <= most
-    assert len(kept) >= min(len(points), most - 1)
-    assert [point.at_s for point in kept] == sorted({point.at_s for point in kept})
-    if points:
-        assert (kept[0], kept[-1]) == (points[0], points[-1])
-        assert max(point.pss_bytes for point in kept) == max(sizes)

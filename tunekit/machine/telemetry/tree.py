@@ -9,7 +9,6 @@ import psutil
 
 from tunekit.machine.host.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
-from tunekit.records.trial import MemoryPoint
 
 _PSS_SHARE = 0.004
 """Most of one core that reading the PSS may take, unless a limit is near."""
@@ -17,9 +16,6 @@ _PSS_EVERY_S = 1.0
 _BOUND_EVERY_S = 0.25
 """A process fills a gigabyte in about that time."""
 _PIDS_EVERY_S = 0.4
-_MOST_READINGS = 512
-MOST_GROWTH_POINTS = 32
-"""Points of a growth curve."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,6 @@ class TreeMeter:
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
         self._started_at = clock()
-        self._readings: list[MemoryPoint] = []
         self.cost_cpu_s = 0.0
         """CPU time that reading the PSS took in this process, so far."""
 
@@ -77,9 +72,6 @@ class TreeMeter:
         grown_bytes = anonymous_bytes - self._anonymous_at_sample
         is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
         if now < self._next_pss_at and not (could_be and is_urgent):
-            largest_bytes = max(each, default=0)  # a bound from below: what one process has for itself
-            if largest_bytes > self._pss_bytes:
-                self._keep_reading(largest_bytes)
             return False
         return self.sample() > limit_bytes
 
@@ -93,11 +85,6 @@ class TreeMeter:
     def _anonymous_each(self) -> list[int]:
         return [_anonymous_bytes(process) for process in self._tree()]
 
-    def _keep_reading(self, tree_bytes: int) -> None:
-        self._readings.append(MemoryPoint(at_s=self._clock() - self._started_at, pss_bytes=tree_bytes))
-        if len(self._readings) > _MOST_READINGS:
-            self._readings = list(thinned(self._readings, _MOST_READINGS // 2))
-
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
         started_at = time.process_time()
@@ -108,7 +95,6 @@ class TreeMeter:
         self._peak_shm_bytes = max(self._peak_shm_bytes, self.shm_growth_bytes())
         self._most_processes = max(self._most_processes, len(tree))
         self._samples += 1
-        self._keep_reading(self._pss_bytes)
         cost_s = time.process_time() - started_at
         self.cost_cpu_s += cost_s
         self._sampled_at = self._clock()
@@ -148,10 +134,6 @@ class TreeMeter:
             samples=self._samples,
         )
 
-    def growth(self) -> tuple[MemoryPoint, ...]:
-        """Return how the tree's memory went since this meter was made: PSS, or what it was at least."""
-        return thinned(self._readings, MOST_GROWTH_POINTS)
-
     def shm_growth_bytes(self) -> int:
         """Return how much fuller /dev/shm is than at the start."""
         return max(0, (shm_used_bytes() or 0) - self._shm_before_bytes)
@@ -163,20 +145,6 @@ class TreeMeter:
             found = {pid: self._processes.get(pid) or _process(pid) for pid in self._below()}
             self._processes = {pid: process for pid, process in found.items() if process is not None}
         return list(self._processes.values())
-
-
-def thinned(points: Sequence[MemoryPoint], most: int) -> tuple[MemoryPoint, ...]:
-    """Return at most that many points, evenly in their order; the first, the last and the peak stay.
-
-    Args:
-        points: in the order of time.
-        most: at least 3.
-    """
-    if len(points) <= most:
-        return tuple(points)
-    peak = max(range(len(points)), key=lambda index: points[index].pss_bytes)
-    even = {round(index * (len(points) - 1) / (most - 2)) for index in range(most - 1)}
-    return tuple(points[index] for index in sorted(even | {peak}))
 
 
 def _process(pid: int) -> psutil.Process | None:

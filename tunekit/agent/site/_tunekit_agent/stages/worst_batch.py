@@ -80,7 +80,7 @@ class WorstBatch(ReplayStage):
     def _facts_of(self, training: TrainingTimer) -> dict:
         peak = self._peak if self._has_lived else None
         return {
-            "is_lived_through": self._has_lived,
+            "survived": self._has_lived,
             "batches": training.batches if self._is_timed else 0,
             "step_s": training.step_s if self._is_timed else None,
             "peak_allocated_bytes": peak.allocated_bytes() if peak is not None else None,
