@@ -60,7 +60,7 @@ def walk_in(
 ) -> tuple[LoopProfile, LookingExecutor]:
     """Walk one whole loop profile in a folder; the executor shows what was started."""
     bare = loop_profile(options=asked or ProfileOptions(), **overrides)
-    with RunFolder(folder, can_resume=False) as owned:
+    with RunFolder(folder) as owned:
         executor = LookingExecutor(owned.trials_folder, **(executor_options or {}))
         heard = listener or RecordingListener()
         walk = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock)

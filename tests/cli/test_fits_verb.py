@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def finished(project: Path) -> Path:
-    with RunFolder(project / "looked", can_resume=False) as folder:
+    with RunFolder(project / "looked") as folder:
         folder.save(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
         return folder.path
 

@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def finished(project: Path) -> Path:
-    with RunFolder(project / "looked", can_resume=False) as folder:
+    with RunFolder(project / "looked") as folder:
         folder.save(profiled())
         return folder.path
 

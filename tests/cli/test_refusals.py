@@ -82,7 +82,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shared = run(status=RunStatus.INTERRUPTED, shared_at="/mnt/shared", target=load_run(Path("run")).target)
     save("shared", shared)
     for name, of in (("looked", profiled()), ("fitted", fits_run((fit("a10g", 22.1, (219, 250, 294)),)))):
-        with RunFolder(tmp_path / name, can_resume=False) as owned:
+        with RunFolder(tmp_path / name) as owned:
             owned.save(of)
     (tmp_path / "link").symlink_to("fast")
     shutil.copytree("run/trials", "orphans/trials")

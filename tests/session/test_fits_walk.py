@@ -61,7 +61,7 @@ def walk_in(
     outside: Outside = lambda profile, benchmarks_cudnn: build_fits.outside(),
     **traced: Any,
 ) -> tuple[FitsRun, TracingExecutor]:
-    with RunFolder(path, can_resume=False) as folder:
+    with RunFolder(path) as folder:
         executor = TracingExecutor(folder, instead, **traced)
         run = fits_run(
             options=options or FitsOptions(),

@@ -28,7 +28,7 @@ def walk_in(
     **others: Any,
 ) -> tuple[ScalingRun, "KnowingExecutor"]:
     asked = options or ScaleOptions(processes=(1, 2, 4), rounds=2)
-    with RunFolder(path, can_resume=False) as folder:
+    with RunFolder(path) as folder:
         executor = KnowingExecutor(step, fails=fails, **others)
         run = bare_run(options=asked, mode=asked.mode)
         heard = listener or RecordingListener()
@@ -170,7 +170,7 @@ def test_a_budget_leaves_out_rounds_that_would_end_after_it(
 
 
 def test_the_script_that_keeps_the_global_batch_itself_is_strong_scaling(tmp_path: Path):
-    with RunFolder(tmp_path, can_resume=False) as folder:
+    with RunFolder(tmp_path) as folder:
         executor = ScalingExecutor()
         run = executor.run
 

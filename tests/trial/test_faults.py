@@ -284,7 +284,7 @@ def test_a_record_that_a_full_disk_refuses_says_how_to_go_on(
         failure=failure,
     )
     monkeypatch.setattr("tunekit.session.folder.write_json", full)
-    with RunFolder(tmp_path) as folder, pytest.raises(RunFolderError, match="go on with --resume"):
+    with RunFolder(tmp_path) as folder, pytest.raises(RunFolderError, match="goes on with --resume"):
         folder.save_trial(record)
 
 

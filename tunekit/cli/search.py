@@ -92,7 +92,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         if options.share is not None:
             store = stack.enter_context(joined(options.share, run, command, options.out))
             run = run.changed(shared_at=store.address.saved)
-        folder = stack.enter_context(RunFolder(store.folder if store else where, can_resume=store is None))
+        folder = stack.enter_context(RunFolder(store.folder if store else where))
         screen.opened(run, folder.path)
         if store is not None:
             screen.shared(store.address.shown, store.host, store.is_only_group)

@@ -267,7 +267,7 @@ def run_walk(
         answer: returns what is shown of the finished record in its folder.
     """
     where = new_folder(options.out, f"{record.target.name}-{kind}")
-    with RunFolder(where, can_resume=False) as folder, screen:
+    with RunFolder(where) as folder, screen:
         screen.opened(record, folder.path)
         make_images(record, screen)
         try:

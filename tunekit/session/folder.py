@@ -42,16 +42,14 @@ class RunFolder:
 
     Args:
         path: the folder.
-        can_resume: whether what it holds can be gone on with, for messages.
 
     Raises:
         RunFolderError: on entry, when it can't be made or written.
         RunFolderLockedError: on entry, when another search owns it.
     """
 
-    def __init__(self, path: Path, can_resume: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._can_resume = can_resume
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -121,10 +119,9 @@ class RunFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, record)
         except OSError as error:
-            next_step = f"go on with --resume {self.path}" if self._can_resume else "start again"
             raise RunFolderError(
-                f"{path} can't be written ({error.strerror}); what was finished is kept: "
-                f"correct that, then {next_step}"
+                f"{path} can't be written ({error.strerror}); what was finished is kept: correct that and "
+                f"start again; a search goes on with --resume {self.path}"
             ) from error
 
     def load_trials(self) -> tuple[TrialRecord, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,10 +193,10 @@ class Acquisition:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
                     objective = PlannedObjective(criteria.planned, measured)
                     believed = self._columns.take(self._believed(pending, tried, chances))
-                    fitted = _model(measured, self._host, self._may_choose, objective, believed)
+                    expectations = self._expectations(measured, objective, places, believed)
                     pool = _CandidatePool(places, chances[places], costs[places])
-                    own = measured[0].config
-                    return self._best(fitted, pool, criteria, None if measured[1:] or pending else own)
+                    own = None if measured[1:] or pending else measured[0].config
+                    return self._best(expectations, pool, criteria, own)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
         place = self._smallest(candidates, pending, places)
@@ -208,20 +209,40 @@ class Acquisition:
             return "every config of the space was tried"
         return "no untried config is expected to fit the CPUs and the memory"
 
+    def _expectations(
+        self, measured: Sequence[TrialRecord], objective: PlannedObjective, places: Places, pending: Columns
+    ) -> "_Expectations":
+        """Return what the model expects of the configs at some places, beside what is best so far."""
+        informative, first = without_superseded(measured), measured[0].measurement
+        assert first is not None
+        on_cpu, epoch_samples = first.loop.device.type == "cpu", first.loop.epoch_samples
+        model = ThroughputModel(observations(informative), self._host.cpus, on_cpu, epoch_samples)
+        configs = [(record.config, self._may_choose(record)) for record in informative if record.config]
+        tried = [config for config, may in configs if may] or [config for config, _ in configs]
+        to_beat = [
+            objective.of(columns, model.predict_columns(columns)).log_rate
+            for columns in (Columns.of(tried), pending)
+        ]
+        columns = self._columns.take(places)
+        rates = model.predict_columns(columns, pending)
+        return _Expectations(rates, objective.of(columns, rates), float(np.max(np.concatenate(to_beat))))
+
     def _best(
-        self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None
+        self,
+        expectations: "_Expectations",
+        pool: "_CandidatePool",
+        criteria: Criteria,
+        baseline: TrainConfig | None,
     ) -> Proposal:
         """Return the config that gains most per second, equal ones by their size; at first the fastest."""
-        columns = self._columns.take(pool.places)
-        rates = fitted.model.predict_columns(columns, fitted.pending)
-        expected = fitted.objective.of(columns, rates)
-        gains = expected_improvement(expected, fitted.best_log_rate) * pool.chances
+        rates, expected, best_log_rate = expectations
+        gains = expected_improvement(expected, best_log_rate) * pool.chances
         log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
-        sure = expected_improvement(_as_one_trial_tells(expected), fitted.best_log_rate) * pool.chances
+        sure = expected_improvement(_as_one_trial_tells(expected), best_log_rate) * pool.chances
         gains_enough = sure >= criteria.least_gain
         pays = np.ones(len(gains), dtype=bool)
         if criteria.planned.samples is not None:
-            planned_s = criteria.planned.samples * math.exp(-fitted.best_log_rate)
+            planned_s = criteria.planned.samples * math.exp(-best_log_rate)
             pays = planned_s * -np.expm1(-sure) >= pool.costs
         order = np.lexsort(
             (
@@ -377,38 +398,12 @@ class _CandidatePool:
     costs: Floats
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    model: ThroughputModel
-    objective: PlannedObjective
+class _Expectations(NamedTuple):
+    rates: Prediction
+    objective: Prediction
+    """The rates, or those of the whole planned training where its finish counts."""
     best_log_rate: float
-    """Of the configs that were tried and may be chosen, or are pending, as the model has it: what their noise
-    leaves. Of the whole planned training where its finish counts."""
-    pending: Columns
-    """Believed to give what the model expects of them."""
-
-
-def _model(
-    measured: Sequence[TrialRecord],
-    host: Host,
-    may_choose: Callable[[TrialRecord], bool],
-    objective: PlannedObjective,
-    pending: Columns,
-) -> _Fitted:
-    informative = without_superseded(measured)
-    first = measured[0].measurement
-    assert first is not None
-    loop = first.loop
-    model = ThroughputModel(
-        observations(informative), host.cpus, loop.device.type == "cpu", loop.epoch_samples
-    )
-    configs = [(record.config, may_choose(record)) for record in informative if record.config]
-    tried = [config for config, may in configs if may] or [config for config, _ in configs]
-    to_beat = [
-        objective.of(columns, model.predict_columns(columns)).log_rate
-        for columns in (Columns.of(tried), pending)
-    ]
-    return _Fitted(model, objective, float(np.max(np.concatenate(to_beat))), pending)
+    """The objective's, of configs that were tried and may be chosen, or are pending, as the model has it."""
 
 
 def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
