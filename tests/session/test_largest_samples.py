@@ -94,8 +94,7 @@ def test_what_ran_out_on_the_largest_gives_way_to_what_did_not(tmp_path: Path):
         assert one.speedup is not None or one.is_baseline
         assert one.largest == VARIED
     assert {spec.role for spec in executor.specs if Detail.LARGEST in spec.details} == {"confirm"}
-    (note,) = [note for note in whole.findings if note.code == "largest-samples"]
-    assert note.evidence == "batch 2,048: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read)"
+    assert "largest-samples" in {note.code for note in whole.findings}
 
 
 def test_a_baseline_that_ran_out_on_the_largest_still_gives_the_speed_up(tmp_path: Path):
