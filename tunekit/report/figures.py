@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tunekit.plain_text import printable
-from tunekit.report.blocks import Basis, Chart, Drawing, HeatCell, HeatMap, LimitLine, Series, Timeline
+from tunekit.report.blocks import Basis, Chart, Drawing, HeatCell, HeatMap, Series, Timeline
 
 PALETTE = (
     ("#1f5fbf", "#7fb0ff"),
@@ -59,7 +59,18 @@ def figure(chart: Drawing) -> go.Figure:
         return _timeline(chart)
     if isinstance(chart, HeatMap):
         return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
-    return go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
+    drawn = go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
+    for place, limit in enumerate(chart.limits):
+        look = {"color": INK[0], "width": 2, "dash": "dot"}
+        text = {
+            "text": escaped(limit.text),
+            "xanchor": "right",
+            "yanchor": "top",
+            "xshift": -6,
+            "yshift": -16 * place,
+        }
+        drawn.add_vline(_short(limit.value), line=look, annotation=text)
+    return drawn
 
 
 def escaped(text: str) -> str:
@@ -203,14 +214,12 @@ def _chart_layout(chart: Chart) -> dict[str, Any]:
         }
     totals = [one for one in chart.series if one.mark == "totals"] or chart.series[:1]
     labels = {str(p.x): f"{p.text}, {one.basis}" for one in totals for p in one.points}
-    limits = [_limit(limit, place) for place, limit in enumerate(chart.limits)]
     return {
         **_page(_BAR * max(2, len(labels)) + _EDGES + _LEGEND_ROW * entries),
         "barmode": "stack",
         "xaxis": values,
-        "yaxis": _bar_axis([*labels], bool(limits)),
-        "shapes": [line for line, _ in limits],
-        "annotations": [*_bar_labels(labels), *(text for _, text in limits)],
+        "yaxis": _bar_axis([*labels], bool(chart.limits)),
+        "annotations": _bar_labels(labels),
     }
 
 
@@ -237,24 +246,6 @@ def _bar_labels(labels: dict[str, str]) -> list[dict[str, Any]]:
         }
         for place, (name, total) in enumerate(labels.items())
     ]
-
-
-def _limit(limit: LimitLine, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a limit's line, and its name left of the line's end, below the one before."""
-    value, look = _short(limit.value), {"color": INK[0], "width": 2, "dash": "dot"}
-    line = {"type": "line", "x0": value, "x1": value, "y0": 0, "y1": 1, "yref": "paper", "line": look}
-    text = {
-        "text": escaped(limit.text),
-        "x": value,
-        "y": 1,
-        "yref": "paper",
-        "xanchor": "right",
-        "yanchor": "top",
-        "xshift": -6,
-        "yshift": -16 * place,
-        "showarrow": False,
-    }
-    return line, text
 
 
 # --- heat maps and figures over a trial's time -----------------------------------------------

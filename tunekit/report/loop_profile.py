@@ -129,24 +129,18 @@ def _what_helps(ablation: Ablation) -> str:
 
 
 def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
-    contenders, others = profile.contenders, profile.contenders[1:]
-    if not others:
+    contenders = profile.contenders
+    if len(contenders) < 2:
         return ()
     shown = [_shown(one, profile) for one in contenders]
-    verdicts = (one.verdict or "" for one in contenders)
     parts = [
         {part_name(part): part_text(part) for part in attribution(one).shares} if one else {} for one in shown
     ]
     rows = [
         *knob_rows([one.config for one in contenders]),
-        (
-            "samples/s",
-            *(interval_text(one.rate_samples_per_s, too_wide=TOO_WIDE_IN_TABLE) for one in contenders),
-        ),
-        ("factor", "1", *(speedup_text(one.factor, TOO_WIDE_IN_TABLE) for one in others)),
-        ("", *verdicts),
+        *((label, *map(cell, contenders)) for label, cell in _RATES.items()),
         *((name, *(each.get(name, UNKNOWN) for each in parts)) for name in dict.fromkeys(chain(*parts))),
-        *((label, *(map(cell, shown))) for label, cell in _MEMORY.items()),
+        *((label, *map(cell, shown)) for label, cell in _MEMORY.items()),
     ]
     names, numeric = (one.name for one in contenders), tuple(range(1, len(contenders) + 1))
     missing = tuple(f"{one.name}: not measured, {one.why_missing}" for one in contenders if one.why_missing)
@@ -162,6 +156,12 @@ def _shown(contender: Contender, profile: LoopProfile) -> Measurement | None:
     return min(measured, key=lambda one: one.details is None, default=None)
 
 
+_FACTOR = partial(speedup_text, too_wide=TOO_WIDE_IN_TABLE)
+_RATES: dict[str, Callable[[Contender], str]] = {
+    "samples/s": field_text("rate_samples_per_s", partial(interval_text, too_wide=TOO_WIDE_IN_TABLE)),
+    "factor": field_text("factor", _FACTOR, "-"),
+    "verdict": field_text("verdict", missing="-"),
+}
 _MEMORY: dict[str, Callable[[Measurement | None], str]] = {
     "step": field_text("loop.step_time_s", step_text),
     "epoch": field_text("loop.epoch_time_s", duration_text),
@@ -172,6 +172,15 @@ _MEMORY: dict[str, Callable[[Measurement | None], str]] = {
     "RAM of the tree (PSS)": field_text("memory.peak_pss_bytes", bytes_text),
     "VRAM reserved": field_text("loop.peak_reserved_bytes", bytes_text),
 }
+
+
+_ABLATION_COLUMNS: tuple[Column[AblationStep], ...] = (
+    Column("", field_text("name"), is_numeric=False),
+    Column("by itself", field_text("alone.factor", _FACTOR)),
+    Column("verdict", field_text("alone.verdict"), is_numeric=False),
+    Column("all so far", lambda step: _FACTOR((step.added or step.alone).factor)),
+    Column("of which this", field_text("step_factor", _FACTOR)),
+)
 
 
 def _ablation_blocks(ablation: Ablation | None) -> tuple[Table | Passage, ...]:
@@ -192,18 +201,8 @@ def _ablation_blocks(ablation: Ablation | None) -> tuple[Table | Passage, ...]:
         product = f"{ablation.product_of_alone:.2f}x"
         lines.append(f"all together: {together} (measured); product of the single factors: {product}")
     lines += [f"not tried: {reason}" for reason in ablation.left_out]
-    columns: tuple[Column[AblationStep], ...] = (
-        Column("", field_text("name"), is_numeric=False),
-        Column("by itself", field_text("alone.factor", _FACTOR)),
-        Column("verdict", lambda step: step.alone.verdict or UNKNOWN, is_numeric=False),
-        Column("all so far", lambda step: _FACTOR((step.added or step.alone).factor)),
-        Column("of which this", field_text("step_factor", _FACTOR)),
-    )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
-    return table_of(title, columns, steps), Passage("" if steps else title, tuple(lines))
-
-
-_FACTOR = partial(speedup_text, too_wide=TOO_WIDE_IN_TABLE)
+    return table_of(title, _ABLATION_COLUMNS, steps), Passage("" if steps else title, tuple(lines))
 
 
 def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ trials        the baseline and the tiers, each config once; a point's texts
 
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, Drawing, HeatCell, HeatMap, Table, Timeline
+from tunekit.report.blocks import Chart, Drawing, HeatMap, Table, Timeline
 from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
 from tunekit.report.charts.memory import loader_ram_map, memory_charts
 from tunekit.report.charts.rates import history_chart, throughput_chart
@@ -32,13 +32,19 @@ def chart_table(chart: Drawing) -> Table:
         return chart.table
     if isinstance(chart, HeatMap):
         rows = tuple(
-            (name, *(_cell_text(cell) for cell in cells))
+            (name, *(", ".join((cell.text, *cell.marks)) for cell in cells))
             for name, cells in zip(chart.rows, chart.cells, strict=True)
         )
         corner = f"{chart.y_title} / {chart.x_title}"
         return Table(chart.title, (corner, *chart.columns), rows, basis=chart.basis)
     rows = tuple(
-        (one.name, _place_text(point.x), point.text, one.basis.value, point.note)
+        (
+            one.name,
+            point.x if isinstance(point.x, str) else f"{point.x:,g}",
+            point.text,
+            one.basis.value,
+            point.note,
+        )
         for one in chart.series
         for point in one.points
     )
@@ -48,11 +54,3 @@ def chart_table(chart: Drawing) -> Table:
 def has_figures(chart: Chart | HeatMap) -> bool:
     """Return whether there is anything to draw."""
     return bool(chart.cells if isinstance(chart, HeatMap) else any(one.points for one in chart.series))
-
-
-def _cell_text(cell: HeatCell) -> str:
-    return f"{cell.text} ({', '.join(cell.marks)})" if cell.marks else cell.text
-
-
-def _place_text(place: float | str) -> str:
-    return place if isinstance(place, str) else f"{place:,g}"

@@ -108,7 +108,9 @@ def _predicted_bar(fit: PredictedFit, peak: PeakShown) -> _Bar:
 def _host_bar(marked: Marked, run: Run) -> _Bar:
     """Return the processes of one rank and their loader's buffer."""
     tier = marked.recommendation
-    base_bytes = tier.base_ram_bytes if tier else max(base_ram_bytes(one) for one in marked.measurements)
+    base_bytes = (
+        tier.base_ram_bytes if tier else max(base_ram_bytes(one.measurement) for one in marked.evidence)
+    )
     buffer = ram_buffer(marked.config, baseline_sample(run), base_bytes, run.rank_host)
     buffered = tier.buffer_bytes if tier else buffer.size_bytes
     parts = {(_PROCESSES, Basis.MEASURED): base_bytes, (_BUFFER, Basis.PREDICTED): buffered}

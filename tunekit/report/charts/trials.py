@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from tunekit.recommend.noise import mean_of_known
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -37,11 +36,6 @@ class Marked:
     def name(self) -> str:
         """All its names."""
         return " = ".join(self.names)
-
-    @property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """What its trials measured."""
-        return tuple(one.measurement for one in self.evidence)
 
 
 def marked_configs(run: Run) -> tuple[Marked, ...]:
