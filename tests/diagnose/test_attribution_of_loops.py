@@ -49,13 +49,6 @@ def test_copies_and_gaps_come_from_the_trace_and_gaps_are_those_of_an_untraced_s
     assert {copy.source, idle.source} == {"torch.profiler, 5 batches"}
 
 
-def test_events_that_never_came_to_pass_leave_the_hosts_clock():
-    nothing = device_parts().model_copy(
-        update={"stall_s": 0.0, "compute_s": 0.0, "optimizer_s": 0.0, "other_s": 0.0}
-    )
-    assert attribution(measured(device_parts=nothing)).source == "host clock"
-
-
 @pytest.mark.parametrize(
     ("compute_s", "loader_s", "meaning"),
     [
@@ -111,19 +104,6 @@ def test_a_stall_that_is_not_small_beside_compute_is_databound(wait: float, expe
 
 
 @pytest.mark.parametrize(
-    ("details", "expected"),
-    [
-        (None, Bound.COMPUTE),
-        (floors(0.088, 0.012), Bound.COMPUTE),
-        (floors(0.088, 0.1), Bound.BALANCED),
-        (floors(0.01, 0.008), Bound.UNEXPLAINED),
-    ],
-)
-def test_of_a_stall_that_is_small_beside_compute_the_halves_decide(details: Details | None, expected: Bound):
-    assert bound(measured(details, device=CPU, parts=parts(wait=0.12))) is expected
-
-
-@pytest.mark.parametrize(
     ("compute_s", "loader_s", "expected"),
     [(0.01, 0.008, True), (0.04, 0.021, False), (0.04, 0.019, True), (0.1, 0.09, False), (0.2, 0.3, False)],
 )
@@ -135,11 +115,6 @@ def test_halves_do_not_explain_a_loop_where_what_they_leave_is_longer_than_eithe
     assert seen is not None
     assert seen.is_unexplained is expected
     assert (bound(of) is Bound.UNEXPLAINED) is expected
-
-
-def test_a_rate_that_may_be_anything_leaves_the_halves_unrefuted():
-    of = measured(floors(0.01, 0.008), parts=parts(wait=0.8), device=CPU, rate_interval_relative=9.0)
-    assert bound(of) is Bound.DATA
 
 
 @pytest.mark.parametrize(("drained", "expected"), [(0.45, Bound.COMPUTE), (0.55, Bound.HOST)])

@@ -3,16 +3,14 @@
 from typing import Any
 
 import pytest
-from any_records import runs
 from build_loops import CPU, any_loops, device_parts, floors, parts, record, slow_together
 from build_records import interval, recommendation, run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.diagnose.attribution import Bound, bound
-from tunekit.diagnose.bottleneck import bottleneck, bottleneck_of, lowest_samples_per_s
+from tunekit.diagnose.bottleneck import bottleneck, bottleneck_of
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits
-from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 
 
@@ -118,10 +116,3 @@ def test_the_verdict_is_that_of_one_of_the_trials(records: list[TrialRecord]):
     seen = bottleneck(records)
     assert seen is not None
     assert seen.bound in {bound(one.measurement, one.telemetry) for one in records if one.measurement}
-
-
-@given(runs())
-def test_a_limit_is_the_lowest_of_the_parts_that_bind(any_run: Run):
-    for one in any_run.model.limits if any_run.model else ():
-        rates = {one.loader_samples_per_s, one.training_samples_per_s, one.cores_samples_per_s, None}
-        assert lowest_samples_per_s(one) in rates

@@ -82,7 +82,6 @@ def test_each_difference_is_told_with_both_values(golden: Callable[[str, str], N
     texts = []
     for code, other in DIFFERENCES:
         findings = found(searched(**BASE, **known), searched(**(known | BESIDE | other)))
-        findings = [one for one in findings if one.code != "other-tier"]  # with fewer CPUs for each
         assert [finding.code for finding in findings] == [code]
         texts += findings
     golden("confounders.txt", texts_of(texts))
@@ -101,14 +100,6 @@ def test_what_is_unknown_of_one_is_no_difference():
 def test_a_dropped_last_batch_is_no_other_data_set():
     shorter = searched(rates=(981.0, 970.0, 990.0), loop={"epoch_samples": 49_600})
     assert found(searched(), shorter) == []
-
-
-def test_other_tiers_are_told():
-    before, after = searched(), searched(rates=(981.0, 970.0, 990.0))
-    (aggressive,) = [one for one in after.recommendations if one.tier == "aggressive"]
-    other = side("B", after.model_copy(update={"recommendations": (aggressive,)}))
-    (finding,) = beside(side("A", before), other)
-    assert (finding.code, finding.evidence) == ("other-tier", "balanced in A, aggressive in B")
 
 
 def test_an_edited_script_with_another_flag_is_still_compared():

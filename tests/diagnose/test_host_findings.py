@@ -7,7 +7,6 @@ import pytest
 from build_checkups import (
     checkup,
     codes,
-    finding_of,
     found,
     gpu,
     loader_plan,
@@ -17,7 +16,6 @@ from build_checkups import (
 from build_records import GIB, MIB
 from finding_texts import texts_of
 
-from tunekit.records.finding import Severity
 from tunekit.records.host import Sandbox
 
 QUEUE = 17 * 147 * MIB
@@ -87,11 +85,6 @@ def test_what_just_suffices_is_no_finding(machine: dict[str, Any]):
     assert codes(checkup(**machine)) == []
 
 
-def test_the_size_to_ask_for_holds_what_others_keep_there():
-    full = checkup(shm_bytes=8 * GIB, shm_used_bytes=8 * GIB - QUEUE + 1, loader=loader_plan())
-    assert "--shm-size=9g" in finding_of("small-shm", full).remedy
-
-
 @pytest.mark.parametrize(
     ("ram_bytes", "severity", "evidence"),
     [
@@ -109,13 +102,6 @@ def test_the_buffer_is_held_against_memory(ram_bytes: int, severity: str | None,
     for one in of_buffer:
         assert one.evidence.startswith(f"2.3 GiB (predicted) are {evidence}")
         assert one.value == BUFFER
-
-
-@pytest.mark.parametrize(("batch_bytes", "severity"), [(17, Severity.WARNING), (18, Severity.ERROR)])
-def test_at_the_very_share_of_memory_that_kills_the_buffer_still_fits(batch_bytes: int, severity: Severity):
-    plan = loader_plan(84, prefetch_factor=1, batch_bytes=batch_bytes)
-    seen = found(without_gpu(**ram(1700, loader=plan)), None)
-    assert [one.severity for one in seen if one.code == "large-buffer"] == [severity]
 
 
 @pytest.mark.parametrize(

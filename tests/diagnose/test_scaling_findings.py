@@ -113,14 +113,6 @@ def test_threads_of_all_processes_have_a_cpu_each_or_are_too_many(each: int, is_
     assert ("processes-share-cpu" in found(run)) is is_felt
 
 
-def test_a_process_that_is_slower_beside_others_without_summing_shares_something_with_them():
-    trials = scaled(QUIET).trials
-    slow = scaled(Step(compute_s=0.12, ring_s=0.001, spread=0.001)).trials
-    mixed = tuple(one if one.processes == 1 else slow[place] for place, one in enumerate(trials))
-    run = with_figures(scaled(QUIET).changed(trials=mixed), profile())
-    assert found(run)["slower-side-by-side"].value == pytest.approx(1.2, rel=0.01)
-
-
 def test_a_script_that_keeps_the_global_batch_is_said_to_unless_that_was_asked_for():
     trials = tuple(
         scaling_trial(number, n, step=QUIET, of=config(batch_size=128 // n), baseline=config())

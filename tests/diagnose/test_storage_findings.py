@@ -70,7 +70,6 @@ def test_storage_that_suffices_is_no_finding(seen: Any):
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (on(sequential_mb_per_s=20, measured_cold=None), "slow-storage"),
         (on(sequential_mb_per_s=20, measured_cold=True), "slow-storage"),
         (on(random_mb_per_s=2, files=40, total_bytes=60_000_000), "slow-storage"),
         (on(random_mb_per_s=2, files=4, total_bytes=4 * MIB, is_walk_complete=False), "slow-storage"),

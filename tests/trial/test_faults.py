@@ -199,17 +199,6 @@ def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: flo
     return watched
 
 
-@pytest.mark.parametrize(
-    ("no_progress_s", "moved_at_s"),
-    [(90.0, range(1, 55)), (90.0, (1, 2, 3, 8, 13, 18, 24, 30, 36)), (90.0, (1, 2))],
-    ids=["still moving", "slow all along", "hardly begun"],
-)
-def test_what_moves_slowly_is_a_timeout(no_progress_s: float, moved_at_s: Any, tmp_path: Path) -> None:
-    watched = waiting(tmp_path, 60.0, no_progress_s, *moved_at_s)
-    assert watched.is_over_limit(60.5)
-    assert watched.evidence.limit is OutcomeKind.TIMEOUT
-
-
 def test_a_process_that_starts_itself_anew_for_ever_is_told(tmp_path: Path) -> None:
     watched = waiting(tmp_path, 60.0, 90.0)
     for _ in range(20):

@@ -20,7 +20,6 @@ from tunekit.records.agent_messages import (
     KnobsApplied,
     LearntEvent,
     NonfiniteEvent,
-    RankTurn,
     RerunsMainEvent,
 )
 from tunekit.records.config import Precision
@@ -339,10 +338,6 @@ def test_a_failure_keeps_what_it_was_told_of():
     assert isinstance(largest, Failure) and largest.largest == LONGEST
 
 
-def test_a_done_event_is_a_measurement_whatever_the_output_says():
-    assert verdict(measured()) == Measurement(loop=loop(), memory=MEMORY)
-
-
 def cut_short(details: Details | None = None, sizes: tuple[int, ...] = (), **overrides: Any) -> Details:
     """Return the details of a trial that was measured and then ended before all was looked at."""
     evidence = measured(done=done(is_final=False, details=details), **{"returncode": None} | overrides)
@@ -434,19 +429,6 @@ def test_a_standstill_says_where_it_stands(seen: dict[str, Any], kind: OutcomeKi
     found, message = Evidence(**{"started": True, "output": OUTPUT} | seen).standstill(2.5)
     assert (found, figures in message, "2.5 s" in message) == (kind, True, True)
     assert (kind is OutcomeKind.HANG) == (OUTPUT in message)
-
-
-def test_memory_failures_are_those_that_a_smaller_config_may_mend():
-    assert {kind.value for kind in OutcomeKind if kind.is_memory} == {
-        *("device_oom", "host_oom", "shm_exhausted", "refused")
-    }
-
-
-def test_the_ranks_of_a_measurement_are_those_that_told_of_its_window():
-    turns = [RankTurn(at_s=at_s, samples=int(at_s) * 10, batches=9, wait_s=0.0) for at_s in (2.0, 4.0)]
-    found = verdict(measured(turns={0: turns, 1: turns}, measuring_from_s=1.0, measured_at_s=5.0))
-    assert isinstance(found, Measurement)
-    assert [(one.rank, one.samples_per_s) for one in found.loop.ranks] == [(0, 10.0), (1, 10.0)]
 
 
 def test_a_wait_for_workers_of_a_data_set_with_threads_names_the_likely_cause():

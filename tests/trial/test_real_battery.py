@@ -50,7 +50,7 @@ FAILURES = [
     nightly("sleeps-before-any-batch", OutcomeKind.NO_TRAINING_LOOP, limits=IMPATIENT),
     nightly("never-steps", OutcomeKind.NO_TRAINING_LOOP, limits=BRIEF),
     TOO_SHORT,
-    nightly("os-exit", OutcomeKind.TOO_SHORT, "gone after 20"),
+    nightly("os-exit", OutcomeKind.TOO_SHORT, "after 20"),
     misbehaving("hangs", OutcomeKind.HANG, "20 batches", limits=IMPATIENT),
     nightly("hanging-worker", OutcomeKind.HANG, "from its loader", limits=IMPATIENT),
     misbehaving("raising-worker", OutcomeKind.WORKER_CRASH, "image 400"),

@@ -100,18 +100,11 @@ def _stall_share(record: TrialRecord) -> float:
 
 def is_too_low(of: PredictedLimits) -> bool:
     """Return whether more was measured than the model lets the limiting part allow."""
-    lowest = lowest_samples_per_s(of)
-    return lowest is not None and lowest < (1 - _MISSED) * of.measured_samples_per_s
-
-
-def lowest_samples_per_s(of: PredictedLimits) -> float | None:
-    """Return what the part allows that the model says binds; None where it names none."""
-    parts = {
-        Limit.LOADER: (of.loader_samples_per_s,),
-        Limit.TRAINING: (of.training_samples_per_s,),
+    halves = (of.loader_samples_per_s, of.training_samples_per_s)
+    alone = {
+        Limit.LOADER: halves[:1],
+        Limit.TRAINING: halves[1:],
         Limit.CORES: (of.cores_samples_per_s,),
-        Limit.BOTH: (of.loader_samples_per_s, of.training_samples_per_s),
-        Limit.TURNS: (of.loader_samples_per_s, of.training_samples_per_s),
     }
-    rates = parts[of.limit] if of.limit is not None else ()
-    return min((one for one in rates if one is not None), default=None)
+    rates = alone.get(of.limit, halves) if of.limit is not None else ()
+    return any(one is not None and one < (1 - _MISSED) * of.measured_samples_per_s for one in rates)

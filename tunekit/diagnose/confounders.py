@@ -124,13 +124,6 @@ _differs(
     _MAY_BE_MEANT,
     lambda side: " ".join(command_words(side.run.target)),
 )
-_differs(
-    "other-tier",
-    INFO,
-    "the tiers differ, so headroom differs too",
-    "choose one for all with --tier",
-    lambda side: side.chosen.tier.value if side.chosen else "baseline",
-)
 
 
 @check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")

@@ -163,26 +163,18 @@ class RunPair:
     @cached_property
     def factor(self) -> Interval | None:
         """The other's rate over the reference's; None with too few processes to say."""
-        return unpaired_factor(
-            self.other.rates,
-            self.reference.rates,
-            self.other.run.noise_floor,
-            self.reference.run.noise_floor,
-            CONFIDENCE,
-        )
+        return self._factor(self.other.rates, self.reference.rates)
 
     @cached_property
     def baseline_factor(self) -> Interval | None:
         """The same of their own baselines; None where these are what is compared, or no one training."""
         if not self._has_baselines_beside:
             return None
-        return unpaired_factor(
-            self.other.baseline_rates,
-            self.reference.baseline_rates,
-            self.other.run.noise_floor,
-            self.reference.run.noise_floor,
-            CONFIDENCE,
-        )
+        return self._factor(self.other.baseline_rates, self.reference.baseline_rates)
+
+    def _factor(self, mine: list[float], theirs: list[float]) -> Interval | None:
+        floors = self.other.run.noise_floor, self.reference.run.noise_floor
+        return unpaired_factor(mine, theirs, *floors, CONFIDENCE)
 
     @cached_property
     def relative_factor(self) -> Interval | None:

@@ -123,18 +123,6 @@ def _share_cpu(facts: ScalingFacts) -> Hits:
     yield Hit(seen, remedy, processes * threads / cpus)
 
 
-@check("slower-side-by-side", INFO, "each process computes slower when there are more of them")
-def _slower_side_by_side(facts: ScalingFacts) -> Hits:
-    before, after = facts.steps
-    if facts.run.mode is not ScalingMode.WEAK or after.exposed_s is None or not before.compute_s:
-        return
-    factor = after.compute_s / before.compute_s
-    if factor > 1 + _FELT_SHARE:
-        took = f"{duration_text(after.compute_s)} per iteration without summing gradients"
-        remedy = "they share CPUs, memory bandwidth, power and heat: `tunekit doctor` looks for limits"
-        yield Hit(facts.against(took, duration_text(before.compute_s)), remedy, factor)
-
-
 @check("global-batch-kept", INFO, "the script keeps the global batch: its processes share it")
 def _global_batch_kept(facts: ScalingFacts) -> Hits:
     if facts.run.mode is ScalingMode.STRONG and facts.run.options.mode is ScalingMode.WEAK:
