@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar
 
-from tunekit.plain_text import printable
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.run import TargetRecord
 from tunekit.report.text import SEVERITY_WORDS, UNKNOWN, factor_text, finding_text
@@ -406,7 +405,7 @@ def note_of(finding: Finding) -> Note:
 def trial_notes(run: TargetRecord) -> tuple[Note, ...]:
     """Return what was wrong with the machine, and which trials failed."""
     failures = (f"trial {one.number} failed, {one.failure.text}" for one in run.trials if one.failure)
-    return (*map(note_of, run.machine_warnings), *(Note(Severity.INFO, printable(line)) for line in failures))
+    return (*map(note_of, run.machine_warnings), *(Note(Severity.INFO, line) for line in failures))
 
 
 # --- tables ----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tunekit.plain_text import printable
 from tunekit.recommend.time_breakdown import SAMPLES
 from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison
 from tunekit.records.finding import WORST_FIRST
@@ -116,7 +115,7 @@ def _by_text(lines: Iterable[tuple[str, str]]) -> list[str]:
 
 def _answer(one: ReferenceComparison, reference: str, tolerance: float) -> str:
     if one.why_not is not None:
-        return printable(f"{one.name} can't be compared with {reference}: {one.why_not}.")
+        return f"{one.name} can't be compared with {reference}: {one.why_not}."
     by_rate = one.compared_by == "rate"
     factor = one.factor if by_rate else one.relative_factor
     what = f"{one.name} vs {reference}" + ("" if by_rate else " by speedup over own baseline")
@@ -167,7 +166,7 @@ def _run_text(run: ComparedRun, is_reference: bool) -> str:
     role = "reference, " if is_reference else ""
     day = run.created_at.partition("T")[0]
     commit = f", commit {run.commit[:12]}{'-dirty' * run.commit.endswith('-dirty')}" if run.commit else ""
-    return printable(f"{run.folder}: {role}{whose}, {processes} on {run.measured_on}, {day}{commit}")
+    return f"{run.folder}: {role}{whose}, {processes} on {run.measured_on}, {day}{commit}"
 
 
 def _change_lines(comparison: RunComparison) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tunekit.diagnose.registry import CODES
-from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
@@ -33,7 +32,7 @@ def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
         (
             Lead(_answer(checkup.findings)),
             Section("facts", "What is here", "Machine"),
-            Facts(tuple((label, printable(text)) for label, text in _facts(checkup)), gap=1),
+            Facts(tuple(_facts(checkup)), gap=1),
             Section("findings", "Findings", "Findings"),
             *found_blocks(checkup.findings),
             Line(f"not shown: {', '.join(silenced)}" if silenced else "", is_quiet=True, is_apart=True),
@@ -194,11 +193,11 @@ def calibration_blocks(calibration: Calibration, path: str | None) -> tuple[Tabl
         "cuDNN workspace, at most": most[0],
         "  with cudnn.benchmark": most[1],
     }
-    title = printable(f"{calibration.device_name}: memory beside torch's tensors (measured)")
+    title = f"{calibration.device_name}: memory beside torch's tensors (measured)"
     return (
         Table(title, ("", ""), tuple((name, bytes_text(size)) for name, size in sizes.items()), (1,)),
         table_of("Convolutions beyond their tensors (measured)", _CONVOLUTIONS, calibration.convolutions),
-        Passage("", tuple(map(printable, lines)), is_apart=True),
+        Passage("", lines, is_apart=True),
     )
 
 

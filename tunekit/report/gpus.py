@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tunekit.machine.price_catalog import FAR_OFF, Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
-from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrice
 from tunekit.records.profile import Instance, Profile
@@ -63,7 +62,7 @@ def _in_order(files: Mapping[str, ProfileFile]) -> list[ProfileFile]:
 
 
 def _text(text: str | None) -> str:
-    return printable(" ".join(text.split())) if text else UNKNOWN
+    return " ".join(text.split()) if text else UNKNOWN
 
 
 def _figure(value: float | None, unit: str = "") -> str:

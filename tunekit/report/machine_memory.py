@@ -1,6 +1,5 @@
 """The memory that a training takes on another machine, in words. Pure."""
 
-from tunekit.plain_text import printable
 from tunekit.predict.ram import GridCell, RamVerdict
 from tunekit.records.machine_memory import GpuFit, MachineMemory
 from tunekit.report.blocks import Block, Lead, Line, Passage, Table
@@ -20,13 +19,13 @@ def machine_memory_blocks(found: MachineMemory) -> tuple[Block, ...]:
     parts = tuple((one.memory, one.name, bytes_text(one.size_bytes), one.basis) for one in found.parts)
     ram = f"{bytes_text(machine.ram_limit_bytes)} RAM, {count_text(machine.cpus, 'CPU')}{gpu}"
     return (
-        Lead(printable(f"{ram}: {workers}{' (the run)' * loader.is_present}: {loader.verdict}.")),
-        Lead(printable(_gpu_text(found.gpu, machine.profile_id))),
-        Line(printable(f"{bytes_text(found.batch_bytes)} per batch ({found.source})."), is_quiet=True),
+        Lead(f"{ram}: {workers}{' (the run)' * loader.is_present}: {loader.verdict}."),
+        Lead(_gpu_text(found.gpu, machine.profile_id)),
+        Line(f"{bytes_text(found.batch_bytes)} per batch ({found.source}).", is_quiet=True),
         grid_table(cells),
-        Passage("", tuple(map(printable, (*reason_lines(cells), *marked)))),
+        Passage("", (*reason_lines(cells), *marked)),
         Table("Memory by part", ("memory", "part", "size", "basis"), parts, (2,)),
-        Passage("", tuple(map(printable, found.notes)), is_quiet=True),
+        Passage("", found.notes, is_quiet=True),
     )
 
 

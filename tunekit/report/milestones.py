@@ -1,6 +1,5 @@
 """A project's milestones in words: one table with its sum. Pure."""
 
-from tunekit.plain_text import printable
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import MilestoneCost, MilestonePlan
 from tunekit.records.plan import RateSource
@@ -26,11 +25,11 @@ def milestones_report(plan: MilestonePlan) -> Report:
     blocks: tuple[Block, ...] = (
         Lead(f"{figure_text(plan.hours, hours_text)} and {figure_text(plan.usd, usd_text)} in total."),
         *map(Lead, _checks(plan)),
-        Line(printable(f"At {rate_basis(plan.request)}"), is_quiet=True),
+        Line(f"At {rate_basis(plan.request)}", is_quiet=True),
         with_legend(Table("Milestones, each on its cheapest machine", columns, tuple(rows), (4, 5))),
         Passage("", _remarks(plan)),
     )
-    return Report(f"Milestones: {printable(plan.request.source)}", blocks)
+    return Report(f"Milestones: {plan.request.source}", blocks)
 
 
 def _row(one: MilestoneCost) -> tuple[str, ...]:
@@ -38,7 +37,7 @@ def _row(one: MilestoneCost) -> tuple[str, ...]:
     runs += " at once" if one.machines > 1 else " in turn" if one.milestone.runs > 1 else ""
     machine = machine_name(one.row) + (" spot" if one.on_spot else "")
     figures = _figures(one.hours, one.usd, _is_predicted(one))
-    return (printable(one.milestone.name), runs, machine, gpus_text(one.row), *figures)
+    return (one.milestone.name, runs, machine, gpus_text(one.row), *figures)
 
 
 def _figures(hours: Interval, usd: Interval | None, is_predicted: bool) -> tuple[str, str]:
@@ -59,7 +58,7 @@ def _checks(plan: MilestonePlan) -> list[str]:
     if plan.deadline_h is not None:
         over = plan.hours.value - plan.deadline_h
         by = f"exceeded by {hours_text(over)}" if over > 0 else "met"
-        lines.append(printable(f"--deadline {plan.deadline}: {by}."))
+        lines.append(f"--deadline {plan.deadline}: {by}.")
     return lines
 
 
@@ -70,6 +69,6 @@ def _remarks(plan: MilestonePlan) -> tuple[str, ...]:
             samples_per_epoch=one.milestone.samples_per_epoch, epochs=one.milestone.epochs
         )
         if remarks := machine_remarks(asked, one.row, one.on_spot):
-            lines.append(printable(f"{one.milestone.name}: {remarks}"))
+            lines.append(f"{one.milestone.name}: {remarks}")
     unpriced = ", ".join(one.milestone.name for one in plan.milestones if one.usd is None)
-    return (*lines, *([printable(f"not in the dollars, without a price: {unpriced}")] if unpriced else ()))
+    return (*lines, *([f"not in the dollars, without a price: {unpriced}"] if unpriced else ()))

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.plan import (
@@ -77,7 +76,7 @@ class _Option(NamedTuple):
 
 def plan_report(plan: Plan, folder: str = "") -> Report:
     """Return everything that is shown of a plan, which was made from the run in a folder, if any."""
-    return Report(f"Plan: {printable(plan.request.source)}", (*plan_blocks(plan), _next_step(plan, folder)))
+    return Report(f"Plan: {plan.request.source}", (*plan_blocks(plan), _next_step(plan, folder)))
 
 
 def plan_blocks(plan: Plan) -> tuple[Block, ...]:
@@ -90,7 +89,7 @@ def plan_blocks(plan: Plan) -> tuple[Block, ...]:
         *_answer(plan),
         machines,
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
-        Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
+        Passage("Sources", plan.sources, is_list=True, is_quiet=True),
         *(note_of(one) for one in plan.findings if one is not preventing),
     )
 
@@ -127,11 +126,11 @@ def _answer(plan: Plan) -> tuple[Block, ...]:
         ),
     )
     return (
-        Lead(printable(_measured_text(plan))),
+        Lead(_measured_text(plan)),
         Lead("" if plan.choices else _without_choice(_preventing(plan))),
-        Line(printable(f"{samples}, at {rate_basis(asked)}"), is_quiet=True),
+        Line(f"{samples}, at {rate_basis(asked)}", is_quiet=True),
         with_legend(table_of("What to choose", columns, options)),
-        Passage("", tuple(printable(f"{name}: {text}") for name, text in remarks if text)),
+        Passage("", tuple(f"{name}: {text}" for name, text in remarks if text)),
     )
 
 
@@ -179,7 +178,7 @@ def _next_step(plan: Plan, folder: str) -> Commands:
         size = f"--samples {asked.samples_per_epoch} --epochs {asked.epochs}"
         return Commands("Next, with a rate of a GPU", (f"tunekit plan --rate R {size} --gpu t4",))
     here = f"on {asked.measured_on}: tunekit run {quoted(f'{folder}/{asked.tier}.yaml')}"
-    steps = (printable(here),) if asked.tier is not None else ()
+    steps = (here,) if asked.tier is not None else ()
     return Commands("Next", (*steps, "on the machine that you choose: tunekit search -- COMMAND"))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tunekit.plain_text import printable
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanRequest, PlanRow, RateSource
 from tunekit.report.blocks import Table
@@ -72,13 +71,13 @@ def machine_name(row: PlanRow) -> str:
     """Return provider and instance, or what stands for them."""
     if row.is_measured_machine:
         return "(as measured)"
-    return "(no offer known)" if row.instance is None else printable(f"{row.provider} {row.instance}")
+    return "(no offer known)" if row.instance is None else f"{row.provider} {row.instance}"
 
 
 def gpus_text(row: PlanRow) -> str:
     """Return number and model of its GPUs, marked where their memory is too small or may be."""
     mark = _DOES_NOT_FIT_MARK if row.fits is False else _MAY_NOT_FIT_MARK if row.may_not_fit else ""
-    return printable(f"{row.gpus}x {row.profile_id}{mark}")
+    return f"{row.gpus}x {row.profile_id}{mark}"
 
 
 def rate_basis(asked: PlanRequest) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tunekit.plain_text import printable
 from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOB, KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
@@ -201,9 +200,7 @@ def how_measured(run: LoopProfile | ScalingRun, took_s: float, how: str) -> str:
     noise, trials = run.noise_floor, count_text(len(run.trials), "trial")
     floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
     status = "" if run.status is RunStatus.FINISHED else f" (status: {run.status})"
-    return printable(
-        f"Measured on {run.measured_on} in {trials}, {duration_text(took_s)}{status}: {how}{floor}."
-    )
+    return f"Measured on {run.measured_on} in {trials}, {duration_text(took_s)}{status}: {how}{floor}."
 
 
 def sandbox_text(kind: SandboxKind) -> str:
