@@ -145,20 +145,6 @@ def test_diverted_writes_are_counted_once_per_file():
     assert (note.value, note.evidence) == (4, "a.pt, b.pt, c.pt and 1 more")
 
 
-def test_a_script_that_scales_its_learning_rate_gets_no_rule_on_top():
-    def at(number: int, batch_size: int, lr: float) -> TrialRecord:
-        return trial_record(number, of=config(batch_size=batch_size), overrides={"learning_rate": lr})
-
-    baseline = baseline_record(of=config(), overrides={"learning_rate": 0.1})
-    run = assembled(baseline, at(1, 256, 0.2))
-    assert run.script_scales_lr
-    assert all(one.learning_rate is None for one in run.recommendations)
-    assert {row.lr_linear for row in run.scaling} <= {None}
-    (note,) = [one for one in run.findings if one.code == "lr-scaled-by-script"]
-    assert note.evidence == "it was seen to be 0.1 at batch 128, 0.2 at batch 256"
-    assert not assembled(baseline, at(1, 256, 0.1)).script_scales_lr
-
-
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)

@@ -4,17 +4,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import failure, options
+from build_records import config, failure, options, trial_record
 from scripted_search import searched
 from shared_hosts import SharedHost, search_together
 
 from tunekit.errors import NoTrainingLoopError
 from tunekit.recommend.recommendation import answer_of
 from tunekit.recommend.tiers import pick_tiers
+from tunekit.records.codec import to_json
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder, load_run
+from tunekit.session.shared import SharedRecord, SharedTrialStore
 from tunekit.trial.executor import TrialSpec
+from tunekit.tune.jobs import Job, Work
 
 
 @pytest.fixture
@@ -53,6 +56,27 @@ def test_three_hosts_answer_with_the_choice_among_all_that_any_of_them_tried(pla
     with RunFolder(last.folder) as owned:
         assert owned.load_trials() == whole.trials
     assert [one.found for one in hosts] == [whole] * 3
+
+
+def test_a_trial_that_lands_while_the_end_is_enqueued_is_chosen_from(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    enqueue, late = SharedTrialStore.enqueue, config(batch_size=256, num_workers=3)
+
+    def landing(store: SharedTrialStore, job: Job) -> None:
+        enqueue(store, job)
+        if job.work is Work.FINISH:
+            number = store.begin_record()
+            shared = SharedRecord(record=trial_record(number, 5000.0, late), spent_s=50.0, host="b")
+            store.land_record(number, to_json(shared, indent=None), 5000.0)
+
+    monkeypatch.setattr(SharedTrialStore, "enqueue", landing)
+    (host,) = hosts_in(
+        tmp_path, "a", executor_options={"rate": lambda knobs: 5000.0 if knobs == late else 9.0}
+    )
+    search_together(place, [host], options(max_trials=3, confirm_rounds=2))
+    answer = answer_of(whole_of([host])[1].recommendations)
+    assert answer is not None and answer.config == late
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])

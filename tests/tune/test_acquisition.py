@@ -304,8 +304,3 @@ def test_compiling_takes_what_the_slowest_process_has_shown():
 
 def test_compiling_that_nobody_has_seen_has_its_usual_price():
     assert whole_s(100_000.0, [started(1, False, 4.0)])[1] == pytest.approx(90.0 + COMPILE_PRIOR_S)
-
-
-def test_what_is_sure_of_the_start_leaves_less_in_doubt():
-    objective = PlannedObjective(PlannedTraining(10_000.0, judged_by_finish=True), [started(1, False, 4.0)])
-    assert objective.of(COLUMNS, RATES).deviation[0] == pytest.approx(0.05)

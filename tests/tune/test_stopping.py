@@ -16,7 +16,7 @@ from build_records import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_search import RecordingListener, search_in, searched
+from scripted_search import search_in
 from simulated_losses import curve, decreasing
 
 from tunekit.recommend.tiers import pick_tiers
@@ -77,13 +77,6 @@ def test_no_gain_above_the_noise_floor_is_passed_over():
 
 def test_a_trial_says_what_is_expected_of_it():
     assert expectation(1210.0, 1, 1025.0) == "model: 1,210 samples/s expected (+18%)"
-
-
-def test_a_short_run_ends_the_search_as_soon_as_the_model_was_put_to_the_test(tmp_path: Path):
-    listener = RecordingListener()
-    whole, _ = search_in(tmp_path / "run", options(planned_steps=20), listener)
-    assert len(searched(whole.trials)) == 5  # the last is made to fit Conservative
-    assert "than its trial costs" in listener.heard("said")[0]
 
 
 def disturbed(number: int, rate: float, of=BF16, half_width: float = 2.2) -> TrialRecord:

@@ -19,7 +19,7 @@ _OF_ONE_HOST = (TrialRole.CONFIRM, TrialRole.ABLATION)
 _LOOK_S = 1.0
 
 
-class _SharedRecord(Record):
+class SharedRecord(Record):
     """A trial that a host has run, and how long the search had run by then."""
 
     record: TrialRecord
@@ -63,7 +63,7 @@ class SharedTrialStore(SharedStudy, TrialStore):
     def keep(self, record: TrialRecord, spent_s: float) -> None:
         """Leave a record for all hosts."""
         self._seen.add(record.number)
-        shared = _SharedRecord(record=record, spent_s=spent_s, host=self.host)
+        shared = SharedRecord(record=record, spent_s=spent_s, host=self.host)
         self.land_record(record.number, to_json(shared, indent=None), record.rate_samples_per_s)
         self.trials_run += 1
 
@@ -144,7 +144,7 @@ class SharedTrialStore(SharedStudy, TrialStore):
         new = {number: text for number, text in self.records().items() if number not in self._seen}
         self._seen.update(new)
         for number, text in new.items():
-            one = from_json(text, _SharedRecord, f"trial {number}")
+            one = from_json(text, SharedRecord, f"trial {number}")
             if one.record.role not in _OF_ONE_HOST or one.record.host_name == self.host_name:
                 search.take_in(one.record, one.host, one.spent_s)
 
