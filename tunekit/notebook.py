@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.config import KNOBS, TABLE
+from tunekit.records.config import TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Chart, HeatMap
@@ -28,24 +28,34 @@ _WIDTH = 100
 """Columns of the report as text."""
 
 
-_TYPES = {
-    "number": "Int64",
-    "role": "string",
-    "state": "string",
-    "samples_per_s": "Float64",
-    "rate_interval_relative": "Float64",
-    **{knob.name: "boolean" if knob.is_switch else "string" if knob.choices else "Int64" for knob in TABLE},
-    "it_per_s": "Float64",
-    "data_wait_s": "Float64",
-    "peak_reserved_bytes": "Int64",
-    "peak_pss_bytes": "Int64",
-    "duration_s": "Float64",
-    "round": "Int64",
-    "is_baseline_config": "boolean",
-    "failure_kind": "string",
-    "failure_message": "string",
+def _data_wait_s(record: TrialRecord) -> float | None:
+    loop = record.measurement.loop if record.measurement else None
+    return loop.parts.data_wait_s / loop.steady_batches if loop and loop.has_loader else None
+
+
+def _knob_type(knob: Knob) -> str:
+    return "boolean" if knob.is_switch else "string" if knob.choices else "Int64"
+
+
+_COLUMNS: dict[str, tuple[str, str | Callable[[TrialRecord], Any]]] = {
+    "number": ("Int64", "number"),
+    "role": ("string", "role"),
+    "state": ("string", lambda record: trial_state(record).value),
+    "samples_per_s": ("Float64", "measurement.loop.rate_samples_per_s"),
+    "rate_interval_relative": ("Float64", "measurement.loop.rate_interval_relative"),
+    **{knob.name: (_knob_type(knob), f"config.{knob.name}") for knob in TABLE},
+    "it_per_s": ("Float64", "measurement.loop.epoch_it_per_s"),
+    "data_wait_s": ("Float64", _data_wait_s),
+    "peak_reserved_bytes": ("Int64", "measurement.loop.peak_reserved_bytes"),
+    "peak_pss_bytes": ("Int64", "measurement.memory.peak_pss_bytes"),
+    "duration_s": ("Float64", "duration_s"),
+    "round": ("Int64", "round"),
+    "is_baseline_config": ("boolean", "is_baseline_config"),
+    "failure_kind": ("string", "failure.kind"),
+    "failure_message": ("string", "failure.message"),
 }
-"""Columns of the trials' table, what is looked at first in front; each type knows a missing value."""
+"""Columns of the trials' table, what is looked at first in front: a type that knows a missing value, and
+where the value is in a trial's record."""
 
 
 class LoadedRun:
@@ -82,8 +92,10 @@ class LoadedRun:
             raise UsageError(
                 "to_dataframe() needs pandas, which is not installed; pip install pandas"
             ) from error
-        rows = [_row(record) for record in self.record.trials]
-        columns = {name: pd.array([row[name] for row in rows], dtype=kind) for name, kind in _TYPES.items()}
+        columns = {
+            name: pd.array([_value(record, place) for record in self.record.trials], dtype=kind)
+            for name, (kind, place) in _COLUMNS.items()
+        }
         return pd.DataFrame(columns)
 
     def __repr__(self) -> str:
@@ -141,26 +153,10 @@ def load_run(path: str | os.PathLike[str]) -> LoadedRun:
     return LoadedRun(run_folder.load_run(given), given.parent if given.is_file() else given)
 
 
-def _row(record: TrialRecord) -> dict[str, Any]:
-    """Return a trial's values by the columns of the table."""
-    config = record.config.model_dump(mode="json") if record.config else dict.fromkeys(KNOBS)
-    loop = record.measurement.loop if record.measurement else None
-    tree = record.measurement.memory if record.measurement else None
-    failure = record.failure
-    return {
-        "number": record.number,
-        "role": record.role.value,
-        "round": record.round,
-        "is_baseline_config": record.is_baseline_config,
-        **config,
-        "samples_per_s": loop and loop.rate_samples_per_s,
-        "rate_interval_relative": loop and loop.rate_interval_relative,
-        "it_per_s": loop and loop.epoch_it_per_s,
-        "data_wait_s": loop.parts.data_wait_s / loop.steady_batches if loop and loop.has_loader else None,
-        "peak_reserved_bytes": loop and loop.peak_reserved_bytes,
-        "peak_pss_bytes": tree and tree.peak_pss_bytes,
-        "duration_s": record.duration_s,
-        "state": trial_state(record).value,
-        "failure_kind": failure and failure.kind.value,
-        "failure_message": failure and failure.message,
-    }
+def _value(record: TrialRecord, place: str | Callable[[TrialRecord], Any]) -> Any:
+    if callable(place):
+        return place(record)
+    value: Any = record
+    for name in place.split("."):
+        value = getattr(value, name, None)
+    return str(value) if isinstance(value, str) else value
