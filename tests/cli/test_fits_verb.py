@@ -138,26 +138,3 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
     assert whole.prediction.loader_measured is not None
     assert "result                         config" in done.stderr
     assert "What fits which GPU" not in done.stderr, "the report is for those who read it"
-
-
-@pytest.mark.real
-@pytest.mark.slow
-def test_a_real_script_that_makes_its_batches_itself_is_run_at_two_sizes(tmp_path: Path) -> None:
-    words = ("--window", "0.3", "--gpu", "a10g", "--out", "looked", "--json")
-    binding = ("--bind", "batch_size=--batch_size {}")
-    command = (sys.executable, str(ZOO / "gpt_no_loader.py"))
-    done = subprocess.run(
-        [sys.executable, "-m", "tunekit", "fits", *words, *binding, "--", *command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    prediction = from_json(done.stdout, FitsRun).prediction
-    assert prediction is not None
-    assert prediction.traced_sizes == (6, 12)
-    fp32, bf16 = (prediction.fit_of("a10g", one) for one in (Precision.FP32, Precision.BF16))
-    assert fp32 is not None and bf16 is not None
-    assert 1000 < fp32.largest.low < bf16.largest.low
-    assert fp32.loader is None

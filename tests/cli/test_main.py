@@ -7,16 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from build_records import (
-    baseline_record,
     config,
-    host,
     interval,
     options,
     recommendation,
@@ -39,7 +37,6 @@ from tunekit.recommend.candidate import candidate_of
 from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Host
 from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
@@ -215,21 +212,6 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
 
 
 # --- the training command ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_mistyped_or_shortened_flag_is_answered_with_what_it_may_mean(
-    verb: str, capsys: pytest.CaptureFixture[str]
-):
-    needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
-    flags = [name for name in surface_of(verbs_of(build_parser())[verb]) if name.startswith("--")]
-    for flag in flags:
-        for typed in {f"{flag[:3]}x{flag[3:]}", flag[:-1]} - {*flags}:
-            assert main([verb, *needed, typed, "5"]) == 2
-            start = f"tunekit: no option {typed}; did you mean "
-            told = capsys.readouterr().err
-            assert told.startswith(start)
-            assert flag in told.removeprefix(start) or typed == flag[:-1]
 
 
 @pytest.mark.parametrize("separator", ["=", " "])
@@ -622,22 +604,6 @@ def test_a_binding_of_the_command_line_wins_over_the_settings_and_the_search(
 
 
 # --- init ----------------------------------------------------------------------------------
-
-
-def test_init_looks_at_the_machine_once(project: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[Sequence[str]] = []
-
-    def host_here(command: Sequence[str] = ()) -> Host:
-        asked.append(command)
-        return host()
-
-    def measured(*asked: object) -> TrialRecord:
-        return baseline_record()
-
-    monkeypatch.setattr("tunekit.cli.init.host_here", host_here)
-    monkeypatch.setattr("tunekit.cli.init._run_trial", measured)
-    assert main(["init", "--dry-run", "--", sys.executable, "train.py"]) == 0
-    assert asked == [(sys.executable, "train.py")]
 
 
 # --- report --------------------------------------------------------------------------------

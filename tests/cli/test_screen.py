@@ -45,21 +45,6 @@ def test_a_device_that_plays_a_smaller_ones_part_is_shown_with_its_memory(memory
     assert device_text(run(host=here)) == "NVIDIA A10G"
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_a_trial_that_was_given_up_is_marked_beside_its_rate_and_is_never_the_best(width: int):
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False, force_terminal=True)
-    screen = SearchScreen(console=console)
-    with screen:
-        screen.trial_ended(trial_record(1, 1000.0))
-        screen.trial_ended(trial_record(2, 4000.0, stop_reason="abandoned"))
-        assert screen._below_status().endswith("best 1,000 samples/s")
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    (row,) = [line for line in lines if "abandoned" in line]
-    assert row.startswith("    2   4,000 samples/s, 31.2 it/s (measured, abandoned)")
-    assert max(map(len, lines)) <= width
-
-
 def test_the_best_so_far_follows_what_confirms_it_and_trials_are_counted():
     own, other = config(batch_size=8), config(batch_size=16)
     trials = (trial_record(0, 1000.0, own, role=TrialRole.BASELINE), trial_record(1, 1100.0, other))
