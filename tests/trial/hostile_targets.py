@@ -110,15 +110,10 @@ HOSTILE = (
             "                setattr(module, name, fakes[id(value)])\n",
         ),
     ),
-    hostile("json raises", _doing("json.dumps = json.dump = broken", "import json\n" + _RAISE)),
     hostile(
         "os functions raise",
         _doing("os.open = os.write = os.fstat = os.stat = os.close = broken", "import os\n" + _RAISE),
         is_usual=True,
-    ),
-    hostile(
-        "threading is replaced",
-        _doing("threading.Event = threading.Lock = broken", "import threading\n" + _RAISE),
     ),
     hostile(
         "excepthook is replaced",
@@ -126,7 +121,6 @@ HOSTILE = (
         OutcomeKind.SCRIPT_ERROR,
         "ValueError: mine",
     ),
-    hostile("no finders any more", _doing("sys.meta_path.clear()", "import sys")),
     hostile(
         "modules forgotten",
         _doing("[sys.modules.pop(n) for n in list(sys.modules) if 'tunekit' in n]", "import sys"),

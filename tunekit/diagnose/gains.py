@@ -23,8 +23,8 @@ def data_gain(measurement: Measurement) -> float | None:
     """Return what data that costs no time would bring: 1/(1 - wait), and no more than training alone allows.
 
     Returns:
-        None beside a device whose own stall nobody saw, unless training was timed alone, and where nothing
-        but stall was seen.
+        None beside a device whose own stall was not measured, unless training was timed alone, and where
+        nothing but stall was seen.
     """
     loop, compute_s = measurement.loop, measurement.isolated.compute_step_s
     if compute_s is None and not is_own_clock(measurement):

@@ -86,7 +86,7 @@ class LoopFacts:
 
     @property
     def telemetry(self) -> Telemetry | None:
-        """What the machine did meanwhile."""
+        """What the machine did during the trial."""
         return self.record.telemetry
 
     @property
@@ -153,7 +153,7 @@ class LoopFacts:
 
     @cached_property
     def making(self) -> Making | None:
-        """What making a batch mostly is; None where nobody timed it, or nothing stands out."""
+        """What making a batch mostly is; None where it was not timed, or nothing stands out."""
         if self.work is None:
             return None
         found = making(self.work, self.telemetry, self.taken_share)

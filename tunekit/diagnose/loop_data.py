@@ -73,7 +73,7 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
 
 
 def _making_text(facts: LoopFacts) -> str | None:
-    """Return what making a batch takes; None where nobody timed it, or nobody waits for it."""
+    """Return what making a batch takes; None where it was not timed, or training does not wait for it."""
     work, cpu_share = facts.work, facts.cpu_share
     if not facts.waits_for_data or work is None or work.batch_s is None or cpu_share is None:
         return None

@@ -19,7 +19,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     def changed(self, **values: Any) -> Self:
-        """Return the record with other values in some of its fields, all of it validated anew.
+        """Return the record with other values in some of its fields, all of it validated again.
 
         Raises:
             ValidationError: the values are none of the record's, or not together.

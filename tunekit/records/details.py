@@ -133,7 +133,7 @@ class LargestSamples(Record):
     batches: NonNegativeInt = 0
     """Loop batches that were timed."""
     step_s: PositiveFloat | None = None
-    """Seconds per loop batch; None also where torch.compile compiled anew meanwhile."""
+    """Seconds per loop batch; None also where torch.compile compiled again."""
     peak_allocated_bytes: NonNegativeInt | None = None
     """Of the device, while the script trained on it; None on a CPU."""
     peak_reserved_bytes: NonNegativeInt | None = None
@@ -190,7 +190,7 @@ class TraceSeen(Record):
     cuBLAS, tensors that the steps don't take. None on a CPU."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)
     checkpointing: CheckpointingSeen | None = None
-    """None where nobody looked."""
+    """None where it was not looked at."""
     doubts: tuple[str, ...] = Field(default=(), max_length=8)
     """Why a GPU may take another amount."""
     why_ended: str | None = Field(default=None, max_length=500)

@@ -33,7 +33,7 @@ class DeviceMemory:
     run on is not waited for; where the driver does not tell whose memory it is, the wait has a limit.
 
     Args:
-        nvml: the driver's library, held open meanwhile; without a driver nothing is waited for.
+        nvml: the driver's library, held open until the end; without a driver nothing is waited for.
         indexes: the trial's GPUs, by their place in the driver's order.
         clock: returns seconds.
         sleep: waits for some seconds.

@@ -63,7 +63,7 @@ _MAX_TURNS = 20_000
 _MIN_TIMED_S = 0.1
 """Of a rank's turns, for a rate."""
 _LOOP_BATCHES = 16
-"""A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
+"""Batches after which a script without steps is in its loop; before, it may still compile."""
 _MAX_EXECS = 20
 """Programs that one process may become before its first batch."""
 _RERUN = "processes that the script starts by spawn or forkserver run all of it again, its training too"
@@ -74,7 +74,7 @@ NO_GUARD_REMEDY = (
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-"""Colours and moves of the cursor, which progress bars print and nobody misses."""
+"""ANSI escape sequences."""
 _LAUNCHERS_ERROR = "ChildFailedError"
 _LAUNCHERS_LINES = re.compile(r"torch[./]distributed[./]elastic[./].*(?:failed \(exitcode|closing signal)")
 """With such a line torchrun begins to tell that a rank has failed, and where; why is told before."""
@@ -136,7 +136,7 @@ class EventReader:
             return []
         end = self._ends.get(path, b"")
         data = _bytes_from(path, offset - len(end), MAX_FILE_BYTES)
-        if not data.startswith(end):  # the script removed or emptied it, and the agent began anew
+        if not data.startswith(end):  # the script removed or emptied it, and the agent started a new one
             offset, end, data = 0, b"", _bytes_from(path, 0, MAX_FILE_BYTES)
             self._partial.pop(path, None)
             self._dropping.discard(path)
@@ -347,7 +347,7 @@ class Evidence:
         if self.starts[event.pid] > _MAX_EXECS and self.batches == self.steps == 0:
             self.hit_limit(
                 OutcomeKind.SCRIPT_ERROR,
-                f"process {event.pid} started Python anew {_MAX_EXECS} times in its own place (os.exec) "
+                f"process {event.pid} restarted Python {_MAX_EXECS} times in its own place (os.exec) "
                 "and never asked for a batch",
                 "see by what the script decides to start itself again: a variable or flag that it sets for "
                 "that may not arrive",

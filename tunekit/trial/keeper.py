@@ -217,13 +217,13 @@ class OutputLog:
 
 
 def end_all(
-    found: Callable[[], list[int]], meanwhile: Callable[[], object], segments: NcclSegments | None = None
+    found: Callable[[], list[int]], collect: Callable[[], object], segments: NcclSegments | None = None
 ) -> None:
     """End processes, trackers last, and what they had in /dev/shm.
 
     Args:
         found: returns the pids of those that are left.
-        meanwhile: called again and again while they end; it collects them.
+        collect: called again and again while they end; it collects them.
         segments: what is known so far of what they share.
     """
     segments = segments or NcclSegments()
@@ -238,7 +238,7 @@ def end_all(
         for pid in left if trackers_had_time else ordinary:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        meanwhile()
+        collect()
         if not left:
             break
         time.sleep(0.01)
@@ -249,12 +249,12 @@ def end_all(
 def end_tree(target: int, log: OutputLog, segments: NcclSegments) -> None:
     """End every descendant, and take their last words."""
 
-    def meanwhile() -> None:
+    def collect() -> None:
         reap(target)
         log.take()  # a tracker that waits for room in the pipe would never end
 
-    end_all(lambda: descendants(os.getpid()), meanwhile, segments)
-    for _ in range(MOST_LAST_READS):  # whoever could not be ended may still write
+    end_all(lambda: descendants(os.getpid()), collect, segments)
+    for _ in range(MOST_LAST_READS):  # a process that could not be ended may still write
         if not log.take():
             break
 

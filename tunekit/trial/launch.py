@@ -227,7 +227,7 @@ def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
     copies = {}
     for number, (path, text) in enumerate(sorted(file_texts.items())):
         copy = folder / "bound" / f"{number}-{Path(path).name}"
-        copy.parent.mkdir(mode=0o700, exist_ok=True)  # the user's file may be for nobody else to read
+        copy.parent.mkdir(mode=0o700, exist_ok=True)  # the user's file may be private
         write_text(copy, text)
         copies[path] = str(copy)
     return copies

@@ -65,7 +65,7 @@ class AgentlessTorch:
     """Finds the process of a trial that has loaded torch without tunekit's agent: it would train unguarded.
 
     The agent tells where its process's stack starts. Forked children share that address, and what a process
-    executes anew gets another one, so that nobody can be taken for a process that it no longer is. Processes
+    executes gets another one, so that no process is taken for what it was before. Processes
     that are known to have the agent cost one short read each.
 
     Args:
@@ -229,7 +229,7 @@ def _is_abandoned(pid: int, pid_namespace: str) -> bool:
         if owner is None or owner.pid_namespace != pid_namespace or _is_alive(owner):
             return False
         return _pid_namespace(pid) == pid_namespace
-    except (OSError, ValueError):  # gone, somebody else's, or something else by that name
+    except (OSError, ValueError):  # gone, another user's, or something else by that name
         return False
 
 
@@ -237,7 +237,7 @@ def _owner_of(pid: int) -> Owner | None:
     """Return the owner that a process carries.
 
     Raises:
-        OSError: the process is gone, or somebody else's.
+        OSError: the process is gone, or another user's.
         ValueError: it carries something else by that name.
     """
     start = f"{OWNER_VARIABLE}=".encode()

@@ -43,7 +43,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _MS_MOVE, _MS_RELATIME, _ST_RELATIME, _MNT_DETACH = 8192, 1 << 21, 4096, 2
 _KEPT_FLAGS = 2 | 4 | 8 | 1024 | 2048
-"""nosuid, nodev, noexec, noatime, nodiratime: a mount that somebody else made must keep them."""
+"""nosuid, nodev, noexec, noatime, nodiratime: a mount of another user must keep them."""
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -58,7 +58,7 @@ _KERNEL_FILE_SYSTEMS = frozenset(
     "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs "  # noqa: SIM905
     "mqueue nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs".split()
 )
-"""What holds no files of anybody's: devices, processes, settings."""
+"""File systems that hold devices, processes and settings, and no user's files."""
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
 _SHARED_MEMORY = "/dev/shm"
 _SEGMENTS = ("torch_", "sem.", "psm_", "nccl-")
