@@ -58,35 +58,24 @@ KEPT = recommendation(is_baseline=True, confirm_trials=())
 UNKNOWN = limits(limit=None, loader_samples_per_s=None, cores_samples_per_s=None)
 
 
-def baseline_was(**overrides: Any) -> Run:
-    """A run whose baseline's trial was measured so."""
-    own, found = trials()
-    changed = record(parts=parts(wait=0.36), **({"device_parts": device_parts(stall=0.02)} | overrides))
-    return explained(trials=(own.changed(measurement=changed.measurement), found))
-
-
 RUNS: dict[str, Run] = {
     "usual": explained(limits(), BALANCED),
     "model disagrees": explained(
         limits(loader_samples_per_s=20.8, measured_samples_per_s=28.7), limits(Tier.BALANCED)
     ),
-    "epoch boundaries": baseline_was(boundary_s=50.0),
-    "no GPU times": baseline_was(device_parts=None),
     "cores": explained(limits(Tier.BALANCED, Limit.CORES), trials=trials(device=cpu())),
     "baseline kept": explained(limits(), limits(Tier.BALANCED), recommendations=(KEPT,)),
     "loader unknown": explained(
         model=ModelSummary(limits=(UNKNOWN,), missed_relative=None, checked_configs=None)
     ),
-    "no model": explained(model=None, why_stopped=None),
     "no trial": explained(limits(), trials=()),
 }
 LOOPS: dict[str, TrialRecord] = {
-    "data": record(device=CPU, parts=parts(wait=0.36)),
+    "epoch boundaries": record(boundary_s=50.0),
+    "no GPU times": record(parts=parts(wait=0.36), device_parts=None),
     "host": record(device_parts=device_parts(drained=0.9)),
     "slow together": slow_together(),
-    "compute": record(device=CPU, parts=parts(wait=0.12)),
     "no DataLoader": record(device=CPU, has_loader=False),
-    "abandoned": record(stop_reason="abandoned", boundary_s=None),
 }
 
 

@@ -89,14 +89,6 @@ def test_a_part_that_is_both_is_one_entry_and_its_points_say_which():
     assert second["hovertext"] == ["a (predicted): 1.0"]
 
 
-def test_series_of_one_chart_differ_in_symbol_or_colour():
-    seen = [
-        (one["marker"]["symbol"], one["marker"]["color"])
-        for one in traces(*(Series(f"{place}", MEASURED, points(1.0)) for place in range(20)))
-    ]
-    assert len(set(seen)) == 20
-
-
 def test_ranges_are_error_bars():
     point = Point(x=1, y=10.0, text="10 (8 to 13)", low=8.0, high=13.0)
     (trace,) = traces(Series("a", MEASURED, (point, *points(4.0))))
