@@ -259,7 +259,7 @@ def _as_parameter(name: str, value: float) -> float:
 
 def gpu_jobs() -> tuple[GpuJob, ...]:
     """Return all jobs."""
-    compiled, overhead = "compiled_samples", "compiled_overhead"
+    compiled, overhead = "compile_samples", "compile_overhead"
     return (
         job(
             "ResNet-50, ImageNet",

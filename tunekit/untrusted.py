@@ -8,7 +8,6 @@ The caller adds the file's name and a remedy:
         raise UsageError(f"{path} {error}; give a file that a search wrote") from error
 """
 
-import errno
 import os
 import stat
 from pathlib import Path
@@ -21,13 +20,6 @@ CONFIG_BYTES = 1 << 20
 
 MAX_DEPTH = 64
 """Levels of nesting in a JSON, TOML or YAML file."""
-
-_KINDS = {
-    stat.S_IFDIR: os.strerror(errno.EISDIR),
-    stat.S_IFIFO: "it is a pipe, not a file",
-    stat.S_IFCHR: "it is a device, not a file",
-    stat.S_IFBLK: "it is a device, not a file",
-}
 
 
 def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
@@ -42,10 +34,9 @@ def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
         OSError: it is missing, or can't be read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW))
-    kind = stat.S_IFMT(os.fstat(handle).st_mode)
-    if kind != stat.S_IFREG:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UnreadableError(f"can't be read: {_KINDS.get(kind, 'not a file')}")
+        raise UnreadableError("can't be read: not a regular file")
     return os.fdopen(handle, "rb")
 
 

@@ -88,11 +88,11 @@ def test_a_flag_that_the_script_declares_is_found_by_its_default(tmp_path: Path)
     script = (
         'parser.add_argument("-b", "--batch-size", type=int, default=32)\n'
         'parser.add_argument("--workers", default=2)\n'
-        'parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")\n'
+        'parser.add_argument("--dtype", default="float32")\n'
     )
     assert suggested(tmp_path, script=script) == {
         "batch_size": "--batch-size {}",
-        "precision": "--dtype {fp32:float32,bf16:bfloat16}",
+        "precision": "--dtype {fp32:float32,bf16:bfloat16,fp16:float16}",
     }
 
 

@@ -162,7 +162,6 @@ def test_a_file_without_keys_has_none_of_them(tmp_path: Path, name: str, content
     [
         ("defaults.batch_size", 64, "&bs 32   # per GPU", "&bs 64   # per GPU"),
         ("defaults.name", "it's", '"run one"', '"it\'s"'),
-        ("data.val_batch", 64, "val_batch: *bs", "val_batch: 64"),
         ("data.prefetch", 4, "prefetch:      # not set", "prefetch: 4      # not set"),
         ("data.digits", 128, "'64'", "'128'"),
         ("loaders.0.workers", 8, "-   workers: 4", "-   workers: 8"),
@@ -181,16 +180,7 @@ def test_yaml_changes_nowhere_but_at_the_key(folder: Path, key: str, value: Any,
     assert after == YAML_TEXT.replace(old, new, 1) != YAML_TEXT
 
 
-def test_a_merged_value_is_overridden_where_it_is_merged(folder: Path):
-    for key, line in (("data.batch_size", "    batch_size: 64\n"), ("flow.batch_size", "batch_size: 64, ")):
-        after = with_values(folder / "a.yaml", {key: 64})
-        assert after.replace(line, "", 1) == YAML_TEXT
-        (folder / "b.yaml").write_text(after)
-        assert read_key(folder / "b.yaml", key) == 64
-        assert read_key(folder / "b.yaml", "defaults.batch_size") == 32
-
-
-@pytest.mark.parametrize("key", ["sizes.2", "text"])
+@pytest.mark.parametrize("key", ["sizes.2", "text", "data.val_batch", "data.batch_size", "flow.batch_size"])
 def test_a_place_that_cannot_be_rewritten_is_refused(folder: Path, key: str):
     with pytest.raises(TargetError, match=r"a\.yaml: .*; write"):
         with_values(folder / "a.yaml", {key: 1})

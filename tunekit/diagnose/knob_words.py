@@ -3,16 +3,9 @@
 import shlex
 
 from tunekit.errors import UsageError
-from tunekit.records.config import LOADER_KNOBS, Precision
+from tunekit.records.config import KNOB, LOADER_KNOBS
 from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.trial.binding_syntax import PLACE, BoundValue, spelled, value_text
-
-_PRECISIONS = {
-    Precision.FP32: "no autocast",
-    Precision.TF32: "torch.set_float32_matmul_precision('high')",
-    Precision.BF16: "torch.autocast(..., dtype=torch.bfloat16) around forward and loss",
-    Precision.FP16: "torch.autocast(..., dtype=torch.float16) around forward and loss, with a GradScaler",
-}
 
 
 def set_knob(target: Target, knob: str, value: BoundValue) -> str:
@@ -65,11 +58,5 @@ def _as_words(binding: Binding, value: BoundValue, text: str | None) -> str:
 def _in_code(knob: str, value: BoundValue) -> str:
     if knob in LOADER_KNOBS:
         return f"{knob}={value!r} in the DataLoader"
-    if knob == "precision":
-        return _PRECISIONS[Precision(str(value))]
-    if knob == "compile":
-        return "torch.compile(model)" if value else "no torch.compile"
-    if knob == "channels_last":
-        layout = "channels_last" if value else "contiguous_format"
-        return f"model.to(memory_format=torch.{layout}), and its input too"
-    return f"{knob}={value_text(value)} in the script"
+    code = KNOB[knob].code.get(value) if knob in KNOB and not isinstance(value, float) else None
+    return code or f"{knob}={value_text(value)} in the script"

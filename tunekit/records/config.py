@@ -3,7 +3,8 @@
 A knob is an entry of TABLE and a field of TrainConfig, or of LoaderKnobs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -53,6 +54,10 @@ class Knob:
     """Its value without effect: what it has without workers, where it needs them."""
     label: str = ""
     """Its short name; the whole one where none is given."""
+    seen_as: str = ""
+    """Plain names of it in scripts and on command lines, the clearest first."""
+    code: Mapping[KnobValue, str] = field(default_factory=dict)
+    """How a script's text sets its values, where the name and the value don't say it."""
 
     @property
     def is_switch(self) -> bool:
@@ -66,15 +71,88 @@ class Knob:
 
 
 TABLE = (
-    Knob("batch_size", Place.LOADER, least=1, label="batch"),
-    Knob("num_workers", Place.LOADER, least=0, label="workers", off=0),
-    Knob("prefetch_factor", Place.LOADER, least=1, label="prefetch", needs_workers=True, off=None),
-    Knob("pin_memory", Place.LOADER, label="pinned"),
-    Knob("persistent_workers", Place.LOADER, needs_workers=True, label="persistent"),
-    Knob("compile", Place.MODEL),
-    Knob("precision", Place.MODEL, choices=tuple(Precision), off=Precision.FP32),
-    Knob("channels_last", Place.MODEL),
-    Knob("accumulate_grad_batches", Place.LOOP, least=1, label="accumulate", off=1),
+    Knob(
+        "batch_size",
+        Place.LOADER,
+        least=1,
+        label="batch",
+        seen_as="""
+            batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize pergpubatchsize
+            pergputrainbatchsize batchsizeperdevice batchsizepergpu devicebatchsize localbatchsize
+            minibatchsize minibatch batchsizetrain trainbatch batch bsz bs mbs b samplespergpu imgspergpu
+            imsperbatch maxsentences globalbatchsize totalbatchsize
+        """,
+    ),
+    Knob(
+        "num_workers",
+        Place.LOADER,
+        least=0,
+        label="workers",
+        off=0,
+        seen_as="""
+            numworkers dataloadernumworkers loadernumworkers numdataloaderworkers dataloaderworkers
+            loaderworkers dataworkers workerspergpu workers worker nworkers nworker numthreads nthreads jobs j
+        """,
+    ),
+    Knob(
+        "prefetch_factor",
+        Place.LOADER,
+        least=1,
+        label="prefetch",
+        needs_workers=True,
+        off=None,
+        seen_as="prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch",
+    ),
+    Knob(
+        "pin_memory", Place.LOADER, label="pinned", seen_as="pinmemory dataloaderpinmemory pinmem pin pinned"
+    ),
+    Knob(
+        "persistent_workers",
+        Place.LOADER,
+        needs_workers=True,
+        label="persistent",
+        seen_as="persistentworkers dataloaderpersistentworkers persistent",
+    ),
+    Knob(
+        "compile",
+        Place.MODEL,
+        seen_as="torchcompile compile usecompile compilemodel torchcompilemodel",
+        code={True: "torch.compile(model)", False: "no torch.compile"},
+    ),
+    Knob(
+        "precision",
+        Place.MODEL,
+        choices=tuple(Precision),
+        off=Precision.FP32,
+        seen_as="precision mixedprecision ampdtype dtype torchdtype",
+        code={
+            Precision.FP32: "no autocast",
+            Precision.TF32: "torch.set_float32_matmul_precision('high')",
+            Precision.BF16: "torch.autocast(..., dtype=torch.bfloat16) around forward and loss",
+            Precision.FP16: "torch.autocast(..., dtype=torch.float16) with a GradScaler",
+        },
+    ),
+    Knob(
+        "channels_last",
+        Place.MODEL,
+        seen_as="channelslast nhwc memoryformat",
+        code={
+            True: "model.to(memory_format=torch.channels_last), and its input too",
+            False: "model.to(memory_format=torch.contiguous_format), and its input too",
+        },
+    ),
+    Knob(
+        "accumulate_grad_batches",
+        Place.LOOP,
+        least=1,
+        label="accumulate",
+        off=1,
+        seen_as="""
+            accumulategradbatches gradientaccumulationsteps gradaccumulationsteps gradientaccumulation
+            gradaccumulation accumulationsteps gradaccumsteps accumsteps gradaccum accumiter accumulate accum
+            updatefreq itersize
+        """,
+    ),
 )
 """Every knob, in the order in which they are shown."""
 
@@ -97,6 +175,8 @@ SWITCH_KNOBS = tuple(knob.name for knob in TABLE if knob.is_switch)
 
 NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.least is not None and knob.place is Place.LOADER)
 """Knobs that `--range` can bound."""
+
+MODEL_SWITCHES = tuple(knob for knob in SWITCH_KNOBS if knob in MODEL_KNOBS)
 
 WORKER_KNOBS = {knob.name: knob.off for knob in TABLE if knob.needs_workers}
 """Knobs that mean nothing without workers, with what they then are."""

@@ -350,11 +350,8 @@ def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
 
 def _without_a_parser(target: Target) -> Iterator[_Place]:
     """Yield the words of the command, and what the script's text declares and the command does not say."""
-    declared = tuple(_in_the_script(target))
-    choices = {name: place.choices for place in declared for name in place.names}
-    for place in _on_the_command_line(target):
-        yield replace(place, choices=choices.get(place.names[0], ()))
-    yield from declared
+    yield from _on_the_command_line(target)
+    yield from _in_the_script(target)
 
 
 def _on_the_command_line(target: Target) -> Iterator[_Place]:
@@ -416,11 +413,4 @@ def _declared(call: ast.Call) -> Iterator[_Place]:
         return
     long = next((flag for flag in flags if flag.startswith("--")), None)
     if long is not None and is_of_training(long):
-        yield _Place((plain_name(long),), default.value, words=(long, PLACE), choices=_choices(call))
-
-
-def _choices(call: ast.Call) -> tuple[str, ...]:
-    """Return the texts that an `add_argument` allows, as far as they are written there."""
-    node = next((keyword.value for keyword in call.keywords if keyword.arg == "choices"), None)
-    allowed = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else []
-    return tuple(str(one.value) for one in allowed if isinstance(one, ast.Constant))
+        yield _Place((plain_name(long),), default.value, words=(long, PLACE))

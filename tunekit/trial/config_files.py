@@ -28,11 +28,9 @@ from tunekit.untrusted import parse_json, parse_toml, read_text
 Scalar = bool | int | float | str | None
 """What can stand at a key."""
 
-_MOST_KEYS = 5000
-_DEEPEST = 20
+MAX_KEYS = 5000
+MAX_DEPTH = 20
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+(?=\S)")
-_ALIAS = re.compile(r"\s*:\s+(\*[^\s,\]}]+)")
 _COLON = re.compile(r"\s*:")
 _PLAIN = re.compile(r"[A-Za-z_][\w./+-]*", re.ASCII)
 _READ_AS_OTHERS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
@@ -56,7 +54,7 @@ def all_keys(path: Path) -> dict[str, Scalar]:
         TargetError: the file can't be read.
     """
     data = _parsed(path, _text_of(path))
-    keys = itertools.islice(_keys(data), _MOST_KEYS)
+    keys = itertools.islice(_keys(data), MAX_KEYS)
     return {key: _value_at(data, key, path)[1] for key in keys}
 
 
@@ -172,7 +170,7 @@ def _step(node: Any, part: str) -> str | int | None:
 
 def _no_key(data: Any, key: str, path: Path) -> str:
     """Return the message for a key that is not there: the keys that are meant, or all there are."""
-    known = list(itertools.islice(_keys(data), _MOST_KEYS))
+    known = list(itertools.islice(_keys(data), MAX_KEYS))
     last = key.rpartition(".")[2]
     near = [name for name in known if name.rpartition(".")[2] == last]
     near += [name for name in difflib.get_close_matches(key, known, n=3) if name not in near]
@@ -190,7 +188,7 @@ def _keys(node: Any, deep: int = 0) -> Iterator[str]:
     for name, child in children:
         if not isinstance(child, Mapping | list):
             yield name
-        elif deep < _DEEPEST:
+        elif deep < MAX_DEPTH:
             yield from (f"{name}.{below}" for below in _keys(child, deep + 1))
 
 
@@ -236,92 +234,41 @@ def _set(data: Any, steps: list[str | int], value: Scalar) -> None:
 def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> str:
     """Return the YAML text with another scalar at the steps, all else byte for byte.
 
-    The text is composed, not constructed and dumped again, which would write it in the dumper's own way: the
-    nodes know where they stand, so that comments, quotes, anchors, order and line breaks stay what they are.
-    An alias is replaced by the value, and what its anchor names stays; a value that a merge (`<<`) brings in
-    is overridden where it is merged.
+    What stands behind an alias or a merge belongs to other keys too, and is refused.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an anchor that stands twice
         node = YAML(typ="rt", pure=True).compose(text)
-    names = [str(step) for step in steps]
-    try:
-        for name in names[:-1]:
-            node = _child(node, name)
-        if isinstance(node, SequenceNode):
-            return _replaced(text, _own_item(node, int(names[-1])), value)
-        pair = _own_pair(node, names[-1])
-        if pair is None:
-            return _inserted(text, node, names[-1], value)
-        return _with_value(text, *pair, value)
-    except TargetError as error:
-        raise TargetError(f"{path}: {'.'.join(names)}: {error}") from error
-
-
-def _with_value(text: str, key: Node, held: Node, value: Scalar) -> str:
-    after_key = key.end_mark.index
-    if held.start_mark.index < after_key:  # an alias: the node stands where its anchor is
-        alias = _ALIAS.match(text, after_key)
-        if alias is None:
-            raise TargetError("the alias can't be rewritten; write its value there")
-        return text[: alias.start(1)] + _yaml_text(value) + text[alias.end(1) :]
-    if held.start_mark.index == held.end_mark.index:
-        colon = _COLON.match(text, after_key)
-        if colon is None:
-            raise TargetError("there is no value to rewrite; write one, after a colon")
-        return f"{text[: colon.end()]} {_yaml_text(value)}{text[colon.end() :]}"
-    return _replaced(text, held, value)
-
-
-def _replaced(text: str, node: Node, value: Scalar) -> str:
-    """Return the text with the scalar's own span replaced; its anchor stays, its tag goes."""
-    if not isinstance(node, ScalarNode) or node.style in ("|", ">") or node.start_mark == node.end_mark:
-        raise TargetError("the place holds no scalar on one line; write a plain value there")
+    after = 0
+    for step in steps:
+        child, after = _child(node, step)
+        if child is None or child.start_mark.index < after:
+            key = ".".join(map(str, steps))
+            raise TargetError(
+                f"{path}: {key}: an alias or a merge (<<) brings it in; write the key out there"
+            )
+        node = child
+    if not isinstance(node, ScalarNode) or node.style in ("|", ">"):
+        raise TargetError(f"{path}: the place holds no scalar on one line; write a plain value there")
     start, end = node.start_mark.index, node.end_mark.index
-    properties = _PROPERTIES.match(text, start, end)
-    anchor = f"&{node.anchor} " if node.anchor and properties else ""
+    if start == end:
+        colon = _COLON.match(text, after)
+        if colon is None:
+            raise TargetError(f"{path}: there is no value to rewrite; write one, after a colon")
+        return f"{text[: colon.end()]} {_yaml_text(value)}{text[colon.end() :]}"
+    anchor = f"&{node.anchor} " if node.anchor else ""
     style = node.style if isinstance(value, str) else None
     return f"{text[:start]}{anchor}{_yaml_text(value, style)}{text[end:]}"
 
 
-def _inserted(text: str, node: MappingNode, key: str, value: Scalar) -> str:
-    """Return the text with a key of its own put before the first key of a mapping that merges it in."""
-    first: Node = node.value[0][0]
-    place = first.start_mark.index
-    between = ", " if node.flow_style else "\n" + " " * first.start_mark.column
-    return f"{text[:place]}{key}: {_yaml_text(value)}{between}{text[place:]}"
-
-
-def _own_item(node: SequenceNode, index: int) -> Node:
-    item: Node = node.value[index]
-    if item.start_mark.index < node.start_mark.index or item in node.value[:index]:
-        raise TargetError("the place in the list is an alias; write its value there")
-    return item
-
-
-def _own_pair(node: Node, step: str) -> tuple[Node, Node] | None:
-    """Return key and value of a mapping's own entry; the last one, as readers of doubled keys do."""
-    if not isinstance(node, MappingNode):
-        raise TargetError(f"no mapping holds {step!r}; write the key on lines of its own")
-    return next(((key, held) for key, held in reversed(node.value) if key.value == step), None)
-
-
-def _child(node: Node, step: str) -> Node:
+def _child(node: Node, step: str | int) -> tuple[Node | None, int]:
+    """Return what stands at a step, the last one of doubled keys, and the end of what it has to follow."""
     if isinstance(node, SequenceNode):
-        child: Node = node.value[int(step)]
-        return child
-    pair = _own_pair(node, step)
-    if pair is not None:
-        return pair[1]
-    for merge, held in node.value:
-        if merge.value != "<<":
-            continue
-        for merged in held.value if isinstance(held, SequenceNode) else [held]:
-            try:
-                return _child(merged, step)
-            except TargetError:
-                continue
-    raise TargetError(f"the key {step!r} can't be rewritten where it stands; write it on a line of its own")
+        child = node.value[int(step)]
+        return (None if child in node.value[: int(step)] else child), node.start_mark.index
+    pairs = reversed(node.value) if isinstance(node, MappingNode) else ()
+    pair = next(((key, held) for key, held in pairs if key.value == str(step)), None)
+    return (pair[1], pair[0].end_mark.index) if pair else (None, 0)
 
 
 def _yaml_text(value: Scalar, style: str | None = None) -> str:

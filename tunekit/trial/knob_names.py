@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from tunekit.records.config import KNOB, KNOBS, Precision
+from tunekit.records.config import KNOB, KNOBS, TABLE, Precision
 from tunekit.typos import did_you_mean
 
 LEARNING_RATE = "lr"
@@ -16,27 +16,7 @@ BINDABLE = (*KNOBS, LEARNING_RATE, STEPS)
 """Everything that a binding can be for."""
 
 _SEEN_IN_SCRIPTS = {
-    "batch_size": """
-        batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize pergpubatchsize
-        pergputrainbatchsize batchsizeperdevice batchsizepergpu devicebatchsize localbatchsize minibatchsize
-        minibatch batchsizetrain trainbatch batch bsz bs mbs b samplespergpu imgspergpu imsperbatch
-        maxsentences globalbatchsize totalbatchsize
-    """,
-    "num_workers": """
-        numworkers dataloadernumworkers loadernumworkers numdataloaderworkers dataloaderworkers
-        loaderworkers dataworkers workerspergpu workers worker nworkers nworker numthreads nthreads jobs j
-    """,
-    "prefetch_factor": "prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch",
-    "pin_memory": "pinmemory dataloaderpinmemory pinmem",
-    "persistent_workers": "persistentworkers dataloaderpersistentworkers",
-    "compile": "torchcompile compile usecompile compilemodel torchcompilemodel",
-    "precision": "precision mixedprecision ampdtype dtype torchdtype",
-    "channels_last": "channelslast",
-    "accumulate_grad_batches": """
-        accumulategradbatches gradientaccumulationsteps gradaccumulationsteps gradientaccumulation
-        gradaccumulation accumulationsteps gradaccumsteps accumsteps gradaccum accumiter accumulate accum
-        updatefreq itersize
-    """,
+    **{knob.name: knob.seen_as for knob in TABLE},
     LEARNING_RATE: "learningrate lr maxlr baselr lrbase initiallr initlr peaklr lr0",
     STEPS: """
         maxsteps totalsteps numsteps steps trainsteps trainingsteps numtrainsteps numtrainingsteps
@@ -62,14 +42,6 @@ PRECISION_SWITCHES = {
 ALL_NAMES = tuple(sorted({*chain(*OPTION_NAMES.values()), *PRECISION_SWITCHES, *WARM_UP_NAMES}))
 """What the agent is asked for."""
 
-_SPOKEN = {
-    "pin_memory": ("pin", "pinned", "pinnedmemory"),
-    "persistent_workers": ("persistent", "persist"),
-    "channels_last": ("nhwc", "memoryformat"),
-    "precision": (*Precision, *PRECISION_SWITCHES, "float32", "bfloat16", "float16"),
-}
-"""What people say of a knob beside what scripts call it."""
-
 
 def plain_name(name: str) -> str:
     """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
@@ -85,7 +57,9 @@ def knob_hint(name: str, known: Iterable[str] = KNOBS) -> str:
         known: knobs, and other names that would do.
     """
     names, plain = list(known), plain_name(name)
-    called = next((knob for knob in BINDABLE if plain in (*OPTION_NAMES[knob], *_SPOKEN.get(knob, ()))), "")
+    called = next((knob for knob in BINDABLE if plain in OPTION_NAMES[knob]), "")
+    if plain in (*Precision, *PRECISION_SWITCHES):
+        called = "precision"
     if called not in names:
         return did_you_mean(name, names, f"use one of {', '.join(names)}")
     choices = KNOB[called].choices if called in KNOB else ()

@@ -15,7 +15,7 @@ from tunekit.predict.throughput.evidence import STEP_NOISE
 from tunekit.predict.throughput.model import Prediction, ThroughputModel
 from tunekit.predict.throughput.observation import Columns, Flags, Floats, observations
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
-from tunekit.records.config import KNOBS, KnobValue, TrainConfig
+from tunekit.records.config import KNOBS, MODEL_SWITCHES, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import KnobSpace
@@ -107,7 +107,7 @@ class PlannedObjective:
         """
         if self._samples is None:
             return predicted
-        start_s = np.where(columns.compiled, self._compiled_s, self._eager_s) / self._samples
+        start_s = np.where(columns.switches["compile"], self._compiled_s, self._eager_s) / self._samples
         sample_s = np.exp(-predicted.log_rate)
         whole_s = start_s + sample_s
         return replace(
@@ -180,7 +180,7 @@ class Acquisition:
         is_open = self._untried({*tried, *pending})
         is_open &= (costs <= criteria.most_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
-            is_open &= ~self._columns.compiled | (costs <= criteria.most_again_s)
+            is_open &= ~self._columns.switches["compile"] | (costs <= criteria.most_again_s)
         is_open &= self._columns.workers <= criteria.most_workers
         fit_chances = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fit_chances >= _MIN_CHANCE))
@@ -279,10 +279,11 @@ class Acquisition:
         None where other modes of the model promise more than loader and batch size.
         """
         columns, home = self._columns.take(pool.places), Columns.of([baseline])
-        scores = np.where(columns.compiled, -math.inf, expected.log_rate + np.log(pool.chances))
+        scores = np.where(columns.switches["compile"], -math.inf, expected.log_rate + np.log(pool.chances))
         is_near = scores >= np.max(scores, initial=-1e9) - _NEARLY
-        for name in ("precision", "compiled", "channels_last"):
-            is_near &= getattr(columns, name) == getattr(home, name)
+        is_near &= columns.precision == home.precision
+        for knob in MODEL_SWITCHES:
+            is_near &= columns.switches[knob] == home.switches[knob]
 
         def change(at: int) -> tuple[int, int]:
             place = pool.places[at]
@@ -321,10 +322,10 @@ class Acquisition:
         columns = self._columns
         order = np.lexsort(
             (
-                columns.channels_last,
+                columns.switches["channels_last"],
                 columns.precision,
-                ~columns.pinned,
-                columns.compiled,
+                ~columns.switches["pin_memory"],
+                columns.switches["compile"],
                 columns.batch_size,
                 columns.prefetch,
                 columns.workers,
@@ -381,7 +382,7 @@ class Acquisition:
     def _costs(self, records: Sequence[TrialRecord]) -> Floats:
         """Return the seconds that a trial of each config is taken to need: more where it compiles."""
         eager_s, compiled_s = durations_s(records, self.configs[0])
-        return np.where(self._columns.compiled, compiled_s, eager_s)
+        return np.where(self._columns.switches["compile"], compiled_s, eager_s)
 
 
 def _changes(config: TrainConfig, baseline: TrainConfig) -> int:

@@ -9,7 +9,7 @@ from tunekit.predict.ram import held_per_sample, loader_ram, predicted_base_ram
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Flags, Floats
 from tunekit.predict.vram.measured_peaks import DeviceMemoryModel, PeakSeen, peaks_seen
 from tunekit.recommend.tiers import POLICIES, same_training
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import MODEL_SWITCHES, Precision, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
@@ -74,12 +74,13 @@ def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
         return np.ones(len(columns))
     model = DeviceMemoryModel(seen, loop.device.usable_bytes)
     # The device's memory depends on few knobs, so that many configs share one answer.
-    knobs = (columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision) * 2 + columns.compiled
+    knobs = columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision
+    knobs = knobs * 2 + columns.switches["compile"]
     _, first, same = np.unique(knobs, return_index=True, return_inverse=True)
     kinds = columns.take(first)
     chances = model.chance_to_fit(kinds, POLICIES[Tier.AGGRESSIVE].vram_share)
     for batch_size, precision, compiled in (_kind(one) for one in seen if one.reserved_bytes is None):
-        same_mode = (kinds.precision == PRECISIONS.index(precision)) & (kinds.compiled == compiled)
+        same_mode = (kinds.precision == PRECISIONS.index(precision)) & (kinds.switches["compile"] == compiled)
         chances[same_mode & (kinds.batch_size >= batch_size)] = 0.0
     return np.asarray(chances[same])
 
@@ -148,9 +149,7 @@ def _flags_of(columns: Columns, own_batch: int) -> list[Flags]:
     """Return for each trait which configs have it."""
     return [
         *(np.asarray(columns.precision == place) for place in range(len(PRECISIONS))),
-        columns.compiled,
-        columns.channels_last,
-        columns.pinned,
+        *(columns.switches[knob] for knob in (*MODEL_SWITCHES, "pin_memory")),
         np.asarray(columns.workers > 0),
         np.asarray(columns.batch_size != own_batch),
     ]

@@ -16,7 +16,7 @@ def test_every_knob_stands_in_the_configs_order(several):
         assert columns.workers[place] == one.num_workers
         assert columns.prefetch[place] == (one.prefetch_factor or 0)
         assert PRECISIONS[columns.precision[place]] is one.precision
-        assert columns.compiled[place] == one.compile
-        assert columns.channels_last[place] == one.channels_last
-        assert columns.pinned[place] == one.pin_memory
-        assert columns.persistent[place] == one.persistent_workers
+        assert columns.switches["compile"][place] == one.compile
+        assert columns.switches["channels_last"][place] == one.channels_last
+        assert columns.switches["pin_memory"][place] == one.pin_memory
+        assert columns.switches["persistent_workers"][place] == one.persistent_workers

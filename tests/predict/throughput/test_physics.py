@@ -79,6 +79,6 @@ def test_a_fetch_that_was_not_seen_is_believed_loosely():
 def test_modes_scale_training_alone():
     world = EquationWorld()
     plain = world.times(config())
-    compiled = replace(world, moved={"compiled_samples": -1.0}).times(config(compile=True))
+    compiled = replace(world, moved={"compile_samples": -1.0}).times(config(compile=True))
     assert compiled.compute_s[0] < plain.compute_s[0]
     assert compiled.fetch_s[0] == plain.fetch_s[0]

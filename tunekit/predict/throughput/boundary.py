@@ -50,5 +50,5 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
 
 def boundary_terms(columns: Columns) -> Floats:
     """Return (configs, 2): how often each config has what is always there, and a worker's start."""
-    started = np.where(columns.persistent, 0.0, columns.workers)
+    started = np.where(columns.switches["persistent_workers"], 0.0, columns.workers)
     return np.stack([np.ones(len(columns)), started], axis=1)

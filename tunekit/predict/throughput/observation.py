@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import SWITCH_KNOBS, Precision, TrainConfig
 from tunekit.records.details import IsolatedRates
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Measured, measured
@@ -30,10 +30,8 @@ class Columns:
     """0 without workers."""
     precision: NDArray[np.int64]
     """Place in PRECISIONS."""
-    compiled: Flags
-    channels_last: Flags
-    pinned: Flags
-    persistent: Flags
+    switches: dict[str, Flags]
+    """By knob, whether it is on."""
 
     @classmethod
     def of(cls, configs: Sequence[TrainConfig]) -> "Columns":
@@ -43,10 +41,10 @@ class Columns:
             workers=np.array([config.num_workers for config in configs], dtype=float),
             prefetch=np.array([config.prefetch_factor or 0 for config in configs], dtype=float),
             precision=np.array([PRECISIONS.index(config.precision) for config in configs], dtype=np.int64),
-            compiled=np.array([config.compile for config in configs], dtype=bool),
-            channels_last=np.array([config.channels_last for config in configs], dtype=bool),
-            pinned=np.array([config.pin_memory for config in configs], dtype=bool),
-            persistent=np.array([config.persistent_workers for config in configs], dtype=bool),
+            switches={
+                knob: np.array([getattr(config, knob) for config in configs], dtype=bool)
+                for knob in SWITCH_KNOBS
+            },
         )
 
     def __len__(self) -> int:
@@ -54,7 +52,8 @@ class Columns:
 
     def take(self, places: NDArray[np.int64]) -> "Columns":
         """Return the columns of the configs at some places."""
-        return Columns(**{name: values[places] for name, values in vars(self).items()})
+        arrays = {name: values[places] for name, values in vars(self).items() if name != "switches"}
+        return Columns(**arrays, switches={knob: on[places] for knob, on in self.switches.items()})
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import MODEL_SWITCHES, Precision, TrainConfig
 
 _PRECISION_PRIORS = {
     Precision.FP32: (0.0, 1e-6, 0.0, 1e-6),
@@ -41,6 +41,9 @@ _PRECISION_PRIORS = {
     Precision.FP16: (-0.3, 0.45, 0.15, 0.15),
 }
 """Mean and deviation of the log factor on the cost per sample, then on the overhead."""
+_UNKNOWN_PRIORS = (0.0, 0.15, 0.0, 1e-6)
+_SWITCH_PRIORS = {"compile": (-0.15, 0.25, -0.5, 0.45), "channels_last": (-0.05, 0.15, 0.0, 1e-6)}
+"""The same of the model's switches when they are on."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +75,11 @@ def parameters(cpus: int, on_cpu: bool, fetch_is_known: bool = True) -> tuple[Pa
         Parameter("hand_over", -6.0, 1.5),
         Parameter("training_cpus", float(busy), 0.4 if on_cpu else 0.25),
         Parameter("sharpness", float(np.log(8.0)), 0.5),
-        Parameter("compiled_samples", -0.15, 0.25),
-        Parameter("compiled_overhead", -0.5, 0.45),
-        Parameter("channels_last_samples", -0.05, 0.15),
     ]
-    for precision in PRECISIONS:
-        samples, samples_deviation, overhead, overhead_deviation = _PRECISION_PRIORS[precision]
-        unknown.append(Parameter(f"{precision}_samples", samples, samples_deviation))
-        unknown.append(Parameter(f"{precision}_overhead", overhead, overhead_deviation))
+    modes = {knob: _SWITCH_PRIORS.get(knob, _UNKNOWN_PRIORS) for knob in MODEL_SWITCHES}
+    for mode, priors in (*modes.items(), *_PRECISION_PRIORS.items()):
+        unknown.append(Parameter(f"{mode}_samples", *priors[:2]))
+        unknown.append(Parameter(f"{mode}_overhead", *priors[2:]))
     return tuple(unknown)
 
 
@@ -192,10 +192,10 @@ class Physics:
     def _factors(self, values: Floats, columns: Columns) -> tuple[Floats, Floats]:
         """Return the factors of the modes on overhead and on cost per sample."""
         log_samples = values[self._samples][columns.precision]
-        log_samples = log_samples + columns.compiled * self._of("compiled_samples", values)
-        log_samples = log_samples + columns.channels_last * self._of("channels_last_samples", values)
         log_overhead = values[self._overheads][columns.precision]
-        log_overhead = log_overhead + columns.compiled * self._of("compiled_overhead", values)
+        for knob in MODEL_SWITCHES:
+            log_samples = log_samples + columns.switches[knob] * self._of(f"{knob}_samples", values)
+            log_overhead = log_overhead + columns.switches[knob] * self._of(f"{knob}_overhead", values)
         return np.exp(log_overhead), np.exp(log_samples)
 
     def _of(self, name: str, values: Floats) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
+from tunekit.records.config import LOADER_KNOBS, MODEL_SWITCHES, SWITCH_KNOBS
 
 _AMPLITUDES = (0.1, 0.2, 0.35)
 """Deviations of the logarithm of either half to choose from; a tenth is believed before any trial."""
@@ -20,15 +21,14 @@ _SCALES = {
     "batch_size": 0.8,  # doublings
     "workers": 1.0,  # doublings of workers + 1
     "prefetch": 2.0,  # doublings
-    "precision": 1.0,
-    "compiled": 1.0,
+    **dict.fromkeys(SWITCH_KNOBS, 2.0),
+    "compile": 1.0,
     "channels_last": 1.5,
-    "pinned": 2.0,
-    "persistent": 2.0,
+    "precision": 1.0,
 }
 """Distance along each knob over which two configs stop telling of one another."""
-_OF_TRAINING = ("batch_size", "compiled", "channels_last", "precision")
-_OF_LOADER = ("batch_size", "workers", "prefetch", "pinned", "persistent")
+_OF_TRAINING = ("batch_size", *MODEL_SWITCHES, "precision")
+_OF_LOADER = ("batch_size", "workers", "prefetch", *(knob for knob in SWITCH_KNOBS if knob in LOADER_KNOBS))
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,7 @@ def _features(columns: Columns, names: tuple[str, ...]) -> Floats:
         "batch_size": np.log2(columns.batch_size),
         "workers": np.log2(columns.workers + 1),
         "prefetch": np.log2(np.maximum(columns.prefetch, 1)),
-        "compiled": columns.compiled.astype(float),
-        "channels_last": columns.channels_last.astype(float),
-        "pinned": columns.pinned.astype(float),
-        "persistent": columns.persistent.astype(float),
+        **{knob: on.astype(float) for knob, on in columns.switches.items()},
     }
     features = [raw[name] / _SCALES[name] for name in names if name in raw]
     if "precision" in names:

@@ -140,7 +140,9 @@ class DeviceMemoryModel:
         )
 
     def _log_factor(self, values: Floats, columns: Columns) -> Floats:
-        return np.asarray(values[_FIRST_PRECISION + columns.precision] + columns.compiled * values[_COMPILED])
+        return np.asarray(
+            values[_FIRST_PRECISION + columns.precision] + columns.switches["compile"] * values[_COMPILED]
+        )
 
 
 def _below(deviations: Floats) -> Floats:
