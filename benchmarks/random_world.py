@@ -230,9 +230,7 @@ class RandomWorld:
         )
         floors = IsolatedRates(
             loader_step_s=self._loader_s(config) * math.exp(chance.gauss(0, 2 * noise)),
-            loader_batches=20,
             compute_step_s=self._compute_s(config) * math.exp(chance.gauss(0, 2 * noise)),
-            compute_batches=20,
         )
         return Measurement(
             loop=loop,

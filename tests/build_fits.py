@@ -107,7 +107,7 @@ def traced_trial(
     if checkpointed:
         values["checkpointing"] = CheckpointingSeen(blocks=12, names=("Block",))
     details = Details(
-        floors=IsolatedRates(loader_step_s=0.008, loader_batches=20, compute_step_s=0.5, compute_batches=4),
+        floors=IsolatedRates(loader_step_s=0.008, compute_step_s=0.5),
         trace=TraceSeen(**(values | seen)),
     )
     knobs = config(batch_size=16, precision=precision)

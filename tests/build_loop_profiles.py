@@ -36,7 +36,7 @@ DETAILS = Details(
         worker_base_bytes=300 * MIB,
         pss_bytes=3300 * MIB,
     ),
-    floors=IsolatedRates(loader_step_s=0.041, loader_batches=20, compute_step_s=0.030, compute_batches=20),
+    floors=IsolatedRates(loader_step_s=0.041, compute_step_s=0.030),
     kernels=KernelWindow(
         batches=4,
         time_s=0.24,

@@ -104,9 +104,7 @@ def floors(compute_s: float | None = None, loader_s: float | None = None) -> Det
     return Details(
         floors=IsolatedRates(
             compute_step_s=compute_s,
-            compute_batches=40,
             loader_step_s=loader_s,
-            loader_batches=60,
         )
     )
 

@@ -174,9 +174,7 @@ class GpuJob(SearchWorld):
         return Details(
             floors=IsolatedRates(
                 loader_step_s=alone_s,
-                loader_batches=_FLOOR_BATCHES,
                 compute_step_s=float(times.compute_s[0]),
-                compute_batches=_FLOOR_BATCHES,
             )
         )
 

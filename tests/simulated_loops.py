@@ -201,7 +201,7 @@ class Simulation:
             settling.asked(self.now, self.graphs, self.batches, has_stepped=self.batches > 0)
             before = clock.phase
             parts = (wait_s, 0.0, 0.0, 0.0, 0.0)
-            phase = clock.tick(samples, parts, is_interrupted, lambda: settling.is_settled(self.batches))
+            phase = clock.tick(samples, parts, is_interrupted, settling.is_settled(self.batches))
             if phase == FINISHED or self.now > until:
                 return True
             is_forced = phase == DRAINING != before

@@ -135,19 +135,6 @@ def test_what_goes_past_the_replaced_functions_or_changes_a_folder_is_refused(us
     assert picture(user) == old
 
 
-def test_a_refusal_gives_the_problem_the_path_and_a_remedy(user: Path) -> None:
-    code = """
-    import os
-    try: os.rename("ck", "ck.bak")
-    except OSError as error: print(type(error).__name__, error)
-    """
-    (line,) = printed(user, code)
-    assert line.startswith("WriteDenied [Errno 13]")
-    assert "renaming a folder is refused" in line
-    assert "write to a new name" in line
-    assert line.endswith(f"'{user / 'ck'}'")
-
-
 def test_a_file_too_large_to_copy_is_refused(user: Path) -> None:
     code = """
     from _tunekit_agent.file_guard import mirror

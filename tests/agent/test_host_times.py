@@ -67,7 +67,7 @@ def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, f
     clock = LoopClock(lambda: now[0], lambda: None, 1e9, 0.0, 1, 1, can_force_boundary=False)
     clock.epoch_started(0.0)
     split = HostTimes(never_queued)
-    clock.tick(0, split.asked(now[0]), False, lambda: True)
+    clock.tick(0, split.asked(now[0]), False, True)
     for wait_s, compute_s, step_s, other_s in batches:
         now[0] += wait_s
         split.fetched(wait_s, 0.0)
@@ -76,7 +76,7 @@ def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, f
         now[0] += step_s
         split.step_ended(now[0])
         now[0] += other_s
-        clock.tick(1, split.asked(now[0]), False, lambda: True)
+        clock.tick(1, split.asked(now[0]), False, True)
     parts = clock.parts()
     counted = batches[1:]
     for place, name in enumerate(("data_wait_s", "compute_s", "optimizer_s", "other_s")):

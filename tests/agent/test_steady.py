@@ -84,7 +84,7 @@ def test_where_only_steps_can_be_seen_each_counts_for_its_batches() -> None:
         seconds[0] += 31.0 if is_captured else 1.0
         graphs = 1 + (step >= 3) + (step >= 9)
         settling.asked(seconds[0], graphs, step, has_stepped=True, batches=4)
-        if clock.tick(8, (0.0,) * 4, False, lambda at=step: settling.is_settled(at), 4) == FINISHED:
+        if clock.tick(8, (0.0,) * 5, False, settling.is_settled(step), 4) == FINISHED:
             break
     assert step_s(clock) == pytest.approx(0.25)
     assert clock.discarded_batches == 4 * (9 + 1)  # up to the last capture
@@ -103,6 +103,18 @@ def test_a_slow_batch_that_nothing_explains_stays_in_the_window_and_in_its_inter
     clock = measured(loop(0.01, slow={300: 4.0}), can_force=False)
     assert clock.interval >= abs(0.01 / step_s(clock) - 1)
     assert clock.stop_reason == "time_cap"
+
+
+def test_of_a_wait_that_began_before_the_window_only_the_part_inside_counts() -> None:
+    """As of a second loader that a thread of the script reads meanwhile."""
+    now = [0.0]
+    clock = LoopClock(lambda: now[0], lambda: None, 5.0, 0.05, ramp=1, group=1, can_force_boundary=False)
+    clock.epoch_started(0.0)
+    for wait_s in (0.0, 0.0, 30.0, 0.25):
+        now[0] += 1.0
+        clock.tick(8, (wait_s, 0.0, 0.0, 0.0, 0.0), False, True)
+    assert clock.parts()["data_wait_s"] == 1.25
+    assert clock.steady.time_s == 3.0
 
 
 def test_the_device_is_waited_for_at_the_ends_only() -> None:

@@ -126,7 +126,6 @@ class BatchSeen(Record):
     """What goes through a pipe instead: arrays, text, numbers."""
     leaves: tuple[LeafSeen, ...] = Field(max_length=64)
     """The largest, in the order of the batch."""
-    leaves_left_out: NonNegativeInt = 0
 
 
 class ModelBytes(Record):

@@ -76,10 +76,8 @@ class IsolatedRates(Record):
 
     loader_step_s: PositiveFloat | None = None
     """Seconds per batch of the loader alone, its primed queue left out."""
-    loader_batches: NonNegativeInt = 0
     compute_step_s: PositiveFloat | None = None
     """Seconds per batch of training on one batch over and over."""
-    compute_batches: NonNegativeInt = 0
     loader_work: LoaderWork | None = None
     """What its batches cost while the loader ran alone; None where the loader's processes could not be looked
     into, or none was made in that time."""
@@ -87,8 +85,6 @@ class IsolatedRates(Record):
     """Why a half is missing."""
     workers: tuple[WorkerSweepPoint, ...] = Field(default=(), max_length=8)
     """The loader alone with other numbers of workers: a loader sweep."""
-    why_no_more_workers: str | None = Field(default=None, max_length=300)
-    """Why the sweep ended where it did."""
 
 
 class ComputeSweepPoint(Record):

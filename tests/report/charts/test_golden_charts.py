@@ -45,7 +45,7 @@ KNOB_GAINS = (
 MODEL = ModelBytes(
     parameters_bytes=GIB // 2, buffers_bytes=GIB // 2, gradients_bytes=GIB // 2, optimizer_bytes=GIB
 )
-ISOLATED = IsolatedRates(loader_step_s=0.16, loader_batches=9, compute_step_s=0.2, compute_batches=9)
+ISOLATED = IsolatedRates(loader_step_s=0.16, compute_step_s=0.2)
 SIZES = ComputeSweep(
     sizes=tuple(ComputeSweepPoint(batch_size=size, step_s=size / 2000, batches=9) for size in (256, 64))
 )

@@ -19,7 +19,7 @@ _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
 """Batches and steps that are each reported: a script that stops early should be known to the batch."""
 _PULSE = struct.Struct("<3Q")
-_MOST_FAULT_BYTES = 500
+_MAX_FAULT_BYTES = 500
 
 
 class Pulse:
@@ -44,8 +44,8 @@ class Pulse:
 
     def tell_fault(self, fault: str) -> None:
         if self._memory is not None:
-            said = fault.encode("utf-8", "replace")[: _MOST_FAULT_BYTES - 1]
-            self._memory[_PULSE.size :] = said.ljust(_MOST_FAULT_BYTES, b"\0")
+            said = fault.encode("utf-8", "replace")[: _MAX_FAULT_BYTES - 1]
+            self._memory[_PULSE.size :] = said.ljust(_MAX_FAULT_BYTES, b"\0")
 
     def _open(self) -> None:
         self._pid = os.getpid()
@@ -54,8 +54,8 @@ class Pulse:
             path = os.path.join(self._folder, f"pulse-{self._pid}")
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
-                os.write(handle, bytes(_PULSE.size + _MOST_FAULT_BYTES))
-                self._memory = mmap.mmap(handle, _PULSE.size + _MOST_FAULT_BYTES)
+                os.write(handle, bytes(_PULSE.size + _MAX_FAULT_BYTES))
+                self._memory = mmap.mmap(handle, _PULSE.size + _MAX_FAULT_BYTES)
             finally:
                 os.close(handle)
         except (OSError, ValueError):

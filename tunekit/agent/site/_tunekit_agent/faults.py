@@ -12,7 +12,7 @@ from .model.knobs import NotApplied
 from .originals import append_to, os
 
 _AGENT = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def kept_from_script(method: Any) -> Any:
@@ -84,7 +84,7 @@ def _keep_traceback(folder: str, error: Exception) -> str | None:
     text = "\n".join("".join(traceback.format_exception(type(one), one, one.__traceback__)) for one in shown)
     name = f"agent-error-{os.getpid()}.txt"
     try:
-        append_to(os.path.join(folder, name), text.encode("utf-8", "replace")[:_MOST_BYTES])
+        append_to(os.path.join(folder, name), text.encode("utf-8", "replace")[:_MAX_BYTES])
     except OSError:
         return None
     return name

@@ -84,15 +84,11 @@ class Observer:
         self._window_from: int | None = None
         self._finished = self.has_failed = False
 
-    @property
-    def _training(self) -> LoaderInfo | None:
-        return self._loop.training
-
     def failed(self, error: Exception) -> None:
         """Report the observer's own fault, once, and leave the script alone from here on."""
         if self.has_failed:
             return
-        self.has_failed = self._finished = True
+        self.has_failed = self.steps.has_failed = self._finished = True
         self.roots.stop()
         self.autocasts.stop()
         if self._stages is not None:
@@ -111,7 +107,7 @@ class Observer:
 
     @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
-        if info is self._training and self._clock is not None:
+        if info is self._loop.training and self._clock is not None:
             if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
                 self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
@@ -134,7 +130,7 @@ class Observer:
         if self._startup.asked_at is None:
             self._startup.asked_at = now
             self._progress("fetching")
-        if self._training in (None, info) and not self._loop.reads_ahead:
+        if self._loop.training in (None, info) and not self._loop.reads_ahead:
             self._settling.asked(
                 now,
                 knobs.graphs_captured(),
@@ -142,7 +138,7 @@ class Observer:
                 has_stepped=self._progress_log.steps > 0,
                 is_whole=not self._others_fetched,
             )
-        if info is not self._training or self._finished:
+        if info is not self._loop.training or self._finished:
             return None
         self._turn_ended()
         if self._stages is not None:
@@ -163,7 +159,7 @@ class Observer:
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
-        phase = self._clock.tick(samples, parts, self._others_fetched, self._settled, batches)
+        phase = self._clock.tick(samples, parts, self._others_fetched, self._is_settled(), batches)
         self._samples, self._others_fetched, self._source = 0, False, None
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
@@ -193,7 +189,7 @@ class Observer:
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
             self._stages.call("interrupted")
-        if info is not self._training or self._clock is None or self._finished or self._loop.reads_ahead:
+        if info is not self._loop.training or self._clock is None or self._finished or self._loop.reads_ahead:
             return False
         forced = self._clock.phase == DRAINING
         self._clock.epoch_ended(asked_at)
@@ -206,10 +202,11 @@ class Observer:
             return
         self._loop.fetched(info)
         is_partner = self._loop.is_partner(info)
-        if info is self._training or self._training is None:
+        if info is self._loop.training or self._loop.training is None:
             self._take_batch(info, batch, wait_s, cpu_s)
         elif is_partner:
-            self._host_times.fetched(wait_s, cpu_s)
+            if not self._loop.reads_ahead:  # else this thread's own waits are counted
+                self._host_times.fetched(wait_s, cpu_s)
             samples = self._samples_in(info, batch)
             self._samples += samples if self._samples else 0  # before an epoch's first ask they end no batch
         else:
@@ -218,12 +215,12 @@ class Observer:
         if not self._loop.complete and info.fetches == 1 and self.ranks.measures:
             # In case the script runs out of memory before its loop is learnt.
             self._report_learnt([], self._loop.latest())
-        learnt_other = self._loop.complete and info is not self._training and not is_partner
+        learnt_other = self._loop.complete and info is not self._loop.training and not is_partner
         self._progress("validating" if learnt_other else None)
 
     def _fetched_in_stage(self, info: LoaderInfo, batch: object) -> None:
         assert self._stages is not None
-        is_training = info is self._training
+        is_training = info is self._loop.training
         self._progress_log.batches += is_training
         self._progress_log.pulse(TRAINING)
         is_other = not is_training and not self._loop.is_partner(info)
@@ -246,13 +243,12 @@ class Observer:
             self._progress_log.wait_s += wait_s
         self._samples = samples = self._samples_in(info, batch)
         self._progress_log.batches += 1
-        self._batch_watch.take(info, batch, samples, info is self._training)
+        self._batch_watch.take(info, batch, samples, info is self._loop.training)
         if self._progress_log.batches == 1:
             self._startup.fetched(wait_s, time.perf_counter())
 
     # --- what the optimizers do ----------------------------------------------------------------
 
-    @kept_from_script
     def step_began(self, now: float) -> None:
         if self._stages is not None:
             self._stages.call("step_began")
@@ -260,14 +256,13 @@ class Observer:
         self._host_times.step_began(now)
         self._times.step_began()
 
-    @kept_from_script
     def stepped(self, optimizer: Any, now: float) -> None:
         self._progress_log.steps += 1
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
             self._progress(None)
             self._stages.call("step_ended")
-            if self._training is None and self.steps.is_first(optimizer):
+            if self._loop.training is None and self.steps.is_first(optimizer):
                 self._ask_stages(None)
             return
         self._host_times.step_ended(now)
@@ -282,16 +277,18 @@ class Observer:
             self._loop.step_counted(optimizer)
         elif self._loop.stepped(optimizer) or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS):
             self._learn()
-        if self._training is None and self.steps.is_first(optimizer):
+        if self._loop.training is None and self.steps.is_first(optimizer):
             self._progress_log.samples += self._loop.own_batch_samples * self._loop.batches_per_step
             self._turn_ended()
-        ticks = self._clock is not None and self._loop.turns_are_steps and not self._finished
+        turns_are_steps = self._clock is None or self._loop.turns_are_steps
+        ticks = self._clock is not None and turns_are_steps and not self._finished
         if ticks and self.steps.is_first(optimizer):
             now, graphs, steps = time.perf_counter(), knobs.graphs_captured(), self._progress_log.steps
             per_step = self._loop.batches_per_step
             self._settling.asked(now, graphs, steps, has_stepped=True, batches=per_step)
             self._tick(now)
-        self._progress(None)
+        if turns_are_steps:
+            self._progress(None)
 
     def _learn(self) -> None:
         """Conclude what the loop is and start the clock; other ranks than the first don't measure."""
@@ -301,7 +298,7 @@ class Observer:
         if self._loop.reads_ahead:
             self._time_waits_for_threads()
         self.data_parallel.found(self._loop.modules())
-        self._report_learnt(roots, self._training)
+        self._report_learnt(roots, self._loop.training)
         if self._loop.is_dry:
             self._start_stages(self._dry_facts(), self._request.details, 0.0)
         else:
@@ -327,9 +324,9 @@ class Observer:
         threading.Condition.wait = wait  # type: ignore[method-assign]
 
     def _make_clock(self) -> None:
-        training = self._training.facts if self._training else {}
+        training = self._loop.training.facts if self._loop.training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
-        _, epoch_batches = epoch_of(self._training)
+        _, epoch_batches = epoch_of(self._loop.training)
         # Several ranks all train on the same count of batches; a step's loaders may go in pairs.
         is_alone = self._loop.world_size == 1 and not self._loop.partners and not self._loop.reads_ahead
         self._clock = LoopClock(
@@ -339,9 +336,9 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=epoch_batches is not None and is_alone and restarts(self._training),
+            can_force_boundary=epoch_batches is not None and is_alone and restarts(self._loop.training),
             rate_to_beat=self._request.rate_to_beat,
-            throw_away=self._throw_away if self._training and is_alone else None,
+            throw_away=self._throw_away if self._loop.training and is_alone else None,
         )
         self._times = DeviceTimes(
             self._loop.torch,
@@ -369,14 +366,14 @@ class Observer:
             self._dry_steps().enter()
 
     def _dry_facts(self) -> dict:
-        training = self._training.facts if self._training else {}
+        training = self._loop.training.facts if self._loop.training else {}
         startup, own_samples = self._startup.facts(), self._loop.own_batch_samples
         return {
             "device": self._loop.device_facts,
-            "batch_size": training.get("batch_size") if self._training else own_samples,
+            "batch_size": training.get("batch_size") if self._loop.training else own_samples,
             "batch_samples": self._samples or own_samples,
             "num_workers": training.get("num_workers", 0),
-            "epoch_samples": epoch_of(self._training)[0],
+            "epoch_samples": epoch_of(self._loop.training)[0],
             "startup_s": startup["startup_s"],
             "first_batch_s": startup["first_batch_s"],
             "script_steps": self._progress_log.steps,
@@ -388,7 +385,7 @@ class Observer:
         self.steps.remember_hooks(torch)
         knobs.apply_to_root(torch, seen, self._model_knobs)
 
-    def _settled(self) -> bool:
+    def _is_settled(self) -> bool:
         count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches
         return self._settling.is_settled(count)
 
@@ -398,14 +395,14 @@ class Observer:
         if phase == MEASURING and before != MEASURING:
             device.forget_cudnn_tries()
             self._times.open()
-            self._work_window.open(self._training.work if self._training is not None else None)
+            self._work_window.open(self._loop.training.work if self._loop.training is not None else None)
         elif before == MEASURING and phase != MEASURING:
             self._work_window.close()
 
     def _measurement_complete(self, source: Any) -> Any:
         """Report what was measured, then have stages look if that is asked for, else wait for the end."""
         assert self._clock is not None
-        samples_unknown = self._training is None and self._request.samples_per_step is None
+        samples_unknown = self._loop.training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
         if self._loop.reads_ahead and wanted:
@@ -417,7 +414,7 @@ class Observer:
         return self._clock.steady.time_s / max(1, self._clock.steady.batches)
 
     def _start_stages(self, measured: dict, wanted: list, step_s: float) -> None:
-        batch = self._batch_watch.facts(self._training)["batch"]
+        batch = self._batch_watch.facts(self._loop.training)["batch"]
         self._loop.step_s, self._loop.batch_shm_bytes = step_s, batch["shared_bytes"] if batch else 0
         if self._request.skips != "nothing":
             self._dry_steps()
@@ -463,13 +460,13 @@ class Observer:
     def _measurement(self) -> dict:
         """Return the plain facts of the measurement, and report a loss that is none."""
         if self._loop.recount():
-            self._report_learnt(self._stepped_roots, self._training)
+            self._report_learnt(self._stepped_roots, self._loop.training)
         last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
             self._log.emit("nonfinite", loss=str(last), steps=self._progress_log.steps)
         others = {
             **self._startup.facts(),
-            **self._batch_watch.facts(self._training),
+            **self._batch_watch.facts(self._loop.training),
             "loader_work": self._work_window.facts(),
             "model": self._if_told(model_bytes, self._stepped_roots, self.steps.living()),
             "data_parallel": self._if_told(
@@ -480,7 +477,7 @@ class Observer:
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
         }
-        if self._training is None:
+        if self._loop.training is None:
             others["batch_size"] = self._request.samples_per_step
         if self._window_from is not None:
             others["discarded_batches"] = self._window_from

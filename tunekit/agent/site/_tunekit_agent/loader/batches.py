@@ -220,7 +220,6 @@ def batch_facts(batch: object, samples: int) -> dict:
         "shared_bytes": shared.shared_bytes,
         "piped_bytes": piped_bytes,
         "leaves": [_leaf_facts(*one) for one in sorted(largest, key=lambda one: one[1])],
-        "leaves_left_out": len(leaves) - len(largest),
     }
 
 

@@ -9,7 +9,7 @@ from .samples import bytes_of, prints_pinned, reached
 from .storages import is_tensor
 
 _CONTAINERS = (list, dict, set, deque)
-_MOST_HELD, _MOST_BYTES = 100_000, 1 << 20
+_MAX_HELD, _MAX_BYTES = 100_000, 1 << 20
 _CHANGE_BY_THEMSELVES = ("threading", "queue", "multiprocessing", "concurrent")
 
 
@@ -54,14 +54,14 @@ def _state_of(dataset: Any) -> list:
         is_array = hasattr(one, "shape")
         if not is_array and isinstance(getattr(one, "__dict__", None), dict):
             found.append((f"{name}.", vars(one), dict(vars(one))))
-        if _is_own(one) if is_array else isinstance(one, _CONTAINERS) and len(one) <= _MOST_HELD:
+        if _is_own(one) if is_array else isinstance(one, _CONTAINERS) and len(one) <= _MAX_HELD:
             found.append((name, one, one.clone() if is_tensor(one) else one.copy()))
     return found
 
 
 def _is_own(array: Any) -> bool:
     """Return whether an array is small, can be written, and no other process sees it."""
-    if getattr(array, "nbytes", _MOST_BYTES) >= _MOST_BYTES:
+    if getattr(array, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
         return False
     is_plain = type(array).__name__ == "ndarray"  # no map of a file
     return not array.is_shared() if is_tensor(array) else is_plain and array.flags.writeable

@@ -33,9 +33,9 @@ _PINNED_ROW = struct.Struct(f"<qB{LEAVES}I")
 _PRINTS = struct.Struct(f"<{LEAVES}I")
 OPAQUE = 1 << 62
 """From here on an index that is no number has one."""
-MOST_GENERATORS = 8
-_MOST_LEAVES, _MOST_ELEMENTS, _MOST_ROWS = 4096, 4096, 4096
-_MOST_THINGS, _MOST_IN_LIST, _DEPTH = 300, 64, 4
+MAX_GENERATORS = 8
+_MAX_LEAVES, _MAX_ELEMENTS, _MAX_ROWS = 4096, 4096, 4096
+_MAX_THINGS, _MAX_IN_LIST, _DEPTH = 300, 64, 4
 _PLAIN = (bool, int, float, str, type(None))
 _WHOLE = (*_PLAIN, bytes, type, types.ModuleType, types.FunctionType)
 _SEED = 20_240_229
@@ -47,7 +47,7 @@ _SEED = 20_240_229
 def prints_of(sample: Any) -> tuple:
     """Return a number for each leaf of a sample, equal for equal type, shape and data."""
     prints = [0] * LEAVES
-    for number, (place, leaf) in enumerate(islice(walk(sample), _MOST_LEAVES)):
+    for number, (place, leaf) in enumerate(islice(walk(sample), _MAX_LEAVES)):
         at = min(number, LEAVES - 1)
         prints[at] = crc32(bytes_of(leaf), crc32(path_of(place).encode("utf-8", "replace"), prints[at]))
     return tuple(prints)
@@ -66,7 +66,7 @@ def bytes_of(leaf: Any) -> bytes:
             return f"{leaf.mode}{leaf.size}".encode() + leaf.tobytes()
         head = f"{leaf.dtype}{tuple(leaf.shape)}".encode()
         flat = (leaf.detach() if is_tensor(leaf) else leaf).reshape(-1)
-        some = flat[:: max(1, -(-flat.shape[0] // _MOST_ELEMENTS))]
+        some = flat[:: max(1, -(-flat.shape[0] // _MAX_ELEMENTS))]
         if is_tensor(leaf):
             some = some.cpu().contiguous().view(sys.modules["torch"].uint8)
             return head + (some.numpy().tobytes() if "numpy" in sys.modules else bytes(some.tolist()))
@@ -77,10 +77,10 @@ def bytes_of(leaf: Any) -> bytes:
 
 def _row_prints(batch: Any) -> list:
     """Return a print for each sample of what is a batch already: by its parts with a row for each."""
-    count = min(leading_size(batch) or 0, _MOST_ROWS)
+    count = min(leading_size(batch) or 0, _MAX_ROWS)
     parts = [
         (path_of(place), leaf)
-        for place, leaf in islice(walk(batch), _MOST_LEAVES)
+        for place, leaf in islice(walk(batch), _MAX_LEAVES)
         if getattr(leaf, "shape", None) and len(leaf) >= count
     ]
     if not count or not parts:
@@ -113,17 +113,17 @@ def reached(thing: Any):
     """Yield (name, value) of all that an object holds in attributes and short lists, a few levels deep."""
     waiting: list = [("", thing, 0)]
     seen: set = set()
-    while waiting and len(seen) < _MOST_THINGS:
+    while waiting and len(seen) < _MAX_THINGS:
         name, one, depth = waiting.pop(0)
         if id(one) in seen:
             continue
         seen.add(id(one))
         if isinstance(one, (list, tuple)):
-            held = [(f"{name}[{i}]", part) for i, part in enumerate(one[:_MOST_IN_LIST])]
+            held = [(f"{name}[{i}]", part) for i, part in enumerate(one[:_MAX_IN_LIST])]
             yield f"len({name})", len(one)
         else:
             attributes = getattr(one, "__dict__", None)
-            held = list(islice(attributes.items(), _MOST_THINGS)) if isinstance(attributes, dict) else []
+            held = list(islice(attributes.items(), _MAX_THINGS)) if isinstance(attributes, dict) else []
             held = [(f"{name}.{key}".lstrip("."), part) for key, part in held]
         for key, part in held:
             yield key, part

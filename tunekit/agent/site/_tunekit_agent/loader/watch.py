@@ -20,7 +20,7 @@ from .source import Replay, Source
 
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
-MOST_WRAPPED = 4
+MAX_WRAPPED = 4
 """Batch samplers within batch samplers."""
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -148,7 +148,7 @@ class LoaderWatch:
         sampler = loader.batch_sampler
         if sampler is None or self._is_plain(sampler):
             return None
-        for _ in range(MOST_WRAPPED):
+        for _ in range(MAX_WRAPPED):
             sampler = getattr(sampler, "batch_sampler", None)
             if sampler is None:
                 return None

@@ -22,12 +22,12 @@ from typing import Any, Callable
 from ..measure.host import waits_ns
 from ..originals import time
 from ..process import Owner
-from .samples import MOST_GENERATORS, SampleNotes, generators_of, state_print
+from .samples import MAX_GENERATORS, SampleNotes, generators_of, state_print
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _HEADER = 16
-_NOTED, _MOST_RANK = range(2)
+_NOTED, _MAX_RANK = range(2)
 _BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(7)
 _SLOT = 16
 """Words of a slot: two cache lines, so that workers do not share one."""
@@ -53,14 +53,14 @@ class Tally:
 
     def noted(self) -> tuple:
         """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
-        return self._words[_NOTED], self._words[_MOST_RANK]
+        return self._words[_NOTED], self._words[_MAX_RANK]
 
     def generators_before(self, dataset: Any) -> list | None:
         """Return the states of a process's generators before its first batch; None for a later one."""
         if not self._is_first:
             return None
         try:
-            return [(one, state_print(one)) for _, one in generators_of(dataset)][:MOST_GENERATORS]
+            return [(one, state_print(one)) for _, one in generators_of(dataset)][:MAX_GENERATORS]
         except Exception:  # whatever a data set does when it is looked at
             return None
 
@@ -120,11 +120,11 @@ class Slots:
 
     def note(self, mode: int, most_rank: int = 0) -> None:
         """Have samples noted from the next batch on, as `samples` says."""
-        self.words[_MOST_RANK], self.words[_NOTED] = most_rank, mode
+        self.words[_MAX_RANK], self.words[_NOTED] = most_rank, mode
 
     def generators(self) -> list:
         """Return, of each worker, the states that its first batch drew from; 0 where it did not draw."""
-        return [words[_GENERATORS : _GENERATORS + MOST_GENERATORS] for words in self.read()]
+        return [words[_GENERATORS : _GENERATORS + MAX_GENERATORS] for words in self.read()]
 
     def read(self) -> list:
         ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)

@@ -15,7 +15,7 @@ _MAX_PENDING = 32
 """Batches whose events are awaited; while so many are, further ones are left out."""
 _MAX_STEPS = 16
 """Optimizer steps of one batch that are marked; a script that makes more is left alone."""
-_LEAST_BATCHES = 3
+_MIN_BATCHES = 3
 _LAG_SHARE, _LAG_S = 0.05, 50e-6
 """A device that is done so soon after a batch was asked for, as a share of a batch or at all, had no work
 left but its last launches."""
@@ -152,7 +152,7 @@ class DeviceTimes:
     def facts(self) -> dict | None:
         """Return the plain facts of a DeviceParts record once the window is closed; None without a device."""
         self._read_the_rest()
-        if self._is_off or self._turns < _LEAST_BATCHES:
+        if self._is_off or self._turns < _MIN_BATCHES:
             return None
         stall_s, compute_s, optimizer_s, other_s = self._totals_s
         return {

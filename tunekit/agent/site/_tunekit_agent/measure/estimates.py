@@ -16,8 +16,8 @@ _T95 = (
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _GROUPS = 16
-_LEAST_GROUPS, _LEAST_OF_TREND = 3, 10
-_MOST_CORRELATION = 0.9
+_MIN_GROUPS, _MIN_OF_TREND = 3, 10
+_MAX_CORRELATION = 0.9
 LOOKS = 5
 """How often a window may be looked at for `least_relative`."""
 # The looks share an error of 1% on one side (Bonferroni; Dunn 1961, JASA 56): the t quantile of 0.998 is
@@ -34,7 +34,7 @@ def interval_relative(durations: list) -> float | None:
     Returns:
         The relative half width, None for fewer than 3 durations.
     """
-    means = _means(durations, _LEAST_GROUPS)
+    means = _means(durations, _MIN_GROUPS)
     groups = len(means)
     mean = sum(durations) / len(durations) if means else 0.0
     if mean <= 0:
@@ -44,7 +44,7 @@ def interval_relative(durations: list) -> float | None:
     if variance <= 0:
         return 0.0
     lagged = sum(deviations[place] * deviations[place - 1] for place in range(1, groups))
-    correlation = min(max(lagged / ((groups - 1) * variance), 0.0), _MOST_CORRELATION)
+    correlation = min(max(lagged / ((groups - 1) * variance), 0.0), _MAX_CORRELATION)
     inflation = (1 + correlation) / (1 - correlation)
     skewness = sum(value**3 for value in deviations) * groups / ((groups - 1) * (groups - 2) * variance**1.5)
     return _skewed_t95(groups, skewness) * math.sqrt(inflation * variance / groups) / mean
@@ -75,7 +75,7 @@ def trend_relative(durations: list) -> float | None:
         The relative change, above -1 (negative: the loop got faster); 0.0 where it is not significant at 95%;
         None for fewer than 10 durations.
     """
-    means = _means(durations, _LEAST_OF_TREND)
+    means = _means(durations, _MIN_OF_TREND)
     if not means or min(means) <= 0:
         return None
     logs, groups = [math.log(mean) for mean in means], len(means)

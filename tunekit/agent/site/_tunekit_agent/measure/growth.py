@@ -8,7 +8,7 @@ from .device import cuda_devices
 from .host import own_bytes
 
 _EVERY_S = 0.05
-_PARTS, _LEAST_LOOKS, _LEAST_BYTES = 4, 8, 2 << 20
+_PARTS, _MIN_LOOKS, _MIN_BYTES = 4, 8, 2 << 20
 """Of the looks within one epoch: what grows does so from each part to the next, more than allocators do."""
 _FEW = 4
 """What is reserved on top is no growth of epochs where tensors, or later steps, take such a part of it."""
@@ -52,12 +52,12 @@ class MemoryGrowth:
     def _per_batch(self) -> float:
         """Return what each batch surely adds; 0 where memory is as low in any later part of an epoch."""
         looks, each = self._longest, len(self._longest) // _PARTS
-        if len(looks) < _LEAST_LOOKS:
+        if len(looks) < _MIN_LOOKS:
             return 0.0
         lows = [min(taken for _, taken, _ in looks[at : at + each]) for at in range(0, _PARTS * each, each)]
         least = min(lows[at] - lows[at - 1] for at in range(1, _PARTS))
         batches = (looks[(_PARTS - 1) * each][0] - looks[0][0]) / (_PARTS - 1)
-        return least / max(1.0, batches) if least >= _LEAST_BYTES else 0.0
+        return least / max(1.0, batches) if least >= _MIN_BYTES else 0.0
 
     def _per_epoch(self) -> int | None:
         """Return what each epoch surely reserves on top before its steps are steady; None if none was seen.

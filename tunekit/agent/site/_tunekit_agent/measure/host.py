@@ -10,6 +10,7 @@ takes some 3 us:
 from __future__ import annotations
 
 import re
+import threading
 
 from ..originals import os
 
@@ -18,7 +19,8 @@ _SHARED = re.compile(r" (/dev/shm/|/dev/zero \(deleted\)|/memfd:|/SYSV)")
 _PRIVATE = ("Private_Clean:", "Private_Dirty:")
 _BLOCK_IO_FIELD = 39
 """Place of field 42 among those of stat that follow the program's name."""
-_MOST_BYTES = 2048
+_MAX_BYTES = 2048
+_kept: dict = {}  # by path: the process and thread that opened it, and its descriptor
 
 
 def shm_used_bytes() -> int | None:
@@ -98,8 +100,19 @@ def waits_ns() -> tuple | None:
 
 
 def _read(path: str) -> bytes:
+    """Read a file of /proc, which the first thread of each process that asks for it keeps open."""
+    reader = (os.getpid(), threading.get_ident())
+    owner, handle = _kept.get(path, ((0, 0), -1))
+    if owner == reader:
+        try:
+            return os.pread(handle, _MAX_BYTES, 0)
+        except OSError:  # the script closed it
+            pass
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if owner == reader or owner[0] != reader[0]:
+        _kept[path] = reader, handle
+        return os.pread(handle, _MAX_BYTES, 0)
     try:
-        return os.read(handle, _MOST_BYTES)
+        return os.read(handle, _MAX_BYTES)
     finally:
         os.close(handle)

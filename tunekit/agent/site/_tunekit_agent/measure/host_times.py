@@ -6,7 +6,7 @@ import math
 from typing import Callable
 
 _SETTLED_BATCHES = 3
-_MOST_CAPTURES = 24
+_MAX_CAPTURES = 24
 """Batches with captures: as many recompiles as torch.compile makes of three functions, by default."""
 
 
@@ -129,7 +129,7 @@ class CompileSettling:
     def is_settled(self, count: int) -> bool:
         """Return whether no graph was captured for a few batches."""
         is_quiet = not self._graphs or count - self._since >= _SETTLED_BATCHES
-        return is_quiet or self._captures > _MOST_CAPTURES
+        return is_quiet or self._captures > _MAX_CAPTURES
 
     def recompile_s(self, step_s: float) -> float:
         """Return what batches with captures after the first step took beyond steady ones, in seconds."""

@@ -15,7 +15,7 @@ from . import device
 from .estimates import trend_relative
 from .steady import LoopClock
 
-_MOST_LETTERS = 200
+_MAX_LETTERS = 200
 
 
 def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> dict:
@@ -58,7 +58,7 @@ def thread_facts(torch: Any, variables: list) -> dict:
         torch: the module, as the script imported it.
         variables: names to report, where they are set by now, whoever set them.
     """
-    values = {name: os.environ[name][:_MOST_LETTERS] for name in variables if name in os.environ}
+    values = {name: os.environ[name][:_MAX_LETTERS] for name in variables if name in os.environ}
     return {
         "intra_op": torch.get_num_threads(),
         "inter_op": torch.get_num_interop_threads(),

@@ -8,7 +8,7 @@ time between two ticks is one whole loop batch: fetch, forward, backward and ste
     charged:  boundary       boundary beyond     the window           boundary
                              steady steps
 
-A batch in which torch.compile captures graphs is in no segment: the one that was open is begun anew, since
+A batch in which torch.compile captures graphs is in no segment: the one that was open is begun again, since
 what the device still owed for it was hidden behind the compiler.
 """
 
@@ -20,19 +20,19 @@ from typing import Callable
 
 from .estimates import LOOKS, interval_relative, least_relative, owed_s, trend_relative
 
-_MIN_BATCHES, _LEAST_BATCHES = 10, 3
+_MIN_BATCHES, _MIN_SLOW_BATCHES = 10, 3
 """Of a window; the fewer where steps are so slow that more would take too long."""
-_LEAST_RAMP = 3
-_CAP_WINDOWS, _LATE_WINDOWS, _MOST_WINDOWS = 2, 4, 12
+_MIN_RAMP = 3
+_CAP_WINDOWS, _LATE_WINDOWS, _MAX_WINDOWS = 2, 4, 12
 """Limits in windows: of steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
-_LEAST_BATCHES, or of the ramp of a loop that was held up."""
+_MIN_SLOW_BATCHES, or of the ramp of a loop that was held up."""
 _MAX_MARKS = 100_000
 _MAX_DURATIONS = 8192
 _SYNCHRONIZE_S = 0.001
 """Waiting for a device that has no work left takes less."""
 _BOUNDARY_TRIES = 3
 """Something may run within an epoch's first batches: a validation, the compiler."""
-_LEAST_TO_LOOK = 12
+_MIN_TO_LOOK = 12
 """Batches before which no loop is given up."""
 
 WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
@@ -183,7 +183,7 @@ class LoopClock:
 
     @property
     def boundary_limit_s(self) -> float:
-        """Seconds that the boundary is awaited for, once the epoch has begun anew."""
+        """Seconds that the boundary is awaited for, once the epoch has begun again."""
         return _CAP_WINDOWS * self._window_s
 
     def parts(self) -> dict:
@@ -207,23 +207,20 @@ class LoopClock:
         self._ramped, self._ramped_from = 0, now
         self._marks = [now]
 
-    def tick(
-        self, samples: int, parts: tuple, interrupted: bool, settled: Callable[[], bool], batches: int = 1
-    ) -> str:
+    def tick(self, samples: int, parts: tuple, interrupted: bool, is_settled: bool, batches: int = 1) -> str:
         """The loop asks for its next batch.
 
         Args:
             samples: of the batch that just ended; 0 when this is the epoch's first tick.
             parts: what it spent where, as `host_times.HostTimes` returns it.
             interrupted: something else (a validation) ran within it; its time is left out.
-            settled: tells whether nothing is being compiled any more.
+            is_settled: whether nothing is being compiled any more.
             batches: loop batches since the last tick; more than one where only steps can be seen.
 
         Returns:
             The phase from here on. On "boundary" the caller ends the epoch as soon as it can.
         """
-        now, is_settled = self._clock(), settled()
-        ended = samples > 0
+        now, ended, counts = self._clock(), samples > 0, self.counts_batch
         if ended:
             self._epoch_batches += batches
             self._epoch_samples += samples
@@ -232,14 +229,15 @@ class LoopClock:
                 self._marks.append(now)
         if self.phase == WARMING:
             self.discarded_batches += batches if ended else 0
-        elif self.counts_batch and not is_settled and ended:
-            self._begin_anew(now, batches)
-        elif self.counts_batch and ended:
+        elif counts and ended and is_settled:
             self._add(now, samples, parts, interrupted, batches)
+        elif counts and ended:
+            self._begin_again(now, batches)
+            counts = False
         self._is_disturbed |= interrupted and ended  # between epochs it is no part of either
         if not is_settled:
             self._hold_up(now)
-        if self.counts_batch:
+        if counts:
             if self._enough(now):
                 self._close(now)
         elif self.phase in (WARMING, MEASURING):
@@ -280,10 +278,12 @@ class LoopClock:
     def _add(self, now: float, samples: int, parts: tuple, interrupted: bool, batches: int) -> None:
         assert self._last_tick is not None
         if not interrupted:
-            self.steady.add(now - self._last_tick, samples, parts, batches)
+            duration, (wait_s, *others) = now - self._last_tick, parts
+            # A wait is booked when its batch arrives: what lies before the window is no part of it.
+            self.steady.add(duration, samples, (min(wait_s, duration), *others), batches)
         self._last_tick = now
 
-    def _begin_anew(self, now: float, batches: int) -> None:
+    def _begin_again(self, now: float, batches: int) -> None:
         """Graphs were captured within the segment: go back to where it was opened."""
         assert self._last_tick is not None
         self.discarded_batches += self.steady.batches - self._kept.batches + batches
@@ -291,7 +291,7 @@ class LoopClock:
         self.steady, self._last_tick = self._kept, None
 
     def _hold_up(self, now: float) -> None:
-        """The loop is held up, and its queue fills: the ramp begins anew, and no boundary can be timed."""
+        """The loop is held up, and its queue fills: the ramp begins again, and no boundary can be timed."""
         self._is_held_up = self._is_disturbed = True
         self._ramped, self._ramped_from = 0, now
 
@@ -316,8 +316,8 @@ class LoopClock:
             self._is_held_up = False
             self._ramped, self._ramped_from = 0, self._clock()
             return False
-        most_s = (_MOST_WINDOWS if self._is_held_up else _CAP_WINDOWS) * self._window_s
-        is_late = self._ramped >= _LEAST_RAMP and now - self._ramped_from >= most_s
+        most_s = (_MAX_WINDOWS if self._is_held_up else _CAP_WINDOWS) * self._window_s
+        is_late = self._ramped >= _MIN_RAMP and now - self._ramped_from >= most_s
         return is_late or self._ramped >= self._ramp
 
     def _take_boundary(self, until: float) -> None:
@@ -349,8 +349,8 @@ class LoopClock:
         # Epochs of few batches are mostly boundary: then whole epochs, not steady seconds, use up the time.
         elapsed_s = now - self._opened_at
         late = elapsed_s >= _LATE_WINDOWS * window_s and count >= max(_MIN_BATCHES, self._group)
-        late |= elapsed_s >= _MOST_WINDOWS * window_s and count >= _LEAST_BATCHES
-        if not late and (self.steady.time_s < self._next_check_s or count < _LEAST_BATCHES):
+        late |= elapsed_s >= _MAX_WINDOWS * window_s and count >= _MIN_SLOW_BATCHES
+        if not late and (self.steady.time_s < self._next_check_s or count < _MIN_SLOW_BATCHES):
             return False
         capped = late or self.steady.time_s >= _CAP_WINDOWS * window_s
         if count % self._group and not capped:
@@ -374,7 +374,7 @@ class LoopClock:
 
         A loop that is still getting faster is not judged by its start.
         """
-        if len(self.steady.durations) < _LEAST_TO_LOOK or self.steady.batches < 2 * self._group:
+        if len(self.steady.durations) < _MIN_TO_LOOK or self.steady.batches < 2 * self._group:
             return False  # it looks as soon as there are
         self._looks_left -= 1
         self._next_check_s = min(self.steady.time_s + self._window_s / LOOKS, self._window_s)

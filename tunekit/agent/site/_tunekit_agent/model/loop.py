@@ -24,7 +24,7 @@ _LEARN_BATCHES = 8
 _LEARN_TIME_S = 5.0
 _SILENT_STEPS = 32
 """Steps of one optimizer in a row without a fetch, after which the loop is taken to make its own batches."""
-_LATEST_STEPS, _LEAST_STEPS = 10, 3
+_LATEST_STEPS, _MIN_STEPS = 10, 3
 """Whose batches are counted, for what a step takes by now: a script may accumulate more as it warms up."""
 _MAX_LISTED = 64
 
@@ -173,7 +173,7 @@ class Loop:
     def recount(self) -> bool:
         """Take the batches of a step from the latest steps; returns whether that is another number."""
         before = self.batches_per_step
-        if self.training is not None and not self.reads_ahead and len(self._latest) >= _LEAST_STEPS:
+        if self.training is not None and not self.reads_ahead and len(self._latest) >= _MIN_STEPS:
             self._batches_per_step = max(1, median_high(self._latest))
         return self.batches_per_step != before
 

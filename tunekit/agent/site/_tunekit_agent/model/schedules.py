@@ -9,8 +9,8 @@ from typing import Any, Iterator
 
 from ..options import after
 
-_MOST_SCHEDULERS = 32
-_MOST_NUMBERS = 64
+_MAX_SCHEDULERS = 32
+_MAX_NUMBERS = 64
 _LARGEST = 1 << 53
 _OWN_COUNTS = frozenset(("last_epoch", "T_cur", "T_i", "T_mult"))
 """Attributes of torch's schedulers that count, or that are no number of steps."""
@@ -29,7 +29,7 @@ class ScheduleWatch:
 
     def _built(self, _: None, scheduler: Any, *__: Any, **___: Any) -> None:
         with contextlib.suppress(TypeError):  # of a class that takes no reference
-            if len(self._schedulers) < _MOST_SCHEDULERS:
+            if len(self._schedulers) < _MAX_SCHEDULERS:
                 self._schedulers.append(weakref.ref(scheduler))
 
     def facts(self, steps: int) -> list:
@@ -50,7 +50,7 @@ class ScheduleWatch:
             ]
         except Exception:  # schedulers of the script's own answer as they like
             return []
-        return numbers[:_MOST_NUMBERS]
+        return numbers[:_MAX_NUMBERS]
 
 
 def _numbers_of(scheduler: Any) -> Iterator[tuple]:

@@ -17,7 +17,7 @@ from ..process import Owner
 _LOSSES = 256
 _LR_STEPS = 16
 """Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
-_MOST_NODES = 50_000
+_MAX_NODES = 50_000
 """Of a graph that are walked: a loop that accumulates has it walked once, any other never."""
 _LEAVES, _ELEMENTS = 32, 16
 """Parameters that are looked at, evenly spread, and elements of each."""
@@ -56,6 +56,7 @@ class StepWatch:
 
     def __init__(self, observer: Any, owner: Owner, manual_updates: ManualUpdates) -> None:
         self.observer = observer
+        self.has_failed = False
         self.manual_updates = manual_updates
         self.optimizers: dict = {}
         self._living: dict = {}  # weak references to them
@@ -90,7 +91,7 @@ class StepWatch:
             for reference in getattr(graph, "_tunekit_steps", ()):
                 optimizer = reference()
                 if optimizer is not None:
-                    self._count(optimizer)
+                    self._saw_step(optimizer)
             return result
 
         graph_class.capture_end, graph_class.replay = capture_end, replay
@@ -137,7 +138,7 @@ class StepWatch:
             before = self.steps.get(id(optimizer), 0)
             result = original_step(scaler, optimizer, *args, **kwargs)
             if scaler.is_enabled() and self.steps.get(id(optimizer), 0) == before:
-                self._count(optimizer)
+                self._saw_step(optimizer)
             return result
 
         @functools.wraps(original_scale)
@@ -242,7 +243,6 @@ class StepWatch:
         if not device.is_capturing():
             self._count(optimizer)
 
-    @kept_from_script
     def _count(self, optimizer: Any) -> None:
         if not self._owner.is_here:
             return
@@ -251,6 +251,8 @@ class StepWatch:
         if count <= _LR_STEPS:
             self._read_learning_rate(key, optimizer)
         self.observer.stepped(optimizer, time.perf_counter())
+
+    _saw_step = kept_from_script(_count)
 
 
 class KeptHooks:
@@ -383,7 +385,7 @@ def _parameters_of(torch: Any, losses: tuple) -> list:
     seen: set = set()
     leaves: list = []
     waiting = [loss.grad_fn for loss in losses if loss.grad_fn is not None]
-    while waiting and len(seen) < _MOST_NODES:
+    while waiting and len(seen) < _MAX_NODES:
         node = waiting.pop()
         if node in seen:
             continue

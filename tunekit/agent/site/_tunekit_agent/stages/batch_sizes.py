@@ -51,7 +51,7 @@ class BatchSizes(ReplayStage):
         self._begin_next()
 
     def _take(self, source: Any) -> None:
-        self._insist_on(source)
+        self._require_loader(source)
         if self._loop.graphs_captured():
             raise Missing("torch.compile would compile anew for every size")
         self._batch, self._own_size = self._full_batch(source)

@@ -10,20 +10,20 @@ from typing import Any
 from ..loader import samples
 from ..loader.info import epoch_of
 from ..loader.read_state import changed_by_reading, sizes_of
-from ..loader.watch import MOST_WRAPPED, length_of
+from ..loader.watch import MAX_WRAPPED, length_of
 from ..measure.errors import line_of
 from .runner import NO_LOADER, Missing, Stage
 
 _EPOCHS = 2
-_MOST_DRAWS = 2_000_000
-_DRAWING_S, _PINNED_S, _MOST_S, _PART_S = 3.0, 6.0, 10.0, 3.0
+_MAX_DRAWS = 2_000_000
+_DRAWING_S, _PINNED_S, _MAX_S, _PART_S = 3.0, 6.0, 10.0, 3.0
 """Seconds since the stage began by which drawing indices, making pinned samples and reading epochs end; of a
 long epoch a part is read for so many seconds."""
-_MOST_CONTENTS = 256
+_MAX_CONTENTS = 256
 _PINNED_BATCH = 8
-_MOST_READ, _READING_S = 8, 2.0
+_MAX_READ, _READING_S = 8, 2.0
 """Samples, and seconds, to find what reading changes."""
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 class DataSeen(Stage):
@@ -48,7 +48,7 @@ class DataSeen(Stage):
             self._read_here = source.live._dataset
             return None
         self.is_over = True
-        self._insist_on(source, "share the samples of an epoch")
+        self._require_loader(source, "share the samples of an epoch")
         self._began = self._clock()
         self._first: set = set()  # the indices of an epoch, as numbers
         self._opaque: dict = {}  # those that are no numbers themselves, by theirs
@@ -102,7 +102,7 @@ class DataSeen(Stage):
                             (second if epoch else first).add(identity)
                             digest += 0 if epoch else hash((identity,))
                             counts[epoch] += 1
-                        if counts[epoch] > _MOST_DRAWS or self._clock() > until:
+                        if counts[epoch] > _MAX_DRAWS or self._clock() > until:
                             is_whole = False
                             break
                 self.moved(self.name)
@@ -122,17 +122,17 @@ class DataSeen(Stage):
         sizes, until, found = sizes_of(self._read_here), self._clock() + _READING_S, set()
         taken = {name for name, size in (self._after_batch or {}).items() if sizes.get(name, size) < size}
         with contextlib.suppress(Exception):  # a data set that is read in batches alone
-            for identity in heapq.nsmallest(_MOST_READ, self._first, key=samples.rank_of):
+            for identity in heapq.nsmallest(_MAX_READ, self._first, key=samples.rank_of):
                 index = self._opaque.get(identity, identity)
                 names, is_decisive = changed_by_reading(self._read_here, index, first)
                 found |= names if is_decisive else names & taken
                 if self._clock() > until:
                     break
-        return sorted(found)[:_MOST_NAMES]
+        return sorted(found)[:_MAX_NAMES]
 
     def _contents(self, source: Any, work: Any) -> dict:
         """Have the workers make samples of chosen indices with pinned generators, twice each."""
-        chosen = heapq.nsmallest(_MOST_CONTENTS, self._first, key=samples.rank_of)
+        chosen = heapq.nsmallest(_MAX_CONTENTS, self._first, key=samples.rank_of)
         indices = [self._opaque.get(identity, identity) for identity in chosen]
         work.note(samples.PINNED, samples.rank_of(chosen[-1]))
         self._restart(source)
@@ -158,9 +158,9 @@ class DataSeen(Stage):
         work.note(samples.NOTED)
         epochs: list = []
         whole, took_s = 0, 0.0
-        is_short = (epoch_of(source.info)[1] or 0) * self._loop.step_s < _MOST_S - self._spent_s()
-        until_s = _MOST_S if is_short else self._spent_s() + _PART_S
-        while len(epochs) < _EPOCHS and whole == len(epochs) and self._spent_s() + took_s < _MOST_S:
+        is_short = (epoch_of(source.info)[1] or 0) * self._loop.step_s < _MAX_S - self._spent_s()
+        until_s = _MAX_S if is_short else self._spent_s() + _PART_S
+        while len(epochs) < _EPOCHS and whole == len(epochs) and self._spent_s() + took_s < _MAX_S:
             before_s = self._spent_s()
             self._restart(source)
             whole += self._read_epoch(source, until_s)
@@ -168,7 +168,7 @@ class DataSeen(Stage):
             epochs.append(samples.rows_of(self._folder, _pids(source)))
             self._states.append(work.generators())
         if not epochs:
-            raise Missing(f"{_MOST_S:g} s were not enough to read a sample")
+            raise Missing(f"{_MAX_S:g} s were not enough to read a sample")
         keys = [{identity if identity >= 0 else -print_ for identity, print_ in rows} for rows in epochs]
         contents: dict = {}
         for identity, print_ in (row for rows in (self._chosen_rows, *epochs) for row in rows if row[0] >= 0):
@@ -212,11 +212,11 @@ class DataSeen(Stage):
         epochs = self._states if begins_anew and is_left else self._states[-1:]
         index = next(iter(self._first))
         index, shared = self._opaque.get(index, index), []
-        for at, (name, _) in enumerate(samples.generators_of(dataset)[: samples.MOST_GENERATORS]):
+        for at, (name, _) in enumerate(samples.generators_of(dataset)[: samples.MAX_GENERATORS]):
             states = [worker[at] for epoch in epochs for worker in epoch if worker[at]]
             if len(set(states)) < len(states) and not samples.is_seeded_by_index(dataset, name, index):
                 shared.append(name[:100])
-        return shared[:_MOST_NAMES]
+        return shared[:_MAX_NAMES]
 
     @property
     def _folder(self) -> str:
@@ -227,7 +227,7 @@ def _changing(info: Any) -> list | None:
     """Return what the script changes in its data set between epochs; None where it had but one."""
     watch, dataset = info.attributes, getattr(info.loader(), "dataset", None)
     if watch.has_seen:
-        return sorted(watch.names)[:_MOST_NAMES]
+        return sorted(watch.names)[:_MAX_NAMES]
     held = getattr(dataset, "__dict__", {}).values()
     # As of Hugging Face's streams.
     sees_all = any(one.is_shared() for one in held if hasattr(one, "is_shared"))
@@ -238,7 +238,7 @@ def _changing(info: Any) -> list | None:
 def _in_later_epoch(sampler: Any, later: int) -> Any:
     """Have samplers with set_epoch draw as in a later epoch."""
     changed: list = []
-    for _ in range(MOST_WRAPPED):
+    for _ in range(MAX_WRAPPED):
         if later and hasattr(sampler, "set_epoch") and isinstance(getattr(sampler, "epoch", None), int):
             changed.append((sampler, sampler.epoch))
             sampler.set_epoch(sampler.epoch + later)

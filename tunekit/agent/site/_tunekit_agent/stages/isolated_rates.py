@@ -9,7 +9,7 @@ from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, ReplayedBatch, ReplayStage, T
 from .runner import NO_WHOLE_BATCH
 from .worker_sweep import WorkerSweep
 
-_LEAST_CAP_S = 15.0
+_MIN_CAP_S = 15.0
 """For a loader alone, where nothing else is timed: a large batch takes seconds."""
 
 
@@ -42,13 +42,10 @@ class IsolatedRates(ReplayStage):
         reasons = [self._why_ended, loader.why_not if loader else "", why_untrained]
         return {
             "loader_step_s": loader.batch_s if loader else None,
-            "loader_batches": loader.batches if loader else 0,
             "compute_step_s": training.step_s if is_trained else None,
-            "compute_batches": training.batches if is_trained else 0,
             "loader_work": loader.work.facts() if loader else None,
             "why_not": "; ".join(reason for reason in reasons if reason)[:500] or None,
             "workers": sweep.points if sweep else [],
-            "why_no_more_workers": sweep.why_ended[:300] if sweep else None,
         }
 
     def _turn(self, source: Any) -> None:
@@ -57,9 +54,9 @@ class IsolatedRates(ReplayStage):
             if self.is_over:
                 self._try_workers(source)
             return
-        self._insist_on(source)
+        self._require_loader(source)
         window_s, is_dry = self._loop.request.window_s, self._is_dry
-        most_s = max(CAP_WINDOWS * window_s, _LEAST_CAP_S if is_dry else 0.0)
+        most_s = max(CAP_WINDOWS * window_s, _MIN_CAP_S if is_dry else 0.0)
         self._loader = LoaderAlone(source, window_s, self._moved, self._clock, most_s)
         self._loader.run()
         if self._loader.full_batch is not None and not is_dry:

@@ -10,7 +10,7 @@ from .runner import Missing, Stage
 
 _BATCHES = 5
 _FULL_TRIES = 2
-_MOST_KERNELS = 16
+_MAX_KERNELS = 16
 _MAX_NAME = 200
 _USER_SCOPE = 7
 """torch's RecordScope of what a script or a loader marks by name: no operator."""
@@ -167,5 +167,5 @@ def _longest(named_s: Any) -> list:
     ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
     return [
         {"name": name[:_MAX_NAME], "calls": calls, "time_s": total_s}
-        for name, (calls, total_s) in ranked[:_MOST_KERNELS]
+        for name, (calls, total_s) in ranked[:_MAX_KERNELS]
     ]

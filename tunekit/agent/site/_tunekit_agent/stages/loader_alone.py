@@ -8,7 +8,7 @@ from ..loader import batches
 from ..loader.work import WorkWindow
 from .replay import CAP_WINDOWS
 
-_LEAST_LOADED = 4
+_MIN_LOADED = 4
 _SHORT_EPOCHS = 3
 
 
@@ -43,7 +43,7 @@ class LoaderAlone:
         workers = facts.get("num_workers") or 0
         self._round = max(workers, 1)
         self._left_out = max(workers * (facts.get("prefetch_factor") or 0), 1)
-        self._least = -(-max(workers, _LEAST_LOADED) // self._round) * self._round
+        self._least = -(-max(workers, _MIN_LOADED) // self._round) * self._round
         self._batch_size = facts.get("batch_size")
         self._time_s = 0.0
         self.batches = 0

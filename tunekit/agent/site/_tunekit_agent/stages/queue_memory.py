@@ -14,16 +14,16 @@ from .runner import Missing, Stage
 
 _QUIET_S = 0.5
 _QUIET_BATCHES = 2
-_LEAST_HOLD_S = 3.0
-_MOST_HOLD_S = 60.0
+_MIN_HOLD_S = 3.0
+_MAX_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
-_GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
+_GROWTH_SHARE, _MIN_GROWTH_BYTES = 0.05, 64 << 10
 """Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
 _GROWTHS = 2
 """Of a worker's memory that are looked at, one after the other."""
-_LEAST_COPIED_BYTES = 1 << 20
+_MIN_COPIED_BYTES = 1 << 20
 """Of each growth: batches come and go in a worker too."""
-_MOST_RISE = 1.5
+_MAX_RISE = 1.5
 """Of the second growth over the first."""
 _SEMAPHORE_DEPTH = 2
 """An event holds a condition, which holds its locks."""
@@ -51,7 +51,7 @@ class QueueMemory(Stage):
             self._look_again(source)
             return None
         self.is_over = True
-        self._insist_on(source, "share /dev/shm: one loader's share is unknown")
+        self._require_loader(source, "share /dev/shm: one loader's share is unknown")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         self._plan_looks(source.info)
         return None
@@ -77,7 +77,7 @@ class QueueMemory(Stage):
         self._next_at += self._each
         self._facts.update(_memory_of(source.live))
         self._looks.append(self._facts["worker_base_bytes"] or 0)
-        if self._looks[-1] - self._looks[-2] < _LEAST_COPIED_BYTES:
+        if self._looks[-1] - self._looks[-2] < _MIN_COPIED_BYTES:
             self.is_over = True
         elif len(self._looks) > _GROWTHS:
             self.is_over = True
@@ -109,9 +109,9 @@ class QueueMemory(Stage):
         # A worker makes a batch at least this often where the loop waits.
         turn_s = workers * self._loop.step_s
         now = grew_at = self._clock()
-        until = now + min(_LEAST_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MOST_HOLD_S)
+        until = now + min(_MIN_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MAX_HOLD_S)
         most_bytes = shm_used_bytes() or 0
-        slack_bytes = max(_GROWTH_SHARE * each_bytes, _LEAST_GROWTH_BYTES)
+        slack_bytes = max(_GROWTH_SHARE * each_bytes, _MIN_GROWTH_BYTES)
         while now < until:
             self.moved(self.name)
             self._sleep(_LOOK_EVERY_S)
@@ -162,7 +162,7 @@ def copied_later(before: int, between: int, now: int, rounds: int) -> int:
         rounds: of the rest of the epoch, those two included.
     """
     first, second = between - before, now - between
-    if second > _MOST_RISE * first:
+    if second > _MAX_RISE * first:
         return 0
     power = max(0.0, math.log(first / second) / math.log((rounds - 0.5) / (rounds - 1.5)))
     later = ((rounds - place - 0.5) / (rounds - 1.5) for place in range(_GROWTHS, rounds))

@@ -12,11 +12,11 @@ from ..loader.storages import dense, is_tensor
 from .runner import Missing, Stage, Turns
 
 _MAX_DEPTH = 8
-_MOST_TAKEN = 3
+_MAX_TAKEN = 3
 """Batches until one is full: an epoch's last may not be."""
 WARM_TURNS = 3
 """Before the training is timed: a loop may ask a batch or two ahead."""
-_LEAST_TIMED, _LEAST_TIMED_SLOWLY = 10, 4
+_MIN_TIMED, _MIN_TIMED_SLOWLY = 10, 4
 CAP_WINDOWS = 2.0
 _REFILL_WINDOWS = 1.0
 _LOOK_EVERY_S = 0.01
@@ -54,7 +54,7 @@ class ReplayStage(Stage):
     def _full_batch(self, source: Any) -> tuple:
         """Return a full batch that the script does not get, and the samples in it."""
         declared = source.info.facts.get("batch_size")
-        for _ in range(_MOST_TAKEN):
+        for _ in range(_MAX_TAKEN):
             try:
                 batch = source.take()
             except StopIteration:
@@ -108,7 +108,7 @@ class TrainingTimer:
     @property
     def is_enough(self) -> bool:
         """Whether the batches that were timed may stand for all."""
-        least = _LEAST_TIMED if self.time_s < self._window_s else _LEAST_TIMED_SLOWLY
+        least = _MIN_TIMED if self.time_s < self._window_s else _MIN_TIMED_SLOWLY
         return self.batches >= max(least, self._group)
 
     @property
@@ -268,7 +268,7 @@ class _Resizing:
         if hasattr(type(part), "batch_sizes") and hasattr(type(part), "sorted_indices"):
             raise Missing("the batch holds a packed sequence, which has no dimension of the batch's size")
         if not self._is_of_batch(part):
-            self._insist_on_no_samples(part)
+            self._refuse_listed_samples(part)
             return part
         self.has_resized = True
         if is_tensor(part):
@@ -286,7 +286,7 @@ class _Resizing:
         shape = batches.shape_of(part)
         return bool(shape) and shape[0] == self._own_size
 
-    def _insist_on_no_samples(self, part: Any) -> None:
+    def _refuse_listed_samples(self, part: Any) -> None:
         """Refuse a list of as many parts as the batch has samples, each with a size of its own.
 
         So do loaders of images with boxes hand out their targets; left as it is, it would no longer fit.

@@ -8,9 +8,9 @@ from ..measure.errors import Missing, line_of
 from ..originals import time
 
 _DEADLINE_WINDOWS = 4.0
-_LEAST_DEADLINE_S = 20.0
+_MIN_DEADLINE_S = 20.0
 _DEADLINE_BATCHES = 30
-_MOST_BROKEN = 10
+_MAX_BROKEN = 10
 _MAX_FAULTS = 16
 _AT_THE_END = ("leave", "facts")
 NO_LOADER = "the script keeps no reference to its DataLoader, so it can't be iterated again"
@@ -43,7 +43,7 @@ class Turns:
             return False
         self.whole += was_whole
         self._broken = 0 if was_whole else self._broken + 1
-        if self._broken >= _MOST_BROKEN:
+        if self._broken >= _MAX_BROKEN:
             raise Missing(NO_WHOLE_BATCH)
         return was_whole
 
@@ -86,13 +86,13 @@ class Stage:
         """
         return None
 
-    def _insist_on(self, source: Any, *why_one_rank: str) -> None:
+    def _require_loader(self, source: Any, *why_one_rank: str) -> None:
         """Raise Missing where the loop has no loader, or several ranks."""
         if source is None:
             raise Missing("the loop has no DataLoader")
-        self._insist_on_one_rank(*why_one_rank)
+        self._require_one_rank(*why_one_rank)
 
-    def _insist_on_one_rank(self, why: str = "train together: none can be timed alone") -> None:
+    def _require_one_rank(self, why: str = "train together: none can be timed alone") -> None:
         if self._loop.world_size > 1:
             raise Missing(f"{self._loop.world_size} ranks {why}")
 
@@ -144,7 +144,7 @@ class StageRunner:
         passed: Callable[[], None] = lambda: None,
     ) -> None:
         self._waiting = list(stages)
-        self.deadline_s = max(_DEADLINE_WINDOWS * window_s, _LEAST_DEADLINE_S, _DEADLINE_BATCHES * step_s)
+        self.deadline_s = max(_DEADLINE_WINDOWS * window_s, _MIN_DEADLINE_S, _DEADLINE_BATCHES * step_s)
         self._passed, self._moved, self._clock = passed, moved, clock
         self._seen: dict = {}
         self._faults: list = []

@@ -12,7 +12,7 @@ from .runner import Missing, Stage
 
 _BATCHES = 3
 _MESSAGE = "called a synchronizing CUDA operation"
-_MOST_POINTS = 64
+_MAX_POINTS = 64
 _MAX_TEXT = 300
 _LIBRARIES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -88,7 +88,7 @@ class SyncPoints(Stage):
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return [
             {"where": where, "what": what, "per_batch": count / (self._turns.whole * self._per_turn)}
-            for (where, what), count in ranked[:_MOST_POINTS]
+            for (where, what), count in ranked[:_MAX_POINTS]
         ]
 
     def _begin(self) -> None:
@@ -114,7 +114,7 @@ class SyncPoints(Stage):
             point = self._place(filename, line)
         except Exception:  # shown from within the script's own call, which must not fail for it
             return
-        if point in self._in_turn or len(self._in_turn) < 4 * _MOST_POINTS:
+        if point in self._in_turn or len(self._in_turn) < 4 * _MAX_POINTS:
             self._in_turn[point] = self._in_turn.get(point, 0) + 1
 
     def _check(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import os
@@ -11,19 +12,17 @@ from typing import Any, Callable
 from ..loader.info import LoaderInfo
 from ..loader.source import Source
 from ..loader.work import start_method
-from ..measure.errors import line_of
 from ..measure.host import SHM, memory_of
 from .loader_alone import LoaderAlone
-from .runner import NO_LOADER
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
-_LEAST_GAIN = 1.1
+_MIN_GAIN = 1.1
 """Of twice the workers, below which no more are tried."""
 _ENOUGH = 8.0
 """Times the training alone, above which more workers have nothing left to speed up."""
 _WINDOW_S, _WINDOWS = 0.8, 2.4
 """Of one count, half of which is timed; times the trial's window, that all of them may take."""
-_MOST_SHARE = 0.5
+_MAX_SHARE = 0.5
 """Of the memory that is left, for the workers of the next count."""
 _USUAL_PREFETCH = 2
 
@@ -38,7 +37,6 @@ class WorkerSweep:
 
     Attributes:
         points: plain facts of WorkerSweepPoint records.
-        why_ended: why no more workers were tried.
     """
 
     def __init__(
@@ -53,34 +51,27 @@ class WorkerSweep:
         self._moved, self._clock = moved, clock
         self._worker_bytes, self._most_s = 0, _WINDOWS * loop.request.window_s
         self.points: list = []
-        self.why_ended = ""
 
     def run(self) -> None:
         """Try one count after another."""
-        try:
-            self.why_ended = self._why_none() or self._try_all()
-        except Exception as error:  # workers that can't start, a data set that can't be copied
-            self.why_ended = line_of(error)
+        with contextlib.suppress(Exception):  # workers that can't start, a data set that can't be copied
+            if self._is_possible():
+                self._try_all()
 
-    def _try_all(self) -> str:
+    def _try_all(self) -> None:
         began, last_s = self._clock(), 0.0
         for count in _COUNTS:
             started = self._clock()
-            if started - began + 2 * last_s > self._most_s:
-                return f"{count} workers would have taken too long to start"
-            before_s = self.points[-1]["step_s"] if self.points else None
-            why_not = self._lacks_memory_for(count) or self._try(count)
-            if why_not:
-                return f"{count} workers: {why_not}"
+            is_late = started - began + 2 * last_s > self._most_s
+            before_s = self.points[-1]["step_s"] if self.points else math.inf
+            if is_late or self._lacks_memory_for(count) or not self._try(count):
+                return
             step_s, last_s = self.points[-1]["step_s"], self._clock() - started
-            if before_s is not None and before_s < _LEAST_GAIN * step_s:
-                return f"{count} workers were hardly faster than {count // 2}"
-            if self._compute_s is not None and _ENOUGH * step_s < self._compute_s:
-                return f"{count} workers are {_ENOUGH:g} times as fast as the training"
-        return f"more than {count} were not tried"
+            if before_s < _MIN_GAIN * step_s or _ENOUGH * step_s < (self._compute_s or 0.0):
+                return
 
-    def _try(self, count: int) -> str:
-        """Time the loader with that many workers; return why it can't be."""
+    def _try(self, count: int) -> bool:
+        """Time the loader with that many workers; return whether that was possible."""
         clone = _Clone(self._source, count)
         alone = LoaderAlone(clone.source, _WINDOW_S, self._moved, self._clock, self._most_s / 3)
         alone.run()
@@ -89,29 +80,24 @@ class WorkerSweep:
             self.points.append(
                 {"num_workers": count, "step_s": alone.batch_s, "loader_work": alone.work.facts()}
             )
-        return alone.why_not
+        return alone.batch_s is not None
 
-    def _why_none(self) -> str:
+    def _is_possible(self) -> bool:
         facts, loader = self._source.info.facts, self._source.info.loader()
-        if loader is None:
-            return NO_LOADER
-        if facts.get("iterable") and not facts.get("shards_itself"):
-            return "each worker would read the whole stream"
-        if start_method(loader) != "fork" and not facts.get("num_workers"):
-            return "workers would run the script's main module again"
-        return ""
+        if loader is None or (facts.get("iterable") and not facts.get("shards_itself")):
+            return False  # each worker would read the whole stream
+        # Else workers would run the script's main module again.
+        return start_method(loader) == "fork" or bool(facts.get("num_workers"))
 
-    def _lacks_memory_for(self, count: int) -> str:
-        """Return which memory the next workers and their queue might exhaust; empty if none."""
+    def _lacks_memory_for(self, count: int) -> bool:
+        """Return whether the next workers and their queue might exhaust /dev/shm or the RAM."""
         prefetch = self._source.info.facts.get("prefetch_factor") or _USUAL_PREFETCH
         queue_bytes = (count * prefetch + 1) * self._loop.batch_shm_bytes
         shm, own = os.statvfs(SHM), memory_of(os.getpid())
-        if queue_bytes > _MOST_SHARE * shm.f_bavail * shm.f_frsize:
-            return "their queue would take more than half of what /dev/shm has free"
+        if queue_bytes > _MAX_SHARE * shm.f_bavail * shm.f_frsize:
+            return True
         left_bytes = (self._loop.request.ram_bytes or math.inf) - (own.pss_bytes if own else 0)
-        if count * self._worker_bytes + queue_bytes > _MOST_SHARE * left_bytes:
-            return "they would take more than half of the RAM that is left"
-        return ""
+        return count * self._worker_bytes + queue_bytes > _MAX_SHARE * left_bytes
 
 
 class _Endless:

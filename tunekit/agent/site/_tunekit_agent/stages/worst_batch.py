@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator
 
 from ..loader import batches
 from ..loader.info import length_of
-from ..loader.watch import MOST_WRAPPED
+from ..loader.watch import MAX_WRAPPED
 from ..measure import errors
 from .peaks import DevicePeak
 from .replay import (
@@ -27,9 +27,9 @@ from .runner import NO_WHOLE_BATCH, Missing
 
 _FIRST_READ = 16
 """Samples that are all alike show that sizes do not vary."""
-_MOST_READ = 4096
-_LEAST_READING_S = 2.0
-_MOST_TIMED_S = 1.0
+_MAX_READ = 4096
+_MIN_READING_S = 2.0
+_MAX_TIMED_S = 1.0
 """A few batches do: the look is for their memory."""
 _MOVED_EVERY_S = 0.1
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -94,9 +94,9 @@ class WorstBatch(ReplayStage):
             self._train(self._replayed, self._training)
 
     def _begin(self, source: Any) -> None:
-        self._insist_on(source, "train together: none is given another batch alone")
+        self._require_loader(source, "train together: none is given another batch alone")
         self._samples = samples = Samples(source)
-        limit_s = max(_LEAST_READING_S, self._loop.request.window_s)
+        limit_s = max(_MIN_READING_S, self._loop.request.window_s)
         self._reading = reading = _Reading(samples, limit_s, self._clock)
         with _random_states_kept():
             reading.run(self._moved)
@@ -107,7 +107,7 @@ class WorstBatch(ReplayStage):
             batch = samples.batch_of(reading.take_largest())
         self._batch_bytes = batches.size_bytes(batch)
         self._let_refill(source)
-        self._replayed, self._training = ReplayedBatch(batch), self._timer(_MOST_TIMED_S)
+        self._replayed, self._training = ReplayedBatch(batch), self._timer(_MAX_TIMED_S)
         if self._peak is not None:
             # What torch keeps of other batches stays: a long training meets this batch with as much.
             self._peak.begin()
@@ -153,7 +153,7 @@ class _Reading:
         """Read until sizes are known not to vary, or enough is read; `moved` is called now and then."""
         began_at = moved_at = self._clock()
         extents: set = set()
-        for number in self._samples.spread(_MOST_READ):
+        for number in self._samples.spread(_MAX_READ):
             sample = self._samples.sample(number)
             size_bytes, shapes = batches.extent_of(sample)
             self._keep(size_bytes, sample)
@@ -271,7 +271,7 @@ def _batch_size(loader: Any, info: Any) -> int:
 
 def _numbers(loader: Any, count: int) -> Any:
     own = loader.batch_sampler
-    for _ in range(MOST_WRAPPED):
+    for _ in range(MAX_WRAPPED):
         own = getattr(own, "batch_sampler", own)
     sampler = getattr(own, "sampler", None) or loader.sampler
     chosen = getattr(sampler, "indices", None)

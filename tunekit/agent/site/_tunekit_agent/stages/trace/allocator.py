@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_LEAST_BYTES = 1 << 20
+_MIN_BYTES = 1 << 20
 """Smaller blocks come and go with losses and counters that a script gathers, and are no matter."""
 _MOST = 1000
 """Blocks, the largest: as many as the record holds."""
@@ -45,7 +45,7 @@ class KeptBlocks:
                 address = segment["address"]
                 for block in segment["blocks"]:
                     size = block.get("requested_size", block["size"])
-                    if block["state"] == "active_allocated" and size >= _LEAST_BYTES:
+                    if block["state"] == "active_allocated" and size >= _MIN_BYTES:
                         found[address] = size
                     address += block["size"]
             return found

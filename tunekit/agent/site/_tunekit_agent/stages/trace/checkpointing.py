@@ -11,7 +11,7 @@ import functools
 import importlib
 from typing import Any, Iterator
 
-_LEAST_BLOCKS = 2
+_MIN_BLOCKS = 2
 _NO_BLOCKS = "its model has no repeated blocks: modules of one class, with layers of their own, in a list"
 _NOT_TRAINED = "its repeated blocks are not trained"
 _ITS_OWN = "its model has it switched on already"
@@ -117,7 +117,7 @@ def _repeated_classes(torch: Any, roots: list) -> dict:
             for child in holder.children() if isinstance(holder, lists) else ():
                 if type(child) not in lists and any(True for _ in child.children()):
                     by_class.setdefault(type(child), {})[id(child)] = child
-    return {kind: list(blocks.values()) for kind, blocks in by_class.items() if len(blocks) >= _LEAST_BLOCKS}
+    return {kind: list(blocks.values()) for kind, blocks in by_class.items() if len(blocks) >= _MIN_BLOCKS}
 
 
 def _numel(module: Any) -> int:

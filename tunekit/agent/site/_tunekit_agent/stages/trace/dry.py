@@ -21,7 +21,7 @@ from .dispatch import mode_for, tensors_in
 
 _FEW_FLOATS = 16
 """Elements of each tensor up to which floats are computed."""
-_MOST_WHOLE_NUMBERS = 1 << 24
+_MAX_WHOLE_NUMBERS = 1 << 24
 """Elements up to which whole numbers and masks are computed, or zeroed."""
 _FILLED = 1 << 12
 """Elements up to which floats that nobody computed read as one."""
@@ -128,7 +128,7 @@ class DrySteps:
         is_float = dtype.is_floating_point or dtype.is_complex
         if is_float and made.numel() <= _FILLED:
             made.fill_(1)
-        elif not is_float and made.numel() <= _MOST_WHOLE_NUMBERS:
+        elif not is_float and made.numel() <= _MAX_WHOLE_NUMBERS:
             made.zero_()
         return made
 
@@ -141,7 +141,7 @@ class DrySteps:
                 return item
             return torch.ones((), dtype=item.dtype).expand(item.shape)
 
-        if all(math.prod(what[0]) <= _MOST_WHOLE_NUMBERS for _, what in leaves):
+        if all(math.prod(what[0]) <= _MAX_WHOLE_NUMBERS for _, what in leaves):
             try:
                 return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
             except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
@@ -245,7 +245,7 @@ def _written(func: Any, args: tuple, kwargs: dict, tensors: list) -> dict:
 
 
 def _is_few_numbers(leaves: list) -> bool:
-    return all(kind != _AS_TENSOR or math.prod(what[0]) <= _MOST_WHOLE_NUMBERS for kind, what in leaves)
+    return all(kind != _AS_TENSOR or math.prod(what[0]) <= _MAX_WHOLE_NUMBERS for kind, what in leaves)
 
 
 def _mapped(change: Callable, item: Any) -> Any:

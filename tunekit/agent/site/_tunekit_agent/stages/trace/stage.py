@@ -23,13 +23,13 @@ from .checkpointing import Blocks
 from .tracer import Tracer
 
 _SIZES = (2, 4)
-"""Never 1: a dimension of 1 takes ways of its own."""
-_UNSEEN_TURNS, _MOST_UNSEEN_TURNS = 2, 16
+"""Never 1: size-1 dimensions take special code paths."""
+_UNSEEN_TURNS, _MAX_UNSEEN_TURNS = 2, 16
 """Before they are: a loop may ask a batch or two ahead, one with a queue of its own more."""
-_MOST_BROKEN = 4
+_MAX_BROKEN = 4
 """Times that something else runs within the steps at one size, until it is given up."""
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-_LEAST_TORCH = (2, 4)
+_MIN_TORCH = (2, 4)
 """Before, torch does not tell when a storage goes."""
 _NO_OP_SEEN = "no op was seen: the loop trains in another thread, or process, than it takes its batches in"
 _BATCH_NOT_USED = "the loop does not train on every batch that it is given, or asks for them far ahead"
@@ -39,11 +39,11 @@ allocator reserves more until the fourth."""
 _FORWARD_NOT_SEEN = (
     "backward was seen of a forward that was not: it runs in a thread of its own, which is not traced"
 )
-_MOST_TRACES = 8
+_MAX_TRACES = 8
 """Traces at one precision, until its steps are taken to differ by their size."""
 _TRACES_ALONE = 3
 """Traces of one size alone: the usual steps are what most of them are."""
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 """Classes of blocks that are named."""
 _CHECKPOINTED_DIFFER = "with it, the steps at two sizes differ in more than their size"
 
@@ -161,7 +161,7 @@ class LoopTrace(ReplayStage):
     def _turn(self, source: Any) -> None:
         """Take a batch at the first call; go on to the next trace where one is through."""
         if self._batch is None:
-            self._insist_on_traceable()
+            self._require_traceable()
             self._is_own = source is None
             if self._is_own:
                 self._batch, self._own_size = (), self._loop.own_batch_samples
@@ -175,15 +175,15 @@ class LoopTrace(ReplayStage):
             self._end(self._at_work)
             self._begin_next()
 
-    def _insist_on_traceable(self) -> None:
+    def _require_traceable(self) -> None:
         """Refuse a loop whose steps can't be traced, before anything of torch is touched."""
         version = tuple(int(part) for part in str(self._torch.__version__).split(".")[:2])
-        if version < _LEAST_TORCH:
-            needed = ".".join(str(part) for part in _LEAST_TORCH)
+        if version < _MIN_TORCH:
+            needed = ".".join(str(part) for part in _MIN_TORCH)
             raise Missing(
                 f"torch {self._torch.__version__} does not tell when memory is freed; {needed} does"
             )
-        self._insist_on_one_rank()
+        self._require_one_rank()
         if self._loop.device_type not in ("cpu", "cuda"):
             raise Missing(f"steps on a device of type {self._loop.device_type} are not traced")
         inner = [one for module in self._loop.modules() for one in module.modules()]
@@ -222,7 +222,7 @@ class LoopTrace(ReplayStage):
         """Look for blocks to checkpoint; a model that can't be looked through is traced without."""
         try:
             blocks = self._blocks = Blocks(self._torch, self._loop.modules())
-            count, names, why_not = len(blocks.modules), blocks.names[:_MOST_NAMES], blocks.why_not
+            count, names, why_not = len(blocks.modules), blocks.names[:_MAX_NAMES], blocks.why_not
         except Exception as error:
             count, names, why_not = 0, [], f"{type(error).__name__}: {error}"[:200]
         self._checkpointing = {"blocks": count, "names": names, "why_not": why_not}
@@ -251,10 +251,10 @@ class LoopTrace(ReplayStage):
         """Keep a trace, unless something else ran in it."""
         done.leave()
         if done.is_behind:
-            self._unseen_turns = _MOST_UNSEEN_TURNS
+            self._unseen_turns = _MAX_UNSEEN_TURNS
         if done.is_broken or done.is_behind:
             self._broken += 1
-            if self._broken >= _MOST_BROKEN:
+            if self._broken >= _MAX_BROKEN:
                 not_used = _BATCH_NOT_USED if done.has_seen else _NO_OP_SEEN
                 raise Missing(NO_WHOLE_BATCH if done.is_broken else not_used)
             return
@@ -479,7 +479,7 @@ class MatchingTraces:
         made = [len(traces) for traces in self._by_size.values()]
         if len(made) == 1:
             return None if made[0] >= _TRACES_ALONE else next(iter(self._by_size))
-        if all(made) and (self.are_found or sum(made) >= _MOST_TRACES):
+        if all(made) and (self.are_found or sum(made) >= _MAX_TRACES):
             return None
         return min(self._by_size, key=lambda size: len(self._by_size[size]))
 
