@@ -73,8 +73,8 @@ def test_a_search_that_waited_for_quiet_is_not_advised_to_wait(ratio: Interval, 
     [
         ((256, 256, 256), {"conservative = balanced = aggressive": "256"}),
         ((256, 256, 512), {"conservative = balanced": "256", "aggressive": "512"}),
-        ((256, 512, 256), {"conservative = aggressive": "256", "balanced": "512"}),
-        ((64, 256, 512), {"conservative": "64", "balanced": "256", "aggressive": "512"}),
+        ((256, 512, 256), {"balanced": "512", "conservative = aggressive": "256"}),
+        ((64, 256, 512), {"balanced": "256", "conservative": "64", "aggressive": "512"}),
     ],
 )
 def test_tiers_with_one_config_are_one_column(batches: tuple[int, ...], columns: dict[str, str]):

@@ -19,16 +19,16 @@ from tunekit.records.recommendation import (
 )
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
-from tunekit.report.blocks import Basis, Lead, Passage, Tone
+from tunekit.report.blocks import Basis, Changes, Lead, Passage, Tone
 from tunekit.report.text import (
     UNKNOWN,
-    change_text,
     factor_text,
     gain_text,
     interval_text,
     resume_command,
     search_again,
     value_text,
+    values_text,
 )
 from tunekit.report.tiers import baseline_column, lr_text, tier_column
 from tunekit.trial.binding_syntax import how_text
@@ -155,9 +155,9 @@ def _settling_command(run: Run, folder: str) -> str:
     return search_again(run.changed(options=asked.changed(**changes)))
 
 
-def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
-    """Return what to change, "knob: before -> after"; the learning rate too where the batch changes."""
-    return () if best is None else _changes_to(run, best.config, best.learning_rate)
+def changes_of(run: Run, best: Recommendation | None) -> Changes:
+    """Return what to change; the learning rate too where the batch changes."""
+    return Changes(()) if best is None else _changes_to(run, best.config, best.learning_rate)
 
 
 def candidate_text(run: Run, folder: str = "") -> str:
@@ -165,44 +165,46 @@ def candidate_text(run: Run, folder: str = "") -> str:
     candidate = run.candidate
     if candidate is None:
         return ""
-    changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate))
+    changes = ", ".join(_changes_to(run, candidate.config, candidate.learning_rate).lines)
     file = quoted(f"{folder}/{candidate.name}.yaml" if folder else f"{candidate.name}.yaml")
     where = f"; in {file}" if run.status is RunStatus.FINISHED else ""  # files are written at the end
     return f"Best config found (trial {candidate.trial}, not confirmed): {changes}{where}"
 
 
-def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> tuple[str, ...]:
+def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> Changes:
     if run.baseline_config is None:
-        return ()
+        return Changes(())
     changes = _knob_changes(run.baseline_config, config)
     if (loader_only := loader_only_text(run, config)) is not None:
-        changes[0] += f" ({loader_only})"  # the batch size comes first
+        changes["batch_size"] += f" ({loader_only})"
     options = run.discovery.options if run.discovery else ()
     steps = scaled_steps(run.target, config, run.baseline_config, options)
     if steps is not None and steps[0] != steps[1]:
         binding = run.target.binding_of(STEPS)
         name = how_text(binding).partition("{")[0].rstrip(" =") if binding else STEPS
-        changes.append(f"{name}: {steps[0]:,} -> {steps[1]:,}")
+        changes[name] = f"{steps[0]:,} -> {steps[1]:,}"
     times = global_batch(config) / global_batch(run.baseline_config)
-    return tuple(changes) if times == 1 else (*changes, _lr_change(run, times, lr))
+    if times != 1:
+        changes["lr"] = _lr_change(run, times, lr)
+    return Changes(tuple(changes.items()))
 
 
-def _knob_changes(before: TrainConfig, after: TrainConfig) -> list[str]:
+def _knob_changes(before: TrainConfig, after: TrainConfig) -> dict[str, str]:
     old, new = before.model_dump(), after.model_dump()
-    return [change_text(knob, old[knob], new[knob]) for knob in KNOBS if old[knob] != new[knob]]
+    return {knob: values_text(old[knob], new[knob]) for knob in KNOBS if old[knob] != new[knob]}
 
 
 def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
     """Return what to do about the learning rate for so many times the batch."""
     if run.script_scales_lr:
-        return "lr: leave it, your script scales it with the batch"
+        return "leave it, your script scales it with the batch"
     batches = f"{times:.3g}x the batch"
     if lr is not None:
         warm_up = ", with warm-up" if lr.rule is LearningRateRule.LINEAR and times > 1 else ""
         rule = f"predicted: {lr.rule} rule for {batches}{warm_up}"
-        return f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({rule})"
+        return f"{lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({rule})"
     linear, sqrt = (f"{one:.3g}x" for one in (times, math.sqrt(times)))
-    return f"lr: {linear} for SGD, {sqrt} for Adam (predicted for {batches})"
+    return f"{linear} for SGD, {sqrt} for Adam (predicted for {batches})"
 
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
@@ -240,7 +242,8 @@ def _untried_factor(run: Run, best: Recommendation) -> float:
 
 
 def _untried_text(run: Run, best: Recommendation) -> str:
-    changes = ", ".join(_knob_changes(best.config, run.untried.config)) if run.untried else ""
+    changed = _knob_changes(best.config, run.untried.config) if run.untried else {}
+    changes = ", ".join(Changes(tuple(changed.items())).lines)
     over = "your baseline" if best.is_baseline else "the answer"
     return f"{changes}, {factor_text(_untried_factor(run, best))} {over} (predicted)"
 

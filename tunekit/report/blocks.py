@@ -52,9 +52,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Changes:
-    """What to change, "knob: before -> after"."""
+    """What to change: each knob with its values, "before -> after"."""
 
-    lines: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Knob and values as one text each."""
+        return tuple(f"{knob}: {values}" for knob, values in self.rows)
 
 
 @dataclass(frozen=True)
@@ -362,6 +367,8 @@ class Report:
 
     title: str
     blocks: tuple[Block, ...]
+    about: str = ""
+    """When, on which machine and by which command it was measured."""
 
 
 def has_content(block: Block) -> bool:

@@ -6,7 +6,9 @@ from pathlib import Path
 from tunekit.diagnose.software import threads_text
 from tunekit.recommend.memory import largest_samples_line
 from tunekit.recommend.numerics import guarded_modes, losses_line
+from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import answer_of
+from tunekit.recommend.tiers import POLICIES
 from tunekit.records.finding import Severity
 from tunekit.records.plan import Plan
 from tunekit.records.recommendation import Recommendation
@@ -14,7 +16,6 @@ from tunekit.records.run import Run
 from tunekit.report import answer
 from tunekit.report.blocks import (
     Block,
-    Changes,
     Chart,
     Commands,
     HeatMap,
@@ -31,13 +32,21 @@ from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
 from tunekit.report.plan import plan_blocks
-from tunekit.report.text import UNKNOWN, host_text, own_precision_text, sandbox_text, search_again, torch_text
+from tunekit.report.text import (
+    UNKNOWN,
+    about_text,
+    host_text,
+    own_precision_text,
+    sandbox_text,
+    search_again,
+    torch_text,
+)
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.trial.typed_commands import quoted, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
-_MOST_CHANGES = 5
+_MAX_CHANGES = 5
 """That have a line each on one screen."""
 
 
@@ -50,7 +59,8 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         files: that were written there just now.
     """
     best = answer_of(run.recommendations)
-    changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run, best)
+    changes, predicted = answer.changes_of(run, best), answer.prediction_passage(run, best)
+    in_line = ", ".join(changes.lines)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
     full = f"all figures and findings: tunekit report {quoted(str(folder))} --full"
     quiet = answer.how_measured(run, best), answer.tried_text(run, best), _written_text(folder, files)
@@ -63,8 +73,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         *(Line(f"{predicted.title}: {line}") for line in predicted.lines[:1]),
         *map(Line, answer.missing_lines(run) if best is None else ()),
         *(Line(line, is_quiet=True) for line in quiet),
-        Changes(changes if len(changes) <= _MOST_CHANGES else ()),
-        Passage("Change", (", ".join(changes),) if len(changes) > _MOST_CHANGES else (), is_list=True),
+        Passage("Change", (in_line,), is_list=True) if len(changes.rows) > _MAX_CHANGES else changes,
         *(Note(one.severity, f"{one.code}: {one.message}") for one in errors),
         Commands("Next", (*answer.next_steps(run, best, str(folder)), full)),
     )
@@ -128,7 +137,7 @@ def on_page(
         *_plan_blocks(plan),
         *_blocks_of_record(run),
     ]
-    return Report(_title(run), tuple(blocks))
+    return Report(_title(run), tuple(blocks), about_text(run))
 
 
 def _answer_blocks(
@@ -137,7 +146,7 @@ def _answer_blocks(
     """Return what a page begins with: the answer, what there is to gain, and the tiers."""
     return (
         answer.answer_lead(run, best),
-        Changes(answer.change_lines(run, best)),
+        answer.changes_of(run, best),
         Commands("Use it" if best and not best.is_baseline else "Next", answer.next_steps(run, best, folder)),
         *_config_of(best, configs),
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
@@ -146,8 +155,16 @@ def _answer_blocks(
         Line(answer.candidate_text(run, folder)),
         Section("tiers", "Tiers and your baseline", "Tiers"),
         tiers_table(run),
+        Passage("", _policy_lines(run), is_quiet=True, is_apart=True),
         Passage("Tiers that are missing", answer.missing_lines(run)),
     )
+
+
+def _policy_lines(run: Run) -> tuple[str, ...]:
+    """Return what each tier is, and what a difference has to exceed."""
+    best = planned_training(run.options, run.trials).best_text
+    policies = (f"{tier}: {policy.meaning.format(best=best)}" for tier, policy in POLICIES.items())
+    return (*policies, "noise floor: what two fresh processes of your baseline differ by")
 
 
 def _blocks_of_record(run: Run) -> tuple[Block, ...]:
@@ -175,7 +192,7 @@ def in_comment(
     blocks: list[Block] = [
         answer.answer_lead(run, best),
         short_tiers_table(run),
-        Changes(answer.change_lines(run, best)),
+        answer.changes_of(run, best),
         Line(answer.candidate_text(run, folder)),
         *map(Line, (answer.headroom_text(run, best), *_on_samples(run))),
         Line(answer.how_measured(run, best)),

@@ -3,7 +3,7 @@
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
 from tunekit.report import answer
-from tunekit.report.blocks import Changes, Line, found_blocks
+from tunekit.report.blocks import Line, found_blocks
 from tunekit.report.html.drawing import fragment
 from tunekit.report.tiers import short_tiers_table
 
@@ -17,7 +17,7 @@ def summary_html(run: Run) -> str:
             Line(answer.candidate_text(run)),
             Line(answer.headroom_text(run, best)),
             *map(Line, answer.missing_lines(run)),
-            Changes(answer.change_lines(run, best)),
+            answer.changes_of(run, best),
             short_tiers_table(run),
             *found_blocks(run.findings),
             Line(answer.how_measured(run, best)),

@@ -12,12 +12,12 @@ from tunekit.records.host import Host, SandboxKind, TorchBuild
 from tunekit.records.interval import Interval
 from tunekit.records.options import EPOCHS, NO_PROGRESS_LIMIT, SEARCH_KNOBS, SEARCH_TIME, TRIAL_LIMIT, Kind
 from tunekit.records.profile import TakenName
-from tunekit.records.run import LoopProfile, Run, RunStatus, SearchOptions, usual_options
+from tunekit.records.run import LoopProfile, Run, RunStatus, SearchOptions, TargetRecord, usual_options
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
-from tunekit.trial.typed_commands import command_text, missing_command, quoted
+from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
 from tunekit.tune.confirm import MIN_ROUNDS, expected_duration_s, typical_duration_s
 from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
@@ -121,8 +121,12 @@ def value_text(value: object) -> str:
 
 def change_text(knob: str, before: object, after: object) -> str:
     """Return a knob's change, such as "num_workers: 0 -> 2"."""
-    values = ["none" if value is None else value_text(value) for value in (before, after)]
-    return f"{knob}: {' -> '.join(values)}"
+    return f"{knob}: {values_text(before, after)}"
+
+
+def values_text(before: object, after: object) -> str:
+    """Return a knob's old and new value, such as "0 -> 2"."""
+    return " -> ".join("none" if value is None else value_text(value) for value in (before, after))
 
 
 def config_text(config: TrainConfig | None, discovery: Discovery | None = None) -> str:
@@ -179,6 +183,12 @@ def host_text(host: Host) -> str:
     cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
     memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
     return f"{gpus}, {cpus}, {memory}"
+
+
+def about_text(run: TargetRecord) -> str:
+    """Return when, on which machine and by which command a record was measured."""
+    command = f"built-in workload {run.target.builtin}" if run.target.builtin else target_text(run.target)
+    return f"{run.created_at[:10]}, {host_text(run.host)}: {command}"
 
 
 def torch_text(build: TorchBuild) -> str:

@@ -89,7 +89,10 @@ def _columns(run: Run) -> list[TierColumn]:
     names: dict[TierColumn, list[str]] = {}
     for tier in run.recommendations:
         names.setdefault(tier_column(tier, run), []).append(tier.tier.value)
-    return [baseline_column(run), *(replace(one, title=" = ".join(titles)) for one, titles in names.items())]
+    # The answer's column comes first: a narrow screen shows the baseline and one more.
+    answering = run.outcome.tier or ""
+    in_order = sorted(names.items(), key=lambda item: answering not in item[1])
+    return [baseline_column(run), *(replace(one, title=" = ".join(titles)) for one, titles in in_order)]
 
 
 def baseline_column(run: Run) -> TierColumn:

@@ -49,6 +49,7 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
     return environment.get_template("page.html").render(
         title=report.title,
+        about=report.about,
         answer=places,
         parts=list(zip((section for section, _ in parts), bodies, strict=True)),
         # An empty style is where plotly.js puts the rules of its own that it writes one by one.
