@@ -180,7 +180,7 @@ def test_the_fit_finds_the_law_that_rates_were_made_with(
     found = fit_scaling(rates, mode)
     assert found is not None
     assert (found.communication, found.spread) == pytest.approx((communication, spread), abs=1e-6)
-    assert found.residual == pytest.approx(0.0, abs=1e-6)
+    assert found.residual is None or found.residual == pytest.approx(0.0, abs=1e-6)
     assert fitted_efficiency(found, 8) == pytest.approx(rate(8) / 800)
 
 

@@ -201,14 +201,25 @@ def test_numbers_are_unique_and_only_records_that_landed_are_seen(join: Join):
 # --- a place that fails ----------------------------------------------------------------------
 
 
-def test_a_journal_that_can_not_be_read_is_refused_and_kept(join: Join, tmp_path: Path):
-    join().enqueue(FIRST)
+@pytest.mark.parametrize("damage", [b'{"op_code": 4, "stu', b'{"op_code": 4, "stu{}\n{}\n', b"\0\0\0\n"])
+def test_an_unreadable_journal_is_moved_aside_and_rebuilt_from_the_records(
+    join: Join, tmp_path: Path, damage: bytes
+):
+    running = join()
+    for number in range(3):
+        assert running.begin_record() == number
+    running.land_record(0, "first", 1.0)
+    running.land_record(2, "third", 2.0)
     journal = tmp_path / "shared" / JOURNAL_FILE
-    damaged = b"{}\0\n" + journal.read_bytes()
-    journal.write_bytes(damaged)
-    with pytest.raises(ShareError, match=JOURNAL_FILE):
-        join("two")
-    assert journal.read_bytes() == damaged
+    with journal.open("ab") as file:
+        file.write(damage)
+    kept = journal.read_bytes()
+    started = join("two")
+    assert started.records() == {0: "first", 2: "third"}
+    assert started.begin_record() == 3
+    assert [path.read_bytes() for path in journal.parent.glob(f"{JOURNAL_FILE}.unreadable-*")] == [kept]
+    with pytest.raises(ShareError, match="start the same command again"):
+        running.jobs()
 
 
 def test_a_place_that_does_not_answer_is_asked_again(

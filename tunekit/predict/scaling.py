@@ -186,11 +186,12 @@ def fit_scaling(rates: Mapping[int, float], mode: ScalingMode = ScalingMode.WEAK
     rows = [(_communications(mode, n), expected_maximum(n), n * rates[1] / rates[n] - 1) for n in counts]
     ring, slowest = _least_squares(rows)
     errors = [y - ring * a - slowest * b for a, b, y in rows]
+    is_exact = len(rows) == 2 and min(ring, slowest) > 0
     return ScalingFit(
         mode=mode,
         communication=ring,
         spread=slowest,
-        residual=math.sqrt(sum(error**2 for error in errors) / len(errors)),
+        residual=None if is_exact else math.sqrt(sum(error**2 for error in errors) / len(errors)),
     )
 
 

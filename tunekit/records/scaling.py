@@ -81,5 +81,5 @@ class ScalingFit(Record):
     """Exposed time of moving all gradients over the bus once, in steps of one GPU."""
     spread: NonNegativeFloat
     """Standard deviation of the step times of a rank, as a share of their mean."""
-    residual: NonNegativeFloat
-    """Root mean square of what step times are off, in steps of one GPU."""
+    residual: NonNegativeFloat | None
+    """Root mean square of what step times are off, in steps of one GPU; None where two counts fix the law."""

@@ -196,9 +196,12 @@ def _rate_notes(run: ScalingRun) -> tuple[str, ...]:
 def _fit_text(fit: ScalingFit | None) -> str:
     if fit is None:
         return "no fitted law: needs --processes 1,2,4 and a torch wrapper"
+    error = "error n/a with three counts"
+    if fit.residual is not None:
+        error = f"off by {_share(fit.residual)} of a step"
     return (
         f"fitted, without data waits: {_share(fit.communication)} of a step to move the gradients once, "
-        f"{_share(fit.spread)} spread between processes, off by {_share(fit.residual)} of a step"
+        f"{_share(fit.spread)} spread between processes, {error}"
     )
 
 

@@ -16,18 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, TrialPruned, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, fail_stale_trials, get_storage
 from optuna.storages._heartbeat import BaseHeartbeat
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import URL, NullPool, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from tunekit.errors import ShareError, UsageError
+from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import TorchBuild
 from tunekit.records.run import Run
@@ -38,6 +39,7 @@ from tunekit.tune.jobs import Job, Work
 from tunekit.units import bytes_text
 
 JOURNAL_FILE = "share.journal"
+RECORDS_FOLDER = "share.records"
 BEAT_S = 10
 GRACE_S = 60
 """Seconds without a heartbeat after which a host has lost its job."""
@@ -54,7 +56,7 @@ _RAM_STEP = 1.1
 """RAM sizes within the same step count as equal: kernels and containers keep a little for themselves."""
 _JOB, _TAKEN_BY, _RECORD = "job", "taken_by", "record"
 _UNANSWERED = (OSError, StorageInternalError, SQLAlchemyError, ValueError, RuntimeError)
-"""What a storage raises that may answer later."""
+"""What a storage raises that may answer later; also for a line of the journal that can't be read."""
 
 _Result = TypeVar("_Result")
 
@@ -124,8 +126,8 @@ class _Folder(_BeatsFirst, JournalStorage):
 
     def __init__(self, folder: Path, beat_s: int, grace_s: int) -> None:
         self._alive, self._beat_s, self._grace_s = folder / _ALIVE_FOLDER, beat_s, grace_s
-        self._alive.mkdir(parents=True, exist_ok=True)
-        super().__init__(JournalFileBackend(str(folder / JOURNAL_FILE)))
+        self._alive.mkdir(exist_ok=True)
+        super().__init__(_Journal(folder / JOURNAL_FILE))
 
     def record_heartbeat(self, trial_id: int) -> None:
         with suppress(OSError):
@@ -141,6 +143,29 @@ class _Folder(_BeatsFirst, JournalStorage):
 
     def get_heartbeat_interval(self) -> int:
         return self._beat_s
+
+
+class _Journal(JournalFileBackend):
+    """A journal that is given up when another host has put a new one in its place."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._inode = path.stat().st_ino
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        self._require_same_file()
+        return super().read_logs(log_number_from)
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        self._require_same_file()
+        super().append_logs(logs)
+
+    def _require_same_file(self) -> None:
+        if self._path.stat().st_ino != self._inode:
+            raise ShareError(
+                f"{self._path} was unreadable, and another host has rebuilt it; start the same command again"
+            )
 
 
 def _enqueue_again(study: optuna.Study, lost: FrozenTrial) -> None:
@@ -165,22 +190,58 @@ def open_place(address: Address, beat_s: int = BEAT_S, grace_s: int = GRACE_S) -
     """
     logging.getLogger("optuna").setLevel(logging.ERROR)
     try:
-        storage = (
-            _open_database(address.url, beat_s, grace_s)
-            if address.url is not None
-            else _Folder(Path(address.shown), beat_s, grace_s)
-        )
+        if address.url is None:
+            storage = _open_folder(Path(address.shown), beat_s, grace_s)
+        else:
+            storage = _open_database(address.url, beat_s, grace_s)
     except (ImportError, *_UNANSWERED) as error:
         raise ShareError(
-            f"{address.shown} can't be used ({_first_line(error)}); check that the folder can be written and "
-            f"its {JOURNAL_FILE} read, or that the database exists, its password is right (in the address, "
-            "PGPASSWORD or ~/.pgpass) and psycopg is installed (pip install 'psycopg[binary]')"
+            f"{address.shown} can't be used ({_first_line(error)}); check that the folder is writable, or "
+            "that the database exists, its password is right (in the address, PGPASSWORD or ~/.pgpass) and "
+            "psycopg is installed (pip install 'psycopg[binary]')"
         ) from error
     try:
         yield storage
     finally:
         if isinstance(database := getattr(storage, "_backend", None), RDBStorage):
             database.engine.dispose()
+
+
+def _open_folder(folder: Path, beat_s: int, grace_s: int) -> BaseStorage:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = JournalFileSymlinkLock(str(folder / JOURNAL_FILE))
+    lock.acquire()
+    try:
+        if _is_unreadable(folder / JOURNAL_FILE):
+            _rebuild(folder)
+    finally:
+        lock.release()
+    return _Folder(folder, beat_s, grace_s)
+
+
+def _is_unreadable(journal: Path) -> bool:
+    raw = journal.read_bytes() if journal.exists() else b""
+    try:
+        for line in raw.splitlines():
+            json.loads(line)
+    except ValueError:
+        return True
+    return bool(raw) and not raw.endswith(b"\n")
+
+
+def _rebuild(folder: Path) -> None:
+    """Move the journal aside and write another one with the records that the hosts have left."""
+    journal, fresh = folder / JOURNAL_FILE, folder / f"{JOURNAL_FILE}.new"
+    fresh.unlink(missing_ok=True)
+    storage = JournalStorage(JournalFileBackend(str(fresh)))
+    for group in sorted((folder / RECORDS_FOLDER).glob("*")):
+        study = _study_in(storage, f"{group.name} trials")
+        texts = {int(path.stem): path.read_text() for path in group.glob("*.json")}
+        for number in range(max(texts, default=-1) + 1):
+            attributes = {_RECORD: texts[number]} if number in texts else {}
+            study.add_trial(create_trial(state=TrialState.FAIL, user_attrs=attributes))
+    journal.rename(folder / f"{JOURNAL_FILE}.unreadable-{time.time_ns()}")
+    fresh.rename(journal)
 
 
 def _open_database(url: URL, beat_s: int, grace_s: int) -> BaseStorage:
@@ -254,6 +315,7 @@ class SharedStudy:
         self._storage = storage
         self.host = host
         self.folder = folder
+        self._texts = address.folder / RECORDS_FOLDER / group if address.folder else None
         self._queue = self._ask(lambda: _study_in(storage, f"{group} queue"))
         self._records = self._ask(lambda: _study_in(storage, f"{group} trials"))
 
@@ -315,6 +377,9 @@ class SharedStudy:
         state, values = (TrialState.FAIL, None) if rate is None else (TrialState.COMPLETE, [rate])
 
         def land() -> None:
+            if self._texts is not None:
+                self._texts.mkdir(parents=True, exist_ok=True)
+                write_text(self._texts / f"{number:04d}.json", text)
             begun = storage.get_trial_id_from_study_id_trial_number(self._records._study_id, number)
             with suppress(UpdateFinishedTrialError):  # an earlier attempt landed, but its answer was lost
                 storage.set_trial_user_attr(begun, _RECORD, text)
