@@ -86,10 +86,7 @@ def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path):
     reader = EventReader(tmp_path)
     append(log, b"x" * (MAX_LINE_BYTES + 1))
     assert reader.read_new() == []
-    assert reader.rejected_lines == 1
-    append(log, b"x" * 10)
-    assert reader.read_new() == []
-    append(log, b"x\n" + start(2))
+    append(log, start(1) + start(2))
     assert pids(reader.read_new()) == [2]
     assert reader.rejected_lines == 1
 

@@ -4,7 +4,7 @@ import pytest
 
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.outcome import oom_kind
+from tunekit.trial.outcome import cause_of
 
 RUNTIME = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
 CALL = "    loss = model(batch).sum()"
@@ -42,8 +42,8 @@ def error(message: str, *types: str, line: str = CALL, free_share: float | None 
     ],
 )
 def test_what_is_of_the_device_however_full_it_is(message: str) -> None:
-    assert oom_kind(error(message)) is OutcomeKind.DEVICE_OOM
-    assert oom_kind(error(message, "torch.AcceleratorError", free_share=0.9)) is OutcomeKind.DEVICE_OOM
+    assert cause_of(error(message))[0] is OutcomeKind.DEVICE_OOM
+    assert cause_of(error(message, "torch.AcceleratorError", free_share=0.9))[0] is OutcomeKind.DEVICE_OOM
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,14 @@ def test_what_is_of_the_device_however_full_it_is(message: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("free_share", "kind"), [(0.03, OutcomeKind.DEVICE_OOM), (0.5, None), (None, None)], ids=str
+    ("free_share", "kind"),
+    [(0.03, OutcomeKind.DEVICE_OOM), (0.5, OutcomeKind.SCRIPT_ERROR), (None, OutcomeKind.SCRIPT_ERROR)],
+    ids=str,
 )
 def test_what_a_broken_library_says_too_counts_on_a_full_device(
-    message: str, free_share: float | None, kind: OutcomeKind | None
+    message: str, free_share: float | None, kind: OutcomeKind
 ) -> None:
-    assert oom_kind(error(message, free_share=free_share)) is kind
+    assert cause_of(error(message, free_share=free_share))[0] is kind
 
 
 @pytest.mark.parametrize(
@@ -78,4 +80,4 @@ def test_what_a_broken_library_says_too_counts_on_a_full_device(
     ],
 )
 def test_no_other_failure_is_taken_for_it_even_on_a_full_device(message: str) -> None:
-    assert oom_kind(error(message, free_share=0.0)) is None
+    assert cause_of(error(message, free_share=0.0))[0] is OutcomeKind.SCRIPT_ERROR

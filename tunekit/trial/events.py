@@ -22,7 +22,6 @@ from tunekit.records.agent_messages import (
     AnyEvent,
     ByHandEvent,
     DoneEvent,
-    ErrorSeen,
     ExitEvent,
     GuardErrorEvent,
     HeldThreadsEvent,
@@ -120,7 +119,6 @@ class EventReader:
         self._offsets: dict[Path, int] = {}
         self._ends: dict[Path, bytes] = {}
         self._partial: dict[Path, bytes] = {}
-        self._dropping: set[Path] = set()
         self.rejected_lines = 0
 
     def read_new(self) -> list[AnyEvent]:
@@ -139,21 +137,11 @@ class EventReader:
         if not data.startswith(end):  # the script removed or emptied it, and the agent started a new one
             offset, end, data = 0, b"", _bytes_from(path, 0, MAX_FILE_BYTES)
             self._partial.pop(path, None)
-            self._dropping.discard(path)
         fresh = data[len(end) :]
         self._offsets[path] = offset + len(fresh)
         self._ends[path] = data[-_END_BYTES:]
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
-        if path in self._dropping and lines:
-            del lines[0]  # the end of a line that was too long
-            self._dropping.discard(path)
-        if path in self._dropping:
-            rest = b""
-        elif len(rest) > MAX_LINE_BYTES:
-            self.rejected_lines += 1
-            self._dropping.add(path)
-            rest = b""
-        self._partial[path] = rest
+        self._partial[path] = rest if len(rest) <= MAX_LINE_BYTES else b"?"  # which makes it no event
         return [event for line in lines if line and (event := self._parse(line)) is not None]
 
     def _parse(self, line: bytes) -> AnyEvent | None:
@@ -263,14 +251,7 @@ class Evidence:
             case StartEvent():
                 self._take_start(event)
             case ProgressEvent():
-                self.phase = event.phase
-                self.wait_s = max(self.wait_s, event.wait_s)
-                self.fetched |= event.phase == "fetching"
-                if self.measuring_from_s is None and event.phase == "measuring":
-                    self.measuring_from_s = event.time_s
-                self._advance(event.batches, event.steps)
-                if self.loop_at_s is None and (event.steps or event.batches >= _LOOP_BATCHES):
-                    self.loop_at_s = at_s
+                self._take_progress(event, at_s)
             case RankEvent():
                 self._take_rank(event)
             case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
@@ -290,23 +271,39 @@ class Evidence:
                 self.hit_limit(OutcomeKind.WORKER_CRASH, _RERUN, NO_GUARD_REMEDY)
             case ByHandEvent():
                 self.by_hand = event
-            case ExitEvent(error=ErrorSeen(types=(name, *_))) if name.endswith(_LAUNCHERS_ERROR):
-                self.take(event.changed(error=None), at_s)  # it says only that a rank has failed
             case ExitEvent():
-                known = self.exit  # a launcher's own exit says less than that of the process that trained
-                if known is None or event.steps > known.steps or (event.error and not known.error):
-                    self.exit = event
-                self._advance(event.batches, event.steps)
+                self._take_exit(event)
             case WrittenEvent() if len(self.written) < _MAX_WRITTEN:
                 self.written.append(WrittenFile(path=event.path, action=event.action))
-            case GuardErrorEvent() if len(self.faults) < _MAX_FAULTS:
-                self.faults.append(plain(event.message)[:500])
+            case GuardErrorEvent():
+                self._add_fault(event.message)
             case AgentErrorEvent() if event.is_over:
                 self.agent_error = self.agent_error or event
             case AgentErrorEvent():
-                fault = plain(f"the agent failed {place_and_message(event)}")[:500]
-                if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
-                    self.faults.append(fault)
+                self._add_fault(f"the agent failed {place_and_message(event)}")
+
+    def _take_progress(self, event: ProgressEvent, at_s: float) -> None:
+        self.phase = event.phase
+        self.wait_s = max(self.wait_s, event.wait_s)
+        self.fetched |= event.phase == "fetching"
+        if self.measuring_from_s is None and event.phase == "measuring":
+            self.measuring_from_s = event.time_s
+        self._advance(event.batches, event.steps)
+        if self.loop_at_s is None and (event.steps or event.batches >= _LOOP_BATCHES):
+            self.loop_at_s = at_s
+
+    def _take_exit(self, event: ExitEvent) -> None:
+        is_launchers = event.error is not None and event.error.types[0].endswith(_LAUNCHERS_ERROR)
+        error = None if is_launchers else event.error  # it says only that a rank has failed
+        known = self.exit  # a launcher's own exit says less than that of the process that trained
+        if known is None or event.steps > known.steps or (error and not known.error):
+            self.exit = event.changed(error=error)
+        self._advance(event.batches, event.steps)
+
+    def _add_fault(self, message: str) -> None:
+        fault = plain(message)[:500]
+        if fault not in self.faults and len(self.faults) < _MAX_FAULTS:
+            self.faults.append(fault)
 
     def _take_rank(self, event: RankEvent) -> None:
         self.ranks[event.rank] = event

@@ -6,7 +6,7 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,48 +25,14 @@ from tunekit.trial.knob_verification import (
 )
 from tunekit.units import count_text, duration_text, rate_text
 
-_DEVICE = re.compile(
-    r"(?:CUDA|HIP) (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
-    r"|Triton Error \[\w+\]: out of memory"
-    r"|\w+ out of memory\. Tried to allocate"  # torch's own, told again by a compiler
-    r"|MPS backend out of memory"
-    r"|No executable batch size found, reached zero"  # accelerate's, after it ran out at every size
-    r"|\b(?:CU|HIP)[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
-    r"|Cuda failure (?:2 )?'out of memory'|Failed to CUDA (?:calloc|malloc)\b"  # NCCL's
-)
-_DEVICE_IF_FULL = re.compile(
-    r"\bCU[A-Z]+_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)\b"
-    r"|cuDNN error: CUDNN_STATUS_SUCCESS\b"  # no handle: torch tells the status of its next question
-    r"|unable to find an engine to execute this computation"
-    r"|Unable to find a valid cuDNN algorithm"
-)
-"""What these libraries say without memory, and where they are broken or can't do what they are asked."""
 _FULL_SHARE = 0.05
 """Of the device's memory: with less of it free, a library that fails has found none."""
 _PINNING = re.compile(
     r"in pin memory thread for device|\.pin_memory\(|\bpin_memory=True|(?:cuda|hip)HostRegister"
 )
 _PINNING_PLACE = "torch.utils.data._utils.pin_memory."
-_HOST = re.compile(r"DefaultCPUAllocator: can't allocate memory|CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION")
-_PINNED_REMEDY = (
-    "the driver could lock no more of the host's memory: leave pinned memory off, use a smaller batch, or "
-    "raise the container's limit on memory and `ulimit -l`"
-)
-
 _TRACEBACK = "Traceback (most recent call last)"
 _NO_GUARD = "before the current process has finished its bootstrapping phase"
-_THREADS_REMEDY = (
-    "create it where the workers use it, at the first sample or in worker_init_fn; or load with num_workers=0"
-)
-_GPU_FAILED = re.compile(
-    r"(?:CUDA|HIP) error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
-    r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
-    r"|\bCU(?:DNN|BLAS)_STATUS_EXECUTION_FAILED\b"
-)
-_GPU_FAILED_REMEDY = (
-    "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
-    "GPU that is lost needs a reset or another machine"
-)
 _KERNEL_ERROR = re.compile("(?:CUDA|HIP) error")
 """A kernel's, which shows itself at whatever asks the device next."""
 _CUDA_HINTS = (
@@ -79,61 +45,101 @@ _CUDA_HINTS = (
 _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
 NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
-_OUT_OF_SHM = ("insufficient shared memory (shm)", "unable to write to file </torch_", NO_ROOM_IN_SHM)
+_DEVICE = (
+    r"(?:CUDA|HIP) (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
+    r"|Triton Error \[\w+\]: out of memory"
+    r"|\w+ out of memory\. Tried to allocate"  # torch's own, told again by a compiler
+    r"|MPS backend out of memory"
+    r"|No executable batch size found, reached zero"  # accelerate's, after it ran out at every size
+    r"|\b(?:CU|HIP)[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
+    r"|Cuda failure (?:2 )?'out of memory'|Failed to CUDA (?:calloc|malloc)\b"  # NCCL's
+)
+_DEVICE_IF_FULL = (  # these libraries also say so where they are broken or can't do what they are asked
+    r"\bCU[A-Z]+_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)\b"
+    r"|cuDNN error: CUDNN_STATUS_SUCCESS\b"  # no handle: torch tells the status of its next question
+    r"|unable to find an engine to execute this computation"
+    r"|Unable to find a valid cuDNN algorithm"
+)
+_HOST = r"DefaultCPUAllocator: can't allocate memory|CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION"
+_OF_SHM = (
+    r"insufficient shared memory \(shm\)|unable to write to file </torch_"
+    rf"|{re.escape(NO_ROOM_IN_SHM)}|^DataLoader worker \(pid.*Bus error"
+)
+_GPU_FAILED = (
+    r"(?:CUDA|HIP) error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
+    r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
+    r"|\bCU(?:DNN|BLAS)_STATUS_EXECUTION_FAILED\b"
+)
 
 
-def kind_of_error(error: ErrorSeen) -> OutcomeKind:
-    """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
-    if any(name.rpartition(".")[2] == "WriteDenied" for name in error.types):
-        return OutcomeKind.HARM_DENIED
-    if (kind := oom_kind(error)) is not None:
-        return kind
-    if "builtins.RuntimeError" in error.types or "builtins.OSError" in error.types:
-        message = error.message
-        is_of_loader = message.startswith("DataLoader worker (pid")
-        if any(said in message for said in _OUT_OF_SHM) or (is_of_loader and "Bus error" in message):
-            return OutcomeKind.SHM_EXHAUSTED
-        if is_of_loader:
-            return OutcomeKind.WORKER_CRASH
-    return OutcomeKind.WORKER_CRASH if is_of_a_worker(error) else OutcomeKind.SCRIPT_ERROR
+def _is_of_full_device(error: ErrorSeen) -> bool:
+    return error.device_free_share is not None and error.device_free_share <= _FULL_SHARE
 
 
-def is_of_a_worker(error: ErrorSeen) -> bool:
-    """Return whether torch re-raised in the main process what one of its loader's workers had raised."""
-    return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
-
-
-def oom_kind(error: ErrorSeen) -> OutcomeKind | None:
-    """Return DEVICE_OOM or HOST_OOM for an exception that says that memory ended, None for any other."""
-    if any(name.endswith("OutOfMemoryError") for name in error.types):
-        return OutcomeKind.DEVICE_OOM
-    if "builtins.MemoryError" in error.types or _HOST.search(error.message):
-        return OutcomeKind.HOST_OOM
-    if "builtins.RuntimeError" not in error.types:
-        return None
-    if _DEVICE.search(error.message):
-        return OutcomeKind.HOST_OOM if is_of_pinning(error) else OutcomeKind.DEVICE_OOM
-    share = error.device_free_share
-    is_full = share is not None and share <= _FULL_SHARE
-    return OutcomeKind.DEVICE_OOM if is_full and _DEVICE_IF_FULL.search(error.message) else None
-
-
-def is_of_pinning(error: ErrorSeen) -> bool:
-    """Return whether the host's memory could not be pinned: CUDA says the same as of its own."""
-    if not _DEVICE.search(error.message):
-        return False
+def _is_of_pinning(error: ErrorSeen) -> bool:
+    """Return whether the host's memory could not be pinned, where CUDA says the same as of its own."""
     lines = (line for line in reversed(error.traceback) if line.startswith("    ") and line.strip(" ^~"))
     said = (error.message, next(lines, ""))  # the innermost line of the script or of torch's own Python
     return error.raised_in.startswith(_PINNING_PLACE) or any(_PINNING.search(text) for text in said)
 
 
-def remedy_of(error: ErrorSeen) -> str | None:
-    """Return what to do about an exception that the outcome's usual remedy does not fit."""
-    if is_of_pinning(error):
-        return _PINNED_REMEDY
-    if _GPU_FAILED.search(error.message):
-        return _GPU_FAILED_REMEDY
-    return NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
+class _Signature(NamedTuple):
+    """What an exception must look like to have one cause: its type, its message, and a condition."""
+
+    types: tuple[str, ...]
+    """How the name of one of its types ends."""
+    message: str
+    """A pattern; white space in the message counts as one space."""
+    kind: OutcomeKind | None
+    """None for that of any other exception of the script."""
+    remedy: str | None = None
+    holds: Callable[[ErrorSeen], bool] = lambda error: True
+
+
+_ANY, _RUNTIME, _SYSTEM = ("",), ("builtins.RuntimeError",), ("builtins.RuntimeError", "builtins.OSError")
+_SIGNATURES = (
+    _Signature((".WriteDenied",), "", OutcomeKind.HARM_DENIED),
+    _Signature(("OutOfMemoryError",), "", OutcomeKind.DEVICE_OOM),
+    _Signature(("builtins.MemoryError",), "", OutcomeKind.HOST_OOM),
+    _Signature(_ANY, _HOST, OutcomeKind.HOST_OOM),
+    _Signature(
+        _RUNTIME,
+        _DEVICE,
+        OutcomeKind.HOST_OOM,
+        "the driver could lock no more of the host's memory: leave pinned memory off, use a smaller batch, "
+        "or raise the container's limit on memory and `ulimit -l`",
+        _is_of_pinning,
+    ),
+    _Signature(_RUNTIME, _DEVICE, OutcomeKind.DEVICE_OOM),
+    _Signature(_RUNTIME, _DEVICE_IF_FULL, OutcomeKind.DEVICE_OOM, holds=_is_of_full_device),
+    _Signature(_SYSTEM, _OF_SHM, OutcomeKind.SHM_EXHAUSTED),
+    _Signature(_SYSTEM, r"^DataLoader worker \(pid", OutcomeKind.WORKER_CRASH),
+    _Signature(
+        _ANY,
+        _GPU_FAILED,
+        None,
+        "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; "
+        "a GPU that is lost needs a reset or another machine",
+    ),
+    _Signature(_ANY, _NO_GUARD, None, NO_GUARD_REMEDY),
+)
+"""The first that matches an exception says what it is."""
+
+
+def cause_of(error: ErrorSeen) -> tuple[OutcomeKind, str | None]:
+    """Return the outcome of an uncaught exception, and its remedy where the outcome's own does not fit."""
+    message = " ".join(error.message.split())
+    other = OutcomeKind.WORKER_CRASH if is_of_a_worker(error) else OutcomeKind.SCRIPT_ERROR
+    for one in _SIGNATURES:
+        has_type = any(name.endswith(one.types) for name in error.types)
+        if has_type and re.search(one.message, message) and one.holds(error):
+            return one.kind or other, one.remedy
+    return other, None
+
+
+def is_of_a_worker(error: ErrorSeen) -> bool:
+    """Return whether torch re-raised in the main process what one of its loader's workers had raised."""
+    return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
 
 
 def error_text(error: ErrorSeen) -> str:
@@ -190,9 +196,8 @@ _CANNOT_TELL_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
     "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
 )
-_KEEPER_REMEDY = (
-    "look for who ends processes here (the kernel for want of memory, a job scheduler, another user, the "
-    "script itself), then run it again"
+_THREADS_REMEDY = (
+    "create it where the workers use it, at the first sample or in worker_init_fn; or load with num_workers=0"
 )
 _UNJOINED_REMEDY = (
     "let the script read RANK and WORLD_SIZE, as torchrun sets them: torch.distributed.init_process_group "
@@ -344,37 +349,29 @@ def _largest_text(seen: LargestSamples) -> str:
 def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     """Return what was seen of a script that was measured and then ended, and what ended it."""
     assert evidence.done is not None
-    seen = evidence.done.details or Details()
-    why = _why_cut_short(evidence)
+    seen, why = evidence.done.details or Details(), _why_cut_short(evidence)
+    tried = len(seen.sizes.sizes) if seen.sizes is not None else len(sizes)
+    is_at_largest = seen.largest is not None and seen.largest.is_given and not seen.largest.survived
+    at_work = {
+        "sizes": f"at batch size {sizes[tried]}" if tried < len(sizes) else None,
+        "trace": "while it was traced",
+        "largest": "on the batch" if is_at_largest else None,
+    }
+    update: dict[str, object] = {
+        name: part.changed(why_ended=plain(f"the script ended {where}: {why}")[:500])
+        for name, where in at_work.items()
+        if where and (part := getattr(seen, name)) is not None and part.why_ended is None
+    }
     fault = plain(f"what was to be looked at then is missing: {why}")[:500]
-    update: dict[str, object] = {"faults": (*seen.faults[: _MAX_FAULTS - 1], fault)}
-    if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
-        at_work = sizes[len(seen.sizes.sizes)]
-        ended = plain(f"the script ended at batch size {at_work}: {why}")[:500]
-        update["sizes"] = seen.sizes.changed(why_ended=ended)
-    if seen.trace is not None and seen.trace.why_ended is None:
-        ended = plain(f"the script ended while it was traced: {why}")[:500]
-        update["trace"] = seen.trace.changed(why_ended=ended)
-    at_largest = seen.largest
-    if at_largest is not None and at_largest.is_given and not at_largest.survived:
-        ended = plain(f"the script ended on the batch: {why}")[:500]
-        update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
-    return seen.changed(**update)
+    return seen.changed(**update, faults=(*seen.faults[: _MAX_FAULTS - 1], fault))
 
 
 def _why_cut_short(evidence: Evidence) -> str:
-    if evidence.agent_error is not None:
-        return _why_agent_failed(evidence.agent_error, evidence).message
-    if evidence.limit is not None:
-        remedy = _REMEDIES.get(evidence.limit)
-        return f"{evidence.limit_message}; {remedy}" if remedy else evidence.limit_message
-    if evidence.exit is not None and evidence.exit.error is not None:
-        return _failure(_why_by_exception(evidence.exit.error, evidence), evidence).message
-    if evidence.returncode:
-        return _failure(_why_by_status(evidence.returncode, evidence), evidence).message
-    if evidence.keeper_end is not None:
-        return f"tunekit's keeper process {evidence.keeper_end}"
-    return f"the script ended after {_steps_text(evidence)}"
+    is_failed = evidence.agent_error or evidence.limit or evidence.returncode or evidence.keeper_end
+    if not is_failed and (evidence.exit is None or evidence.exit.error is None):
+        return f"the script ended after {_steps_text(evidence)}"
+    failure = _failure(_why_not_measured(evidence), evidence)
+    return f"{failure.message}; {failure.remedy}" if evidence.limit and failure.remedy else failure.message
 
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
@@ -425,7 +422,7 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
         )
         if evidence.oom_kills:
             return _Reason(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
-        return _Reason(OutcomeKind.KILLED, message, _KEEPER_REMEDY)
+        return _Reason(OutcomeKind.KILLED, message)
     if evidence.cannot_tell is not None:
         return _why_cannot_report(evidence)
     return _why_too_little(evidence)
@@ -438,12 +435,10 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
     died, a device that failed.
     """
     error = seen.error
-    if error is not None:
-        is_of_script = kind_of_error(error) is not OutcomeKind.SCRIPT_ERROR or _KERNEL_ERROR.search(
-            error.message
-        )
-        if is_of_script:
-            return _why_by_exception(error, evidence)
+    if error is not None and (
+        cause_of(error)[0] is not OutcomeKind.SCRIPT_ERROR or _KERNEL_ERROR.search(error.message)
+    ):
+        return _why_by_exception(error, evidence)
     kept = ""
     if seen.traceback_file is not None:
         kept = f"; its traceback is in {Path(evidence.output).parent / seen.traceback_file}"
@@ -487,8 +482,7 @@ def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
 
 
 def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
-    kind = kind_of_error(error)
-    said = error_text(error)
+    (kind, remedy), said = cause_of(error), error_text(error)
     message = f"after {_steps_text(evidence)}: {said}"
     if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
         ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
@@ -500,7 +494,7 @@ def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
     is_unguarded = any(_NO_GUARD in line for line in evidence.last_lines)  # a worker's own traceback
-    return _Reason(kind, message, NO_GUARD_REMEDY if is_unguarded else remedy_of(error))
+    return _Reason(kind, message, NO_GUARD_REMEDY if is_unguarded else remedy)
 
 
 def _why_by_status(code: int, evidence: Evidence) -> _Reason:
@@ -516,7 +510,7 @@ def _why_by_status(code: int, evidence: Evidence) -> _Reason:
 
 def _why_too_little(evidence: Evidence) -> _Reason:
     """Return the failure of a script that ended with exit status 0 and without a measurement."""
-    exit_seen, steps, batches = evidence.exit, evidence.steps, evidence.batches
+    steps, batches = evidence.steps, evidence.batches
     if not evidence.started:
         return _Reason(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
     if steps == batches == 0 and evidence.left_running:
@@ -525,14 +519,12 @@ def _why_too_little(evidence: Evidence) -> _Reason:
         remedy = "run the training in the foreground: without & or nohup, and not as a daemon"
         return _Reason(OutcomeKind.NO_TRAINING_LOOP, message, remedy)
     if steps == 0:
-        gradients = exit_seen.gradients if exit_seen else 0
+        gradients = evidence.exit.gradients if evidence.exit else 0
         passes = count_text(gradients, "backward pass", "backward passes")
         seen = f"{count_text(batches, 'batch', 'batches')} and {passes}"
         message = f"the script ended after {seen}, without a step of a torch.optim optimizer"
         return _Reason(OutcomeKind.NO_TRAINING_LOOP, message, _BY_HAND_REMEDY if gradients else None)
-    is_gone = exit_seen is None or exit_seen.steps == exit_seen.batches == 0
-    ended = "was gone (os._exit, exec)" if is_gone else "ended"
-    message = f"the script {ended} after {steps} optimizer steps, before a steady window"
+    message = f"the script ended after {steps} optimizer steps, before a steady window"
     return _Reason(OutcomeKind.TOO_SHORT, message)
 
 
