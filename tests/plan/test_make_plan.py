@@ -91,8 +91,7 @@ def test_the_shipped_profiles_make_a_plan():
 def test_what_takes_too_long_is_left_out_and_counted():
     plan = plan_of(*machines(), request=plan_request(max_hours=100.0))
     assert [row.instance for row in plan.rows] == [None, "two"]
-    left_out = finding(plan, "too-slow")
-    assert left_out.message == "Too slow for --max-hours 100: 2 machines"
+    assert finding(plan, "too-slow").evidence == "2 machines"
 
 
 def test_smaller_gpus_are_named_until_the_memory_need_is_known():
@@ -105,8 +104,7 @@ def test_smaller_gpus_are_named_until_the_memory_need_is_known():
     assert "memory-unknown" not in codes(known)
     assert {known.rows[one.row].profile_id for one in known.choices} == {"a10g-twice"}
     large = plan_request(peak_reserved_bytes=20 * GIB)
-    found = finding(plan_of(*gpus, request=large), "memory-too-small")
-    assert found.evidence == "20.0 GiB per GPU"
+    assert "memory-too-small" in codes(plan_of(*gpus, request=large))
 
 
 def test_what_keeps_the_most_machines_out_comes_first_where_none_is_left():

@@ -405,15 +405,12 @@ def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str 
 
 
 def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:
-    """Return whether a price may be older than it should be; one of no real day is.
+    """Return whether a price may be older than it should be.
 
     Args:
         as_of: "2026-03-10"; of "2026-03" or "2026" the first day counts.
         today: the day to judge by.
         stale_after_days: most days that it may be old.
     """
-    try:
-        year, month, day = (*(int(part) for part in as_of.split("-")), 1, 1)[:3]
-        return (today - date(year, month, day)).days > stale_after_days
-    except ValueError:
-        return True
+    year, month, day = (*map(int, as_of.split("-")), 1, 1)[:3]
+    return (today - date(year, month, day)).days > stale_after_days
