@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from build_comparisons import searched, side, slower
 from build_loops import threads
-from build_records import GIB, device, host, profile, target
+from build_records import device, host, profile, target
 from finding_texts import texts_of
 
 from tunekit.diagnose.registry import findings_of, worst_first
@@ -57,7 +57,6 @@ DIFFERENCES: list[tuple[str, dict[str, Any]]] = [
         "other-machine",
         {**BASE, "measured_on": "l4", "profile": profile("l4"), "loop": {"device": device("NVIDIA L4")}},
     ),
-    ("other-device-memory", {**BASE, "loop": {"device": device(memory_bytes=16 * GIB)}}),
     ("other-machine", {"host": host(torch=torch(), cpu_name="AMD EPYC")}),
     ("other-machine", {"host": host(torch=torch(), cpus=4)}),
     ("other-machine", {"host": host(torch=torch(), accelerators=(gpu("580.2"),))}),

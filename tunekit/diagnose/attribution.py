@@ -16,7 +16,7 @@ from tunekit.diagnose.policy import (
     EPOCHS_SHARE,
     FROM_STORAGE_BYTES_PER_S,
     LAUNCHING_SHARE,
-    LEAST_SLACK,
+    MIN_SLACK,
     MOST_CPUS_SHARE,
     MOSTLY,
     SMALL_STALL,
@@ -97,6 +97,14 @@ class Attribution:
         return sum(one.share for one in parts if one)
 
 
+class Gap(StrEnum):
+    """Why a loop is not as fast as its halves say."""
+
+    SLOWER = "loader and training slow each other down, or other programs do"
+    CACHED = "the loader became faster: what was read is cached, and later epochs are faster"
+    FASTER = "one of them alone was slower than the whole loop, so gains are too low"
+
+
 @dataclass(frozen=True)
 class Closure:
     """The loop's time per batch against what either half takes alone: max(Tc, Tl) <= T <= Tc + Tl."""
@@ -109,14 +117,14 @@ class Closure:
     """Tl: the loader alone."""
     slack: float
     """How far T may lie outside, as a share."""
-    meaning: str | None
-    """Why T lies outside, in words; None when it lies within."""
+    gap: Gap | None
+    """Why T lies outside; None when it lies within."""
 
     @property
     def is_unexplained(self) -> bool:
         """Whether it is far slower than its halves: what both leave of its time is longer than either."""
         left_s = self.step_s - self.compute_s - self.loader_s
-        return self.meaning is not None and left_s > max(self.compute_s, self.loader_s)
+        return self.gap is not None and left_s > max(self.compute_s, self.loader_s)
 
 
 class Bound(StrEnum):
@@ -208,17 +216,17 @@ def closure(measurement: Measurement) -> Closure | None:
     loop, isolated = measurement.loop, measurement.isolated
     if isolated.compute_step_s is None or isolated.loader_step_s is None:
         return None
-    slack = max(LEAST_SLACK, loop.rate_interval_relative or 0.0)
+    slack = max(MIN_SLACK, loop.rate_interval_relative or 0.0)
     step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
-    meaning = None
+    gap = None
     if step_s > (compute_s + loader_s) * (1 + slack):
-        meaning = "loader and training slow each other down, or other programs do"
+        gap = Gap.SLOWER
         own_wait_s = (loop.parts.data_wait_s - (loop.parts.run_queue_s or 0.0)) / loop.steady_batches
         if loop.num_workers == 0 and own_wait_s > WARMED_RATIO * loader_s:
-            meaning = "the loader became faster: what was read is cached, and later epochs are faster"
+            gap = Gap.CACHED
     elif step_s < max(compute_s, loader_s) * (1 - slack):
-        meaning = "one of them alone was slower than the whole loop, so gains are too low"
-    return Closure(step_s, compute_s, loader_s, slack, meaning)
+        gap = Gap.FASTER
+    return Closure(step_s, compute_s, loader_s, slack, gap)
 
 
 def is_own_clock(measurement: Measurement) -> bool:

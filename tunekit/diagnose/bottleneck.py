@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.attribution import Bound, attribution, bound, closure
+from tunekit.diagnose.policy import MISSED_SHARE
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement, Telemetry
 from tunekit.records.recommendation import Limit, PredictedLimits, Recommendation
@@ -19,8 +20,6 @@ _AGREES = {
 """What may be measured where the model names a part."""
 _BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}
 """Of these the model says nothing."""
-_MISSED = 0.05
-"""By which a limit may lie below the measured rate: fresh processes differ by as much."""
 
 
 @dataclass(frozen=True)
@@ -107,4 +106,4 @@ def is_too_low(of: PredictedLimits) -> bool:
         Limit.CORES: (of.cores_samples_per_s,),
     }
     rates = alone.get(of.limit, halves) if of.limit is not None else ()
-    return any(one is not None and one < (1 - _MISSED) * of.measured_samples_per_s for one in rates)
+    return any(one is not None and one < (1 - MISSED_SHARE) * of.measured_samples_per_s for one in rates)

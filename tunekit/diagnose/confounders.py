@@ -83,13 +83,6 @@ def _other_machine(pair: RunPair) -> Hits:
 
 
 _differs(
-    "other-device-memory",
-    WARNING,
-    "the devices offer different memory",
-    "give both the same --gpu, on one kind of device: memory decides which batches fit",
-    lambda side: bytes_text(side.loop.device.memory_bytes) if side.loop.device.memory_bytes else None,
-)
-_differs(
     "other-threads",
     WARNING,
     "torch computes with different numbers of CPU threads",

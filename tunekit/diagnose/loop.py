@@ -24,7 +24,7 @@ from tunekit.diagnose.policy import (
     ALL_CPUS_SHARE,
     CLEAR_STALL_SHARE,
     FIRST_WORKERS,
-    MOST_WAITING_WORKERS,
+    MAX_WAITING_WORKERS,
     SAME_LOADER_RATE,
 )
 from tunekit.diagnose.registry import findings_of, worst_first
@@ -209,7 +209,7 @@ class LoopFacts:
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
         # Beside the training process; more where they mostly wait.
-        most = MOST_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
+        most = MAX_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
     def set_knob(self, knob: str, value: BoundValue) -> str:

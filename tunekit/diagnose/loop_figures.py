@@ -70,11 +70,11 @@ def _page_cache(facts: LoopFacts) -> Hits:
 @check("closure-broken", (WARNING, INFO), "loader and training alone do not add up to the whole loop")
 def _closure_broken(facts: LoopFacts) -> Hits:
     seen = facts.closure
-    if seen is not None and seen.meaning is not None:
+    if seen is not None and seen.gap is not None:
         yield Hit(
             f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
             f"{rate_text(1000 * seen.compute_s)} ms, the loader alone {rate_text(1000 * seen.loader_s)} ms, "
-            f"noise {seen.slack:.0%}: {seen.meaning}",
+            f"noise {seen.slack:.0%}: {seen.gap}",
             "use fewer workers or intra-op threads, stop other programs, and measure longer: --window 30",
             severity=WARNING if seen.is_unexplained else INFO,
         )

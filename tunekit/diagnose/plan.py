@@ -3,14 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from tunekit.diagnose.policy import MAX_NAMED
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.records.finding import Finding
 from tunekit.records.plan import Choice, PlanRequest, PlanRow
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.units import bytes_text, count_text, listed, rate_text
 
-_NAMED = 4
-"""Machines that a finding names before it only counts them."""
 _PROFILES = "~/.config/tunekit/profiles"
 
 
@@ -63,7 +62,7 @@ def _prevented(facts: PlanFacts) -> dict[str, int]:
 def _rates_unknown(facts: PlanFacts) -> Hits:
     unknown = [row for row in facts.rows if row.how is None]
     if unknown:
-        reasons = sorted({row.basis for row in unknown})[:_NAMED]
+        reasons = sorted({row.basis for row in unknown})[:MAX_NAMED]
         yield Hit(
             f"{_gpus(unknown)}: {'; '.join(reasons)}",
             f"plan from a search on a GPU, give a rate with --rate, or fill in the profile in {_PROFILES}",
@@ -142,8 +141,8 @@ def _too_slow(facts: PlanFacts) -> Hits:
 
 def _names(rows: Sequence[PlanRow]) -> str:
     named = (f"{row.provider} {row.instance}" if row.instance else row.profile_id for row in rows)
-    return listed(list(named), _NAMED)
+    return listed(list(named), MAX_NAMED)
 
 
 def _gpus(rows: Sequence[PlanRow]) -> str:
-    return listed(sorted({row.profile_id for row in rows}), _NAMED)
+    return listed(sorted({row.profile_id for row in rows}), MAX_NAMED)

@@ -18,6 +18,8 @@ COPIES_SHARE = 0.25
 """Of the step in which only copies run: beyond it, and beyond the stall, copies are the bottleneck."""
 BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
+MISSED_SHARE = 0.05
+"""By which a predicted limit may lie below the measured rate: fresh processes differ by as much."""
 UNSETTLED_FROM = 2.0
 """Where a rate's high end is so many times its low end, what holds the loop back can't be said."""
 EPOCHS_SHARE = 0.25
@@ -34,7 +36,7 @@ MOSTLY = 0.5
 """Of the time off the CPU: what takes as much of it is what making a batch waits for."""
 FROM_STORAGE_BYTES_PER_S = 1 * MIB
 """Less is logs and modules, not a data set."""
-LEAST_SLACK = 0.05
+MIN_SLACK = 0.05
 """Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 
 # --- workers to suggest ---
@@ -43,7 +45,7 @@ FIRST_WORKERS = 4
 """Suggested where no batch was timed: hides loading that takes up to four times as long as the step."""
 SAME_LOADER_RATE = 0.05
 """Share by which fewer workers may be slower than more, where the fewer are advised."""
-MOST_WAITING_WORKERS = 16
+MAX_WAITING_WORKERS = 16
 """Each still takes memory and a process."""
 
 # --- waiting for data or a CPU ---
@@ -129,6 +131,18 @@ CACHEABLE_SHARE = 0.8
 
 UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by at most 1.1x on a shared machine without other load."""
+
+# --- several processes ---
+
+FELT_OF_ITERATION = 0.10
+"""Share of an iteration from which on a part of it is worth a finding."""
+SAME_EPOCH = 0.9
+"""An epoch of each process that is this share of one process's own goes through all samples."""
+
+# --- machines to rent ---
+
+MAX_NAMED = 4
+"""Machines that a finding names before it only counts them."""
 
 # --- two runs side by side ---
 

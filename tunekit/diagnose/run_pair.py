@@ -120,7 +120,7 @@ class RunPair:
         differing = []
         for name, value in MACHINE.items():
             before, after = value(self.reference), value(self.other)
-            if before is not None and after is not None and before != after:
+            if before and after and before != after:
                 differing.append(name)
         return tuple(differing)
 
@@ -213,11 +213,6 @@ def device_text(side: Side) -> str:
     return on if device.type == "cpu" else f"{on} ({device.name})"
 
 
-def drivers_text(side: Side) -> str | None:
-    """Return the GPU drivers of its machine."""
-    return ", ".join(sorted({gpu.driver for gpu in side.run.host.accelerators if gpu.driver})) or None
-
-
 def torch_version(side: Side) -> str | None:
     """Return the version of torch, by the machine or by the training itself."""
     if side.run.host.torch:
@@ -235,18 +230,13 @@ def cuda_text(side: Side) -> str | None:
     return f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA"
 
 
-def cudnn_version(side: Side) -> str | None:
-    """Return the version of cuDNN."""
-    return side.run.host.torch.cudnn_version if side.run.host.torch else None
-
-
 MACHINE: Mapping[str, Callable[[Side], str | None]] = {
     "device": device_text,
     "CPU model": lambda side: side.run.host.cpu_name,
     "CPU count": lambda side: str(side.run.host.cpus),
-    "GPU driver": drivers_text,
+    "GPU driver": lambda side: ", ".join(sorted({gpu.driver or "" for gpu in side.run.host.accelerators})),
     "torch": torch_version,
     "CUDA": cuda_text,
-    "cuDNN": cudnn_version,
+    "cuDNN": lambda side: side.run.host.torch.cudnn_version if side.run.host.torch else None,
 }
 """What makes machines unlike, so that rates are of them as well; None is unknown."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tunekit.diagnose.policy import FELT_OF_ITERATION, SAME_EPOCH
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.predict.ram import OOM_SHARE
 from tunekit.recommend.measured_scaling import Losses, losses_of
@@ -14,9 +15,6 @@ from tunekit.units import bytes_text, count_text, duration_text, share_text
 
 NO_WRAPPER = "no-wrapper"
 SAME_SAMPLES = "same-samples"
-
-_FELT_SHARE = 0.10
-"""Of an iteration, from which on a part of it is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
 def _same_samples(facts: ScalingFacts) -> Hits:
     """Find a loader that doesn't share the samples: an epoch of each process is as long as alone."""
     alone, beside = facts.least.epoch_samples, facts.largest.epoch_samples
-    if alone is not None and beside is not None and beside > 0.9 * alone:
+    if alone is not None and beside is not None and beside > SAME_EPOCH * alone:
         yield Hit(
             facts.against(f"{beside:,} samples per epoch and process", f"{alone:,}"),
             "give the DataLoader a torch.utils.data.DistributedSampler",
@@ -88,7 +86,7 @@ def _no_wrapper(facts: ScalingFacts) -> Hits:
 def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
     before, after = facts.steps
     workers, cpus, lost = facts.largest.workers, facts.run.host.cpus, facts.lost
-    if not lost.is_felt(lost.data_wait_s, _FELT_SHARE) or workers is None:
+    if not lost.is_felt(lost.data_wait_s, FELT_OF_ITERATION) or workers is None:
         return
     wait, processes = after.data_wait_s / after.time_s, facts.largest.processes
     remedy = "make samples cheaper: smaller or decoded files"
@@ -103,7 +101,7 @@ def _loader_shares_cpus(facts: ScalingFacts) -> Hits:
 @check("exposed-communication", INFO, "the backward pass does not hide the sum of the gradients")
 def _exposed_communication(facts: ScalingFacts) -> Hits:
     (_, after), lost = facts.steps, facts.lost
-    if after.exposed_s is not None and lost.is_felt(lost.exposed_s, _FELT_SHARE):
+    if after.exposed_s is not None and lost.is_felt(lost.exposed_s, FELT_OF_ITERATION):
         yield Hit(
             f"{duration_text(after.exposed_s)} of {duration_text(after.time_s)} per iteration on "
             f"{_processes(facts.largest)}",

@@ -24,7 +24,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import THREAD_VARIABLES, DryLoop, LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption, StepNumber
 
-_MOST_COUNTED = 1 << 53
+_MAX_COUNTED = 1 << 53
 
 
 class Arithmetic(StrEnum):
@@ -133,9 +133,9 @@ class RankTurn(Record):
     model_config = ConfigDict(frozen=True, extra="ignore")
     at_s: PositiveFloat
     """In seconds since the epoch."""
-    samples: NonNegativeInt = Field(le=_MOST_COUNTED)
+    samples: NonNegativeInt = Field(le=_MAX_COUNTED)
     """That it had trained on by then."""
-    batches: NonNegativeInt = Field(le=_MOST_COUNTED)
+    batches: NonNegativeInt = Field(le=_MAX_COUNTED)
     """Of which these were; steps of a loop that makes its batches itself."""
 
 

@@ -48,7 +48,7 @@ def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     found, isolated, halves = attribution(measurement), measurement.isolated, closure(measurement)
     why = isolated.why_not or "not measured"
     if halves is not None:
-        why = halves.meaning or f"consistent with the loop (noise {halves.slack:.0%})"
+        why = halves.gap or f"consistent with the loop (noise {halves.slack:.0%})"
     loader, training = map(step_text, (isolated.loader_step_s, isolated.compute_step_s))
     alone = f"Loader alone {loader}, training alone {training} (measured): {why}"
     title = f"Step time: {step_text(found.step_ms / 1000)} (measured)"

@@ -36,7 +36,7 @@ LOOK_EVERY_S = 1.0
 END_LIMIT_S = 10.0
 LOG_HEAD_BYTES, LOG_TAIL_BYTES = 1 << 20, 4 << 20
 PIPE_BYTES = 1 << 20
-MOST_LAST_READS = 1000
+MAX_LAST_READS = 1000
 F_SETPIPE_SZ = 1031
 
 libc = ctypes.CDLL(None)
@@ -254,7 +254,7 @@ def end_tree(target: int, log: OutputLog, segments: NcclSegments) -> None:
         log.take()  # a tracker that waits for room in the pipe would never end
 
     end_all(lambda: descendants(os.getpid()), collect, segments)
-    for _ in range(MOST_LAST_READS):  # a process that could not be ended may still write
+    for _ in range(MAX_LAST_READS):  # a process that could not be ended may still write
         if not log.take():
             break
 

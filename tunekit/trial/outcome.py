@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen
-from tunekit.records.details import Details, LargestSamples
+from tunekit.records.details import Details
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, OutcomeKind
@@ -337,13 +337,8 @@ def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
     failure = _failure(_why_not_measured(evidence), evidence)
     if not failure.kind.is_memory:
         return None
-    message = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
-    return failure.changed(message=f"{message}: {failure.message}", largest=seen)
-
-
-def _largest_text(seen: LargestSamples) -> str:
-    read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} read"
-    return read if seen.times_usual is None else f"{read}; {seen.times_usual:.1f} times the usual bytes"
+    message = f"ran out of memory on a batch of the data set's largest samples: {failure.message}"
+    return failure.changed(message=message, largest=seen)
 
 
 def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
