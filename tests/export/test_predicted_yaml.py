@@ -1,6 +1,5 @@
 """A config to begin with on a GPU that is not here."""
 
-import pytest
 from build_records import GIB, config, interval, run, trial_record
 
 from tunekit.export.files import predicted_files
@@ -50,12 +49,6 @@ def emulated(**overrides):
 
 def test_the_whole_file(golden):
     golden("predicted.yaml", predicted_yaml(emulated()))
-
-
-@pytest.mark.parametrize(("samples", "expected"), [(350, "300 with"), (300, "a full epoch (300)")])
-def test_no_larger_batch_is_named_than_an_epoch_has_samples(samples: int, expected: str):
-    text = predicted_yaml(emulated(prediction=prediction.changed(epoch_samples=samples)))
-    assert f"largest batch: {expected}" in " ".join(text.replace("\n#", " ").split())
 
 
 def test_the_file_has_the_name_of_the_gpu():

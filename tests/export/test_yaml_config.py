@@ -1,11 +1,9 @@
 import pytest
 import yaml
 from build_records import (
-    GIB,
     baseline_record,
     config,
     configs,
-    confirm_records,
     device,
     discovery,
     options,
@@ -92,18 +90,11 @@ def test_the_file_holds_exactly_the_knobs_whatever_the_comments_say(
     assert loaded == (expected | {"lr": lr} if lr else expected)
     assert max(len(line) for line in text.split("\n")) <= 100
     assert text.encode("utf-8").decode("utf-8").splitlines() == text.split("\n")[:-1]
-    assert ("# measured on cpu, not a10g (" in text) == emulated
+    assert ("# measured on cpu, not a10g, 2026-01-02" in text) == emulated
 
 
 def lines(recommended=None, **run_overrides):
     return tier_yaml(run(**run_overrides), recommended or recommendation()).splitlines()
-
-
-def test_what_is_unknown_says_so():
-    nothing = recommendation(speedup=None, epoch_time_s=None, peak_reserved_bytes=None)
-    whole = "\n".join(lines(nothing, trials=(), measured_on="a10g"))
-    assert "# measured on a10g (" in whole
-    assert whole.count("n/a") == 2
 
 
 @pytest.mark.parametrize(
@@ -112,7 +103,6 @@ def test_what_is_unknown_says_so():
         (Precision.FP32, None, "32-true", "highest"),
         (Precision.TF32, None, "32-true", "high"),
         (Precision.BF16, None, "bf16-mixed", None),
-        (Precision.FP32, "high\nbatch_size: 1", "32-true", "highest"),
         (Precision.BF16, "high", "bf16-mixed", "high"),
     ],
 )
@@ -122,12 +112,6 @@ def test_matmul_precision_follows_the_knob_where_it_was_not_seen(precision, seen
     assert (loaded["precision"], loaded["float32_matmul_precision"]) == (words, matmul)
 
 
-def test_a_tiers_limit_that_was_passed_in_confirmation_is_named():
-    passed = confirm_records([1000.0], peak_reserved_bytes=20 * GIB)
-    whole = "\n".join(lines(trials=(baseline_record(), trial_record(), *passed)))
-    assert "passed a limit of the tier in confirmation: 20.0 GiB of reserved VRAM" in whole
-
-
 def test_fp16_needs_a_gradient_scaler():
     note = "# precision: fp16 needs GradScaler in the training script"
     assert note in lines(recommendation(of=config(precision=Precision.FP16)))
@@ -135,20 +119,10 @@ def test_fp16_needs_a_gradient_scaler():
 
 
 @pytest.mark.parametrize(
-    ("tier", "same_as", "warns"),
-    [(Tier.AGGRESSIVE, None, True), (Tier.AGGRESSIVE, Tier.BALANCED, False), (Tier.BALANCED, None, False)],
-)
-def test_only_a_config_of_aggressive_alone_may_run_out_of_memory(tier, same_as, warns):
-    first = lines(recommendation(tier, same_as=same_as))[0]
-    assert ("may run out of memory" in first) is warns
-    assert ("same config as" in first) is (same_as is not None)
-
-
-@pytest.mark.parametrize(
     ("batch", "optimizer", "lr", "why"),
     [
         (128, "LAMB", 0.1, "the global batch is the baseline's"),
-        (256, "LAMB", 0.1, "no rule is published for the optimizer (LAMB)"),
+        (256, "LAMB", 0.1, "no rule is published for the optimizer"),
         (256, "SGD", None, "unknown (--lr, --base-batch)"),
         (256, None, None, "unknown (--lr, --base-batch)"),
     ],
@@ -163,22 +137,6 @@ def test_a_learning_rate_left_out_has_its_reason(batch, optimizer, lr, why):
 def test_a_script_that_scales_its_learning_rate_is_the_reason_to_leave_it_out():
     found = lines(recommendation(of=config(batch_size=256)), script_scales_lr=True)
     assert "# lr is left out: the script scales it" in found
-
-
-def test_what_a_smaller_batch_told_of_the_target_is_the_reason_where_the_baseline_told_less():
-    baseline = baseline_record(overrides={"discovery": discovery(None, complete=False)})
-    smaller = trial_record(1, 500.0, overrides={"discovery": discovery("LAMB", 0.1)})
-    found = lines(recommendation(of=config(batch_size=256)), trials=(baseline, smaller))
-    assert any("no rule is published for the optimizer (LAMB)" in line for line in found)
-
-
-@pytest.mark.parametrize(("base_batch", "is_told"), [(64, False), (12, True)])
-def test_a_batch_beyond_the_square_root_rule_says_so(base_batch: int, is_told: bool):
-    rate = LearningRate(
-        value=0.2, rule=LearningRateRule.SQRT, base_lr=0.1, base_batch=base_batch, source="baseline"
-    )
-    whole = " ".join(" ".join(lines(recommendation(learning_rate=rate))).replace("#", " ").split())
-    assert ("at beta1 0.9 the rule ends below k = 10: check your loss" in whole) is is_told
 
 
 def test_the_short_form_has_the_knobs_of_the_file_without_comments_in_a_few_lines():

@@ -28,7 +28,7 @@ def _undecided(pair: RunPair) -> Hits:
     if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
     # Slower is judged as faster is, the other way round.
-    folded = factor if factor.value >= 1 else factor.under(1.0)
+    folded = factor if factor.value >= 1 else factor.divide_into(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
     is_busy = noise is not None and noise.relative >= BUSY_FLOOR
     remedy = f"search both again with --confirm {needed}"

@@ -8,20 +8,19 @@ import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.recommend.compatibility import loader_only_text
-from tunekit.recommend.learning_rate import global_batch, rule_of
+from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, rule_of
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
-from tunekit.recommend.tiers import POLICIES, violations
+from tunekit.recommend.scaling import batch_warnings
+from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import Candidate, LearningRateRule, MemoryNeed, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.report.text import gain_text, interval_text
-from tunekit.units import bytes_text, count_text, duration_text
+from tunekit.units import bytes_text, count_text
 
 MAX_COLUMNS = 100
 _MARK = "# "
-_MATMUL_PRECISIONS = ("highest", "high", "medium")
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
 _SHORT_COLUMNS = 80
 """After which the short form goes on in the next line."""
@@ -36,31 +35,18 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
 
     Every line has at most 100 columns. `lr` is left out, with the reason, when it is unknown.
     """
-    planned = planned_training(run.options, run.trials)
-    meaning = POLICIES[recommendation.tier].meaning.format(best=planned.best_text)
-    if recommendation.same_as is not None:
-        meaning += f"; same config as {recommendation.same_as.value}"
-    elif recommendation.tier is Tier.AGGRESSIVE:
-        meaning += "; may run out of memory"
-    ratio, speedup = recommendation.speedup, "the baseline's config, " * recommendation.is_baseline
-    if ratio is not None and not recommendation.is_baseline:
-        verdict = run.outcome.verdicts.get(recommendation.tier)
-        speedup = f"{gain_text(ratio)}{f', {verdict}' if verdict else ''}: "
-    trials = (recommendation.search_trial, *recommendation.confirm_trials)
-    epoch = f"{duration_text(recommendation.epoch_time_s)} per epoch"
-    if recommendation.finish_time_s is not None:
-        epoch += f", {duration_text(recommendation.finish_time_s)} for the planned training (predicted)"
+    tier = recommendation.tier
+    best = planned_training(run.options, run.trials).best_text
+    verdict = run.outcome.verdicts.get(tier, "n/a")
     lines = [
-        f"tunekit {recommendation.tier.value}: {meaning}",
-        _measured_text(run, trials),
-        f"{speedup}{interval_text(recommendation.rate_samples_per_s, ' samples/s')}, {epoch}",
+        f"tunekit {tier.value}: {POLICIES[tier].meaning(best)}",
+        _measured_text(run, (recommendation.search_trial, *recommendation.confirm_trials)),
+        "the baseline's config"
+        if recommendation.is_baseline
+        else f"{verdict}: {gain_text(recommendation.speedup)}",
+        f"{interval_text(recommendation.rate_samples_per_s, ' samples/s')} (measured)",
         _memory_text(run, recommendation),
     ]
-    records = [one.record for one in run.history.evidence(recommendation)]
-    if passed := [
-        one for record in records for one in violations(record, recommendation.tier, run.rank_host)
-    ]:
-        lines.append(f"passed a limit of the tier in confirmation: {', '.join(dict.fromkeys(passed))}")
     return _file(run, recommendation, lines)
 
 
@@ -83,9 +69,7 @@ def knob_values(recommendation: Recommendation | Candidate, target: Target) -> d
     words unless the user's binding spells it.
     """
     config = recommendation.config
-    matmul_precision = recommendation.float32_matmul_precision
-    if matmul_precision not in _MATMUL_PRECISIONS:
-        matmul_precision = _MATMUL_OF_PRECISION.get(config.precision)
+    matmul_precision = recommendation.float32_matmul_precision or _MATMUL_OF_PRECISION.get(config.precision)
     values: dict[str, Any] = {}
     for key, value in config_keys(config, target).items():
         values[key] = value
@@ -124,15 +108,9 @@ def _file(run: Run, one: Recommendation | Candidate, evidence: Iterable[str]) ->
 
 
 def _measured_text(run: Run, trials: Collection[int]) -> str:
-    """Return where and by which trials a config was measured, and which GPU was asked for instead."""
-    ran = (one.measurement for one in run.trials if one.number in trials and one.measurement is not None)
-    device = next((one.loop.device.name for one in ran), run.measured_on)
-    if run.is_emulated:
-        device = f"{run.measured_on}, not {run.profile.id}"
-    host, numbers = run.host, ", ".join(map(str, trials))
-    machine = f"{host.cpu_name or 'unknown CPU'}, {count_text(host.cpus, 'CPU')}"
-    ram = bytes_text(host.ram_limit_bytes)
-    return f"measured on {device} ({machine}, {ram} RAM) in trial{'s' if len(trials) > 1 else ''} {numbers}"
+    """Return where, when and by which trials a config was measured, and which GPU was asked for instead."""
+    device = f"{run.measured_on}{f', not {run.profile.id}' * run.is_emulated}"
+    return f"measured on {device}, {run.created_at[:10]}, trials {', '.join(map(str, trials))}"
 
 
 def _memory_text(run: Run, need: MemoryNeed) -> str:
@@ -145,27 +123,24 @@ def _memory_text(run: Run, need: MemoryNeed) -> str:
 
 
 def _lr_text(run: Run, one: Recommendation | Candidate) -> str:
-    rate = one.learning_rate
+    rate, batch = one.learning_rate, global_batch(one.config, run.world_size)
     if rate is None:
         return f"lr is left out: {_why_no_lr(run, one)}"
-    factor = global_batch(one.config, run.world_size) / rate.base_batch
-    beyond = ""
-    if rate.rule is LearningRateRule.SQRT and factor >= LARGEST_SQRT_FACTOR:
-        beyond = f"; at beta1 0.9 the rule ends below k = {LARGEST_SQRT_FACTOR}: check your loss"
+    base = BaseLearningRate(rate.base_lr, rate.base_batch, rate.source)
+    warnings = "".join(f"; {one}" for one in batch_warnings(batch, base, rate.rule))
     return (
         f"lr: {rate.base_lr:.6g} at global batch {rate.base_batch} ({rate.source}), "
-        f"scaled by k = {factor:.4g}, {_RULE_TEXTS[rate.rule]}{beyond}"
+        f"scaled by k = {batch / rate.base_batch:.4g}, {_RULE_TEXTS[rate.rule]}{warnings}"
     )
 
 
 def _why_no_lr(run: Run, recommendation: Recommendation | Candidate) -> str:
-    config, discovery = run.baseline_config, run.discovery
+    config = run.baseline_config
     if config is not None and global_batch(config) == global_batch(recommendation.config):
         return "the global batch is the baseline's"
     if run.script_scales_lr:
         return "the script scales it"
-    names = ", ".join(optimizer.class_name for optimizer in discovery.optimizers) if discovery else ""
-    return f"unknown (--lr, --base-batch), or no rule is published for the optimizer ({names or 'unknown'})"
+    return "unknown (--lr, --base-batch), or no rule is published for the optimizer"
 
 
 def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
@@ -183,13 +158,10 @@ def predicted_yaml(run: Run) -> str | None:
     if prediction is None or prediction.config is None or fit is None or fit.peak is None:
         return None
     config, name = prediction.config, run.profile.id
-    is_all = prediction.has_whole_epoch(fit.largest.low)
-    largest = f"a full epoch ({prediction.epoch_samples:,})" if is_all else f"{fit.largest.low:,}"
     reserved, capacity = bytes_text(fit.peak.reserved_bytes), bytes_text(fit.capacity_bytes)
-    rate = interval_text(fit.rate, " samples/s") + (f", {fit.bound_by}-bound" if fit.bound_by else "")
     evidence = (
         f"tunekit: starting config for {name}; all figures predicted",
-        f"{rate}; largest batch: {largest} with {prediction.margin:.0%} margin",
+        interval_text(fit.rate, " samples/s"),
         f"VRAM {reserved} of {capacity} at batch {fit.peak.batch_size:,}",
         *(f"doubt: {doubt}" for doubt in prediction.doubts),
         "compile and channels_last: not predicted; lr: scale yours with the global batch",

@@ -292,12 +292,12 @@ def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> Inte
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
     if gpus != measured:
         more = Interval.between(low, high)
-        return more if gpus > measured else more.under(1.0)
+        return more if gpus > measured else more.divide_into(1.0)
     return Interval.between(low / high, high / low) if gpus > 1 and not same_gpu else None
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
-    return rate.under(request.samples / _H)
+    return rate.divide_into(request.samples / _H)
 
 
 def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | None:
@@ -326,18 +326,18 @@ def _in_sessions(
         why = "it may take longer than a session, and the script writes no checkpoints"
         return _Sessions(None, obstacle=why)
     if hours_per_week is None:
-        sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
-        hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
+        sessions = work.map_increasing(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
+        hours = work.map_increasing(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
         return _Sessions(hours, sessions)
 
     def cut(hours: float) -> WeeklyQuota:
         return under_quota(hours * _H, longest_s, overhead_s, hours_per_week * _H)
 
     return _Sessions(
-        hours=work.through(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
-        sessions=work.through(lambda h: cut(h).sessions),
-        weeks=work.through(lambda h: cut(h).weeks),
-        elapsed=work.through(lambda h: cut(h).elapsed_s / _H),
+        hours=work.map_increasing(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
+        sessions=work.map_increasing(lambda h: cut(h).sessions),
+        weeks=work.map_increasing(lambda h: cut(h).weeks),
+        elapsed=work.map_increasing(lambda h: cut(h).elapsed_s / _H),
     )
 
 
@@ -349,7 +349,7 @@ def _with_session_checkpoints(
     if work is None or cost_s is None:
         return work
     interval_s = daly_interval_s(cost_s, longest_s)
-    return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
+    return work.map_increasing(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
 
 def _checkpoints_between_sessions_s(
@@ -372,7 +372,7 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
 
     if with_interruptions(work.high) > LONGEST_H:
         return _Spot()
-    hours = work.through(with_interruptions)
+    hours = work.map_increasing(with_interruptions)
     per_h = Interval.between(price.low_usd_per_h, price.high_usd_per_h)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
     is_worth_it = interval_s is not None and interval_s < work.high * _H

@@ -130,7 +130,7 @@ def scaled_step(one: OneGpuStep, gpus: int, link: Link, mode: ScalingMode = Scal
         return min(1.0, alone_s / step_s)
 
     expected_s = exposed_s(link.bytes_per_s.value)
-    shares = link.bytes_per_s.through(efficiency)
+    shares = link.bytes_per_s.map_increasing(efficiency)
     return ScaledStep(
         gpus=gpus,
         mode=mode,

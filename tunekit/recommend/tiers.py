@@ -29,18 +29,18 @@ from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Measured, Trials, measured
-from tunekit.units import bytes_text, count_text
+from tunekit.units import bytes_text
 
 BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
 
-MOST_BATCH_GROWTH = 4
+MAX_BATCH_GROWTH = 4
 """Times the baseline's batch that Conservative takes at most, unless the user asked for batch sizes."""
 
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 """Loader workers of one process."""
 
-MOST_TOLERANCE = 0.10
+MAX_TOLERANCE = 0.10
 """Share that it gives up at most, however noisy the machine is."""
 
 
@@ -51,13 +51,18 @@ class TierPolicy:
     tier: Tier
     vram_share: float
     """Largest share of the device's memory that may be reserved."""
-    buffer_share: float | None
-    """Largest share of the RAM limit for the loader's buffer; None leaves it to OOM_SHARE."""
+    buffer_share: float
+    """Largest share of the RAM limit for the loader's buffer."""
     workers_share: float
     """Largest share of the allowed CPUs for what loader workers compute."""
     compile: Literal["off", "if it pays", "free"]
-    meaning: str
-    """The policy in one line; "{best}" stands for what is looked for."""
+    goal: str
+    """What it takes; "{best}" stands for what is looked for."""
+
+    def meaning(self, best: str) -> str:
+        """Return the policy in one line."""
+        limits = f"{self.vram_share:.0%} of VRAM, {self.workers_share:.0%} of the CPUs"
+        return f"{self.goal.format(best=best)}: {limits}{', no compile' * (self.compile == 'off')}"
 
     def max_workers(self, cpus: int, cpus_per_worker: float = 1.0) -> int:
         """Return the most loader workers on that many allowed CPUs; 0 on a host with too few.
@@ -66,8 +71,8 @@ class TierPolicy:
             cpus: that may be used.
             cpus_per_worker: that each keeps busy: few for one that waits for storage.
         """
-        by_cpus = math.floor(self.workers_share * cpus / max(cpus_per_worker, 1 / MOST_WORKERS))
-        return min(by_cpus, MOST_WORKERS)
+        by_cpus = math.floor(self.workers_share * cpus / max(cpus_per_worker, 1 / MAX_WORKERS))
+        return min(by_cpus, MAX_WORKERS)
 
 
 POLICIES = {
@@ -79,7 +84,7 @@ POLICIES = {
             buffer_share=0.10,
             workers_share=0.5,
             compile="off",
-            meaning="{best} with wide headroom: 75% of VRAM, half of the CPUs, no compile",
+            goal="{best} with wide headroom",
         ),
         TierPolicy(
             tier=Tier.BALANCED,
@@ -87,15 +92,15 @@ POLICIES = {
             buffer_share=0.20,
             workers_share=0.75,
             compile="if it pays",
-            meaning="smallest config close to the {best}: 85% of VRAM, 75% of the CPUs",
+            goal="smallest config close to the {best}",
         ),
         TierPolicy(
             tier=Tier.AGGRESSIVE,
             vram_share=0.95,
-            buffer_share=None,
+            buffer_share=OOM_SHARE,
             workers_share=1.0,
             compile="free",
-            meaning="{best}, little headroom: 95% of VRAM, all CPUs",
+            goal="{best}, little headroom",
         ),
     )
 }
@@ -116,36 +121,24 @@ def base_ram_bytes(measurement: Measurement) -> int:
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
-    """Return each limit of the tier that the trial breaks, as a sentence with value and limit.
+    """Return each limit of the tier that the trial breaks, with value and limit.
 
-    A trial that failed, or whose config is unknown, can't be held against the limits and says so.
     Reserved VRAM is not judged on a device whose memory is unknown, such as a CPU.
     """
-    if record.measurement is None:
-        return ("no measurement to hold against the limits",)
-    if record.config is None:
-        return ("its config is unknown, so the limits can't be checked",)
+    if record.measurement is None or record.config is None:
+        return ("not measured",)
     policy = POLICIES[tier]
     loop = record.measurement.loop
     broken = []
     if record.config.compile and policy.compile == "off":
-        broken.append(f"compile is on, {tier.value} keeps it off")
+        broken.append("compile is on")
     each = loop.loader_work.cpus_per_worker if loop.loader_work else 1.0
-    workers = record.config.num_workers
-    if workers > policy.max_workers(host.cpus, each):
-        broken.append(
-            f"{count_text(workers, 'worker')} need {workers * each:.1f} CPUs, more than "
-            f"{policy.workers_share:.0%} of {count_text(host.cpus, 'CPU')}"
-        )
-    reserved_bytes = peak_reserved_bytes(record.measurement)
-    if reserved_bytes is not None and loop.device.usable_bytes is not None:
-        limit_bytes = math.floor(policy.vram_share * loop.device.usable_bytes)
-        broken += _above(
-            reserved_bytes,
-            limit_bytes,
-            "reserved VRAM",
-            f"{policy.vram_share:.0%} of {bytes_text(loop.device.usable_bytes)}",
-        )
+    workers, max_workers = record.config.num_workers, policy.max_workers(host.cpus, each)
+    if workers > max_workers:
+        broken.append(f"num_workers {workers}, limit {max_workers}")
+    reserved_bytes, usable_bytes = peak_reserved_bytes(record.measurement), loop.device.usable_bytes
+    if reserved_bytes is not None and usable_bytes is not None:
+        broken += _above("reserved VRAM", reserved_bytes, policy.vram_share * usable_bytes)
     sample = _Sample(held_per_sample(record.config, loop), loop.shared_bytes_per_sample)
     broken += _host_memory_violations(record.config, policy, host, sample, base_ram(record.measurement))
     return tuple(broken)
@@ -202,7 +195,7 @@ def balanced_tolerance(noise_relative: float | None) -> float:
 
     Beyond 10% the machine was too noisy to call anything close.
     """
-    return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MOST_TOLERANCE)
+    return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MAX_TOLERANCE)
 
 
 def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
@@ -277,21 +270,12 @@ def _host_memory_violations(
     config: TrainConfig, policy: TierPolicy, host: Host, sample: _Sample, base: BaseRam
 ) -> list[str]:
     buffered_bytes = buffer_bytes(config, config.batch_bytes(sample.own))
-    ram_text = f"of the RAM limit of {bytes_text(host.ram_limit_bytes)}"
-    broken = []
-    if policy.buffer_share is not None:
-        limit_bytes = math.floor(policy.buffer_share * host.ram_limit_bytes)
-        broken += _above(buffered_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
-    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
-    broken += _above(
-        base.with_workers(config.num_workers) + buffered_bytes,
-        limit_bytes,
-        "RAM for processes and buffer",
-        f"{OOM_SHARE:.0%} {ram_text}",
-    )
+    needed_bytes = base.with_workers(config.num_workers) + buffered_bytes
+    broken = _above("RAM buffer", buffered_bytes, policy.buffer_share * host.ram_limit_bytes)
+    broken += _above("RAM for processes and buffer", needed_bytes, OOM_SHARE * host.ram_limit_bytes)
     queued_bytes = queue_bytes(config, config.batch_bytes(sample.shared))
     if not fits_shm(queued_bytes, host):
-        broken.append(f"{bytes_text(queued_bytes)} of batch queue, more than /dev/shm ({shm_text(host)})")
+        broken.append(f"batch queue {bytes_text(queued_bytes)}, limit /dev/shm ({shm_text(host)})")
     return broken
 
 
@@ -329,10 +313,9 @@ def _size(candidate: Measured) -> tuple[float, int, int, int, bool, int]:
     )
 
 
-def _above(value_bytes: int, limit_bytes: int, what: str, limit_text: str) -> list[str]:
-    if value_bytes <= limit_bytes:
-        return []
-    return [f"{bytes_text(value_bytes)} of {what}, more than {limit_text} ({bytes_text(limit_bytes)})"]
+def _above(what: str, value_bytes: int, limit_bytes: float) -> list[str]:
+    is_above = value_bytes > limit_bytes
+    return [f"{what} {bytes_text(value_bytes)}, limit {bytes_text(math.floor(limit_bytes))}"] * is_above
 
 
 # --- each tier's choice among the trials of a run
@@ -398,7 +381,7 @@ class Ceiling:
             and config.queue_batches * config.batch_size <= above.queue_batches * above.batch_size
         )
 
-    def brought_down(self, config: TrainConfig) -> TrainConfig:
+    def clamped(self, config: TrainConfig) -> TrainConfig:
         """Return a config, its batch, workers and prefetch lowered to it."""
         above = self.above or config
         prefetch = [one.prefetch_factor for one in (config, above) if one.prefetch_factor is not None]
@@ -425,7 +408,7 @@ def ceiling_of(
     nearest = next((config for config in above if config is not None), None)
     if tier is not Tier.CONSERVATIVE or baseline is None or options.asks_for_batch_size:
         return Ceiling(nearest)
-    return Ceiling(nearest, MOST_BATCH_GROWTH * baseline.batch_size)
+    return Ceiling(nearest, MAX_BATCH_GROWTH * baseline.batch_size)
 
 
 def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptions) -> bool:

@@ -42,13 +42,13 @@ class Interval(Record):
         """Return the sum with another figure; both are at the same end of their ranges together."""
         return Interval.bounded(self.low + other.low, self.value + other.value, self.high + other.high)
 
-    def under(self, numerator: float) -> "Interval":
+    def divide_into(self, numerator: float) -> "Interval":
         """Return numerator / figure; the low end comes from the high one."""
         return Interval.bounded(numerator / self.high, numerator / self.value, numerator / self.low)
 
-    def through(self, rising: Callable[[float], float]) -> "Interval":
+    def map_increasing(self, function: Callable[[float], float]) -> "Interval":
         """Return the figure sent through a function that never falls."""
-        return Interval.bounded(rising(self.low), rising(self.value), rising(self.high))
+        return Interval.bounded(function(self.low), function(self.value), function(self.high))
 
     def at_most(self, other: "Interval") -> "Interval":
         """Return the smaller of both at each end."""

@@ -128,7 +128,7 @@ class UnitPurchase(Record):
 
     def count(self, units: Interval) -> Interval:
         """Return how many whole ones have to be bought."""
-        return units.times(1 / self.units).through(math.ceil)
+        return units.times(1 / self.units).map_increasing(math.ceil)
 
     def paid(self, units: Interval) -> Interval:
         """Return the dollars of all of them."""

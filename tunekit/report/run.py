@@ -163,7 +163,7 @@ def _answer_blocks(
 def _policy_lines(run: Run) -> tuple[str, ...]:
     """Return what each tier is, and what a difference has to exceed."""
     best = planned_training(run.options, run.trials).best_text
-    policies = (f"{tier}: {policy.meaning.format(best=best)}" for tier, policy in POLICIES.items())
+    policies = (f"{tier}: {policy.meaning(best)}" for tier, policy in POLICIES.items())
     return (*policies, "noise floor: what two fresh processes of your baseline differ by")
 
 

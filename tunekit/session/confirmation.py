@@ -47,7 +47,7 @@ def fill_tiers(search: SearchSession) -> None:
         mode = Mode.of(search.baseline_config) if excluded else None
         fitted = clamped_to_tier(best, tier, search.found.rank_host, mode)
         most = ceiling_of(tier, search.time.picks, search.baseline_config, search.found.options)
-        config = nearest(search.found.space, most.brought_down(fitted))
+        config = nearest(search.found.space, most.clamped(fitted))
         trial_s = expected_duration_s(search.records, config)
         beside = () if tier is CONFIRM_ORDER[0] else search.time.to_confirm
         if pick is not None and not search.time.holds_rounds(*beside, config, after_s=trial_s):
