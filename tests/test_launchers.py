@@ -16,7 +16,6 @@ import yaml
 
 from tunekit import errors
 from tunekit.cli.parser import build_parser
-from tunekit.tune.shared import address_of
 from tunekit.units import parse_duration_s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,29 +129,8 @@ def test_every_launcher_starts_the_same_command(project: Path, monkeypatch: pyte
     assert places == [*["runs/4711"] * 4, *["runs/search"] * 4, "/share/search", DATABASE]
 
 
-def test_slurm_runs_one_task_a_node_and_ends_it_in_good_order() -> None:
-    asked = sbatch_directives()
-    assert (asked["nodes"], asked["ntasks"]) == ("1", "1")
-    assert {"exclusive", "requeue"} <= set(asked)
-    assert asked["array"] == "1-4"
-    assert re.fullmatch(r"B:TERM@\d+", asked["signal"])
-    last = SBATCH.read_text().splitlines()[-1]
-    assert last.startswith("exec tunekit "), "else the shell gets the signal, and tunekit does not"
-
-
 def test_an_array_goes_on_with_the_folder_that_it_is_given(project: Path) -> None:
     assert sbatch_words(project, 1, "/shared/my searches/one")[3] == "/shared/my searches/one"
-
-
-def test_submitit_submits_one_array_that_goes_on_with_the_folder_that_it_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    executor = submitted(monkeypatch, "/shared/search")
-    (batch,) = executor.batches
-    assert {command[3] for command in batch} == {"/shared/search"}
-    assert executor.parameters["slurm_exclusive"]
-    assert executor.parameters["slurm_additional_parameters"]["signal"].startswith("TERM@")
-    assert (executor.parameters["nodes"], executor.parameters["tasks_per_node"]) == (1, 1)
 
 
 def test_the_budget_ends_before_the_job_does(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,27 +139,6 @@ def test_the_budget_ends_before_the_job_does(project: Path, monkeypatch: pytest.
     parameters = submitted(monkeypatch).parameters
     limits = (minutes_of(sbatch_directives()["time"]), parameters["timeout_min"])
     assert all(budget_s < 60 * minutes for minutes in limits)
-
-
-def test_kubernetes_has_as_many_pods_at_once_as_hosts_each_on_a_node_of_its_own() -> None:
-    spec = job()["spec"]
-    assert spec["completionMode"] == "Indexed"
-    assert spec["parallelism"] == spec["completions"] == 4
-    pod = spec["template"]["spec"]
-    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert apart["topologyKey"] == "kubernetes.io/hostname"
-    assert apart["labelSelector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
-
-
-def test_a_pod_has_the_share_and_room_for_the_workers_of_a_loader() -> None:
-    pod = job()["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    share = Path(container["command"][3])
-    assert mounted[str(share.parent)] == "share"
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert set(mounted.values()) == set(volumes)
-    assert volumes[mounted["/dev/shm"]]["emptyDir"]["medium"] == "Memory"
 
 
 def test_a_preempted_pod_comes_back_and_one_that_tunekit_refuses_does_not() -> None:
@@ -197,17 +154,6 @@ def test_a_preempted_pod_comes_back_and_one_that_tunekit_refuses_does_not() -> N
         errors.EmptySpaceError, errors.BudgetTooSmallError, errors.TargetChangedError,
     )  # fmt: skip
     assert failed["onExitCodes"]["values"] == [refusal.exit_code for refusal in refusals]
-
-
-def test_skypilot_is_told_the_password_apart_from_the_database_and_installs_its_driver() -> None:
-    task = sky_task()
-    assert (task["envs"], task["secrets"]) == ({"SHARE": None}, {"PGPASSWORD": None})
-    address = address_of(re.findall(r"^#     export SHARE=(\S+)$", SKYPILOT.read_text(), re.MULTILINE)[0])
-    assert address.url is not None and address.url.password is None
-    assert "--env SHARE --secret PGPASSWORD" in SKYPILOT.read_text()
-    assert "num_nodes" not in task, "a job of several machines comes back whole when one is preempted"
-    assert "./tunekit 'psycopg[binary]'" in task["setup"]
-    assert "exec tunekit" in task["run"]
 
 
 @pytest.mark.parametrize("part", ["setup", "run"])

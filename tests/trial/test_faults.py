@@ -1,11 +1,8 @@
 """Faults of agent, keeper, files and /proc, one by one: told or passed over, and never the end of tunekit."""
 
 import errno
-import json
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +21,7 @@ from tunekit.records.agent_messages import ProgressEvent, StartEvent
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
-from tunekit.trial import keeper, launch
+from tunekit.trial import launch
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
 from tunekit.trial.watch import Limits
@@ -275,11 +272,3 @@ def test_a_record_that_a_full_disk_refuses_says_how_to_go_on(
     monkeypatch.setattr("tunekit.session.folder.write_json", full)
     with RunFolder(tmp_path) as folder, pytest.raises(RunFolderError, match="goes on with --resume"):
         folder.save_trial(record)
-
-
-def test_a_log_that_a_full_disk_refuses_costs_the_log_alone(tmp_path: Path) -> None:
-    (tmp_path / "output.log").symlink_to("/dev/full")
-    words = [str(tmp_path / "output.log"), str(tmp_path / "scratch"), "--", "echo", "lost"]
-    command = [sys.executable, "-I", "-S", keeper.__file__, *words]
-    ended_so = subprocess.run(command, input=b"", capture_output=True, check=True)
-    assert json.loads(ended_so.stdout)["error"] is None

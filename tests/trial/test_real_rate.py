@@ -5,9 +5,6 @@ from pathlib import Path
 import pytest
 from real_trials import RealTrials, zoo_target
 
-from tunekit.records.agent_messages import LearntEvent
-from tunekit.trial.events import EventReader
-
 pytestmark = pytest.mark.real
 
 
@@ -32,19 +29,3 @@ def rate_over_printed(folder: Path) -> float:
     # An edge of the window lies after its step is printed and before the next one is.
     assert clock_s[last] - clock_s[first + 1] < loop.steady_time_s < clock_s[last + 1] - clock_s[first]
     return (clock_s[last] - clock_s[first]) / loop.steady_time_s
-
-
-@pytest.mark.slow
-def test_a_validation_keeps_its_loader_and_its_word_error_on_stderr_fails_nothing(tmp_path: Path) -> None:
-    short_epochs = zoo_target("plain_with_validation.py", "--samples", "160")
-    trials = RealTrials(short_epochs, tmp_path, window_s=1.0)
-    baseline = trials.run_baseline()
-    assert "validation error" in trials.output(0)
-    assert baseline.failure is None
-    record = trials.run(batch_size=32, num_workers=2, prefetch_factor=4, persistent_workers=True)
-    assert record.measurement is not None
-    loop = record.measurement.loop
-    assert (loop.batch_size, loop.num_workers, loop.prefetch_factor) == (32, 2, 4)
-    told = [event for event in EventReader(tmp_path / "0001").read_new() if isinstance(event, LearntEvent)]
-    others = [one for one in told[-1].discovery.loaders if not one.training]
-    assert [(one.batch_size, one.num_workers) for one in others] == [(50, 0)]

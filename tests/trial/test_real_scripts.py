@@ -1,10 +1,8 @@
 """Real scripts and frameworks: the loop inside is found, its knobs are reached, its figures are right."""
 
-import os
 import re
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -321,19 +319,4 @@ def test_a_script_runs_in_an_environment_without_tunekit(tmp_path: Path) -> None
         optimizers=(("SGD", 0.05),),
         workers=1,
     )
-    assert understood_of(run_plan(script, tmp_path)) == script.understood
-
-
-@pytest.mark.slow
-def test_a_console_script_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / "train-rows"
-    program.parent.mkdir()
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\n\nfrom pkg.train import main\n\nif __name__ == '__main__':\n"
-        "    sys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ZOO))
-    script = Script(("train-rows",), roots=(("pkg.model.Net", 140296),), optimizers=ADAMW)
     assert understood_of(run_plan(script, tmp_path)) == script.understood

@@ -11,7 +11,6 @@ from build_loops import findings
 from build_records import host
 from real_trials import RealTrials, zoo_target
 
-from tunekit.diagnose.attribution import queued_share
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.trial import TrialRecord
 
@@ -72,13 +71,3 @@ def test_decoding_on_a_busy_cpu_waits_for_the_cpu(workers: str, tmp_path: Path) 
     assert work.run_queue_s is not None
     if workers == "0":  # the loop's thread is the one that decodes, the window's first batch apart
         assert run_queue_s > work.run_queue_s / 2
-
-
-@pytest.mark.usefixtures("busy_cpu")
-def test_a_loader_that_sleeps_beside_them_waits_for_something_else(tmp_path: Path) -> None:
-    of = RealTrials(zoo_target("decodes.py", "--sleep", "0.05"), tmp_path).run_baseline()
-    # What the machine pages in meanwhile may count as reads; it never waits for a CPU.
-    assert told(of) <= {"loader-waits", "loader-storage"}
-    assert told(of)
-    work = work_of(of)
-    assert (queued_share(work) or 0.0) < 0.5 < 1 - (work.cpu_share or 0.0)

@@ -189,12 +189,6 @@ def test_a_socket_that_listens_in_the_file_system_is_still_reached(place: Place)
     assert ran.stdout == "reached\n", ran.stderr
 
 
-def test_what_python_ignores_of_signals_the_command_does_not_inherit(place: Place) -> None:
-    told = place.run("sh", "-c", "grep SigIgn /proc/self/status")
-    ignored = int(told.stdout.split()[1], 16)
-    assert not ignored & (1 << 12 | 1 << 24), told.stdout
-
-
 def test_a_net_that_the_kernel_refuses_starts_nothing(tmp_path: Path) -> None:
     place = Place(tmp_path, sandbox.OVERLAY, None)
     place.trial = Path("/proc/no-layer-here")
