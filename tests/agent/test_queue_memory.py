@@ -140,6 +140,6 @@ def test_private_memory_leaves_out_shared_memory_and_what_a_fork_shares() -> Non
     after = memory_of(os.getpid())
     assert before is not None
     assert after is not None
-    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.1)
-    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.1)
+    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.3)
+    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.3)
     assert memory_of(1 << 30) is None
