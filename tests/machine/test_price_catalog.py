@@ -12,8 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from build_plans import instance
-from build_records import profile
 from recorded_catalog import CATALOG_FOLDER, DAY, recorded_catalog
 
 from tunekit.errors import PricesError
@@ -178,14 +176,3 @@ def test_what_is_left_as_it_was_is_counted():
     assert len(told.prices.prices) + len(told.without) == len(machines)
     # It has the first in another region only; the others are no machines of those that it lists.
     assert {"aws g6e.xlarge", "aws p3.2xlarge", "colab T4", "kaggle T4 x2"} <= set(told.without)
-
-
-@pytest.mark.parametrize(
-    ("price", "is_told"), [(3.02, True), (3.01, False), (1.006 / 3.01, True), (1.006 / 2.99, False)]
-)
-def test_a_price_more_than_three_times_off_is_told_and_taken(price: float, is_told: bool):
-    shipped = profile(instances=(instance(usd_per_h=1.006),))
-    told = matched_prices(catalog_of(row(usd_per_h=price)), [shipped])
-    assert [one.usd_per_h for one in told.prices.prices] == [price]
-    expected = [("aws g5.xlarge", price, 1.006, "us-east-1")] if is_told else []
-    assert [tuple(one) for one in told.far_off] == expected

@@ -108,16 +108,15 @@ def test_an_installed_wheel_reads_the_profiles_inside_the_package(
     assert "h200" in load_profiles()
 
 
-def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
+def test_a_profile_says_which_file_it_is_from(
     write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_home = write_profile("t4.yaml")
+    write_profile("t4.yaml")
     named = write_profile("my-t4.yaml", folder=home)
     monkeypatch.setenv("TUNEKIT_PROFILES", str(home))
     files = load_profile_files()
     assert (files["t4"].path, files["t4"].is_yours) == (named, True)
-    assert files["t4"].hides == (at_home, FOLDER / "t4.yaml")
-    assert (files["l4"].path, files["l4"].is_yours, files["l4"].hides) == (FOLDER / "l4.yaml", False, ())
+    assert (files["l4"].path, files["l4"].is_yours) == (FOLDER / "l4.yaml", False)
     assert load_profiles() == {profile_id: file.profile for profile_id, file in files.items()}
 
 

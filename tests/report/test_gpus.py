@@ -109,10 +109,10 @@ def test_profiles_are_in_the_order_of_their_architectures_and_memory(files: dict
     ids = cells(list_of(*reversed(files.values()), here=(gpu(),)), "id")
     assert ids[:6] == ["cpu", "mps-m1", "mps-m2", "mi300x", "k80", "p100-pcie-16"]
     assert [one.removesuffix(" (here)") for one in ids[9:20]] == [
-        *("t4", "rtx3060", "a10", "a10g", "rtx3090"),
-        *("a100-pcie-40", "a100-sxm-40", "a40", "rtxa6000", "a100-pcie-80", "a100-sxm-80"),
+        *("t4", "a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80"),
+        *("rtx3060", "a10", "a10g", "rtx3090", "a40", "rtxa6000"),
     ]
-    assert ids[-6:] == ["l40s", "h100-pcie", "h100-sxm", "h200", "rtx5090", "b200"]
+    assert ids[-6:] == ["l40s", "h100-pcie", "h100-sxm", "h200", "b200", "rtx5090"]
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -170,7 +170,7 @@ def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str, str],
     )
     quota = offer("kaggle", "two", 0, gpus=2, hours_per_week=30, max_session_h=12)
     told = told.changed(instances=(*told.instances, quota))
-    mine = ProfileFile(told, PATH, is_yours=True, hides=(Path("shipped/a10g.yaml"),))
+    mine = ProfileFile(told, PATH, is_yours=True)
     unknown = replace(files["cpu"], path=Path("profiles/cpu.yaml"))
     sheets = ((mine, (gpu(), gpu(index=3))), (unknown, ()))
     golden("gpu-sheets.txt", "".join(drawn(gpu_sheet(file, here), 80) for file, here in sheets))
@@ -185,7 +185,7 @@ def test_a_list_of_profiles(golden: Callable[[str, str], None]) -> None:
 
 def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
     some, whole = [files[name].profile for name in ("h100-sxm", "t4")], recorded_catalog()
-    nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), (), ())
+    nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), ())
     several = (replace(matched_prices(whole, some), absent=("oracle", "vultr")), nothing)
     blocks = [refreshed_prices(one, Path("prices.json")) for one in several]
     golden("gpu-prices.txt", "".join(drawn((block,), 80) for block in blocks))

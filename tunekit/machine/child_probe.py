@@ -15,7 +15,7 @@ from tunekit.units import MIB
 _LOOK_S = 0.02
 _END_S = 10.0
 _REAPED_S = 1.0
-_MOST_BYTES = MIB
+_MAX_BYTES = MIB
 """Of the end of what the process wrote, read for its answer."""
 
 
@@ -136,7 +136,7 @@ def reply_of(
 def _end_of(file: IO[bytes]) -> str:
     """Return the end of what the child wrote so far; its own position in the file stays."""
     size_bytes = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), _MOST_BYTES, max(0, size_bytes - _MOST_BYTES)).decode("utf-8", "replace")
+    return os.pread(file.fileno(), _MAX_BYTES, max(0, size_bytes - _MAX_BYTES)).decode("utf-8", "replace")
 
 
 def _last_object(output: str) -> dict[str, Any] | None:

@@ -21,8 +21,6 @@ from tunekit.records.profile import Instance, Profile, SpotPrice
 
 FOLDER_VARIABLE = "GPUHUNT_CATALOG_DIR"
 """gpuhunt's environment variable: a folder with a PROVIDER.csv each, read instead of the network."""
-FAR_OFF = 3.0
-"""A price is told that differs by more than this factor from the shipped one."""
 
 _THEIR_NAMES = {"lambda": "lambdalabs"}
 """What gpuhunt calls a provider, where it is not what profiles do."""
@@ -61,15 +59,6 @@ class Catalog:
     """Providers whose catalogue could not be had, or is empty."""
 
 
-class FarOff(NamedTuple):
-    """A price that is far from the shipped one."""
-
-    machine: str
-    usd_per_h: float
-    shipped_usd_per_h: float
-    region: str | None
-
-
 @dataclass(frozen=True)
 class Refreshed:
     """What a catalogue says of the machines in the profiles."""
@@ -77,7 +66,6 @@ class Refreshed:
     prices: CatalogPrices
     without: tuple[str, ...]
     """Machines that it has no price of; they keep their own."""
-    far_off: tuple[FarOff, ...]
     absent: tuple[str, ...]
     """Providers whose catalogue could not be had, or is empty."""
 
@@ -180,23 +168,17 @@ def matched_prices(catalog: Catalog, profiles: Iterable[Profile]) -> Refreshed:
         catalog: what was fetched.
         profiles: the shipped ones.
     """
-    prices, without, far_off = [], [], []
+    prices, without = [], []
     for profile in profiles:
         for machine in profile.instances:
             own = [row for row in catalog.rows if _is_of(row, machine, profile)]
             price = _price(own, machine, profile, catalog.as_of)
             if price is None:
                 without.append(machine.full_name)
-                continue
-            prices.append(price)
-            usd, shipped = price.usd_per_h, machine.usd_per_h
-            if usd and shipped and max(usd / shipped, shipped / usd) > FAR_OFF:
-                far_off.append(FarOff(machine.full_name, usd, shipped, price.region))
+            else:
+                prices.append(price)
     return Refreshed(
-        prices=CatalogPrices(catalog=catalog.name, prices=tuple(prices)),
-        without=tuple(without),
-        far_off=tuple(far_off),
-        absent=catalog.absent,
+        CatalogPrices(catalog=catalog.name, prices=tuple(prices)), tuple(without), catalog.absent
     )
 
 

@@ -5,7 +5,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,6 @@ class ProfileFile:
     path: Path
     is_yours: bool
     """Whether it lies in a folder of the user's, not among the profiles shipped with tunekit."""
-    hides: tuple[Path, ...] = ()
-    """Files of the same id in later folders, which are not used."""
 
 
 def named_folders(variable: str) -> list[Path]:
@@ -158,11 +156,7 @@ def load_profile_files() -> dict[str, ProfileFile]:
                     f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
                 )
             here[profile.id] = path
-            if profile.id in files:
-                won = files[profile.id]
-                files[profile.id] = replace(won, hides=(*won.hides, path))
-            else:
-                files[profile.id] = ProfileFile(profile, path, is_yours=folder != shipped)
+            files.setdefault(profile.id, ProfileFile(profile, path, is_yours=folder != shipped))
     return files
 
 

@@ -1,9 +1,9 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tunekit.machine.price_catalog import FAR_OFF, Refreshed
+from tunekit.machine.price_catalog import Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrice
@@ -37,28 +37,15 @@ def gpu_list(files: Iterable[ProfileFile], here: Sequence[Accelerator]) -> tuple
         f"To add one, {how_to_add()}; folders in TUNEKIT_PROFILES are read first.",
     ]
     columns = (Column("id", marked_id, is_numeric=False), *_LIST_COLUMNS)
-    table = table_of("GPU profiles", columns, _in_order({one.profile.id: one for one in files}))
+    table = table_of("GPU profiles", columns, sorted(files, key=_generation))
     return table, Passage("", tuple(lines), is_apart=True)
 
 
-def _in_order(files: Mapping[str, ProfileFile]) -> list[ProfileFile]:
-    """Return the profiles by the generation of their architecture, then by memory; unknown ones first."""
-    generation: dict[str | None, tuple[int, ...]] = {}
-    for file in files.values():
-        capability = tuple(int(part) for part in (file.profile.compute_capability or "0.0").split("."))
-        known = generation.get(file.profile.architecture, capability)
-        generation[file.profile.architecture] = min(known, capability)
-
-    return sorted(
-        files.values(),
-        key=lambda file: (
-            generation[file.profile.architecture],
-            file.profile.architecture or "",
-            file.profile.memory_bytes or 0,
-            file.profile.bandwidth_gb_per_s or 0,
-            file.profile.id,
-        ),
-    )
+def _generation(file: ProfileFile) -> tuple[list[int], str, int, str]:
+    """Return what orders profiles: the compute capability, then the memory; unknown ones first."""
+    one = file.profile
+    capability = [int(part) for part in (one.compute_capability or "0.0").split(".")]
+    return capability, one.architecture or "", one.memory_bytes or 0, one.id
 
 
 def _text(text: str | None) -> str:
@@ -123,11 +110,6 @@ def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
         lines.append(f"No price there, so as shipped: {_text(', '.join(refreshed.without))}.")
     if refreshed.absent:
         lines.append(f"Nothing from {', '.join(refreshed.absent)}.")
-    lines += [
-        f"More than {FAR_OFF:g}x off the shipped price, check before you book: {_text(one.machine)} "
-        f"{_money(one.usd_per_h)} $/h in {_text(one.region)}, shipped {_money(one.shipped_usd_per_h)}."
-        for one in refreshed.far_off
-    ]
     return Passage("Prices", tuple(lines))
 
 
@@ -175,12 +157,11 @@ def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
     profile = file.profile
     own = [device for device in here if device.profile_id == profile.id]
     gpus = ", ".join(f"GPU {device.index} with {bytes_text(device.memory_bytes)}" for device in own)
-    hidden = "".join(f"; it hides {_text(str(path))}" for path in file.hides)
     return (
         *([f"This machine has {gpus}."] if own else []),
         *([f"Other names: {_text(', '.join(profile.aliases))}"] if profile.aliases else []),
         *([_text(profile.notes)] if profile.notes else []),
-        f"File: {_text(str(file.path))} ({'yours' if file.is_yours else 'shipped'}{hidden})",
+        f"File: {_text(str(file.path))} ({'yours' if file.is_yours else 'shipped'})",
     )
 
 

@@ -180,8 +180,6 @@ def test_the_real_package_compares_samples_and_gets_them_back(allocator: Allocat
             dram_activity_percent=10,
             pcie_tx_mb_per_s=20 * 1.048576,
             pcie_rx_mb_per_s=21 * 1.048576,
-            nvlink_tx_mb_per_s=61 * 1.048576,
-            nvlink_rx_mb_per_s=60 * 1.048576,
         )
         nvml.gpm_free(first)
         nvml.gpm_free(second)

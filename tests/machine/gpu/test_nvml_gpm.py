@@ -37,7 +37,6 @@ def activity(nvml: Nvml) -> GpuReading | None:
 
 
 def test_two_samples_tell_what_happened_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVLink's two metrics fail by themselves, which leaves the others."""
     with opened(monkeypatch, ScriptedPynvml()) as nvml:
         assert activity(nvml) == SEEN
 

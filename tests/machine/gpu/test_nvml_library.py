@@ -1,5 +1,4 @@
 import sys
-import threading
 from types import ModuleType
 
 import pytest
@@ -106,28 +105,6 @@ def test_it_is_released_by_the_last_that_opened_it(monkeypatch: pytest.MonkeyPat
         "nvmlInit",
         "nvmlShutdown",
     ] * 2
-
-
-def test_threads_that_open_and_close_it_leave_it_to_the_one_that_holds_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pynvml = ScriptedPynvml()
-    install(monkeypatch, pynvml)
-    counts = []
-
-    def look() -> None:
-        for _ in range(200):
-            with nvml:
-                counts.append(nvml.device_count())
-
-    with Nvml() as nvml:
-        threads = [threading.Thread(target=look) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert counts == [1] * 800
-    assert pynvml.calls.count("nvmlInit") == pynvml.calls.count("nvmlShutdown") == 1
 
 
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, AttributeError()])

@@ -14,8 +14,6 @@ from tunekit.machine.storage.read_probe import (
     Part,
     Reading,
     Residency,
-    cached_share,
-    is_cold,
     plan_of,
     read_parts,
 )
@@ -143,14 +141,13 @@ def test_the_page_cache_before_and_after_is_told(
     waiting = iter(answers)
     monkeypatch.setattr(read_probe, "residency", lambda *_: next(waiting))
     reading = read_parts(parts[:1], False, 1e9, ticking())
-    assert cached_share([reading]) == share
-    assert is_cold([reading]) is cold
+    assert (reading.cached_share, reading.is_cold) == (share, cold)
     assert next(waiting, "all were asked") == "all were asked"
 
 
-def test_one_silent_file_makes_the_whole_unknown() -> None:
-    told = Reading(found_pages=10, cached_pages=5, cleared_pages=20)
-    silent = Reading(is_residency_known=False)
-    assert (cached_share([told]), is_cold([told])) == (0.5, True)
-    assert (cached_share([told, silent]), is_cold([told, silent])) == (None, None)
-    assert (cached_share([]), is_cold([])) == (None, None)
+def test_what_no_file_told_is_unknown() -> None:
+    told = Reading(pages=20, cached_pages=10)
+    assert (told.cached_share, told.is_cold) == (0.5, True)
+    silent = Reading(pages=20, is_residency_known=False)
+    assert (silent.cached_share, silent.is_cold) == (None, None)
+    assert (Reading().cached_share, Reading().is_cold) == (None, None)

@@ -90,14 +90,14 @@ def test_counters_tell_what_happened_since_the_sample_before() -> None:
     nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [ACTIVITY, ACTIVITY, busier]})
     clock = Clock()
     with GpuSampler(nvml, [0], clock) as sampler:
-        assert sampler.sample(OURS) == {0: UNCOUNTED}
+        assert sampler.sample(OURS) == {0: READ}
         clock.now_s = 1.0
         assert sampler.sample(OURS) == {0: COUNTED}
         clock.now_s = 2.0
         assert sampler.sample(OURS) == {0: replace(COUNTED, sm_activity_percent=99.0)}
         assert len(nvml.samples) == 1
     assert nvml.samples == []
-    assert nvml.asked_for_pcie == [False] * 3
+    assert nvml.asked_for_pcie == [True, False, False]
 
 
 def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
@@ -112,7 +112,7 @@ def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
         for clock.now_s in range(5):
             seen += sampler.sample(OURS).values()
             assert len(nvml.samples) <= 1
-    assert seen == [UNCOUNTED, COUNTED, GpuReading(), UNCOUNTED, COUNTED]
+    assert seen == [READ, COUNTED, GpuReading(), UNCOUNTED, COUNTED]
 
 
 @pytest.mark.parametrize(

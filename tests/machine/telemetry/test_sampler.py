@@ -69,7 +69,7 @@ def test_phases_are_numbered_in_the_order_of_their_coming() -> None:
 
 
 def test_a_long_trial_is_thinned_out_and_stays_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "MOST_SAMPLES", 40)
+    monkeypatch.setattr(sampler_module, "MAX_SAMPLES", 40)
     clock = Clock()
     with sampler_of(clock) as sampler:
         tick_for(sampler, clock, 100.0, every_s=0.5)

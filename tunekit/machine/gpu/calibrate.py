@@ -80,7 +80,10 @@ def folder_to_save_in() -> Path:
         with tempfile.TemporaryFile(dir=folders[0]) as file:
             file.write(b"tried")
     except OSError as error:
-        raise _cannot_save(folders[0], error) from error
+        raise UsageError(
+            f"calibrations can't be saved in {str(folders[0])!r} ({error.strerror}); make it writable, "
+            f"or name another folder in {CALIBRATIONS_VARIABLE}"
+        ) from error
     return folders[0]
 
 
@@ -93,18 +96,8 @@ def save_calibration(calibration: Calibration) -> Path:
     folder = folder_to_save_in()
     torch = re.sub(r"[^0-9a-z.]+", "-", calibration.torch_version.lower())
     path = folder / f"{device_slug(calibration.device_name)}-torch-{torch}.json"
-    try:
-        write_json(path, calibration)
-    except OSError as error:
-        raise _cannot_save(folder, error) from error
+    write_json(path, calibration)
     return path
-
-
-def _cannot_save(folder: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"calibrations can't be saved in {str(folder)!r} ({error.strerror}); make it writable, or name "
-        f"another folder in {CALIBRATIONS_VARIABLE}"
-    )
 
 
 def calibrate(
@@ -134,7 +127,7 @@ def calibrate(
         with nvml, ChildProbe([python, str(_SCRIPT)], environment, stays=True) as probe:
             driver = nvml.driver_version()
             before = {gpu.index: nvml.reading(gpu.index, pcie=False).used_bytes for gpu in shown}
-            reply = _insist_on_figures(probe.reply(timeout_s), python)
+            reply = _require_figures(probe.reply(timeout_s), python)
             uuid, reserved_bytes = reply.pop("uuid", None), reply.pop("reserved_bytes", None)
             sleep(_SETTLE_S)
             # Torch's first GPU by its UUID, else the driver's first.
@@ -166,7 +159,7 @@ def calibrate(
         ) from error
 
 
-def _insist_on_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
+def _require_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
     if "problem" in reply:
         raise UsageError(f"no CUDA GPU to calibrate: {reply['problem']} ({python}); {_REMEDY}{python}")
     if "broken" in reply:

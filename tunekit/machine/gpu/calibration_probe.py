@@ -1,7 +1,7 @@
 """Measures what a GPU's memory holds beside torch's tensors: tells one JSON object, then waits for its end.
 
 A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
-Whoever started it asks the driver meanwhile what this process takes, and then closes its standard input.
+Its parent asks the driver what this process takes, and then closes its standard input.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pool:
         return int(self._cuda.memory_reserved(self._device))
 
     def peak_during(self, act):
-        """Return what an act gives, and the most that was allocated meanwhile."""
+        """Return what an act gives, and the most that was allocated during it."""
         self.allocated()
         self._cuda.reset_peak_memory_stats(self._device)
         result = act()
@@ -64,7 +64,7 @@ def blas_of(before_bytes, peak_bytes, after_bytes, result_bytes):
 
     Args:
         before_bytes: allocated before it.
-        peak_bytes: allocated at most meanwhile.
+        peak_bytes: allocated at most during it.
         after_bytes: allocated after it.
         result_bytes: of its result, which stays.
     """
@@ -105,7 +105,7 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
     """Return what one convolution takes beyond its own tensors, forward and backward."""
     channels, filters, kernel, stride, side = shape
     images = torch.ones(batch_size, channels, side, side, device=device, dtype=dtype)
-    images.requires_grad_(channels > 3)  # nobody asks for gradients of pictures
+    images.requires_grad_(channels > 3)  # images need no gradients
     weight = torch.ones(filters, channels, kernel, kernel, device=device, dtype=dtype, requires_grad=True)
     convolved, peak = pool.peak_during(
         lambda: torch.nn.functional.conv2d(images, weight, stride=stride, padding=kernel // 2)
@@ -200,7 +200,7 @@ def searched_figures(torch):
 def main():
     """Tell the figures, and stay until standard input ends."""
     here = os.path.dirname(os.path.abspath(__file__))
-    # The modules beside this script are tunekit's and must not stand in for anybody's.
+    # The modules beside this script are tunekit's and must not shadow other modules.
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     try:
         import torch

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from threading import Lock
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
@@ -21,8 +20,6 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "dram_activity_percent": ("NVML_GPM_METRIC_DRAM_BW_UTIL", 1),
     "pcie_tx_mb_per_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MIB_IN_MB),
     "pcie_rx_mb_per_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MIB_IN_MB),
-    "nvlink_tx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", _MIB_IN_MB),
-    "nvlink_rx_mb_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", _MIB_IN_MB),
 }
 """By field of GpuReading: the driver's metric, and what its figure is multiplied by."""
 
@@ -134,9 +131,6 @@ class GpuReading:
     """Memory bandwidth in use, of the most that the device has."""
     graphics_activity_percent: float | None = None
     """Share of the time in which anything ran: utilization over the whole interval."""
-    nvlink_tx_mb_per_s: float | None = None
-    """Over all links together."""
-    nvlink_rx_mb_per_s: float | None = None
     process_bytes: Mapping[int, int | None] | None = None
     """Memory by process; a process whose memory the driver does not tell has None."""
 
@@ -144,27 +138,23 @@ class GpuReading:
 class Nvml:
     """The driver's library. No question raises: no answer is None, no driver is no devices.
 
-    It may be opened while it is open, by several threads too; it closes with the last one that opened it. A
-    GPU that failed to answer is asked anew the next time.
+    It may be opened while it is open; it closes with the last one that opened it.
     """
 
     def __init__(self) -> None:
         self._library: ModuleType | None = None
         self._openings = 0
-        self._lock = Lock()
 
     def __enter__(self) -> Self:
-        with self._lock:
-            self._openings += 1
-            if self._openings == 1:
-                self._start()
+        self._openings += 1
+        if self._openings == 1:
+            self._start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._openings -= 1
-            if self._openings == 0:
-                self._release()
+        self._openings -= 1
+        if self._openings == 0:
+            self._release()
 
     def driver_version(self) -> str | None:
         """Return the driver's version, such as "550.54.15"."""
@@ -406,5 +396,5 @@ def _processes(nvml: Any, process_bytes: Mapping[int, int | None] | None) -> tup
 
 
 def _process_name(nvml: Any, pid: int) -> str | None:
-    # Its folder may be another user's home, which is nobody's business in a report.
+    # Its folder may be another user's home, which is private.
     return PurePath(_text(nvml.nvmlSystemGetProcessName(pid))).name or None

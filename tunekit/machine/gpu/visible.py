@@ -110,7 +110,7 @@ def merged(
 
     Args:
         accelerators: what the driver shows to a process of this environment.
-        build: what torch sees there; None where nobody asked.
+        build: what torch sees there; None where torch was not asked.
         profiles: the profiles that name a GPU which torch alone sees.
         ram_total_bytes: the memory of a GPU that has none of its own.
     """

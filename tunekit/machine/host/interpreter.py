@@ -5,7 +5,6 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?t?d?(-dbg)?")
 
@@ -18,29 +17,22 @@ _SHEBANG_BYTES = 4096
 CHOOSES_ITS_OWN = re.compile(r"uvx?|poetry|(micro)?mamba|conda|pipenv|pdm|hatch|rye|pixi|tox|nox")
 """Programs that choose the environment; some are Python scripts, of which the shebang tells nothing of it."""
 
-
-class _Wrapper(NamedTuple):
-    """A program that becomes the command after its own words."""
-
-    valued: str = ""
-    """Options that take the next word, separated by blanks."""
-    words: int = 0
-    """Words of its own before the command."""
-
-
 _WRAPPERS = {
-    "env": _Wrapper("-u --unset"),
-    "exec": _Wrapper(),
-    "nohup": _Wrapper(),
-    "setsid": _Wrapper(),
-    "time": _Wrapper("-f --format -o --output"),
-    "nice": _Wrapper("-n --adjustment"),
-    "ionice": _Wrapper("-c --class -n --classdata"),
-    "stdbuf": _Wrapper("-i --input -o --output -e --error"),
-    "taskset": _Wrapper(words=1),
-    "timeout": _Wrapper("-k --kill-after -s --signal", words=1),
-    "numactl": _Wrapper("-N --cpunodebind -m --membind -C --physcpubind -i --interleave -p"),
+    "env": ("-u", "--unset"),
+    "exec": (),
+    "nohup": (),
+    "setsid": (),
+    "time": ("-f", "-o"),
+    "nice": ("-n", "--adjustment"),
+    "ionice": ("-c", "--class", "-n", "--classdata"),
+    "stdbuf": ("-i", "-o", "-e"),
+    "taskset": (),
+    "timeout": ("-k", "--kill-after", "-s", "--signal"),
+    "numactl": ("-N", "--cpunodebind", "-m", "--membind", "-C", "--physcpubind", "-i", "--interleave", "-p"),
 }
+"""Programs that become the command after their own options: those that take the next word."""
+_TAKE_A_WORD = ("taskset", "timeout")
+"""Those with one more word before the command: CPUs, a duration."""
 
 
 def is_python(word: str) -> bool:
@@ -81,7 +73,6 @@ def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
     """Return a command without the programs that only prepare it, and the PATH that they leave."""
     words = list(command)
     while words and (name := Path(words[0]).name) in _WRAPPERS:
-        wrapper = _WRAPPERS[name]
         del words[0]
         while words and (words[0].startswith("-") or (name == "env" and _ASSIGNMENT.match(words[0]))):
             word = words.pop(0)
@@ -89,9 +80,9 @@ def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
                 return [], searched
             if word.startswith("PATH="):
                 searched = word.removeprefix("PATH=")
-            if word in wrapper.valued.split():
+            if word in _WRAPPERS[name]:
                 del words[:1]
-        del words[: wrapper.words]
+        del words[: name in _TAKE_A_WORD]
     return words, searched
 
 

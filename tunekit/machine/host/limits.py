@@ -73,7 +73,7 @@ def cgroup_cpu_quota(root: Path = ROOT) -> float | None:
 def cgroup_memory_limit_bytes(root: Path = ROOT) -> int | None:
     """Return the memory that the cgroups grant, the least over ancestors; None if free.
 
-    Above `memory.high` the kernel kills nobody but holds every process up until memory is given back, so
+    Above `memory.high` the kernel kills no process but stalls them all until memory is given back, so
     training can't use more than that either.
     """
     return min((group.limit_bytes for group in _memory_groups(root)), default=None)
@@ -109,7 +109,7 @@ def ram_limit_bytes(root: Path = ROOT) -> int:
 def ram_available_bytes(root: Path = ROOT) -> int | None:
     """Return the memory that this process may still take: the least of the machine's and the cgroups'.
 
-    Inactive page cache counts as free, as the kernel gives it back first. None where nobody tells.
+    Inactive page cache counts as free, as the kernel gives it back first. None where neither is known.
     """
     found = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(root / "proc/meminfo") or "", re.MULTILINE)
     free = [int(found[1]) * 1024] if found else []

@@ -1,7 +1,7 @@
 """Tells what torch this Python has, as one JSON object on the last line of its output.
 
 A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
-Whatever torch refuses to answer is null; what it warns of meanwhile is its problem.
+Whatever torch refuses to answer is null; its warnings are the problem.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def build_of(torch):
 def main():
     """Print the answer."""
     here = os.path.dirname(os.path.abspath(__file__))
-    # The modules beside this script are tunekit's and must not stand in for anybody's.
+    # The modules beside this script are tunekit's and must not shadow other modules.
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     try:
         import torch

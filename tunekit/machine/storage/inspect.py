@@ -23,12 +23,10 @@ _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 
 _NETWORK = frozenset(
     {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "beegfs_nodev"),
-        *("glusterfs", "pvfs2", "orangefs", "wekafs", "panfs", "davfs", "ncpfs", "gcsfuse", "fuse.gcsfuse"),
-        *("fuse.sshfs", "fuse.s3fs", "fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.mount-s3"),
-        *("fuse.mountpoint-s3", "fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph-fuse", "fuse.ceph"),
-        *("fuse.glusterfs", "fuse.geesefs", "fuse.seaweedfs", "fuse.moosefs", "fuse.davfs", "fuse.davfs2"),
-        *("fuse.cvmfs2", "fuse.hdfs", "fuse.alluxio", "fuse.alluxio-fuse", "fuse.beegfs", "fuse.objectivefs"),
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs"),
+        *("orangefs", "wekafs", "panfs", "davfs", "gcsfuse", "fuse.gcsfuse", "fuse.sshfs", "fuse.s3fs"),
+        *("fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.mount-s3", "fuse.mountpoint-s3"),
+        *("fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph", "fuse.glusterfs", "fuse.cvmfs2", "fuse.alluxio"),
     }
 )
 """9p, virtiofs, vboxsf and their like are not here: they show a folder of the virtual machine's host, and
@@ -49,13 +47,7 @@ LIMIT_S = 30.0
 _CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
 _LOCATED_FILES = 64
 """Files of the sample whose mount is looked up."""
-_NO_STORAGE = frozenset(
-    (
-        *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
-        *("devpts", "devtmpfs", "pstore", "efivarfs", "mqueue", "fusectl", "binfmt_misc", "selinuxfs"),
-        "nsfs",
-    )
-)
+_NO_STORAGE = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "devpts", "devtmpfs"})
 """What the kernel shows as files; reading them may do something."""
 
 
@@ -174,7 +166,7 @@ def inspect_storage(
     """Return what lies under a data set, and how fast a sample of its files is read.
 
     Files are only read, at most 256 MiB in order and as many at random. What is read, and what lies beside
-    it, is put out of the page cache before, so a training run meanwhile may find less of its data set there.
+    it, is put out of the page cache before: a training that runs finds less of its data set there.
 
     Args:
         path: a file or a folder; links are followed, but not out of what the kernel makes up.
@@ -224,7 +216,7 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
     plan = read_probe.plan_of(files.sample)
     sequential = read_probe.read_parts(plan.sequential, False, clock() + budget_s / 2, clock)
     at_random = read_probe.read_parts(plan.random, True, clock() + budget_s / 2, clock)
-    readings = [reading for reading in (sequential, at_random) if reading.bytes_read]
+    are_cold = [reading.is_cold for reading in (sequential, at_random) if reading.bytes_read]
     bytes_read = sequential.bytes_read + at_random.bytes_read
     rates = (sequential.mb_per_s, at_random.mb_per_s)
     random_read_bytes = None
@@ -241,8 +233,8 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
         "random_mb_per_s": rates[1],
         "random_read_bytes": random_read_bytes,
         "bytes_read": bytes_read,
-        "cached_share_before": read_probe.cached_share(readings),
-        "measured_cold": read_probe.is_cold(readings),
+        "cached_share_before": sequential.cached_share,  # random reads empty the cache around each other
+        "measured_cold": None if None in are_cold or not are_cold else all(are_cold),
         "problem": problem,
     }
 

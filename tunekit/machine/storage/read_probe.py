@@ -12,13 +12,16 @@ import itertools
 import mmap
 import os
 import random
+import re
 import stat
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from tunekit.machine.host.limits import text_of
 from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
 
@@ -36,8 +39,8 @@ _WINDOW_BYTES = 2 * MIB
 size and this long at the most (on x86), does not go alone."""
 _HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
 """Larger files give one half to each way of reading, smaller ones are read whole in one way."""
-_LEAST_BYTES = MIB
-_LEAST_READS = 16
+_MIN_BYTES = MIB
+_MIN_READS = 16
 """Fewer reads of fewer bytes are too little to tell a rate."""
 _COLD_SHARE = 0.02
 """At most so many of the pages may have stayed in the page cache."""
@@ -99,12 +102,8 @@ def _may_query_residency(descriptor: int) -> bool:
 
 @cache
 def _has_capability() -> bool:
-    try:
-        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
-            effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
-        return bool(int(effective, 16) >> _CAP_FOWNER & 1)
-    except (OSError, ValueError, IndexError):
-        return False
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", text_of(Path("/proc/self/status")) or "", re.MULTILINE)
+    return bool(found and int(found[1], 16) >> _CAP_FOWNER & 1)
 
 
 @cache
@@ -136,25 +135,32 @@ class Reading:
     reads: int = 0
     """Parts or blocks."""
     time_s: float = 0.0
-    found_pages: int = 0
-    """Pages that were looked at before anything around them was put out of the page cache."""
+    pages: int = 0
+    """Pages that were put out of the page cache before they were read."""
     cached_pages: int = 0
-    """Of them, those in the page cache."""
-    cleared_pages: int = 0
-    """Pages that were to go before they were read."""
+    """Those of them that were in it before."""
     kept_pages: int = 0
-    """Of them, those that stayed in the page cache."""
+    """Those of them that stayed in it."""
     is_residency_known: bool = True
     """Whether the kernel said of every page whether it is resident."""
-    windows: set[tuple[bytes, int]] = field(default_factory=set)
-    """Where the page cache was emptied: in which file, from which byte on."""
     problem: str | None = None
 
     @property
     def mb_per_s(self) -> float | None:
         """Rate in decimal megabytes, None where too little was read."""
-        enough = self.bytes_read >= _LEAST_BYTES or self.reads >= _LEAST_READS
+        enough = self.bytes_read >= _MIN_BYTES or self.reads >= _MIN_READS
         return self.bytes_read / self.time_s / 1e6 if enough and self.bytes_read and self.time_s > 0 else None
+
+    @property
+    def cached_share(self) -> float | None:
+        """Share of the pages that were in the page cache before; None where the kernel does not say."""
+        return self.cached_pages / self.pages if self.pages and self.is_residency_known else None
+
+    @property
+    def is_cold(self) -> bool | None:
+        """Whether the pages were out of the page cache when they were read; None where that is not known."""
+        is_known = self.pages and self.is_residency_known
+        return self.kept_pages <= self.pages * _COLD_SHARE if is_known else None
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,7 @@ def _read_part(
             return
         got = len(os.pread(descriptor, min(BLOCK_BYTES, end - start), start))
         reading.time_s += clock() - before_s
-        if got == 0:  # the file was cut short meanwhile
+        if got == 0:  # the file was cut short
             return
         reading.bytes_read += got
         reading.reads += 1
@@ -241,7 +247,7 @@ def _read_part(
 
 
 def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
-    path, start, length = part
+    _, start, length = part
     window = start // _WINDOW_BYTES * _WINDOW_BYTES
     end = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
     before = residency(descriptor, start, length)
@@ -254,28 +260,9 @@ def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
     if before is None or after is None:
         reading.is_residency_known = False
         return
-    reading.cleared_pages += after.pages
+    reading.pages += after.pages
+    reading.cached_pages += before.resident
     reading.kept_pages += after.resident
-    if (path, window) not in reading.windows:
-        reading.windows.add((path, window))
-        reading.found_pages += before.pages
-        reading.cached_pages += before.resident
-
-
-def cached_share(readings: Sequence[Reading]) -> float | None:
-    """Return the share of the pages that were in the page cache before; None where the kernel is silent."""
-    pages = sum(reading.found_pages for reading in readings)
-    if not pages or not all(reading.is_residency_known for reading in readings):
-        return None
-    return sum(reading.cached_pages for reading in readings) / pages
-
-
-def is_cold(readings: Sequence[Reading]) -> bool | None:
-    """Return whether the pages were out of the page cache when they were read, None where nobody knows."""
-    pages = sum(reading.cleared_pages for reading in readings)
-    if not pages or not all(reading.is_residency_known for reading in readings):
-        return None
-    return sum(reading.kept_pages for reading in readings) <= pages * _COLD_SHARE
 
 
 @contextlib.contextmanager

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Self
 
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
-from tunekit.machine.telemetry.series import CONTEXT_BYTES, MOST_SAMPLES, Series
+from tunekit.machine.telemetry.series import CONTEXT_BYTES, MAX_SAMPLES, Series
 from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.records.host import GpuProcess, GpuState
 
-LEAST_GPM_INTERVAL_S = 0.1
+MIN_GPM_INTERVAL_S = 0.1
 """Samples closer together do not compare."""
 
 _PCIE_EVERY_S = 5.0
 """The driver measures PCIe traffic while it is asked, for 40 ms per GPU."""
-_MOST_PATIENCE_S = 1.0
-"""A GPU that takes longer to answer is asked no more: the one who asks has a trial to watch."""
+MAX_PATIENCE_S = 1.0
+"""A GPU that takes longer to answer is not asked again: the caller has a trial to watch."""
 
 HOST_EVERY_S = 0.5
 GPU_EVERY_S = 1.0
@@ -49,7 +49,6 @@ class GpuSampler:
         self._clock = clock
         self._counted: dict[int, tuple[float, object]] = {}
         """By GPU when its counters were sampled last, and the sample."""
-        self._counts_no_pcie: set[int] = set()
         self._pcie_asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         self._tree: set[int] = set()
@@ -81,7 +80,7 @@ class GpuSampler:
                 continue
             before = self._clock()
             readings[index] = self._of(index, pids)
-            if self._clock() - before > _MOST_PATIENCE_S:
+            if self._clock() - before > MAX_PATIENCE_S:
                 self._silent.add(index)
         return readings
 
@@ -98,8 +97,7 @@ class GpuSampler:
 
     def _of(self, index: int, pids: frozenset[int]) -> GpuReading:
         activity = self._activity(index)
-        counts_pcie = index in self._counted and index not in self._counts_no_pcie
-        asks_pcie = not counts_pcie and self._may_ask_pcie(index)
+        asks_pcie = activity.pcie_tx_mb_per_s is None and self._may_ask_pcie(index)
         reading = self._nvml.reading(index, pcie=asks_pcie)
         self._note_neighbours(index, reading.process_bytes or (), pids)
         counted = {name: figure for name, figure in asdict(activity).items() if figure is not None}
@@ -116,14 +114,12 @@ class GpuSampler:
         """Return what the GPU counted since the sample before; too soon after it nothing, and it stays."""
         now_s = self._clock()
         before_s, before = self._counted.get(index, (now_s, None))
-        if before is not None and now_s - before_s < LEAST_GPM_INTERVAL_S:
+        if before is not None and now_s - before_s < MIN_GPM_INTERVAL_S:
             return GpuReading()
         sample = self._nvml.gpm_sample(index)
         activity = None
         if before is not None and sample is not None:
             activity = self._nvml.gpm_between(before, sample)
-            if activity is None or activity.pcie_tx_mb_per_s is activity.pcie_rx_mb_per_s is None:
-                self._counts_no_pcie.add(index)
         self._forget(index)
         if sample is not None:
             self._counted[index] = (now_s, sample)
@@ -250,6 +246,6 @@ class _Rows:
         if self._count % self._stride == 0:
             self._rows.append(row)
         self._count += 1
-        if len(self._rows) > MOST_SAMPLES:
+        if len(self._rows) > MAX_SAMPLES:
             del self._rows[1::2]
             self._stride *= 2

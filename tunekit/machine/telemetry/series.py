@@ -8,12 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tunekit.errors import UnreadableError
 from tunekit.records.host import GpuProcess
 from tunekit.units import MIB
-from tunekit.untrusted import parse_json, read_text
 
-MOST_SAMPLES = 20_000
+MAX_SAMPLES = 20_000
 """Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
 CONTEXT_BYTES = 128 * MIB
 """Less than what the driver takes for a process that computes; its own use varies by less."""
@@ -66,7 +64,7 @@ def measured_window(loop: Series) -> tuple[float, float, bool]:
 
 
 def is_used(series: Series) -> bool:
-    """Return whether the trial's processes held memory there; where nobody tells, whether memory grew."""
+    """Return whether the trial's processes held memory there; else whether memory grew."""
     trees = series.known("tree_bytes")
     if trees:
         return max(trees) > 0
@@ -95,13 +93,7 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     import numpy as np  # noqa: PLC0415 - with zarr half a second, which only who ran a trial pays
     import zarr  # noqa: PLC0415
 
-    root = store / "zarr.json"
-    if not _is_group(root):  # a new store, or one that a crash has left unreadable
-        store.mkdir(parents=True, exist_ok=True)
-        unfinished = store / ".root.unfinished"
-        zarr.open_group(unfinished, mode="w")
-        (unfinished / root.name).replace(root)
-        shutil.rmtree(unfinished, ignore_errors=True)
+    zarr.open_group(store, mode="a")
     unfinished = store / f".{trial:04d}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     group = zarr.open_group(unfinished, mode="w")
@@ -145,7 +137,7 @@ def _loaded(name: str, array: Any) -> Series:
     """
     columns, labels = (tuple(map(str, array.attrs.get(key, ()))) for key in ("columns", "labels"))
     rows, width = array.shape
-    if width != len(columns) or max(rows, array.chunks[0]) > MOST_SAMPLES or array.chunks[1] > width:
+    if width != len(columns) or max(rows, array.chunks[0]) > MAX_SAMPLES or array.chunks[1] > width:
         raise ValueError(f"{array.shape} in chunks of {array.chunks} for {len(columns)} columns")
     table = array[:].astype("float64").tolist()
     kept = tuple(tuple(None if math.isnan(value) else value for value in row) for row in table)
@@ -153,10 +145,3 @@ def _loaded(name: str, array: Any) -> Series:
     if labels and not all(phase in range(len(labels)) for phase in found.column("phase")):
         raise ValueError(f"phases beyond the {len(labels)} labels")
     return found
-
-
-def _is_group(root: Path) -> bool:
-    try:
-        return bool(parse_json(read_text(root))["node_type"] == "group")
-    except (UnreadableError, KeyError, TypeError):
-        return False

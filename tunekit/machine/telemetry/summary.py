@@ -7,7 +7,7 @@ from tunekit.machine.gpu.nvml import throttle_reasons
 from tunekit.machine.telemetry.series import Series, is_used, measured_window
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 
-_LEAST_OF_AN_END = 2
+_MIN_OF_AN_END = 2
 """Samples: one alone may be a moment between two kernels."""
 _MEANS = (
     *("utilization_percent", "sm_activity_percent", "tensor_activity_percent", "dram_activity_percent"),
@@ -90,7 +90,7 @@ def _ends(series: Series, name: str) -> tuple[float | None, float | None]:
     """Return the means of a window's first and last third; None where either is a single sample or none."""
     values = series.known(name)
     third = len(values) // 3
-    return (_mean(values[:third]), _mean(values[-third:])) if third >= _LEAST_OF_AN_END else (None, None)
+    return (_mean(values[:third]), _mean(values[-third:])) if third >= _MIN_OF_AN_END else (None, None)
 
 
 def _mean(values: list[float]) -> float:
