@@ -187,12 +187,6 @@ def only_finding(seen: Checkup, profile: Profile | None = H200) -> Finding:
     return finding
 
 
-def finding_of(code: str, seen: Checkup, profile: Profile | None = H200) -> Finding:
-    """Return the one finding that has the code."""
-    (finding,) = [one for one in found(seen, profile) if one.code == code]
-    return finding
-
-
 _capabilities = st.none() | st.sampled_from(
     ["3.5", "6.1", "7.5", "8.6", "8.9", "9.0", "10.3", "12.0", "gfx90a"]
 )

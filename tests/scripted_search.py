@@ -28,7 +28,6 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.measurement import Measurement
 from tunekit.records.profile import Profile
-from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
@@ -296,6 +295,3 @@ def rounds_of_answer(whole: Run) -> int:
 def out_of_memory_above(batch_size: int) -> Callable[[TrainConfig, TrialSpec], Failure | None]:
     """A device that holds batches up to a size."""
     return lambda knobs, spec: failure(OutcomeKind.DEVICE_OOM) if knobs.batch_size > batch_size else None
-
-
-TIERS = tuple(Tier)

@@ -53,13 +53,6 @@ def test_one_process_each_takes_its_range_from_the_runs_noise():
 # --- the machine ---------------------------------------------------------------------------
 
 
-def test_one_round_compares_the_ranges_instead():
-    first = searched(rates=[980.0], own_rates=(500.0, 501.0))
-    (one,) = compared(first, searched(rates=[784.0], own_rates=(400.0, 400.5))).against
-    assert one.relative_factor is None
-    assert one.machine_explains
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -12,7 +12,7 @@ from build_loops import (
     slow_together,
     work,
 )
-from build_records import GIB, discovery, hosts, profile, target, trial_record
+from build_records import GIB, discovery, hosts, profile, target
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,10 +114,6 @@ def test_what_gains_most_comes_first_then_what_is_worse():
         rate_trend_relative=0.1,
     )
     assert codes(of) == ["costly-epochs", "data-bound", "loader-cpu", "rate-drifts"]
-
-
-def test_a_failed_trial_has_no_findings():
-    assert findings(trial_record(rate=None)) == []
 
 
 @given(any_loops(), hosts(), st.booleans())

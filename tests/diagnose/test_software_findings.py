@@ -140,9 +140,3 @@ def test_what_does_not_concern_a_machine_is_not_told(absent: str, seen: Checkup,
 )
 def test_without_a_gpu_neither_the_cpu_build_nor_cudas_variables_matter(environment: dict[str, str]):
     assert codes(without_gpu(environment=environment, unset=("PYTORCH_CUDA_ALLOC_CONF",)), None) == ["no-gpu"]
-
-
-def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
-    missing = {"why_no_command": "no program 'a' on PATH; give it"}
-    assert codes(unknown_python(**missing)) == ["command-absent"]
-    assert codes(checkup(torch=None, why_no_torch=WHY, **missing)) == ["command-absent", "torch-absent"]

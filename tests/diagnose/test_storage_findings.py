@@ -81,11 +81,6 @@ def test_what_is_just_too_slow_or_too_small(seen: Any, expected: str):
     assert codes(seen) == [expected]
 
 
-def test_what_memory_can_not_hold_is_slow_however_short_the_reading():
-    small = {"ram_limit_bytes": GIB, "ram_total_bytes": GIB, "ram_available_bytes": GIB}
-    assert "slow-storage" in codes(on(small, random_mb_per_s=99, files=10, total_bytes=GIB))
-
-
 @pytest.mark.parametrize("kind", [HDD, NETWORK])
 def test_many_small_files_are_worse_where_opening_is_slow(kind: StorageKind):
     seen = found(on(kind=kind, files=1_281_167, total_bytes=140_000_000_000))

@@ -102,15 +102,6 @@ def test_a_number_of_processes_reaches_the_command_with_a_thread_and_a_gpu_for_e
     assert (record.processes, record.no_sync) == (processes, True)
 
 
-def test_a_trial_of_the_command_as_it_is_asks_for_neither(
-    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    record = run_shell("echo $OMP_NUM_THREADS; exit 3", tmp_path / "trials", elsewhere, gpus=4)
-    assert (tmp_path / "trials/0000/output.log").read_text() == "\n"
-    assert (record.processes, record.no_sync) == (None, False)
-
-
 def test_a_command_that_has_no_known_number_is_refused_before_anything_is_written(
     tmp_path: Path, elsewhere: Path
 ):

@@ -13,13 +13,14 @@ from _tunekit_agent import events as agent_events
 from _tunekit_agent.events import EventLog
 from _tunekit_agent.events import Pulse as AgentPulse
 from _tunekit_agent.process import Owner
-from test_outcome import ended, failed
-from test_watch import Watched
+from build_records import trial_record
+from test_outcome import failed
+from test_watch import Watched, progress_event
 
 from tunekit.errors import RunFolderError, TargetError
-from tunekit.records.agent_messages import ProgressEvent, StartEvent
+from tunekit.records.agent_messages import StartEvent
 from tunekit.records.target import Target
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.trial import launch
 from tunekit.trial.events import EventReader, read_pulse
@@ -181,18 +182,12 @@ def test_how_a_keeper_ended_is_known(said: bytes, returncode: int, told: str | N
 # --- the watch ------------------------------------------------------------------------------
 
 
-def progress(steps: int) -> ProgressEvent:
-    return ProgressEvent(
-        event="progress", time_s=1.0, phase="warming", batches=steps, steps=steps, graphs=0, wait_s=0.0
-    )
-
-
 def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: float) -> Watched:
     """Return a watch whose loop moved at those times."""
     watched = Watched(folder, trial_s, steps=0, no_progress_s=no_progress_s)
     for step, at_s in enumerate(moved_at_s, 1):
         watched.now = at_s
-        watched.take(progress(step))
+        watched.take(progress_event(step, step))
     return watched
 
 
@@ -259,16 +254,6 @@ def test_a_trial_that_a_full_disk_keeps_from_starting_says_so(
 def test_a_record_that_a_full_disk_refuses_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = failed(ended(1))
-    record = TrialRecord(
-        number=0,
-        role=TrialRole.BASELINE,
-        config=None,
-        is_baseline_config=True,
-        started_at="x",
-        duration_s=1.0,
-        failure=failure,
-    )
     monkeypatch.setattr("tunekit.session.folder.write_json", full)
     with RunFolder(tmp_path) as folder, pytest.raises(RunFolderError, match="goes on with --resume"):
-        folder.save_trial(record)
+        folder.save_trial(trial_record())

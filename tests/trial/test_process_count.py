@@ -2,11 +2,8 @@
 
 import shlex
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tunekit.errors import TargetError
 from tunekit.trial.process_count import with_processes
@@ -103,17 +100,3 @@ def test_a_script_that_starts_its_processes_needs_the_place_of_its_number(line: 
     placed = (*command, "--world-size", "{processes}")
     assert with_processes(placed, 2, text) == (*command, "--world-size", "2")
     assert with_processes(["torchrun", "spawns.py"], 2, text)[-1] == "spawns.py"
-
-
-words = st.text(st.characters(exclude_characters="\0{", exclude_categories=["Cs"]), min_size=1, max_size=8)
-arguments = st.lists(words, max_size=6)
-
-
-@given(arguments, st.integers(1, 8))
-def test_any_command_is_started_or_refused(command: list[str], processes: int) -> None:
-    try:
-        started: Any = with_processes(command, processes)
-    except TargetError as refused:
-        assert "; " in str(refused)
-    else:
-        assert all(isinstance(word, str) for word in started)

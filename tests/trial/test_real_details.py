@@ -67,18 +67,6 @@ def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(ran: Ran) -
     assert {kernel.name: kernel.calls for kernel in details.kernels.kernels}["aten::addmm"] == 3 * 5
 
 
-SHORT = ("sequential.py", "--rows", "192", "--workers", "1")
-
-
-@looking_at(looks(*SHORT, details=(Detail.QUEUE, Detail.KERNELS), is_slow=True))
-def test_epochs_that_end_while_it_is_looked_are_in_no_trace(ran: Ran) -> None:
-    _, details = measured(ran)
-    assert details.faults == ()
-    assert details.queue is not None and details.kernels is not None
-    assert details.kernels.batches == 5
-    assert {kernel.name: kernel.calls for kernel in details.kernels.kernels}["aten::addmm"] == 3 * 5
-
-
 # --- the queue and the two halves of the loop ----------------------------------------------
 
 
@@ -130,17 +118,6 @@ def test_a_schedule_that_ends_while_it_is_looked_at_keeps_its_measurement(ran: R
     assert any("Tried to step" in fault for fault in details.faults)
 
 
-@looking_at(
-    looks("loader_each_epoch.py", details=BOTH, is_slow=True),
-    looks("iterable.py", "--workers", "2", details=BOTH, is_slow=True),
-    looks("accelerate_loop.py", "--output", "{output}", details=BOTH, is_slow=True),
-)
-def test_any_loader_gives_another_epoch(ran: Ran) -> None:
-    _, floors = both(measured(ran)[1])
-    assert floors.why_not is None
-    assert floors.loader_step_s is not None and floors.compute_step_s is not None
-
-
 # --- other batch sizes ---------------------------------------------------------------------
 
 
@@ -172,14 +149,6 @@ def test_a_script_that_knows_its_own_size_alone_keeps_its_measurement_and_that_s
 
 
 # --- traces --------------------------------------------------------------------------------
-
-
-@looking_at(looks("known_times.py", "--state", details=(Detail.TRACE,), is_slow=True))
-def test_a_script_that_does_not_live_through_a_small_batch_keeps_its_measurement(ran: Ran) -> None:
-    _, details = measured(ran)
-    assert details.trace is not None
-    assert details.trace.steps == ()
-    assert details.trace.why_ended
 
 
 STEADY = ("--init-scale", "1024", "--growth-interval", "100000")
@@ -234,11 +203,3 @@ def test_a_script_without_memory_for_the_longest_has_failed(ran: Ran) -> None:
     assert failure.kind is OutcomeKind.HOST_OOM
     assert failure.largest is not None
     assert (failure.largest.is_given, failure.largest.data_set_samples) == (True, 1_000_000)
-
-
-@looking_at(looks("known_times.py", "--stacked", "--workers", "1", details=LARGEST, is_slow=True))
-def test_samples_of_one_size_are_known_at_once(ran: Ran) -> None:
-    seen = measured(ran)[1].largest
-    assert seen is not None
-    assert (seen.varies, seen.samples_read, seen.data_set_samples) == (False, 16, 160_000)
-    assert (seen.is_given, seen.why_ended) == (False, None)

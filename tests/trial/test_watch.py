@@ -208,15 +208,7 @@ def test_a_python_beside_that_program_may_yet_train_by_itself(
 
 
 def progress_event(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
-    return ProgressEvent(
-        event="progress",
-        time_s=1.0,
-        phase=phase,
-        batches=batches,
-        steps=steps,
-        graphs=int(steps > 0),
-        wait_s=0.0,
-    )
+    return ProgressEvent(event="progress", time_s=1.0, phase=phase, batches=batches, steps=steps, wait_s=0.0)
 
 
 def begun(folder: Path, *, started: bool = True, **limits: float) -> Watched:
