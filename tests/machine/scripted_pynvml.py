@@ -63,6 +63,7 @@ class ScriptedPynvml(ModuleType):
             if name.startswith("NVML_") or (isinstance(value, type) and name.startswith(("NVML", "c_nvml"))):
                 setattr(self, name, value)
         for name, answer in {**self._whole(), **self._figures(), **self._gpm()}.items():
+            assert hasattr(real, name)
             if name not in lacking:
                 setattr(self, name, self._recorded(name, answer))
 

@@ -54,22 +54,6 @@ def test_every_price_says_when_and_where_it_was_read() -> None:
             assert offer.spot.high_usd_per_h < offer.usd_per_h
 
 
-def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
-    colab = [one for profile in PROFILES.values() for one in profile.instances if one.provider == "colab"]
-    assert {one.name for one in colab} == {"T4", "L4", "A100-40", "A100-80"}
-    for one in colab:
-        assert one.compute_units_per_h is not None
-        assert one.usd_per_h == pytest.approx(one.compute_units_per_h * 9.99 / 100, abs=0.001)
-        assert [
-            (plan.name, plan.units_per_month, plan.usd_per_month / plan.units_per_month)
-            for plan in one.subscriptions
-        ] == [
-            ("Colab Pro", 100, pytest.approx(0.0999)),
-            ("Colab Pro+", 500, pytest.approx(0.0999, abs=0.0001)),
-        ]
-        assert [(pack.units, pack.usd) for pack in one.unit_packs] == [(100, 9.99)]
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
     profile = read(path)

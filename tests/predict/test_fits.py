@@ -89,19 +89,6 @@ def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_pa
     assert at.batch_size == 300
 
 
-def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp_path: Path):
-    fits = Fits((traced_trial(tmp_path, batch_cost_s=2.0, epoch_samples=32),), tmp_path, cpus=8)
-    one = predicted(fits, A10G).fits[0]
-    whole, half = (fits.asked(A10G, one, outside(), size) for size in (32, 16))
-    assert (whole.batch_size, half.batch_size) == (32, 16)
-    assert one.rate is not None and half.rate is not None
-    assert (whole.rate, whole.compute, whole.loader) == (one.rate, one.compute, one.loader)
-    assert half.rate.value == pytest.approx(2 * one.rate.value), "two vCPUs have a batch each"
-    at_half = fits.at(A10G, one.precision, 16, outside())
-    assert at_half is not None
-    assert at_half.rate == half.rate
-
-
 def test_each_gpu_is_told_of_in_the_precisions_that_it_has(fits: Fits):
     prediction = predicted(fits, K80, T4, A10G)
     assert [(one.profile_id, one.precision) for one in prediction.fits] == [

@@ -1,15 +1,11 @@
 """The loader's RAM buffer: exact bytes, and the borders of its verdicts."""
 
-import math
-
 import pytest
 from build_records import GIB, MIB, config, configs, host, hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import (
-    OOM_SHARE,
-    SAFE_BUFFER_SHARE,
     RamVerdict,
     buffer_bytes,
     loader_ram,
@@ -78,28 +74,6 @@ def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
 def test_the_ranks_of_one_machine_share_what_is_free():
     shared = host(shm_bytes=8 * MIB, shm_used_bytes=5 * MIB).per_rank(2)
     assert (shared.shm_bytes, shared.shm_free_bytes) == (4 * MIB, 3 * MIB // 2)
-
-
-def test_more_than_all_can_not_be_taken():
-    assert host(shm_bytes=MIB, shm_used_bytes=2 * MIB).shm_free_bytes == 0
-    assert host(shm_bytes=None, shm_used_bytes=None).shm_free_bytes is None
-
-
-@given(configs(), st.floats(0, 4 * MIB), st.integers(0, 64 * GIB), hosts())
-def test_the_verdict_follows_from_the_bytes(
-    knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
-):
-    verdict = loader_ram(knobs, bytes_per_sample, base_bytes, machine).verdict
-    assert (verdict is RamVerdict.OOM) == (
-        loader_ram(knobs, bytes_per_sample, base_bytes, machine).why_oom is not None
-    )
-    batch_bytes = knobs.batch_bytes(bytes_per_sample)
-    buffered_bytes = buffer_bytes(knobs, batch_bytes)
-    fits = base_bytes + buffered_bytes <= math.floor(OOM_SHARE * machine.ram_limit_bytes)
-    queue_fits = machine.shm_bytes is None or queue_bytes(knobs, batch_bytes) <= machine.shm_bytes
-    assert (verdict is not RamVerdict.OOM) == (fits and queue_fits)
-    if verdict is RamVerdict.SAFE:
-        assert buffered_bytes <= SAFE_BUFFER_SHARE * machine.ram_limit_bytes
 
 
 @given(configs(), st.floats(1, MIB), st.integers(0, GIB), hosts())

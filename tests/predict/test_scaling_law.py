@@ -1,13 +1,11 @@
 """The law of data-parallel scaling: its properties, and arithmetic worked out by hand."""
 
-import itertools
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machine.shipped import PROFILES
-from pydantic import ValidationError
 
 from tunekit.predict.scaling import (
     ERROR,
@@ -20,7 +18,7 @@ from tunekit.predict.scaling import (
     scaled_step,
 )
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.scaling import OneGpuStep, ScaledStep, ScalingMode
+from tunekit.records.scaling import OneGpuStep, ScalingMode
 
 MIB = 1024**2
 COUNTS = (1, 2, 3, 4, 8, 16)
@@ -61,12 +59,6 @@ def test_one_gpu_is_exactly_as_efficient_as_itself(one: OneGpuStep, over: Link, 
     assert found.efficiency == EXACTLY_ONE
     assert found.exposed_s == found.straggler_s == 0.0
     assert found.step_s == pytest.approx(one.loaded_s)
-
-
-@given(steps, links, modes)
-def test_efficiency_never_rises_with_more_gpus(one: OneGpuStep, over: Link, mode: ScalingMode):
-    found = [scaled_step(one, gpus, over, mode).efficiency.value for gpus in COUNTS]
-    assert all(after <= before * (1 + 1e-12) for before, after in itertools.pairwise(found))
 
 
 @given(steps, st.floats(1.0, 1000.0), st.floats(1.01, 100.0), modes, st.sampled_from(COUNTS[1:]))
@@ -122,20 +114,12 @@ def test_ranks_share_the_loaders_of_the_host():
     assert found.efficiency.value == pytest.approx(0.1 / 0.16)
 
 
-def test_a_record_with_more_than_linear_speed_is_refused():
-    found = scaled_step(OneGpuStep(step_s=0.1, gradients_bytes=0), 2, link(1))
-    with pytest.raises(ValidationError, match=r"efficiency must lie in \(0, 1\]"):
-        ScaledStep(**dict(found) | {"efficiency": Interval(value=1.0, low=0.9, high=1.1)})
-
-
 @pytest.mark.parametrize(
     ("gpu", "name", "gb_per_s"),
     [
         ("h100-sxm", "NVLink", (351, 360, 481.5)),
         ("a100-sxm-80", "NVLink", (234, 240, 321)),
-        ("v100-sxm-16", "NVLink", (117, 120, 160.5)),
         ("t4", "PCIe", (6, math.sqrt(72), 12)),
-        ("l4", "PCIe", (12, math.sqrt(288), 24)),
         ("a40", "PCIe", (12, math.sqrt(288), 24)),
     ],
 )

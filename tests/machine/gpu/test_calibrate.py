@@ -150,21 +150,6 @@ def test_what_is_no_program_can_not_be_started(tmp_path: Path) -> None:
 # --- the arithmetic, and the script with the real torch ---------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "peak", "after", "expected"),
-    [
-        (100, 1100, 1100, (900, True)),
-        (100, 1100, 200, (900, False)),
-        (100, 200, 200, (0, False)),
-        (100, 150, 150, (0, False)),
-    ],
-)
-def test_a_matmuls_workspace_is_what_its_result_does_not_take(
-    before: int, peak: int, after: int, expected: tuple[int, bool]
-) -> None:
-    assert probe.blas_of(before, peak, after, result_bytes=100) == expected
-
-
 class ScriptedPool:
     """Counts nothing; what is allocated follows a script, with a peak that is 7 above it."""
 

@@ -16,6 +16,7 @@ from machine.shipped import PROFILES
 
 from tunekit.machine.detect import detect_host
 from tunekit.machine.gpu.nvml import GpuReading, Nvml, NvmlDevice
+from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
 
 
@@ -49,6 +50,30 @@ def test_any_failure_of_the_driver_means_no_devices(
 ) -> None:
     install(monkeypatch, ScriptedPynvml({call: failure}))
     assert detect_host(Nvml(), PROFILES).accelerators == ()
+
+
+def test_a_gpu_tells_its_state_figures_and_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, ScriptedPynvml(processes=((7, 2 * GIB), (8, None))))
+    with Nvml() as nvml:
+        assert nvml.state(0) == GpuState(
+            used_bytes=3 * GIB,
+            utilization_percent=98,
+            power_w=655.25,
+            power_limit_w=700,
+            temperature_c=64,
+            sm_clock_mhz=1755,
+            max_sm_clock_mhz=1980,
+            throttle_reasons=("sw_power_cap", "hw_thermal_slowdown", "bit_20"),
+            ecc_errors=10,
+            processes=(
+                GpuProcess(pid=7, used_bytes=2 * GIB, name="python7"),
+                GpuProcess(pid=8, used_bytes=None, name="python8"),
+            ),
+        )
+        reading = nvml.reading(0)
+        assert (reading.pcie_tx_mb_per_s, reading.pcie_rx_mb_per_s) == (12.5, 250)
+        assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
+        assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)
 
 
 def test_missing_details_leave_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

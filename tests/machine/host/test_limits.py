@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.machine.host import limits
-from tunekit.machine.host.mounts import mounts_of
 from tunekit.units import GIB, MIB
 
 V1_NONE = "9223372036854771712"
@@ -174,59 +173,6 @@ def test_a_host_obeys_the_affinity_that_a_process_gives_itself() -> None:
     program = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n{PRINT_HOST}"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.split()[:2] == ["1", "1"]
-
-
-@pytest.fixture
-def half_a_cpu() -> Iterator[Path]:
-    """The list of processes of a real cgroup, made for the test, that grants half a CPU."""
-    version, top = own_cpu_group()
-    group = top / f"tunekit-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made in {top}: {error.strerror}")
-    try:
-        try:
-            if version == 2:
-                (group / "cpu.max").write_text("50000 100000")
-            else:
-                (group / "cpu.cfs_period_us").write_text("100000")
-                (group / "cpu.cfs_quota_us").write_text("50000")
-        except OSError as error:
-            pytest.skip(f"a cgroup made in {top} can't limit CPU time: {error.strerror}")
-        yield group / "cgroup.procs"
-    finally:
-        group.rmdir()
-
-
-def own_cpu_group() -> tuple[int, Path]:
-    """Return the version and the folder of the cgroup that limits this process's CPU time.
-
-    Only the top one of a hierarchy is taken: a group below belongs to whoever runs this process (a container
-    runtime, systemd) and is not a test's to change.
-    """
-    groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    for mounted in mounts_of(Path("/")):
-        point = Path(mounted.point)
-        if mounted.filesystem == "cgroup2":
-            version, lists_cpu = 2, (point / "cgroup.subtree_control").read_text().split()
-            own = [path for _, controllers, path in groups if not controllers]
-        elif mounted.filesystem == "cgroup":
-            version, lists_cpu = 1, mounted.options.split(",")
-            own = [path for _, controllers, path in groups if "cpu" in controllers.split(",")]
-        else:
-            continue
-        if "cpu" in lists_cpu and own == ["/"]:
-            return version, point
-    pytest.skip("no cgroup limits CPU time here, or this process is in a group that somebody else made")
-
-
-def test_a_host_obeys_a_real_cgroup(half_a_cpu: Path) -> None:
-    program = f"open({str(half_a_cpu)!r}, 'w').write('0')\n{PRINT_HOST}"
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    cpus, affinity, quota = finished.stdout.split()
-    assert (cpus, quota) == ("1", "0.5")
-    assert int(affinity) == len(os.sched_getaffinity(0))
 
 
 def test_memory_that_is_free_is_the_machines_without_a_limit(tree: Tree) -> None:

@@ -34,16 +34,12 @@ class cuda:
     init = staticmethod(lambda: None)
     device_count = staticmethod(lambda: len(cuda.devices))
     get_device_properties = staticmethod(lambda index: cuda.devices[index])
-    get_device_capability = staticmethod(lambda: (cuda.devices[0].major, cuda.devices[0].minor))
     get_arch_list = staticmethod(lambda: ["sm_80", "compute_90"])
-    is_bf16_supported = staticmethod(lambda including_emulation=True: including_emulation or True)
 
 class cudnn:
-    allow_tf32 = True
     version = staticmethod(lambda: 91002)
 
-mps = types.SimpleNamespace(is_built=lambda: False, is_available=lambda: False)
-backends = types.SimpleNamespace(cudnn=cudnn, mps=mps)
+backends = types.SimpleNamespace(cudnn=cudnn)
 """
 
 
@@ -147,7 +143,6 @@ def test_questions_that_torch_refuses_are_none(tmp_path: Path) -> None:
         get_float32_matmul_precision = refuse
         class cudnn:
             version = staticmethod(refuse)
-            allow_tf32 = property(refuse)
         backends.cudnn = cudnn()
         cuda.get_arch_list = staticmethod(refuse)
         """,

@@ -1,10 +1,6 @@
 """From series to figures: which window, which mean, which peak."""
 
-from itertools import pairwise
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tunekit.machine.telemetry.series import Series
 from tunekit.machine.telemetry.summary import summarise
@@ -107,20 +103,6 @@ def test_clocks_and_heat_are_told_of_the_windows_first_and_last_third() -> None:
     summary = summarise([host_of([0.0] * 9), loop_of("wwwwmmmmm"), gpu_of(*heating)], 0.0)
     assert summary is not None
     assert (summary.gpus[0].first_sm_clock_mhz, summary.gpus[0].last_temperature_c) == (None, None)
-
-
-@given(
-    phases=st.text("wm", min_size=2, max_size=30),
-    steps=st.lists(st.floats(0, 8), min_size=30, max_size=30),
-)
-def test_cpu_use_lies_between_its_least_and_its_most_second(phases: str, steps: list[float]) -> None:
-    cpu_s = [sum(steps[:index]) for index in range(len(phases))]
-    summary = summarise([host_of(cpu_s), loop_of(phases)], 0.0)
-    assert summary is not None
-    assert summary.host.cpu_cores is not None
-    seconds = [later - earlier for earlier, later in pairwise(cpu_s)]
-    assert min(seconds) - 1e-9 <= summary.host.cpu_cores <= max(seconds) + 1e-9
-    assert summary.is_of_steady_window == ("mm" in phases)
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,6 @@ for pid in children:
 """
 
 
-GROWS = """
-import sys
-held = []
-print("ready", flush=True)
-for line in sys.stdin:
-    held.append(bytearray(32 << 20))
-    held[-1][::4096] = b"x" * len(held[-1][::4096])
-    print("grown", flush=True)
-"""
-
-
 @contextmanager
 def running(code: str, *words: str) -> Iterator[int]:
     """Yield the pid of a process that has done its work and waits."""

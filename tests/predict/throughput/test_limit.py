@@ -47,16 +47,3 @@ def test_without_workers_the_two_wait_for_each_other_unless_one_takes_next_to_no
 def test_what_is_unknown_binds_nothing(rate: float, with_workers: bool):
     assert limit_of(Ceilings(None, rate, None), with_workers) is None
     assert limit_of(Ceilings(rate, None, None), with_workers) is None
-
-
-@given(rates, rates, st.none() | rates, st.booleans())
-def test_only_the_slower_half_binds_and_no_unit_matters(
-    loader: float, training: float, cores: float | None, with_workers: bool
-):
-    found = limit_of(Ceilings(loader, training, cores), with_workers)
-    if found is Limit.LOADER:
-        assert loader < training
-    if found is Limit.TRAINING:
-        assert training <= loader
-    doubled = Ceilings(2 * loader, 2 * training, None if cores is None else 2 * cores)
-    assert limit_of(doubled, with_workers) is found
