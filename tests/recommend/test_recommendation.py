@@ -21,7 +21,7 @@ from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.tiers import violations
 from tunekit.records.details import Details, LargestSamples
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.recommendation import NoiseFloor, Recommendation, Tier
 from tunekit.records.run import Objective
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 
@@ -113,23 +113,6 @@ def test_the_round_of_a_failed_confirmation_is_left_out():
     assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("rates", "reason"),
-    [
-        ([], "its pick (trial 7) was not run again"),
-        ([None, None], "its pick (trial 7) failed in every confirming process (device_oom)"),
-    ],
-)
-def test_a_pick_that_nothing_confirmed_is_not_recommended(rates, reason):
-    assert tier_of(rates) == MissingTier(tier=Tier.BALANCED, reason=reason)
-
-
-def test_a_baseline_that_no_config_beat_is_not_called_an_unconfirmed_pick():
-    found = recommend(Tier.BALANCED, baseline_record(of=own), (), comparison(), earlier=[])
-    assert isinstance(found, MissingTier)
-    assert found.reason == "no config within its limits clearly beat the baseline"
-
-
 @pytest.mark.parametrize("baseline_rates", [(), (None, None, None)])
 def test_a_baseline_that_can_not_run_leaves_the_speedup_open(baseline_rates):
     against = comparison(baseline_rates, noise=None, baseline=baseline_record(rate=None, of=own))
@@ -146,7 +129,7 @@ def test_a_speedup_rests_on_two_rounds_that_both_have(rates, is_known):
 
 
 def test_one_confirming_round_recommends_nothing_unless_one_was_asked_for():
-    assert "only one confirming round" in tier_of([1000.0, None]).reason
+    assert tier_of([1000.0, None]) is tier_of([]) is None
     assert tier_of([1000.0], comparison(options=options(confirm_rounds=1))).speedup is not None
 
 
@@ -242,7 +225,7 @@ def test_any_mix_of_failures_gives_a_recommendation_or_says_why_not(
     found = recommend(tier, trial_record(7, 800.0, knobs), confirm_records(rates, knobs), against)
     measured = [rate for rate in rates if rate is not None]
     if len(measured) < (1 if knobs == own else 2):
-        assert isinstance(found, MissingTier)
+        assert found is None
         return
     assert isinstance(found, Recommendation)
     assert len(found.confirm_trials) == len(measured)

@@ -69,7 +69,6 @@ def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> Referenc
         baseline_factor=pair.baseline_factor,
         baseline_verdict=pair.verdict_on(pair.baseline_factor),
         relative_factor=pair.relative_factor,
-        relative_verdict=pair.verdict_on(pair.relative_factor),
         machine_explains=_machine_explains(pair),
         changed_knobs=tuple(
             knob for knob, value in before.config.model_dump().items() if value != changed[knob]
@@ -108,7 +107,6 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
     base_bytes = max(base_ram_bytes(one) for one in measured)
     buffer = ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
     epoch_samples = side.loop.epoch_samples_total
-    baseline_rates = side.baseline_rates
     return ComparedRun(
         name=side.name,
         folder=side.folder,
@@ -120,14 +118,10 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         config=config,
         rates_samples_per_s=tuple(side.rates),
         rate_samples_per_s=rate,
-        it_per_s=mean_interval([one.loop.epoch_it_per_s for one in measured], run.noise_floor),
         epoch_time_s=epoch_samples / rate.value if epoch_samples else None,
         objective=run.options.objective,
         speedup=side.chosen.speedup if side.chosen and not side.is_baseline else None,
         is_baseline=side.is_baseline,
-        baseline_rate_samples_per_s=mean_interval(baseline_rates, run.noise_floor)
-        if baseline_rates
-        else None,
         noise_floor=run.noise_floor,
         peak_reserved_bytes=side.peak_reserved_bytes,
         device_memory_bytes=side.loop.device.usable_bytes,

@@ -20,7 +20,7 @@ _CHANCE = 3.0
 """Standard deviations by which counts may differ where the sampler draws with replacement."""
 _DIGITS = 8
 _OF_WORKERS = (DifferenceCode.REPEATED, DifferenceCode.CONTENT, DifferenceCode.SAME_DRAWS)
-_MOST_LETTERS = 300
+_MAX_LETTERS = 300
 
 
 def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
@@ -98,7 +98,7 @@ def data_check(
         return DataCheck(
             verdict=Sameness.DIFFERS if others else Sameness.NOT_CHECKED,
             differences=others,
-            why_not=(*faults, otherwise)[0][:_MOST_LETTERS],
+            why_not=(*faults, otherwise)[0][:_MAX_LETTERS],
         )
     is_moving = any(name != SET_EPOCH for one in (seen, *own) for name in one.changing or ())
     compared, altered = (0, ()) if is_moving else _contents([one.contents for one in own], seen.contents)
@@ -129,7 +129,7 @@ def data_check(
         indices_checked=counted,
         samples_checked=compared,
         left_out_samples=_left_out(own[0].indices, seen.indices),
-        why_not=missing[0][:_MOST_LETTERS] if missing else None,
+        why_not=missing[0][:_MAX_LETTERS] if missing else None,
     )
 
 
@@ -264,4 +264,4 @@ def _of_workers(
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names))[:_MOST_LETTERS]
+    return ", ".join(dict.fromkeys(names))[:_MAX_LETTERS]

@@ -15,7 +15,7 @@ from tunekit.records.recommendation import Confidence, NoiseFloor, Verdict
 CONFIDENCE = 0.95
 """Probability that every range shown is made for."""
 
-LEAST_GAIN = 0.05
+MIN_GAIN = 0.05
 """The smallest change of a rate that matters to anybody."""
 
 BUSY_FLOOR = 0.10
@@ -181,16 +181,16 @@ def verdict(speedup: Interval, noise: NoiseFloor | None) -> Verdict:
     """Return what a speed-up over the baseline may be called.
 
     A change counts when the whole range lies beyond 1 and its value beyond the noise floor. Else there is no
-    gain where the range leaves out all that would matter, LEAST_GAIN, and no answer where it does not.
+    gain where the range leaves out all that would matter, MIN_GAIN, and no answer where it does not.
     """
     changed = _change(speedup, noise)
-    return changed or ("no gain" if speedup.high < 1 + LEAST_GAIN else "inconclusive")
+    return changed or ("no gain" if speedup.high < 1 + MIN_GAIN else "inconclusive")
 
 
 def difference(factor: Interval, noise: NoiseFloor | None) -> Verdict:
     """Return the verdict on one figure over another where neither direction is hoped for."""
     changed = _change(factor, noise)
-    is_small = factor.low > 1 / (1 + LEAST_GAIN) and factor.high < 1 + LEAST_GAIN
+    is_small = factor.low > 1 / (1 + MIN_GAIN) and factor.high < 1 + MIN_GAIN
     return changed or ("no difference" if is_small else "inconclusive")
 
 
@@ -222,7 +222,7 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
         return None  # no ratio of rates; a record may hold one all the same
     value, half = math.log(speedup.value), math.log(speedup.high / speedup.value)
     floor = math.log1p(noise.relative) if noise else 0.0
-    to_spare = value if value > floor else math.log1p(LEAST_GAIN) - value
+    to_spare = value if value > floor else math.log1p(MIN_GAIN) - value
     if to_spare * _MANY_TIMES <= half:
         return None
     return max(rounds, math.floor(rounds * (half / to_spare) ** 2) + 1)

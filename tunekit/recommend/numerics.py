@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from statistics import fmean, median, stdev
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +17,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.records.trials import Trials
 
-LEAST_STEPS = 16
+MIN_STEPS = 16
 """Common backward passes below which nothing is said."""
 
 FALL_SHARE = 0.05
@@ -37,7 +38,7 @@ _BLOCKS = 8
 """Parts of a curve: long enough for the noise of single batches, short enough to see slow swings."""
 _END_BLOCKS = 2
 _START_BLOCKS = 1
-_FEWEST_DEGREES = 3
+_MIN_DEGREES = 3
 """With two or three baseline processes Student's t asks for differences that no training shows; the noise
 within the processes, which must be exceeded too, stands in for the missing ones."""
 _LONE_FACTOR = 1.5
@@ -67,8 +68,6 @@ class LossVerdict:
     candidate_end: float | None = None
     spread: float | None = None
     """Standard deviation of the baseline's processes' own ends; None with one process."""
-    processes: int = 0
-    """Of the baseline."""
     why: str = ""
     """Why it is unknown."""
 
@@ -88,13 +87,13 @@ def judge_losses(
         candidate: the same of the run that changed precision or compile.
     """
     longest = max((len(one) for one in baseline), default=0)
-    usable = [one for one in baseline if len(one) >= max(LEAST_STEPS, longest / 2)]
+    usable = [one for one in baseline if len(one) >= max(MIN_STEPS, longest / 2)]
     steps = min((len(one) for one in (*usable, candidate)), default=0) if usable else 0
     if _is_nonfinite(baseline, candidate):
-        return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate), processes=len(baseline))
+        return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate))
     if not usable:
         return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {longest} losses")
-    if steps < LEAST_STEPS:
+    if steps < MIN_STEPS:
         return LossVerdict(LossOutcome.UNKNOWN, steps=steps, why=f"only {steps} losses can be compared")
     theirs = [_block_means(one[:steps]) for one in usable]
     ours = _block_means(candidate[:steps])
@@ -117,12 +116,8 @@ def _block_means(losses: Sequence[float | None]) -> list[float] | None:
     """Return the mean of each eighth of a curve; None where one has no finite loss."""
     borders = [round(index * len(losses) / _BLOCKS) for index in range(_BLOCKS + 1)]
     blocks = [
-        [
-            loss
-            for loss in losses[borders[index] : borders[index + 1]]
-            if loss is not None and not _missing(loss)
-        ]
-        for index in range(_BLOCKS)
+        [loss for loss in losses[first:end] if loss is not None and not _missing(loss)]
+        for first, end in pairwise(borders)
     ]
     return [fmean(block) for block in blocks] if all(blocks) else None
 
@@ -146,7 +141,6 @@ def _compared(theirs: list[list[float]], ours: list[float], steps: int) -> LossV
         baseline_end=end,
         candidate_end=our_end,
         spread=spread,
-        processes=len(ends),
     )
 
 
@@ -169,11 +163,8 @@ def _chance_within(differences: list[float]) -> float:
 
 def _chance_between(spread: float, processes: int) -> float:
     """Return how far one more process of the baseline itself could end from the mean of those seen."""
-    degrees = max(processes - 1, _FEWEST_DEGREES)
+    degrees = max(processes - 1, _MIN_DEGREES)
     return t_quantile(degrees, CONFIDENCE) * spread * math.sqrt(1 + 1 / processes)
-
-
-_FLAGS = {True: "compile", False: "no compile"}
 
 
 class Mode(NamedTuple):
@@ -213,12 +204,7 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
     applied: dict[Mode, TrainConfig] = {}
     found: dict[Mode, list[TrialRecord]] = {}
     for record in records:
-        if (
-            baseline_config is None
-            or record.config is None
-            or record.is_baseline_config
-            or _has_too_few_losses(record)
-        ):
+        if baseline_config is None or record.config is None or _has_too_few_losses(record):
             continue
         mode = Mode.of(record.config)
         if mode not in applied:  # building a config checks it, which takes long for thousands of trials
@@ -231,7 +217,7 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
 def _has_too_few_losses(record: TrialRecord) -> bool:
     """Return whether a trial was given up before its losses could say anything: another one has to."""
     loop = record.measurement.loop if record.measurement else None
-    return loop is not None and loop.is_abandoned and len(loop.losses) < LEAST_STEPS
+    return loop is not None and loop.is_abandoned and len(loop.losses) < MIN_STEPS
 
 
 def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] = ()) -> list[GuardedMode]:
@@ -263,7 +249,7 @@ def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:
     """Return the modes of the picks that no trial guards yet, none where the baseline had too few losses."""
     baseline_config = _baseline_config(records)
-    if baseline_config is None or max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
+    if baseline_config is None or max(map(len, _baseline_losses(records)), default=0) < MIN_STEPS:
         return []
     known = {Mode.of(baseline_config), *guard_trials(records)}
     modes = dict.fromkeys(Mode.of(pick.config) for pick in picks if pick.config)
@@ -272,7 +258,7 @@ def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> l
 
 def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> frozenset[Mode]:
     """Return the modes of the picks whose losses could be held against the baseline's, and were not."""
-    if max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
+    if max(map(len, _baseline_losses(records)), default=0) < MIN_STEPS:
         return frozenset()
     unknown = (one for one in guarded_modes(records, picks) if one.verdict.outcome is LossOutcome.UNKNOWN)
     return frozenset(one.mode for one in unknown)
@@ -280,33 +266,21 @@ def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]
 
 def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
     """Return what a mode changes of the baseline's own, such as "bf16 + compile"."""
-    changes = [str(mode.precision)] if mode.precision is not baseline_config.precision else []
-    return " + ".join(
-        [*changes, *([_FLAGS[mode.compile]] if mode.compile != baseline_config.compile else [])]
-    )
+    names = (str(mode.precision), "compile" if mode.compile else "no compile")
+    own = Mode.of(baseline_config)
+    return " + ".join(name for name, now, before in zip(names, mode, own, strict=True) if now != before)
 
 
 def losses_line(guarded: Iterable[GuardedMode]) -> str:
-    """Return the verdicts in one line; nothing for modes without a run.
-
-    Such as "losses: bf16, compile agree with the baseline over 64 steps (measured)".
-    """
-    judged = [one for one in guarded if one.trial is not None]
-    agreeing: dict[int, list[str]] = {}
-    for one in judged:
-        if one.verdict.outcome is LossOutcome.OK:
-            agreeing.setdefault(one.verdict.steps, []).append(one.name)
-    parts = [
-        f"{', '.join(names)} {'agrees' if len(names) == 1 else 'agree'} with the baseline over {steps} steps "
-        "(measured)"
-        for steps, names in agreeing.items()
-    ]
+    """Return the verdicts in one line; nothing for modes without a run."""
     words = {
+        LossOutcome.OK: "trains as the baseline over {} steps (measured)",
         LossOutcome.DIVERGENT: "ends higher than the baseline (measured)",
         LossOutcome.NONFINITE: "is NaN or infinite (measured)",
         LossOutcome.UNKNOWN: "n/a",
     }
-    parts += [f"{one.name} {words[one.verdict.outcome]}" for one in judged if one.verdict.outcome in words]
+    judged = [(one.name, one.verdict) for one in guarded if one.trial is not None]
+    parts = [f"{name} {words[verdict.outcome].format(verdict.steps)}" for name, verdict in judged]
     return f"losses: {'; '.join(parts)}" if parts else ""
 
 
@@ -340,7 +314,7 @@ def _judged(
 def _verdict(baseline: Sequence[Sequence[float | None]], trial: TrialRecord | None) -> LossVerdict:
     if trial is not None and trial.failure is not None:
         if trial.failure.kind is OutcomeKind.NONFINITE_LOSS:
-            return LossVerdict(LossOutcome.NONFINITE, processes=len(baseline), why=trial.failure.message)
+            return LossVerdict(LossOutcome.NONFINITE, why=trial.failure.message)
         return LossVerdict(
             LossOutcome.UNKNOWN, why=f"its run ended as {trial.failure.kind}: {trial.failure.message}"
         )
@@ -349,17 +323,12 @@ def _verdict(baseline: Sequence[Sequence[float | None]], trial: TrialRecord | No
     if not baseline:
         return LossVerdict(LossOutcome.UNKNOWN, why="the baseline was not measured")
     most = max(map(len, baseline))
-    if most < LEAST_STEPS:
+    if most < MIN_STEPS:
         return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {most} losses")
     return LossVerdict(LossOutcome.UNKNOWN, why="no time was left in the budget to run it")
 
 
 def _remedy(mode: Mode, baseline_config: TrainConfig) -> str:
-    flags = (
-        [f"--fix precision={baseline_config.precision}"]
-        if mode.precision is not baseline_config.precision
-        else []
-    )
-    if mode.compile != baseline_config.compile:
-        flags.append(f"--fix compile={str(baseline_config.compile).lower()}")
-    return " or ".join(flags)
+    own = Mode.of(baseline_config)
+    flags = (f"--fix precision={own.precision}", f"--fix compile={str(own.compile).lower()}")
+    return " or ".join(flag for flag, now, before in zip(flags, mode, own, strict=True) if now != before)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tunekit.recommend.noise import BUSY_FLOOR, MAX_WORTHWHILE_ROUNDS, confidence, rounds_to_tell, verdict
 from tunekit.recommend.recommendation import answer_of
-from tunekit.recommend.tiers import same_training
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import (
     AnswerKind,
@@ -58,7 +57,6 @@ def outcome_of(run: Run) -> Outcome:
             if one.speedup and not one.is_baseline
         },
         tried=len({one.config for one in searched}),
-        changed_training=_changed_training(run, searched),
         settled_by=settled_by,
         rounds_to_settle=needed,
         untried_factor=untried if untried >= LARGE_FACTOR else None,
@@ -94,12 +92,3 @@ def _settled_by(
     needed = rounds_to_tell(speedup, rounds, noise)
     is_worth_it = needed is not None and needed <= MAX_WORTHWHILE_ROUNDS
     return (Settling.ROUNDS, needed) if is_worth_it else (Settling.WINDOW, None)
-
-
-def _changed_training(run: Run, searched: Sequence[TrialRecord]) -> int:
-    """Return how many configs were faster than the baseline but train on something else."""
-    own, same = run.baseline, same_training(searched, run.history)
-    least = (own.rate_samples_per_s if own else None) or 0.0
-    return len(
-        {one.config for one in searched if one not in same and (one.rate_samples_per_s or 0.0) > least}
-    )

@@ -18,7 +18,6 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, samples_of_epoch
 from tunekit.records.recommendation import (
     MemoryNeed,
-    MissingTier,
     NoiseFloor,
     Recommendation,
     SetAside,
@@ -40,7 +39,7 @@ def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | Non
     return next(gains, in_order[0] if in_order else None)
 
 
-FEWEST_ROUNDS = 2
+MIN_PAIRED_ROUNDS = 2
 """Rounds that a noise floor needs, and a speedup unless one was asked for."""
 
 
@@ -92,11 +91,11 @@ def recommend(
     against: Comparison,
     *,
     earlier: Sequence[Recommendation] = (),
-) -> Recommendation | MissingTier:
-    """Return the tier's pick with its evidence.
+) -> Recommendation | None:
+    """Return the tier's pick with its evidence; None where too few processes confirmed it.
 
     Rate, it/s and speed-up come only from the confirming processes: the trial that won the search
-    won partly by luck. A pick that no process confirmed is not recommended.
+    won partly by luck.
 
     Args:
         tier: whose pick it is.
@@ -105,15 +104,12 @@ def recommend(
         against: the baseline's side of the comparison.
         earlier: recommendations of the tiers before, to say which have the same config.
     """
-    confirmed = measured(confirm)
-    if pick.config is None or not confirmed:
-        return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
-    config = pick.config
+    config, confirmed = pick.config, measured(confirm)
+    if config is None or not is_confirmed(pick, against, confirm):
+        return None
     loops = [one.loop for one in confirmed]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
-    if not is_confirmed(pick, against, confirm):
-        return MissingTier(tier=tier, reason=f"its pick (trial {pick.number}) had only one confirming round")
     ratio = speedup_over_baseline(confirm, against)
     epoch_samples = samples_of_epoch(loops)
     return Recommendation(
@@ -145,7 +141,9 @@ def recommend(
 def is_confirmed(pick: TrialRecord, against: Comparison, confirm: Sequence[TrialRecord]) -> bool:
     """Return whether enough fresh processes of a pick were measured; the baseline's config needs one."""
     is_baseline = pick.config == against.baseline_config
-    return len(measured(confirm)) >= min(against.options.confirm_rounds, 1 if is_baseline else FEWEST_ROUNDS)
+    return len(measured(confirm)) >= min(
+        against.options.confirm_rounds, 1 if is_baseline else MIN_PAIRED_ROUNDS
+    )
 
 
 def settle(
@@ -188,9 +186,7 @@ def settle(
     if any(violations(record, recommendation.tier, against.host) for record in ran):
         return kept
     own = recommend(recommendation.tier, ran[0], against.baseline_confirm, against, earlier=earlier)
-    if isinstance(own, MissingTier):
-        return kept
-    return own.changed(set_aside=aside)
+    return own.changed(set_aside=aside) if own else kept
 
 
 def _is_confirmed(recommendation: Recommendation, against: Comparison) -> bool:
@@ -223,7 +219,7 @@ def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -
     planned, confirmed, baseline = against.planned, measured(confirm), measured(against.baseline_confirm)
     ours, theirs = _by_round(confirmed, planned), _by_round(baseline, planned)
     rounds = sorted(ours.keys() & theirs.keys())
-    is_enough = len(rounds) >= min(FEWEST_ROUNDS, against.options.confirm_rounds)
+    is_enough = len(rounds) >= min(MIN_PAIRED_ROUNDS, against.options.confirm_rounds)
     rates = ([ours[one] for one in rounds], [theirs[one] for one in rounds])
     return speedup(*rates, against.noise) if is_enough else None
 
@@ -267,13 +263,3 @@ def _data_check(config: TrainConfig, against: Comparison) -> DataCheck | None:
 
 def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:
     return next((other.tier for other in earlier if other.config == config), None)
-
-
-def _unconfirmed_reason(pick: TrialRecord, confirm: Sequence[TrialRecord]) -> str:
-    if pick.config is None:
-        return f"the config of its pick (trial {pick.number}) is unknown"
-    if not confirm:
-        own = "no config within its limits clearly beat the baseline"
-        return own if pick.is_baseline_config else f"its pick (trial {pick.number}) was not run again"
-    kinds = ", ".join(sorted({record.failure.kind.value for record in confirm if record.failure}))
-    return f"its pick (trial {pick.number}) failed in every confirming process ({kinds})"

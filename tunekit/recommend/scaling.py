@@ -11,10 +11,10 @@ from tunekit.units import bytes_text, count_text
 
 GPU_COUNTS = (1, 2, 4, 8)
 
-LARGEST_LINEAR_BATCH = 8192
+MAX_LINEAR_BATCH = 8192
 """Global batch up to which the linear rule was shown to hold: ResNet-50, Goyal et al. 2017."""
 
-LARGEST_SQRT_FACTOR = 10
+MAX_SQRT_FACTOR = 10
 """Growth of the batch at which k x (1 - beta1) reaches 1 for Adam's usual beta1 of 0.9."""
 
 
@@ -70,15 +70,15 @@ def batch_warnings(
     total_batch: int, base: BaseLearningRate | None, rule: LearningRateRule | None
 ) -> list[str]:
     """Return why a rule is not known to hold for a global batch; nothing where it is."""
-    if rule is LearningRateRule.LINEAR and total_batch > LARGEST_LINEAR_BATCH:
+    if rule is LearningRateRule.LINEAR and total_batch > MAX_LINEAR_BATCH:
         return [
-            f"global batch {total_batch} is above {LARGEST_LINEAR_BATCH}, "
+            f"global batch {total_batch} is above {MAX_LINEAR_BATCH}, "
             "beyond what the source of the linear rule shows"
         ]
-    if rule is LearningRateRule.SQRT and base and total_batch >= LARGEST_SQRT_FACTOR * base.batch:
+    if rule is LearningRateRule.SQRT and base and total_batch >= MAX_SQRT_FACTOR * base.batch:
         return [
             f"global batch {total_batch} is {total_batch / base.batch:.3g} times the base of {base.batch}; "
-            f"the square-root rule fails as this nears 1 / (1 - beta1), {LARGEST_SQRT_FACTOR} at beta1 0.9"
+            f"the square-root rule fails as this nears 1 / (1 - beta1), {MAX_SQRT_FACTOR} at beta1 0.9"
         ]
     return []
 

@@ -14,11 +14,11 @@ from tunekit.records.target import StepNumber
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.knob_names import STEP_NAMES, WARM_UP_NAMES, plain_name
 
-_LEAST_EPOCH_STEPS = 8
+_MIN_EPOCH_STEPS = 8
 """Steps of an epoch; whole numbers of fewer are met by chance."""
-_LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
+_MIN_FOLLOWING, _MAX_FOLLOWING = 0.5, 1.5
 """Of a number's change to the steps', both as logarithms: whole steps and batches round it."""
-_MOST_DIFFERENCES = 16
+_MAX_DIFFERENCES = 16
 _WARM_UPS = ("LinearLR", "ConstantLR")
 """Schedulers whose length is that of the warm-up alone."""
 
@@ -45,7 +45,7 @@ def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Dif
         ends = [_last_step(numbers) for numbers in (baseline.step_numbers, trial.step_numbers)]
         if plain_name(one.name) in WARM_UP_NAMES and one.steps < ends[0] and other.steps >= ends[1]:
             found[_difference(other, one.steps * by_steps)] = None
-    return (*_of_loaders(baseline, trial, by_batches), *found)[:_MOST_DIFFERENCES]
+    return (*_of_loaders(baseline, trial, by_batches), *found)[:_MAX_DIFFERENCES]
 
 
 def _of_loaders(baseline: TrialRecord, trial: TrialRecord, by_batches: float) -> Iterator[Difference]:
@@ -96,13 +96,13 @@ def _unit_of(one: StepNumber, epoch_batches: int | None, config: TrainConfig) ->
 
 
 def _is_multiple(number: int, of: int) -> bool:
-    return of >= _LEAST_EPOCH_STEPS and number % of == 0
+    return of >= _MIN_EPOCH_STEPS and number % of == 0
 
 
 def _follows(before: int, now: int, factor: float) -> bool:
     if math.isclose(factor, 1.0):
         return True
-    return _LEAST_FOLLOWING <= math.log(now / before) / math.log(factor) <= _MOST_FOLLOWING
+    return _MIN_FOLLOWING <= math.log(now / before) / math.log(factor) <= _MAX_FOLLOWING
 
 
 def _difference(stayed: StepNumber, expected: float) -> Difference:

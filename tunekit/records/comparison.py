@@ -52,7 +52,6 @@ class ComparedRun(Record):
     """Of each fresh process over whole epochs."""
     rate_samples_per_s: Interval
     """Their mean; low and high equal it where the range is unknown."""
-    it_per_s: Interval
     epoch_time_s: PositiveFloat | None
     objective: Objective
     """What its search looked for."""
@@ -60,8 +59,6 @@ class ComparedRun(Record):
     """Against the run's own baseline, paired by round, in what its search looked for."""
     is_baseline: bool
     """Whether the config is the run's own baseline."""
-    baseline_rate_samples_per_s: Interval | None
-    """Of the run's own baseline; None where it could not be measured."""
     noise_floor: NoiseFloor | None
     peak_reserved_bytes: NonNegativeInt | None
     """VRAM at most, of any process; None on a CPU."""
@@ -105,7 +102,6 @@ class ReferenceComparison(Record):
     """Its rate over its own baseline's, by that of the reference, paired by round within each run: the
     factor without what the machines differ by, with a 99% range. None where the baselines are not the same
     training."""
-    relative_verdict: Verdict | None
     machine_explains: bool
     """Whether the machines, and not the configs, make the difference in rate."""
     changed_knobs: tuple[str, ...]

@@ -217,8 +217,6 @@ class Outcome(Record):
     """Of each tier's speedup; none for the baseline's config."""
     tried: NonNegativeInt = 0
     """Configs that search trials measured."""
-    changed_training: NonNegativeInt = 0
-    """Of them, those faster than the baseline that train on something else."""
     settled_by: Settling | None = None
     rounds_to_settle: PositiveInt | None = None
     """In all, where rounds would settle it."""

@@ -80,7 +80,9 @@ def answer_lead(run: Run, best: Recommendation | None) -> Lead:
         elif found is not None:
             text = f"{open_gain_text(run, found)}.{settled} {keep}"
         elif out.kind is AnswerKind.NONE_FASTER:
-            text = f"{count_text(out.tried, 'config')} tried, {_none_text(run)}.{left} {keep}"
+            why = f" ({run.cut_short})" if run.cut_short else ""
+            tried = f"{count_text(out.tried, 'config')} tried{why}"
+            text = f"{tried}, none with the same training was faster.{left} {keep}"
         else:
             text = f"No other config was measured: {_why_none(run)}.{left} {keep}"
     if run.status is not RunStatus.FINISHED:
@@ -110,12 +112,6 @@ def _kept_tiers_text(run: Run) -> str:
 def _counted_text(run: Run) -> str:
     failed = sum(record.failure is not None for record in run.trials)
     return f"{count_text(len(run.trials), 'trial')}, {failed} failed"
-
-
-def _none_text(run: Run) -> str:
-    why, changed = f" ({run.cut_short})" if run.cut_short else "", run.outcome.changed_training
-    other = f" with the same training; {changed} faster changed it: see other-training" if changed else ""
-    return f"none beat your baseline{other}{why}"
 
 
 def _why_none(run: Run) -> str:

@@ -1,17 +1,18 @@
 """From trial records to a whole run: noise floor, tiers, scaling, findings. Pure."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from tunekit.diagnose.run import run_findings
 from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
-from tunekit.recommend.numerics import Mode, excluded_modes, guarded_modes, unchecked_modes
+from tunekit.recommend.numerics import Mode, guarded_modes, unchecked_modes
 from tunekit.recommend.outcome import outcome_of
 from tunekit.recommend.recommendation import answer_of, comparison_of, is_confirmed, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
-from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, violations
+from tunekit.recommend.tiers import keeps_global_batch, pick_tiers, violations
 from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
@@ -47,13 +48,14 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     missing: list[MissingTier] = []
     for tier in Tier:
         if tier not in chosen:
-            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host, unchecked)))
+            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host)))
             continue
         config = chosen[tier].config
         confirm = trials.confirm_of(config) if config else ()
         result = recommend(tier, chosen[tier], confirm, against, earlier=settled)
-        if isinstance(result, MissingTier):
-            missing.append(result)
+        if result is None:
+            reason = f"its pick (trial {chosen[tier].number}) was not confirmed"
+            missing.append(MissingTier(tier=tier, reason=reason))
         else:
             own = trials.baseline
             may_settle = own is None or keeps_global_batch(own, trials, run.options)
@@ -75,22 +77,14 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     return run.changed(outcome=outcome_of(run))
 
 
-def _why_missing(tier: Tier, trials: Trials, host: Host, unchecked: frozenset[Mode]) -> str:
-    if not trials.candidates:
-        is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
-        return "every config failed when it was run again" if is_measured else "no trial was measured"
-    reasons: dict[str, int] = defaultdict(int)
-    excluded, fitting = excluded_modes(trials.records) | unchecked, 0
-    for record in trials.candidates:
-        broken = violations(record, tier, host)
-        fitting += not broken and is_excluded(record, tier, excluded)
-        for reason in broken:
-            reasons[reason] += 1
-    if fitting:
-        return "every measured config within its limits spoils the losses, or they were not checked"
-    if not reasons:
-        return "every config within its limits failed when it was run again"
-    return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"
+def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
+    broken = [violations(record, tier, host) for record in trials.candidates]
+    if not broken:
+        return "no trial was measured, or all failed when they were run again"
+    if not all(broken):
+        return "every config within its limits failed when it was run again, or changes the training"
+    ((reason, _),) = Counter(chain(*broken)).most_common(1)
+    return f"no measured config is within its limits; most often: {reason}"
 
 
 def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
-from tunekit.recommend.recommendation import FEWEST_ROUNDS, answer_of, comparison_of, speedup_over_baseline
+from tunekit.recommend.recommendation import (
+    MIN_PAIRED_ROUNDS,
+    answer_of,
+    comparison_of,
+    speedup_over_baseline,
+)
 from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation, Untried
@@ -102,7 +107,7 @@ def confirm(search: SearchSession) -> None:
         configs, rounds = rounds_due(done, wanted, fitting)
         if not configs:
             measured = [one for one in search.trials.baseline_confirm if one.measurement]
-            lacking = FEWEST_ROUNDS - len(measured)
+            lacking = MIN_PAIRED_ROUNDS - len(measured)
             if not baseline_runs or lacking <= 0 or not fitting:
                 return
             rounds = min(fitting, lacking)

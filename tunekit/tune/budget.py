@@ -8,7 +8,7 @@ from functools import cached_property
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import modes_due
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import FEWEST_ROUNDS
+from tunekit.recommend.recommendation import MIN_PAIRED_ROUNDS
 from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
@@ -153,7 +153,7 @@ class TimeLeft:
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
         if most_s < trial_s and not searched:
-            fewer_s = self._reserve_s(min(self._least, FEWEST_ROUNDS), trial_s)
+            fewer_s = self._reserve_s(min(self._least, MIN_PAIRED_ROUNDS), trial_s)
             most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
         return most_s
 
