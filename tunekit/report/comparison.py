@@ -55,7 +55,6 @@ class _Row(NamedTuple):
     run: ComparedRun
     one: ReferenceComparison | None
     """None for the reference itself."""
-    reference: ComparedRun
 
 
 def comparison_answer(comparison: RunComparison) -> tuple[Block, ...]:
@@ -83,7 +82,6 @@ def comparison_report(comparison: RunComparison) -> Report:
             _knobs_table(comparison),
             Section("time", "Where the time goes", "Time"),
             _time_table(comparison),
-            Passage("", _change_lines(comparison)),
             Section("findings", "Findings", "Findings"),
             *_notes(comparison.against),
             Section("method", "Method", "Method"),
@@ -169,17 +167,6 @@ def _run_text(run: ComparedRun, is_reference: bool) -> str:
     return f"{run.folder}: {role}{whose}, {processes} on {run.measured_on}, {day}{commit}"
 
 
-def _change_lines(comparison: RunComparison) -> tuple[str, ...]:
-    lines = _by_text(
-        (one.name, _time_change_text(comparison.reference, run))
-        for one, run in zip(comparison.against, comparison.runs[1:], strict=True)
-        if one.why_not is None and one.verdict in (None, *_CHANGES)
-    )
-    if comparison.clock == "host" and any(run.device_memory_bytes is not None for run in comparison.runs):
-        lines.append("GPU time shows where the host waits for it.")
-    return tuple(lines)
-
-
 def _notes(against: Sequence[ReferenceComparison]) -> tuple[Note, ...]:
     """Return the findings of all runs; what is the same for some is said once."""
     found = [(one.name, finding) for one in against for finding in one.findings]
@@ -217,10 +204,7 @@ def _how_compared(comparison: RunComparison) -> str:
 
 
 def _rows(comparison: RunComparison) -> list[_Row]:
-    return [
-        _Row(run, one, comparison.reference)
-        for run, one in zip(comparison.runs, (None, *comparison.against), strict=True)
-    ]
+    return [_Row(run, one) for run, one in zip(comparison.runs, (None, *comparison.against), strict=True)]
 
 
 def _columns(reference: str) -> tuple[Column[_Row], ...]:
@@ -267,13 +251,11 @@ def _knobs_table(comparison: RunComparison) -> Table:
     rows = [
         (name, own, *(cell if cell == own else f"* {cell}" for cell in cells)) for name, own, *cells in knobs
     ]
-    vs, columns = f"  vs {comparison.reference.name}", _rows(comparison)
+    columns = _rows(comparison)
     figures: dict[str, Callable[[_Row], str]] = {
         "tier": field_text("run.tier", str, "own"),
         "VRAM reserved": field_text("run.peak_reserved_bytes", bytes_text),
-        f"{vs} (VRAM)": field_text("one.reserved_ratio", factor_text, "1"),
         "RAM of processes": field_text("run.base_ram_bytes", bytes_text),
-        f"{vs} (RAM)": _ram_ratio,
         f"RAM buffer {PREDICTED}": field_text("run.buffer_bytes", bytes_text),
         f"  verdict {PREDICTED}": field_text("run.buffer_verdict"),
     }
@@ -289,11 +271,6 @@ def _knobs_table(comparison: RunComparison) -> Table:
         predicted_rows(rows),
         changed_cells(knobs),
     )
-
-
-def _ram_ratio(row: _Row) -> str:
-    before = row.reference.base_ram_bytes
-    return factor_text(row.run.base_ram_bytes / before) if row.one and before else "1"
 
 
 def _time_table(comparison: RunComparison) -> Table:
@@ -313,17 +290,6 @@ def _time_table(comparison: RunComparison) -> Table:
         tuple(rows),
         tuple(range(1, len(runs) + 1)),
         Basis.MEASURED,
-    )
-
-
-def _time_change_text(before: ComparedRun, after: ComparedRun) -> str:
-    """Return which part of the time changed most in the direction of the whole."""
-    old = {part.name: part.seconds for part in before.time_parts}
-    changes = {part.name: part.seconds - old.get(part.name, 0.0) for part in after.time_parts}
-    whole_s = after.time_s - before.time_s
-    name = max(changes, key=lambda part: changes[part] if whole_s >= 0 else -changes[part])
-    return (
-        f"largest change: {name}, {_signed(changes[name])}; total {_signed(whole_s)} per {SAMPLES:,} samples"
     )
 
 
