@@ -13,7 +13,7 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.blocks import Chart, HeatMap
+from tunekit.report.blocks import Chart
 from tunekit.report.charts import charts_of
 from tunekit.report.run import on_one_screen
 from tunekit.report.summary_html import summary_html
@@ -111,7 +111,7 @@ class LoadedRun:
 class Figures:
     """One method for each chart that the run has figures for; `dir` lists them."""
 
-    def __init__(self, charts: Sequence[Chart | HeatMap]) -> None:
+    def __init__(self, charts: Sequence[Chart]) -> None:
         self._charts = {chart.id: chart for chart in charts}
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from read_report import drawn
 from tunekit.cli.report_files import drawn_run
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
+from tunekit.report.blocks import Chart, FoundBlock, Note, Report, Section, TrialTable
 from tunekit.report.comparison import comparison_report
 from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.fits import fits_report
@@ -58,7 +58,7 @@ def said(report: Report) -> Iterator[str]:
     """Every text of a report's blocks that every medium shows."""
     for block in report.blocks:
         match block:
-            case Section() | Chart() | HeatMap() | TrialTable():
+            case Section() | Chart() | TrialTable():
                 continue
             case FoundBlock():
                 yield from (block.heading, *block.details)

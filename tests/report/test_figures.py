@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tunekit.report.blocks import (
     Basis,
     Chart,
-    HeatCell,
-    HeatMap,
     LimitLine,
     Panel,
     Point,
@@ -22,7 +20,7 @@ from tunekit.report.blocks import (
     Trace,
     Window,
 )
-from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, figure
+from tunekit.report.figures import DARK_OF, GRID, INK, PALETTE, figure
 
 MEASURED, PREDICTED = Basis.MEASURED, Basis.PREDICTED
 HOSTILE = (
@@ -46,7 +44,7 @@ def points(*figures: float) -> tuple[Point, ...]:
     return tuple(Point(x=place, y=figure, text=f"{figure}") for place, figure in enumerate(figures, 1))
 
 
-def drawn(one: Chart | HeatMap | Timeline) -> dict[str, Any]:
+def drawn(one: Chart | Timeline) -> dict[str, Any]:
     return json.loads(figure(one).to_json())
 
 
@@ -113,20 +111,6 @@ def test_lying_bars_have_their_names_and_totals_above_them_in_the_order_of_the_t
     assert whole["barmode"] == "stack"
 
 
-def heat(text: str = "1.0 GiB Safe", mark: str = "yours") -> HeatMap:
-    cell = HeatCell(value=0.5, text=text, note=text, marks=(mark,))
-    return HeatMap("h", "T", "S", "prefetch", "workers", ("1", "2"), ("4",), ((cell, cell),), PREDICTED)
-
-
-def test_a_heat_map_writes_each_verdict_and_mark_into_its_cell():
-    whole = drawn(heat())
-    (trace,) = whole["data"]
-    assert trace["text"] == [["1.0 GiB<br>Safe<br>yours"] * 2]
-    assert trace["z"] == [[0.5, 0.5]]
-    # Names that look like numbers stay names.
-    assert whole["layout"]["xaxis"]["type"] == whole["layout"]["yaxis"]["type"] == "category"
-
-
 def texts_in(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
@@ -147,7 +131,6 @@ def test_hostile_names_come_out_as_text_and_are_cut(hostile):
             limits=(LimitLine(2.0, hostile),),
         ),
         chart(Series(hostile, PREDICTED, points(1.0)), x_title=hostile),
-        heat(hostile, hostile),
     ]
     for one in shown:
         for text in texts_in(drawn(one)):
@@ -181,15 +164,11 @@ def test_series_and_texts_stand_out_from_light_and_from_dark():
     for light, dark in (*PALETTE, INK):
         assert contrast(light, "#ffffff") >= 4.5
         assert contrast(dark, "#16161c") >= 4.5
-    for light, dark in HEAT:
-        assert contrast(light, INK[0]) >= 4.5
-        assert contrast(dark, INK[1]) >= 4.5
 
 
 def test_every_colour_of_a_figure_has_one_for_dark():
-    assert len(DARK_OF) == len(PALETTE) + len(HEAT) + len({INK, GRID})
+    assert len(DARK_OF) == len(PALETTE) + len({INK, GRID})
     for one in (
-        heat(),
         chart(
             Series("a", PREDICTED, points(1.0), "bars"), Series("b", MEASURED, points(1.0), stands_out=True)
         ),

@@ -204,35 +204,6 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class HeatCell:
-    """One cell of a heat map."""
-
-    value: float | None
-    """What colours it, from 0 (best) to 1 (worst); None for an empty cell."""
-    text: str
-    """What stands in it: colour is never the only sign."""
-    note: str = ""
-    marks: tuple[str, ...] = ()
-    """Whose cell it is, below the text."""
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """Figures over two knobs."""
-
-    id: str
-    title: str
-    summary: str
-    x_title: str
-    y_title: str
-    columns: tuple[str, ...]
-    rows: tuple[str, ...]
-    cells: tuple[tuple[HeatCell, ...], ...]
-    """A tuple of columns for each row."""
-    basis: Basis
-
-
-@dataclass(frozen=True)
 class Trace:
     """One figure of one trial over its time."""
 
@@ -302,7 +273,7 @@ def stacked_bars(
     )
 
 
-Drawing = Chart | HeatMap | Timeline
+Drawing = Chart | Timeline
 """What is drawn as a figure."""
 
 
@@ -351,7 +322,6 @@ Block = (
     | Passage
     | Table
     | Chart
-    | HeatMap
     | Timeline
     | TrialTable
     | FoundBlock

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tunekit.plain_text import printable
-from tunekit.report.blocks import Basis, Chart, Drawing, HeatCell, HeatMap, Series, Timeline
+from tunekit.report.blocks import Basis, Chart, Drawing, Series, Timeline
 
 PALETTE = (
     ("#1f5fbf", "#7fb0ff"),
@@ -28,16 +28,14 @@ PALETTE = (
 """Colours of series, on light and on dark; each stands out 4.5 : 1 from its background."""
 INK, GRID = ("#1c1c22", "#e8e8ee"), ("#d5d5dc", "#3a3a46")
 """Text and lines, on light and on dark."""
-HEAT = (("#cfe8d8", "#1f4a33"), ("#f7e2b0", "#574312"), ("#f3c0c6", "#66202d"))
-"""Cells of a heat map, from best to worst, on light and on dark."""
-DARK_OF = dict((*PALETTE, INK, GRID, *HEAT))
+DARK_OF = dict((*PALETTE, INK, GRID))
 """The colour for dark of every colour that a figure has."""
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down", "pentagon")
 _MAX_LETTERS, _LINE = 200, 52
 """Letters of a text, and of a line of a hover text."""
-_BAR, _ROW, _MARK, _LEGEND_ROW, _EDGES, _HEIGHT = 66, 44, 14, 21, 96, 400
-"""Heights in pixels: of a lying bar with its label, a heat map's row, a mark in it, a legend's row, what is
+_BAR, _LEGEND_ROW, _EDGES, _HEIGHT = 66, 21, 96, 400
+"""Heights in pixels: of a lying bar with its label, a row of the legend, what is
 around, and of every other chart."""
 _LABEL = 42
 """Letters in a line above a bar."""
@@ -57,8 +55,6 @@ def figure(chart: Drawing) -> go.Figure:
     """Return a chart drawn in the colours for light; `DARK_OF` has those for dark."""
     if isinstance(chart, Timeline):
         return _timeline(chart)
-    if isinstance(chart, HeatMap):
-        return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
     drawn = go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
     for place, limit in enumerate(chart.limits):
         look = {"color": INK[0], "width": 2, "dash": "dot"}
@@ -248,40 +244,7 @@ def _bar_labels(labels: dict[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-# --- heat maps and figures over a trial's time -----------------------------------------------
-
-
-def _heat_map(chart: HeatMap) -> Any:
-    return go.Heatmap(
-        x=[*map(escaped, chart.columns)],
-        y=[*map(escaped, chart.rows)],
-        z=[[cell.value for cell in cells] for cells in chart.cells],
-        text=[[_in_lines(cell) for cell in cells] for cells in chart.cells],
-        texttemplate="%{text}",
-        textfont={"color": INK[0], "size": 10},
-        hovertext=[[_hover(cell.note or cell.text) for cell in cells] for cells in chart.cells],
-        hoverinfo="text",
-        zmin=0,
-        zmax=1,
-        showscale=False,
-        colorscale=[[place / (len(HEAT) - 1), light] for place, (light, _) in enumerate(HEAT)],
-        xgap=2,
-        ygap=2,
-    )
-
-
-def _in_lines(cell: HeatCell) -> str:
-    """Return a cell's text with its last word, and each mark, on separate lines: cells are narrow."""
-    return "<br>".join(escaped(one) for one in (*cell.text.rsplit(" ", 1), *cell.marks) if one)
-
-
-def _heat_layout(chart: HeatMap) -> dict[str, Any]:
-    most_marks = sum(max((len(cell.marks) for cell in cells), default=0) for cells in chart.cells)
-    return {
-        **_page((_ROW + _MARK * max(0, most_marks - 1)) * len(chart.rows) + _EDGES),
-        "xaxis": _axis(chart.x_title, type="category", showgrid=False),
-        "yaxis": _axis(chart.y_title, type="category", showgrid=False),
-    }
+# --- figures over a trial's time -----------------------------------------------
 
 
 def _timeline(chart: Timeline) -> go.Figure:

@@ -7,7 +7,7 @@ from tunekit.predict.vram.budget import VramBudget, vram_budget
 from tunekit.records.attribution import LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.report.blocks import Passage, Table
+from tunekit.report.blocks import Basis, Passage, Table
 from tunekit.units import bytes_text, count_text, listed
 
 _SHOWN_LEAVES = 4
@@ -100,20 +100,15 @@ def _grid_blocks(measurement: Measurement, host: Host) -> tuple[Table | Passage,
 def grid_table(cells: Sequence[GridCell]) -> Table:
     """Return workers down, prefetch across, the buffer and its verdict in each cell."""
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers, depths = grid_axes(cells)
+    workers = sorted({count for count, _ in at if count})  # cells without workers have no place in it
+    depths = sorted({depth or 0 for count, depth in at if count})
     return Table(
         "RAM buffer by workers and prefetch (predicted)",
         ("workers", *(f"prefetch {depth}" for depth in depths)),
         tuple((str(count), *(_cell_text(at[count, depth]) for depth in depths)) for count in workers),
         tuple(range(len(depths) + 1)),
+        Basis.PREDICTED,
     )
-
-
-def grid_axes(cells: Sequence[GridCell]) -> tuple[list[int], list[int]]:
-    """Return the workers and the prefetch factors of a grid; cells without workers have no place in it."""
-    buffered = [cell for cell in cells if cell.num_workers]
-    depths = {cell.prefetch_factor or 0 for cell in buffered}
-    return sorted({cell.num_workers for cell in buffered}), sorted(depths)
 
 
 def _cell_text(cell: GridCell) -> str:

@@ -16,9 +16,7 @@ from tunekit.records.run import Run
 from tunekit.report import answer
 from tunekit.report.blocks import (
     Block,
-    Chart,
     Commands,
-    HeatMap,
     Lead,
     Line,
     Note,
@@ -30,6 +28,7 @@ from tunekit.report.blocks import (
 )
 from tunekit.report.bottleneck import bottleneck_passage, bottleneck_text
 from tunekit.report.charts import charts_of
+from tunekit.report.charts.memory import loader_ram_blocks
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
 from tunekit.report.plan import plan_blocks
 from tunekit.report.text import (
@@ -111,7 +110,7 @@ def on_page(
     charts = {chart.id: chart for chart in charts_of(run, best)}
 
     def of(*names: str) -> list[Block]:
-        return [_drawn_or_said(charts.pop(name)) for name in names if name in charts]
+        return [charts.pop(name) for name in names if name in charts]
 
     blocks: list[Block] = [
         *_answer_blocks(run, best, folder, configs),
@@ -124,7 +123,8 @@ def on_page(
         Section("throughput", "Throughput by batch size", "Throughput"),
         *of("throughput"),
         Section("memory", "Memory", "Memory"),
-        *of("device_memory", "host_memory", "loader_ram"),
+        *of("device_memory", "host_memory"),
+        *loader_ram_blocks(run, best),
         answer.prediction_passage(run, best),
         Section("trials", "Trials", "Trials"),
         trials_table(run),
@@ -231,13 +231,6 @@ def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) 
     return tuple(
         Commands(f"{name}.yaml", tuple(text.splitlines()), "yaml") for tier, text in configs if tier == name
     )
-
-
-def _drawn_or_said(chart: Chart | HeatMap) -> Block:
-    """Return a chart; a sentence in place of a heat map whose cells are all alike."""
-    if not isinstance(chart, HeatMap) or any(cell.value for cells in chart.cells for cell in cells):
-        return chart
-    return Line(f"{chart.title}: every one is Safe. The largest: {chart.cells[-1][-1].note}.")
 
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:

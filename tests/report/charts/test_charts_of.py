@@ -9,11 +9,11 @@ from hypothesis import given
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, HeatMap
+from tunekit.report.blocks import Chart
 from tunekit.report.charts import chart_table, charts_of
 
 
-def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
+def of(whole: Run) -> tuple[Chart, ...]:
     return charts_of(whole, answer_of(whole.recommendations))
 
 
@@ -29,6 +29,5 @@ def test_whatever_a_run_holds_its_charts_have_figures_and_their_tables(whole):
         assert chart.title
         assert chart.summary
         assert chart_table(chart).rows
-        if isinstance(chart, Chart):
-            points = [point for one in chart.series for point in one.points]
-            assert all(p.low <= p.y <= p.high for p in points if p.low is not None)
+        points = [point for one in chart.series for point in one.points]
+        assert all(p.low <= p.y <= p.high for p in points if p.low is not None)

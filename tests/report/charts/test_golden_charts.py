@@ -26,7 +26,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.recommendation import KnobGain
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.blocks import Chart, HeatMap
+from tunekit.report.blocks import Chart
 from tunekit.report.charts import chart_table, charts_of
 
 FAST = config(batch_size=256, num_workers=4)
@@ -121,15 +121,11 @@ CASES: dict[str, tuple[Run, str]] = {
     "device memory": (searched({"model": MODEL}, {"peak_reserved_bytes": 12 * GIB}), "device_memory"),
     "device memory, predicted": (full_run(), "device_memory"),
     "RAM of two ranks": (on_cpu(world_size=2), "host_memory"),
-    "loaders": (large_samples({"num_workers": 3, "prefetch_factor": 6}), "loader_ram"),
-    "loaders of the baseline": (large_samples({}).changed(recommendations=()), "loader_ram"),
 }
 
 
-def chart_text(name: str, chart: Chart | HeatMap) -> str:
+def chart_text(name: str, chart: Chart) -> str:
     text = f"=== {name}: {chart.title}\n{chart.summary}\n{drawn((chart_table(chart),), 160)}"
-    if isinstance(chart, HeatMap):
-        return text
     marks = "".join(f"  {one.name}: {one.mark}, {one.basis}\n" for one in chart.series)
     return text + marks + "".join(f"  limit {one.value:.4g}: {one.text}\n" for one in chart.limits)
 

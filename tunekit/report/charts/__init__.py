@@ -1,4 +1,4 @@
-"""All charts of a run, each as a table too: points, bars and cells with their texts, computed once. Pure.
+"""All charts of a run, each as a table too: points and bars with their texts, computed once. Pure.
 
 gains  rates  memory   the charts of one subject each
 telemetry     what the machine did over a trial's time
@@ -7,18 +7,17 @@ trials        the baseline and the tiers, each config once; a point's texts
 
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, Drawing, HeatMap, Table, Timeline
+from tunekit.report.blocks import Chart, Drawing, Table, Timeline
 from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
-from tunekit.report.charts.memory import loader_ram_map, memory_charts
+from tunekit.report.charts.memory import memory_charts
 from tunekit.report.charts.rates import history_chart, throughput_chart
 
 
-def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, ...]:
+def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart, ...]:
     """Return the charts that a run has figures for; the best is what the answer speaks of."""
-    charts: tuple[Chart | HeatMap, ...] = (
+    charts: tuple[Chart, ...] = (
         time_breakdown_chart(run, best),
         throughput_chart(run),
-        loader_ram_map(run, best),
         *memory_charts(run),
         history_chart(run),
         knobs_chart(run, best),
@@ -30,13 +29,6 @@ def chart_table(chart: Drawing) -> Table:
     """Return a chart's figures as a table, for those who can't see it."""
     if isinstance(chart, Timeline):
         return chart.table
-    if isinstance(chart, HeatMap):
-        rows = tuple(
-            (name, *(", ".join((cell.text, *cell.marks)) for cell in cells))
-            for name, cells in zip(chart.rows, chart.cells, strict=True)
-        )
-        corner = f"{chart.y_title} / {chart.x_title}"
-        return Table(chart.title, (corner, *chart.columns), rows, basis=chart.basis)
     rows = tuple(
         (
             one.name,
@@ -51,6 +43,6 @@ def chart_table(chart: Drawing) -> Table:
     return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), rows)
 
 
-def has_figures(chart: Chart | HeatMap) -> bool:
+def has_figures(chart: Chart) -> bool:
     """Return whether there is anything to draw."""
-    return bool(chart.cells if isinstance(chart, HeatMap) else any(one.points for one in chart.series))
+    return any(one.points for one in chart.series)

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tunekit.predict.ram import OOM_SHARE, GridCell, RamVerdict, base_ram, ram_grid
+from tunekit.predict.ram import OOM_SHARE, base_ram, ram_grid
 from tunekit.predict.vram.budget import vram_budget
 from tunekit.recommend.memory import baseline_sample, peak_reserved_bytes, ram_buffer, tier_sample
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.prediction import PeakShown, PredictedFit, Purpose
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series, stacked_bars
+from tunekit.report.blocks import Basis, Chart, LimitLine, Passage, Point, Series, Table, stacked_bars
 from tunekit.report.charts.trials import Marked, marked_configs
-from tunekit.report.loop_memory import base_note, grid_axes, queue_is_needless, reason_lines
+from tunekit.report.loop_memory import base_note, grid_table, queue_is_needless, reason_lines
 from tunekit.units import GIB, bytes_text
 
 _MODEL, _GRADIENTS, _OPTIMIZER, _BATCH = "parameters, buffers", "gradients", "optimizer state", "batch"
@@ -30,7 +30,6 @@ _PART_OF = {
     Purpose.WORKSPACE: _ACTIVATIONS,
     Purpose.HELD: _CACHED,
 }
-_VALUES = {RamVerdict.SAFE: 0.0, RamVerdict.RISKY: 0.5, RamVerdict.OOM: 1.0}
 
 
 class _Bar(NamedTuple):
@@ -152,33 +151,12 @@ def _point(bar: _Bar, size_bytes: int, text: str = "") -> Point:
 # --- the loader's buffer ---------------------------------------------------------------------
 
 
-def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
-    """Return the RAM buffer of every workers x prefetch, its verdict, and where the known configs stand."""
-    marked = [one for one in marked_configs(run) if one.config.num_workers]
-    cells, summary = _cells(run, best, marked)
-    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers, depths = grid_axes(cells)
-    return HeatMap(
-        id="loader_ram",
-        title="RAM buffer by workers and prefetch (predicted)",
-        summary=summary,
-        x_title="prefetch",
-        y_title="workers",
-        columns=tuple(map(str, depths)),
-        rows=tuple(map(str, workers)),
-        cells=tuple(tuple(_cell(at[count, depth], marked) for depth in depths) for count in workers),
-        basis=Basis.PREDICTED,
-    )
-
-
-def _cells(
-    run: Run, best: Recommendation | None, marked: Sequence[Marked]
-) -> tuple[tuple[GridCell, ...], str]:
-    """Return the cells and what they go by; none where nothing was measured, or there is no loader."""
+def loader_ram_blocks(run: Run, best: Recommendation | None) -> tuple[Table | Passage, ...]:
+    """Return the RAM buffer of every workers x prefetch with its verdict; nothing where it is unknown."""
     config = best.config if best is not None else run.baseline_config
     measured = [one.measurement for one in run.history.evidence(best)]
     if config is None or not measured or queue_is_needless(measured[0].loop):
-        return (), ""
+        return ()
     data, shared = baseline_sample(run) if best is None else tier_sample(best, run)
     data = data or measured[0].loop.bytes_per_sample
     # The most that any of its processes took: what the tier's verdict goes by.
@@ -189,22 +167,11 @@ def _cells(
         base.main_bytes,
         base.worker_bytes,
         host,
-        batch_shared_bytes=None if shared is None else config.batch_bytes(shared),
-        others=[(one.config.num_workers, one.config.prefetch_factor) for one in marked],
+        (config.num_workers, config.prefetch_factor),
+        None if shared is None else config.batch_bytes(shared),
     )
     limits = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     batches = f"batches of {config.batch_size:,} samples against {limits}"
-    return cells, f"{'; '.join((batches, base_note(base), *reason_lines(cells)))}."
-
-
-def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:
-    loader, text = (cell.num_workers, cell.prefetch_factor), f"{bytes_text(cell.buffer_bytes)} {cell.verdict}"
-    same = [one for one in marked if (one.config.num_workers, one.config.prefetch_factor) == loader]
-    at, ram = f"{cell.num_workers} workers x prefetch {cell.prefetch_factor}", bytes_text(cell.ram_bytes)
-    note = f"{at}: {text} (predicted), with all processes {ram}"
-    return HeatCell(
-        value=_VALUES[cell.verdict],
-        text=text,
-        note=f"{note}: {cell.why}" if cell.why else note,
-        marks=tuple(name for one in same for name in one.names),
-    )
+    named = f"*: {best.tier if best else 'the baseline'}"
+    lines = (f"{named}; {batches}; {base_note(base)}.", *reason_lines(cells))
+    return grid_table(cells), Passage("", lines, is_quiet=True)

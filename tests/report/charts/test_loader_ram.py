@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.run import Run
-from tunekit.report.blocks import HeatCell, HeatMap
-from tunekit.report.charts import has_figures
-from tunekit.report.charts.memory import loader_ram_map
+from tunekit.report.blocks import Table
+from tunekit.report.charts.memory import loader_ram_blocks
 from tunekit.report.tiers import tier_column
 
 
@@ -38,21 +37,17 @@ def finished(tier_config, sample_bytes: int = MIB, **overrides) -> Run:
     return run(**(values | overrides))
 
 
-def cell(heat: HeatMap, workers: int, prefetch: int) -> HeatCell:
-    return heat.cells[heat.rows.index(str(workers))][heat.columns.index(str(prefetch))]
-
-
-def of(whole: Run) -> HeatMap:
-    return loader_ram_map(whole, whole.recommendations[0] if whole.recommendations else None)
-
-
-def test_a_loop_without_a_loader_has_no_map():
+def test_a_loop_without_a_loader_has_no_buffers():
     own = baseline_record(0, 500.0, config(num_workers=0), bytes_per_sample=0)
-    assert not has_figures(loader_ram_map(run(trials=(own,)), None))
+    assert loader_ram_blocks(run(trials=(own,)), None) == ()
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([16, 256]), st.integers(1, 4 * MIB))
 def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, prefetch, batch, sample_bytes):
     knobs = config(batch_size=batch, num_workers=workers, prefetch_factor=prefetch)
     whole = finished(knobs, sample_bytes)
-    assert cell(of(whole), workers, prefetch).text == tier_column(whole.recommendations[0], whole).buffer
+    (table, _) = loader_ram_blocks(whole, whole.recommendations[0])
+    assert isinstance(table, Table)
+    (row,) = (row for row in table.rows if row[0] == str(workers))
+    own = row[table.columns.index(f"prefetch {prefetch}")]
+    assert own == f"*{tier_column(whole.recommendations[0], whole).buffer}"
