@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +12,6 @@ def test_no_text_breaks_out_of_a_comment(text):
         assert line.startswith("#")
         assert len(line) <= 100
         assert line.isprintable()
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\x00"])
-def test_nothing_to_say_is_an_empty_comment(text):
-    assert comment(text) == ["#"]
 
 
 def test_further_lines_are_indented():

@@ -90,8 +90,6 @@ def rows(tier, lr=0.1):
         bytes_per_sample=1000,
         base_ram_bytes=GIB,
         base=BaseLearningRate(lr, 64, "flags") if lr else None,
-        rule=None,
-        host=run().host,
     )
 
 

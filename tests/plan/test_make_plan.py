@@ -65,6 +65,9 @@ def test_any_machines_make_a_plan_that_can_be_written_and_read(
     plan = plan_of(one, other, request=asked)
     assert from_json(to_json(plan), Plan) == plan
     assert all(plan.rows[choice.row].can_be_chosen for choice in plan.choices)
+    for row in plan.rows:
+        if row.hours is not None and row.rate_samples_per_s is not None and row.sessions is None:
+            assert row.hours.value * 3600 * row.rate_samples_per_s.value == pytest.approx(samples)
 
 
 @given(st.lists(instances(), max_size=6))

@@ -5,9 +5,7 @@ from datetime import date
 
 import pytest
 from build_plans import (
-    TODAY,
     exactly,
-    gpu_profiles,
     instance,
     plan_of,
     plan_request,
@@ -16,11 +14,8 @@ from build_plans import (
     twice_as_fast,
 )
 from build_records import GIB, profile
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tunekit.machine.profiles import load_profiles
-from tunekit.plan.offers import is_stale, offered_machines
+from tunekit.plan.offers import is_stale
 from tunekit.predict.scaling import SOURCE
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
@@ -268,49 +263,6 @@ def test_a_rate_of_another_kind_of_device_gives_no_figures(measured_on: str, rea
     assert plan.choices == ()
 
 
-@given(
-    gpu_profiles("a10g"),
-    gpu_profiles("other"),
-    st.sampled_from(Precision),
-    st.tuples(st.floats(1e-3, 1e9), st.floats(1.0, 2.0), st.floats(1.0, 2.0)),
-    st.integers(1, 8),
-    st.sampled_from([PlanAssumptions(), PlanAssumptions(checkpoint_cost_s=None)]),
-)
-def test_hours_times_rate_are_the_samples_whatever_the_machines(
-    one: Profile,
-    other: Profile,
-    precision: Precision,
-    rate: tuple[float, float, float],
-    gpus: int,
-    assumed: PlanAssumptions,
-):
-    middle, below, above = rate
-    asked = plan_request(
-        samples_per_epoch=50_000,
-        precision=precision,
-        rate_samples_per_s=Interval(value=middle, low=middle / below, high=middle * above),
-        measured_gpus=gpus,
-        measured_vcpus_per_gpu=4,
-        assumptions=assumed,
-    )
-    samples = pytest.approx(50_000 * 90, rel=1e-9)
-    for row in plan_of(one, other, request=asked).rows:
-        if row.hours is None:
-            assert row.how is None or row.obstacle is not None
-            assert row.usd_on_demand is None
-            continue
-        hours, per_s = row.hours, row.rate_samples_per_s
-        assert per_s is not None
-        if row.sessions is None or row.sessions.high == 1:
-            assert hours.low * H * per_s.high == samples
-            assert hours.value * H * per_s.value == samples
-            assert hours.high * H * per_s.low == samples
-        else:
-            assert hours.value * H * per_s.value >= 50_000 * 90 * (1 - 1e-9)
-        if row.spot_hours is not None:
-            assert row.spot_hours.value >= hours.value * (1 - 1e-9) or row.sessions is not None
-
-
 def test_a_gpu_that_torch_left_behind_can_not_be_chosen_unless_it_was_measured_there():
     old = twice_as_fast(compute_capability="3.7", instances=(instance(name="old"),))
     plan = plan_of(profile(), old)
@@ -319,16 +271,6 @@ def test_a_gpu_that_torch_left_behind_can_not_be_chosen_unless_it_was_measured_t
     at_home = plan_of(old, request=plan_request(measured_on=old.id))
     assert row_on(at_home, "old").obstacle is None
     assert at_home.choices
-
-
-@pytest.mark.parametrize("gpu", ["k80", "p100-pcie-16", "v100-pcie-16", "mps-m1"])
-def test_old_gpus_are_predicted_slower_than_an_a10g_within_a_plausible_range(gpu: str):
-    asked = plan_request(only=(gpu,))
-    (row,) = offered_machines(asked, load_profiles(), TODAY)
-    assert row.hours is not None
-    assert row.precision is Precision.FP32
-    assert 178 < row.hours.value < 20 * 178
-    assert row.hours.high / row.hours.low < 15
 
 
 @pytest.mark.parametrize(

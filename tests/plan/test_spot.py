@@ -43,26 +43,9 @@ def simulated_training_s(
     return total_s
 
 
-def least_by_trying(work_s: float, checkpoint_s: float, every_s: float) -> tuple[float, float]:
-    """Best interval and its time over a fine grid of intervals."""
-    tried = [work_s * math.exp(-step / 200) for step in range(3000)]
-    found = [(time_with_checkpoints_s(work_s, one, checkpoint_s, every_s, 0.0), one) for one in tried]
-    best_s, interval_s = min(found)
-    return interval_s, best_s
-
-
 @given(work, costs, every, restarts)
 def test_interruptions_never_save_time(work_s: float, cost_s: float | None, every_s: float, restart_s: float):
     assert spot_time_s(work_s, cost_s, every_s, restart_s) >= work_s * (1 - 1e-12)
-
-
-@given(st.floats(1.0, 60.0), st.floats(2 * H, 200 * H))
-def test_dalys_interval_is_the_best_one(checkpoint_s: float, every_s: float):
-    work_s = 50 * every_s
-    best_interval_s, least_s = least_by_trying(work_s, checkpoint_s, every_s)
-    daly_s = daly_interval_s(checkpoint_s, every_s)
-    assert daly_s == pytest.approx(best_interval_s, rel=0.1)
-    assert time_with_checkpoints_s(work_s, daly_s, checkpoint_s, every_s, 0.0) <= least_s * 1.002
 
 
 @pytest.mark.parametrize(

@@ -37,19 +37,6 @@ def test_the_fastest_that_was_tried_is_it_where_no_round_told():
     assert found.learning_rate is not None and found.learning_rate.value == 0.4
 
 
-def test_its_memory_is_the_most_that_its_rounds_took_else_the_trials():
-    found_it = trial_record(2, 530.0, FASTER, peak_reserved_bytes=7 * GIB)
-    tried = (*TRIED[:2], found_it)
-    low, high = (
-        confirm_records([540.0], FASTER, first_number=number, peak_reserved_bytes=size)
-        for number, size in ((60, 9 * GIB), (61, 11 * GIB))
-    )
-    for records, most in (((), 7 * GIB), ((*high, *low), 11 * GIB)):
-        found = candidate_of(kept(trials=(*tried, *records)))
-        assert found is not None and found.memory is not None
-        assert found.memory.peak_reserved_bytes == most
-
-
 def test_rounds_of_it_give_its_range():
     own = tuple(
         one.changed(is_baseline_config=True)

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 from build_records import config, discovery, options, trial_record
 from hypothesis import given
@@ -35,11 +33,6 @@ def test_only_optimizers_that_a_source_covers_have_a_rule(names, rule):
     assert {name: rule_for(name) for name in names.split()} == dict.fromkeys(names.split(), rule)
 
 
-@pytest.mark.parametrize("name", ["", "Adam\nW", "Adam Adam"])
-def test_what_is_no_optimizer_name_has_no_rule(name):
-    assert rule_for(name) is None
-
-
 @given(lrs, batches, st.sampled_from(LearningRateRule))
 def test_an_unchanged_batch_leaves_the_learning_rate(lr, batch, rule):
     assert scale(lr, batch, batch, rule) == lr
@@ -49,14 +42,6 @@ def test_an_unchanged_batch_leaves_the_learning_rate(lr, batch, rule):
 def test_scaling_in_two_steps_equals_one(lr, first, second, third, rule):
     stepwise = scale(scale(lr, first, second, rule), second, third, rule)
     assert stepwise == pytest.approx(scale(lr, first, third, rule), rel=1e-12)
-
-
-@given(lrs, batches, st.integers(1, 4096))
-def test_the_square_root_is_at_most_linear_when_the_batch_grows(lr, batch, factor):
-    linear, sqrt = (scale(lr, batch, batch * factor, rule) for rule in (LINEAR, SQRT))
-    assert lr <= sqrt <= linear
-    assert linear == pytest.approx(lr * factor, rel=1e-12)
-    assert sqrt == pytest.approx(lr * math.sqrt(factor), rel=1e-12)
 
 
 def test_the_global_batch_counts_devices_and_accumulation():
@@ -117,20 +102,6 @@ def test_several_optimizers_count_when_they_agree():
     assert recommended(same, options(), config(), 512).value == pytest.approx(2e-3, rel=1e-12)
     assert rule_of(optimizers(("Adam", 1e-3), ("SGD", 1e-3))) is None
     assert recommended(optimizers(("Adam", 1e-3), ("Adam", 2e-3)), options(), config(), 512) is None
-
-
-@pytest.mark.parametrize(
-    ("seen", "lr"),
-    [
-        ((("Adam", 1e-3), ("SGD", 1e-3)), 1e-3),
-        ((("Adam", 1e-3), ("Adam", 2e-3)), None),
-        ((("Adam", 1e-3), ("Adam", None)), None),
-        ((("Adam", None),), None),
-        ((), None),
-    ],
-)
-def test_the_seen_learning_rate_is_that_of_all_optimizers(seen, lr):
-    assert optimizers(*seen).learning_rate == lr
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,6 @@ def outcomes(*records: TrialRecord, picks=()) -> dict[str, LossOutcome]:
     return {one.name: one.verdict.outcome for one in guarded_modes((BASELINE, *records), picks)}
 
 
-def test_a_mode_is_what_changes_the_arithmetic():
-    assert Mode.of(FAST) == Mode(Precision.BF16, False)
-    assert Mode.of(FAST).applied_to(OWN) == BF16
-
-
 def test_the_modes_of_the_picks_are_due_once_each():
     picks = [trial_record(1, of=FAST), trial_record(2, of=BF16.model_copy(update={"batch_size": 9}))]
     assert modes_due((BASELINE,), [*picks, BASELINE]) == [Mode.of(BF16)]
@@ -93,18 +88,6 @@ def test_a_guard_that_failed_otherwise_is_unknown_and_bars_nothing():
     (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
     assert finding.code == "loss-unknown"
     assert finding.evidence == "its run ended as hang: no batch for 90 s"
-
-
-def test_a_divergence_is_told_with_its_figures():
-    both = config(precision=Precision.BF16, compile=True)
-    (finding,) = findings_of(*guarded_modes((BASELINE, guard(both, BAD))))
-    assert finding.code == "loss-diverges"
-    assert finding.message == "with bf16 + compile the loss ends higher than the baseline's, or is not finite"
-    end = sum(GOOD[48:]) / 16
-    assert finding.evidence == (
-        f"trial 7: mean loss {end + 1:.4g} over the last 16 of 64 steps against {end:.4g} (measured)"
-    )
-    assert "--fix precision=fp32 or --fix compile=false" in (finding.remedy or "")
 
 
 def test_processes_of_an_unseeded_baseline_are_the_yardstick():

@@ -50,15 +50,6 @@ def test_one_round_has_the_range_that_its_processes_give_themselves():
     assert four.efficiency.high / four.efficiency.value == pytest.approx(1.01 / 0.99)
 
 
-def test_the_end_of_an_epoch_is_in_no_rate():
-    """An epoch of four processes is a quarter as long, so that its end would count four times as much."""
-    plain, bounded = scaled(), scaled(loop=lambda _: {"boundary_s": 5.0, "boundaries_seen": 1})
-    for without, with_end in zip(plain.measured, bounded.measured, strict=True):
-        rates = [one.rate_samples_per_s.value for one in (without, with_end) if one.rate_samples_per_s]
-        assert rates[0] == pytest.approx(rates[1])
-    assert all(one.rate_samples_per_s != 0 for one in bounded.trials)
-
-
 def test_an_iteration_splits_into_what_a_rank_takes_the_slowest_and_the_sum_of_gradients():
     step = Step(wait_s=0.002, jitter=0.0)
     four = count(scaled(step), 4).step

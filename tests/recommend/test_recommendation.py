@@ -11,7 +11,6 @@ from build_records import (
     discovery,
     host,
     options,
-    recommendation,
     trial_record,
 )
 from hypothesis import given
@@ -62,18 +61,6 @@ def test_figures_come_from_the_confirming_processes_alone():
     assert found.device_memory_bytes == 22 * GIB
     assert found.learning_rate.value == pytest.approx(0.4, rel=1e-12)
     assert not found.is_baseline
-
-
-def test_memory_is_the_largest_of_the_confirming_processes():
-    low, high = 5 * GIB, 6 * GIB
-    records = (
-        confirm_records([1000.0], tuned, peak_reserved_bytes=low, base_bytes=GIB)
-        + confirm_records([1000.0], tuned, peak_reserved_bytes=high, base_bytes=2 * GIB)
-        + confirm_records([1000.0], tuned, peak_reserved_bytes=low, base_bytes=GIB)
-    )
-    found = recommend(Tier.BALANCED, trial_record(7, 1000.0, tuned), records, comparison())
-    assert found.peak_reserved_bytes == high
-    assert found.base_ram_bytes == 2 * GIB
 
 
 def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
@@ -131,21 +118,6 @@ def test_a_speedup_rests_on_two_rounds_that_both_have(rates, is_known):
 def test_one_confirming_round_recommends_nothing_unless_one_was_asked_for():
     assert tier_of([1000.0, None]) is tier_of([]) is None
     assert tier_of([1000.0], comparison(options=options(confirm_rounds=1))).speedup is not None
-
-
-def test_an_earlier_tier_with_the_same_config_is_named():
-    conservative = recommendation(Tier.CONSERVATIVE, tuned)
-    balanced = recommendation(Tier.BALANCED, tuned, same_as=Tier.CONSERVATIVE)
-    pick = trial_record(7, 1000.0, tuned)
-    found = recommend(
-        Tier.AGGRESSIVE,
-        pick,
-        confirm_records([1000.0, 1010.0], tuned),
-        comparison(),
-        earlier=(conservative, balanced),
-    )
-    assert found.same_as is Tier.CONSERVATIVE
-    assert settle(found, comparison(), earlier=(recommendation(of=own),)).same_as is None
 
 
 def test_a_tier_confirmed_slower_gives_way_to_the_baseline():

@@ -1,13 +1,9 @@
 """One tier on 1, 2, 4 and 8 GPUs of one host: batch, workers, RAM and learning rate. All predicted."""
 
-import math
-
-from tunekit.predict.ram import OOM_SHARE, buffer_bytes
+from tunekit.predict.ram import buffer_bytes
 from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, scale, usable
 from tunekit.records.config import TrainConfig
-from tunekit.records.host import Host
 from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
-from tunekit.units import bytes_text, count_text
 
 GPU_COUNTS = (1, 2, 4, 8)
 
@@ -24,8 +20,6 @@ def scaling_rows(
     bytes_per_sample: float,
     base_ram_bytes: int,
     base: BaseLearningRate | None,
-    rule: LearningRateRule | None,
-    host: Host,
 ) -> tuple[ScalingRow, ...]:
     """Return the tier's config on 1, 2, 4 and 8 GPUs of one host, one training process per GPU.
 
@@ -35,16 +29,11 @@ def scaling_rows(
         bytes_per_sample: bytes of one sample in a batch.
         base_ram_bytes: RAM of one device's process tree without the buffer.
         base: learning rate that scaling starts from, None when it is unknown.
-        rule: the recommended rule, None when the optimizer has none; it decides which warnings apply.
-        host: the machine that the limits are compared with.
     """
     rows = []
     for gpus in GPU_COUNTS:
         total_batch = global_batch(config, gpus)
         buffered_bytes = gpus * buffer_bytes(config, config.batch_bytes(bytes_per_sample))
-        ram_bytes = gpus * base_ram_bytes + buffered_bytes
-        warnings = batch_warnings(total_batch, base, rule)
-        warnings += _host_warnings(gpus * config.num_workers, ram_bytes, host)
         rows.append(
             ScalingRow(
                 tier=tier,
@@ -52,10 +41,9 @@ def scaling_rows(
                 total_batch=total_batch,
                 total_workers=gpus * config.num_workers,
                 buffer_bytes=buffered_bytes,
-                ram_bytes=ram_bytes,
+                ram_bytes=gpus * base_ram_bytes + buffered_bytes,
                 lr_linear=scaled_lr(base, total_batch, LearningRateRule.LINEAR),
                 lr_sqrt=scaled_lr(base, total_batch, LearningRateRule.SQRT),
-                warnings=tuple(warnings),
             )
         )
     return tuple(rows)
@@ -81,18 +69,3 @@ def batch_warnings(
             f"the square-root rule fails as this nears 1 / (1 - beta1), {MAX_SQRT_FACTOR} at beta1 0.9"
         ]
     return []
-
-
-def _host_warnings(total_workers: int, ram_bytes: int, host: Host) -> list[str]:
-    warnings = []
-    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
-    if ram_bytes > limit_bytes:
-        warnings.append(
-            f"needs {bytes_text(ram_bytes)} of RAM, more than {OOM_SHARE:.0%} "
-            f"of this host's {bytes_text(host.ram_limit_bytes)} ({bytes_text(limit_bytes)})"
-        )
-    if total_workers > host.cpus:
-        warnings.append(
-            f"needs {count_text(total_workers, 'worker')}, this host allows {count_text(host.cpus, 'CPU')}"
-        )
-    return warnings

@@ -60,7 +60,6 @@ class ScalingRow(Record):
     """RAM needed on the host: worker processes and main processes, plus the buffer."""
     lr_linear: PositiveFloat | None
     lr_sqrt: PositiveFloat | None
-    warnings: tuple[str, ...] = ()
 
 
 class NoiseFloor(Record):

@@ -7,7 +7,7 @@ from itertools import chain
 from tunekit.diagnose.run import run_findings
 from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
-from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
+from tunekit.recommend.learning_rate import base_learning_rate, follows_batch
 from tunekit.recommend.numerics import Mode, guarded_modes, unchecked_modes
 from tunekit.recommend.outcome import outcome_of
 from tunekit.recommend.recommendation import answer_of, comparison_of, is_confirmed, recommend, settle
@@ -103,7 +103,5 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
             recommendation.buffered_bytes_per_sample or seen,
             recommendation.base_ram_bytes,
             base,
-            rule_of(trials.discovery),
-            run.host,
         )
     return tuple(rows)
