@@ -56,7 +56,7 @@ def share_of(code: str, facts: LoopFacts, value: float | None) -> float:
     if code in _OF_COMPUTE:
         return facts.attribution.trains_share
     if code in _OF_HOST:
-        return idle_for_host(facts.measurement, facts.telemetry) or 0.0
+        return idle_for_host(facts.measurement, facts.record.telemetry) or 0.0
     if code in _OF_EPOCHS:
         return boundary_share(facts.loop)
     if code == "copy-bound":

@@ -79,7 +79,9 @@ def bottleneck(
         rate: of the config, in samples/s, by all its processes; None leaves its range out of it.
     """
     measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
-    ranked = sorted(measured, key=_stall_share)
+    ranked = sorted(
+        measured, key=lambda one: attribution(one.measurement).stall_share if one.measurement else 0.0
+    )
     telling = list(filter(_has_halves, ranked)) or ranked
     if not telling:
         return None
@@ -91,10 +93,6 @@ def bottleneck(
 
 def _has_halves(record: TrialRecord) -> bool:
     return record.measurement is not None and closure(record.measurement) is not None
-
-
-def _stall_share(record: TrialRecord) -> float:
-    return attribution(record.measurement).stall_share if record.measurement is not None else 0.0
 
 
 def is_too_low(of: PredictedLimits) -> bool:

@@ -17,7 +17,6 @@ from tunekit.recommend.time_breakdown import (
     mean_s,
 )
 from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison, TimePart
-from tunekit.records.measurement import LoopMeasurement
 
 BETWEEN_EPOCHS = "between epochs"
 """The part of the time that is not in the steady window, and is in the rate."""
@@ -95,7 +94,7 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
 
     Args:
         side: the run.
-        parts: those of the time, by the clock that all runs have.
+        parts: those of the time in the steady window, by the clock that all runs have.
 
     Raises:
         ValueError: it has no measured process, or its config is unknown.
@@ -106,7 +105,9 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
     rate = mean_interval(side.rates, run.noise_floor)
     base_bytes = max(base_ram_bytes(one) for one in measured)
     buffer = ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
-    epoch_samples = side.loop.epoch_samples_total
+    epoch_samples, loops = side.loop.epoch_samples_total, [one.loop for one in measured]
+    if any(loop.boundary_s is not None and loop.epoch_samples is not None for loop in loops):
+        parts = {**parts, BETWEEN_EPOCHS: boundary_s}
     return ComparedRun(
         name=side.name,
         folder=side.folder,
@@ -128,13 +129,5 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         base_ram_bytes=base_bytes,
         buffer_bytes=buffer.size_bytes,
         buffer_verdict=None if buffer.verdict is None else buffer.verdict.value,
-        time_parts=_time_parts([one.loop for one in measured], parts),
+        time_parts=tuple(TimePart(name=name, seconds=mean_s(loops, of)) for name, of in parts.items()),
     )
-
-
-def _time_parts(loops: Sequence[LoopMeasurement], parts: Mapping[str, Seconds]) -> tuple[TimePart, ...]:
-    """Return where the time for 1,000 samples goes: the steady window's parts, and what epochs' ends cost."""
-    shown = [TimePart(name=name, seconds=mean_s(loops, seconds)) for name, seconds in parts.items()]
-    if any(loop.boundary_s is not None and loop.epoch_samples is not None for loop in loops):
-        shown.append(TimePart(name=BETWEEN_EPOCHS, seconds=mean_s(loops, boundary_s)))
-    return tuple(shown)

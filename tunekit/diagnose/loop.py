@@ -21,7 +21,6 @@ from tunekit.diagnose.attribution import (
 )
 from tunekit.diagnose.knob_words import set_knob
 from tunekit.diagnose.policy import (
-    ALL_CPUS_SHARE,
     CLEAR_STALL_SHARE,
     FIRST_WORKERS,
     MAX_WAITING_WORKERS,
@@ -30,12 +29,11 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.records.attribution import LoaderWork
-from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
+from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
@@ -80,16 +78,6 @@ class LoopFacts:
         return self.record.measurement
 
     @property
-    def config(self) -> TrainConfig | None:
-        """Its knobs; None if they could not be read."""
-        return self.record.config
-
-    @property
-    def telemetry(self) -> Telemetry | None:
-        """What the machine did during the trial."""
-        return self.record.telemetry
-
-    @property
     def loop(self) -> LoopMeasurement:
         """The loop from inside."""
         return self.measurement.loop
@@ -105,19 +93,9 @@ class LoopFacts:
         return self.loop.loader_work
 
     @property
-    def cpu_share(self) -> float | None:
-        """CPU seconds per second of making batches; None if unknown."""
-        return None if self.work is None else self.work.cpu_share
-
-    @property
     def is_cuda(self) -> bool:
         """Whether the loop trains on a CUDA device."""
         return self.loop.device.type == "cuda"
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the model was compiled, or was asked to be."""
-        return bool(self.loop.compile_graphs or (self.config and self.config.compile))
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -132,7 +110,7 @@ class LoopFacts:
     @cached_property
     def bound(self) -> Bound:
         """What holds the loop back."""
-        return bound(self.measurement, self.telemetry, self.rate)
+        return bound(self.measurement, self.record.telemetry, self.rate)
 
     @property
     def waits_for_data(self) -> bool:
@@ -146,7 +124,7 @@ class LoopFacts:
     @property
     def gpus(self) -> tuple[GpuTelemetry, ...]:
         """GPUs that the trial computed on; none where figures are not of the steady window."""
-        seen = self.telemetry
+        seen = self.record.telemetry
         if seen is None or not seen.is_of_steady_window or not self.is_cuda:
             return ()
         return tuple(gpu for gpu in seen.gpus if gpu.is_used)
@@ -156,8 +134,8 @@ class LoopFacts:
         """What making a batch mostly is; None where it was not timed, or nothing stands out."""
         if self.work is None:
             return None
-        found = making(self.work, self.telemetry, self.taken_share)
-        cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
+        found = making(self.work, self.record.telemetry, self.taken_share)
+        cores = self.record.telemetry.host.cpu_cores if self.record.telemetry is not None else None
         # The loop's own process is timed in its one thread only: a data set may decode in others.
         decodes_beside = self.loop.num_workers == 0 and cores is not None and cores > 1.0
         return None if decodes_beside and found in _IDLE_WAITS else found
@@ -168,14 +146,9 @@ class LoopFacts:
         return self.making in _IDLE_WAITS
 
     @property
-    def cpus_are_taken(self) -> bool:
-        """Whether the training itself uses every CPU that it may."""
-        return (self.taken_share or 0.0) >= ALL_CPUS_SHARE
-
-    @property
     def taken_share(self) -> float | None:
         """Share of its CPUs that the trial used, by the parent's look at its processes; None if unknown."""
-        cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
+        cores = self.record.telemetry.host.cpu_cores if self.record.telemetry is not None else None
         return None if cores is None else ratio(cores, self.cpus)
 
     @property
@@ -190,7 +163,7 @@ class LoopFacts:
         None where the CPUs carry no more, or where the search measured that it is no faster.
         """
         wanted = self._workers_that_keep_up
-        tried = None if wanted is None else self.tried("num_workers", wanted)
+        tried = self.tried("num_workers", wanted)
         return None if tried and tried.gain and tried.gain <= 1 else wanted
 
     @property
@@ -219,7 +192,7 @@ class LoopFacts:
 
     def tried(self, knob: str, value: BoundValue) -> Tried | None:
         """Return what the search measured of a knob's value; None where it did not."""
-        own, every = self.config, rates_by_config(self.trials)
+        own, every = self.record.config, rates_by_config(self.trials)
         rates = {config: geometric_mean(each) for config, each in every.items()}
         changed = {one: rate for one, rate in rates.items() if getattr(one, knob) == value}
         if own is None or own not in rates or not changed:
@@ -244,12 +217,6 @@ class TrialGpu:
     def name(self) -> str:
         """As the driver numbers it."""
         return f"GPU {self.gpu.index}"
-
-    @property
-    def max_clock_mhz(self) -> float | None:
-        """What the driver says it could do at most."""
-        gpus = (gpu for gpu in self.facts.host.accelerators if gpu.index == self.gpu.index)
-        return next((gpu.state.max_sm_clock_mhz for gpu in gpus if gpu.state), None)
 
     @property
     def fall_of_clock(self) -> float | None:

@@ -6,6 +6,7 @@ from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
+    ALL_CPUS_SHARE,
     COSTLY_SHARE,
     FELT_SHARE,
     MOST_CPUS_SHARE,
@@ -52,7 +53,8 @@ def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
     more, workers, most = facts.more_workers, facts.loop.num_workers, data_gain(facts.measurement)
     if workers and facts.making is Making.WAITING_FOR_CPU:
         return Hit(evidence, _FREE_CPUS, value, _free_cpus_gain(facts))
-    if more is None or (workers and facts.cpus_are_taken and not facts.is_fetch_waiting):
+    cpus_are_taken = (facts.taken_share or 0.0) >= ALL_CPUS_SHARE
+    if more is None or (workers and cpus_are_taken and not facts.is_fetch_waiting):
         faster = _FASTER_DATA if facts.is_fetch_waiting else f"more workers do not help: {_CHEAPER_BATCHES}"
         return Hit(evidence, faster, value, most)
     words, tried = facts.set_knob("num_workers", more), facts.tried("num_workers", more)
@@ -74,20 +76,20 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
 
 def _making_text(facts: LoopFacts) -> str | None:
     """Return what making a batch takes; None where it was not timed, or training does not wait for it."""
-    work, cpu_share = facts.work, facts.cpu_share
-    if not facts.waits_for_data or work is None or work.batch_s is None or cpu_share is None:
+    work = facts.work
+    if not facts.waits_for_data or work is None or work.batch_s is None or work.cpu_share is None:
         return None
     queue_share = queued_share(work)
     queued = "n/a" if queue_share is None else f"{queue_share:.0%}"
     made = f"one process makes a batch in {duration_text(work.batch_s)}"
-    return f"{made}, {cpu_share:.0%} of it on a CPU, {queued} waiting for one"
+    return f"{made}, {work.cpu_share:.0%} of it on a CPU, {queued} waiting for one"
 
 
 @check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
 def _loader_cpu(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
-    if text is not None and facts.making is Making.COMPUTING:
-        yield _hit(facts, f"{text}{_cores_text(facts)}", facts.cpu_share)
+    if text is not None and facts.work is not None and facts.making is Making.COMPUTING:
+        yield _hit(facts, f"{text}{_cores_text(facts)}", facts.work.cpu_share)
 
 
 @check("loader-contended", WARNING, "the loader is starved of CPU")
@@ -99,7 +101,7 @@ def _loader_contended(facts: LoopFacts) -> Hits:
 
 
 def _cores_text(facts: LoopFacts) -> str:
-    cores = facts.telemetry.host.cpu_cores if facts.telemetry else None
+    cores = facts.record.telemetry.host.cpu_cores if facts.record.telemetry else None
     return "" if cores is None else f"; the trial used {cores:.1f} of {count_text(facts.cpus, 'CPU')}"
 
 
@@ -110,19 +112,19 @@ def _loader_storage(facts: LoopFacts) -> Hits:
         return
     text += f"; block I/O {duration_text(work.block_io_s)}{_reads_text(facts)}"
     remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
-    yield _hit(facts, text, facts.cpu_share)._replace(remedy=remedy)
+    yield _hit(facts, text, work.cpu_share)._replace(remedy=remedy)
 
 
 @check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
 def _loader_waits(facts: LoopFacts) -> Hits:
     text = _making_text(facts)
-    if text is not None and facts.making is Making.WAITING:
+    if text is not None and facts.work is not None and facts.making is Making.WAITING:
         remedy = f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker"
-        yield _hit(facts, f"{text}{_reads_text(facts)}", facts.cpu_share)._replace(remedy=remedy)
+        yield _hit(facts, f"{text}{_reads_text(facts)}", facts.work.cpu_share)._replace(remedy=remedy)
 
 
 def _reads_text(facts: LoopFacts) -> str:
-    read = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
+    read = facts.record.telemetry.host.read_bytes_per_s if facts.record.telemetry else None
     return "" if read is None else f"; {bytes_text(read)}/s come from storage (/proc/PID/io)"
 
 

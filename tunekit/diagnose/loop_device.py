@@ -34,7 +34,7 @@ def _unused(facts: LoopFacts) -> list[str]:
 
 
 def _lower_precision(facts: LoopFacts) -> str | None:
-    config, discovery, loop = facts.config, facts.discovery, facts.loop
+    config, discovery, loop = facts.record.config, facts.discovery, facts.loop
     if config is None or config.precision in (Precision.BF16, Precision.FP16):
         return None
     if discovery is not None and discovery.autocast_dtype is not None:
@@ -51,7 +51,8 @@ def _lower_precision(facts: LoopFacts) -> str | None:
 
 
 def _compiled(facts: LoopFacts) -> list[str]:
-    compiles = facts.is_compiled or (facts.discovery is not None and facts.discovery.compiles)
+    config, discovery = facts.record.config, facts.discovery
+    compiles = facts.loop.compile_graphs or (config and config.compile) or (discovery and discovery.compiles)
     can = facts.profile is None or facts.profile.compile_supported is not False
     return [facts.set_knob("compile", True)] if can and not compiles else []
 
@@ -59,7 +60,7 @@ def _compiled(facts: LoopFacts) -> list[str]:
 def _channels_last(facts: LoopFacts) -> str | None:
     roots = facts.discovery.roots if facts.discovery is not None else ()
     suits = any(root.has_4d_weights and not root.channels_last for root in roots)
-    if not suits or facts.config is None or facts.config.channels_last:
+    if not suits or facts.record.config is None or facts.record.config.channels_last:
         return None
     return facts.set_knob("channels_last", True)
 
@@ -96,7 +97,7 @@ def _compute_bound(facts: LoopFacts) -> Hits:
 @check("fp16-unscaled", INFO, "fp16, which this GPU is faster in, needs a gradient scaler in the script")
 def _fp16_unscaled(facts: LoopFacts) -> Hits:
     """Find that the GPU's half precision lies idle: it takes a gradient scaler, which can't be injected."""
-    config, discovery, profile = facts.config, facts.discovery, facts.profile
+    config, discovery, profile = facts.record.config, facts.discovery, facts.profile
     if config is None or discovery is None or profile is None or discovery.bf16_native is not False:
         return
     if config.precision is not Precision.FP32 or discovery.autocast_dtype is not None:
@@ -130,7 +131,7 @@ def _host_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.HOST:
         return
     drained, idle = drained_share(facts.loop), facts.attribution.of(Part.DEVICE_IDLE)
-    busy_share = nvml_busy_share(facts.loop, facts.telemetry)
+    busy_share = nvml_busy_share(facts.loop, facts.record.telemetry)
     seen = (
         f"the GPU had no work left at the end of {drained:.0%} of the batches, "
         f"{facts.attribution.stall_share:.0%} of step time is data wait (CUDA events)"
@@ -198,7 +199,8 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
 def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
     reasons = [reason for reason in one.gpu.throttle_reasons if reason in SLOWDOWNS]
     if reasons:
-        clock_mhz, best_mhz = one.gpu.sm_clock_mhz, one.max_clock_mhz
+        known = (gpu.state for gpu in one.facts.host.accelerators if gpu.index == one.gpu.index)
+        clock_mhz, best_mhz = one.gpu.sm_clock_mhz, next((at.max_sm_clock_mhz for at in known if at), None)
         slower = max(1.0, best_mhz / clock_mhz) if best_mhz and clock_mhz else None
         yield Hit(
             f"{', '.join(reasons)}; {rate_text(clock_mhz)} of {rate_text(best_mhz)} MHz (NVML)",

@@ -54,7 +54,7 @@ def _parameters_frozen(facts: LoopFacts) -> Hits:
 @check("page-cache", WARNING, "most reads hit the page cache: a data set beyond it trains more slowly")
 def _page_cache(facts: LoopFacts) -> Hits:
     """Find reads that the page cache answers, where an epoch may read more than it can keep."""
-    host = facts.telemetry.host if facts.telemetry else HostTelemetry()
+    host = facts.record.telemetry.host if facts.record.telemetry else HostTelemetry()
     read, share = host.rchar_bytes_per_s or 0.0, host.unfetched_share or 0.0
     ram_bytes = facts.host.ram_limit_bytes * facts.loop.world_size
     epoch_s = math.inf if facts.loop.epoch_time_s is None else facts.loop.epoch_time_s

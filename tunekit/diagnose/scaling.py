@@ -37,12 +37,6 @@ class ScalingFacts:
         """What an iteration of the largest count loses against linear scaling."""
         return losses_of(self.least, self.largest)
 
-    @property
-    def is_on_cpu(self) -> bool:
-        """Whether the processes compute on the CPU, which they share."""
-        loops = (one.measurement.loop for one in self.run.trials if one.measurement)
-        return any(loop.device.type == "cpu" for loop in loops)
-
     def against(self, largest: str, least: str) -> str:
         """Return a figure of the largest count beside that of the least."""
         return f"{largest} on {_processes(self.largest)}, {least} on {self.least.processes}"
@@ -114,7 +108,8 @@ def _exposed_communication(facts: ScalingFacts) -> Hits:
 @check("processes-share-cpu", INFO, "the processes compute with more threads than there are CPUs")
 def _share_cpu(facts: ScalingFacts) -> Hits:
     threads, processes, cpus = facts.largest.threads, facts.largest.processes, facts.run.host.cpus
-    if not facts.is_on_cpu or threads is None or processes * threads <= cpus:
+    devices = {one.measurement.loop.device.type for one in facts.run.trials if one.measurement}
+    if "cpu" not in devices or threads is None or processes * threads <= cpus:
         return
     remedy = f"set OMP_NUM_THREADS={max(1, cpus // processes)}, with at most {cpus} processes"
     seen = f"{_processes(facts.largest)} x {count_text(threads, 'thread')} on {count_text(cpus, 'CPU')}"

@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pydantic_core
 from pydantic import ValidationError
@@ -50,11 +50,18 @@ def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text"
         raise DamagedRecordError(
             f"{source} is not readable as JSON ({error}); restore it from a backup"
         ) from error
-    _refuse_newer(payload, source)
+    version = payload.get("schema_version") if isinstance(payload, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise NewerRecordError(
+            f"{source} has schema_version {version}, this tunekit reads up to {SCHEMA_VERSION}; "
+            "upgrade tunekit"
+        )
     try:
         return kind.model_validate(payload)
     except ValidationError as error:
-        raise DamagedRecordError(f"{source} is not a {kind.__name__}: {_first_problem(error)}") from error
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in problem["loc"]) or "the whole"
+        raise DamagedRecordError(f"{source} is not a {kind.__name__}: {place}: {problem['msg']}") from error
 
 
 def write_json(path: Path, record: Record) -> None:
@@ -96,18 +103,3 @@ def read_json(path: Path, kind: type[AnyRecord], max_bytes: int = MAX_FILE_BYTES
     except UnreadableError as error:
         raise DamagedRecordError(f"{path} {error}") from error
     return from_json(text, kind, str(path))
-
-
-def _refuse_newer(payload: Any, source: str) -> None:
-    version = payload.get("schema_version") if isinstance(payload, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise NewerRecordError(
-            f"{source} has schema_version {version}, this tunekit reads up to {SCHEMA_VERSION}; "
-            "upgrade tunekit"
-        )
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in problem["loc"]) or "the whole"
-    return f"{place}: {problem['msg']}"

@@ -288,11 +288,6 @@ def follow(target: int, log: OutputLog, segments: NcclSegments, wake: int) -> in
             return None
 
 
-def left_running() -> int:
-    """Return how many processes run on though their command has ended."""
-    return sum(not is_tracker(pid) for pid in descendants(os.getpid()))
-
-
 def report(**outcome: object) -> None:
     """Write the last line; a parent that is gone reads none."""
     with contextlib.suppress(OSError):
@@ -322,7 +317,7 @@ def main() -> None:
     os.close(output_write)
     status = follow(process.pid, log, segments, wake_read)
     ended = status is None
-    left = 0 if ended else left_running()
+    left = 0 if ended else sum(not is_tracker(pid) for pid in descendants(os.getpid()))
     end_tree(process.pid, log, segments)
     remove_tree(scratch)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
