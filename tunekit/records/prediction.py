@@ -131,9 +131,10 @@ class Calibration(Record):
 class PredictionPath(StrEnum):
     """How the steps were traced that a prediction goes by."""
 
-    LOOP_ON_GPU = "steps of the script's own loop, on a GPU"
-    LOOP_ON_CPU = "steps of the script's own loop, traced on CPU, simulating the CUDA allocator"
-    LOOP_DRY = "steps of the script's own loop without their arithmetic, simulating the CUDA allocator"
+    LOOP_ON_GPU = "loop-on-gpu"
+    LOOP_ON_CPU = "loop-on-cpu"
+    LOOP_DRY = "loop-dry"
+    """On tensor shapes only."""
 
 
 class BytesRange(Record):

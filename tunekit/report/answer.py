@@ -21,6 +21,7 @@ from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Changes, Lead, Passage, Tone
 from tunekit.report.text import (
+    PATHS,
     UNKNOWN,
     factor_text,
     gain_text,
@@ -345,18 +346,15 @@ def prediction_passage(run: Run, best: Recommendation | None) -> Passage:
 
 
 def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
-    low, value, high = (
-        f"all {prediction.epoch_samples:,}" if prediction.has_whole_epoch(size) else f"{size:,}"
-        for size in (fit.largest.low, fit.largest.value, fit.largest.high)
-    )
+    low, value, high = fit.largest.low, fit.largest.value, fit.largest.high
+    fits = f"batch {low:,} fits ({value:,} without the margin, {high:,} at best)"
+    if prediction.has_whole_epoch(low):
+        fits = f"even a full-epoch batch ({prediction.epoch_samples:,}) fits"
     reserved = bytes_text(fit.peak.reserved_bytes if fit.peak else None)
     bound = f", {fit.bound_by}-bound" if fit.bound_by else ""
     speed = f"about {interval_text(fit.rate, ' samples/s')}{bound}" if fit.rate else "speed n/a"
     there = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
-    return (
-        f"{fit.precision}: batch {low} fits ({value} without the margin, {high} at best), {reserved} of "
-        f"{bytes_text(fit.capacity_bytes)} reserved; {speed}{there}"
-    )
+    return f"{fit.precision}: {fits}, {reserved} of {bytes_text(fit.capacity_bytes)} reserved; {speed}{there}"
 
 
 def _correction_sentence(one: Correction, device: str) -> str:
@@ -373,8 +371,8 @@ def _how(prediction: DevicePrediction) -> str:
     factor = prediction.speed_factor
     scaled = "" if factor is None else f", times {factor:.2f} as seen on the GPU here"
     return (
-        f"by {prediction.path}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; speed by a "
-        f"roofline of each op, within 30%{scaled}{doubts}"
+        f"traced: {PATHS[prediction.path]}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; "
+        f"speed by a roofline of each op, within 30%{scaled}{doubts}"
     )
 
 

@@ -22,7 +22,7 @@ from tunekit.report.blocks import (
     field_text,
     table_of,
 )
-from tunekit.report.text import UNKNOWN
+from tunekit.report.text import PATHS, UNKNOWN
 from tunekit.trial.typed_commands import command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
@@ -269,7 +269,7 @@ def _basis(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
         for known in (getattr(one.outside, name) for one in run.gpus)
     ]
     lines = [
-        f"Traced here: {prediction.path}, at batch sizes {sizes}; nothing ran on {elsewhere}.",
+        f"Traced here: {PATHS[prediction.path]}, at batch sizes {sizes}; nothing ran on {elsewhere}.",
         *(f"Not all was traced: {trace.why_ended}." for trace in traces if trace.why_ended),
         "Memory: the traced allocations at each batch size, replayed by the rules of torch's allocator; "
         f"margin {prediction.margin:.0%} either way.",

@@ -11,6 +11,7 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind, TorchBuild
 from tunekit.records.interval import Interval
 from tunekit.records.options import EPOCHS, NO_PROGRESS_LIMIT, SEARCH_KNOBS, SEARCH_TIME, TRIAL_LIMIT, Kind
+from tunekit.records.prediction import PredictionPath
 from tunekit.records.profile import TakenName
 from tunekit.records.run import LoopProfile, Run, RunStatus, SearchOptions, TargetRecord, usual_options
 from tunekit.records.scaling_run import ScalingRun
@@ -189,6 +190,14 @@ def about_text(run: TargetRecord) -> str:
     """Return when, on which machine and by which command a record was measured."""
     command = f"built-in workload {run.target.builtin}" if run.target.builtin else target_text(run.target)
     return f"{run.created_at[:10]}, {host_text(run.host)}: {command}"
+
+
+PATHS = {
+    PredictionPath.LOOP_ON_GPU: "the script's own loop on a GPU",
+    PredictionPath.LOOP_ON_CPU: "the script's own loop on a CPU, simulating the CUDA allocator",
+    PredictionPath.LOOP_DRY: "the script's own loop on tensor shapes only, simulating the CUDA allocator",
+}
+"""What was traced for a prediction."""
 
 
 def torch_text(build: TorchBuild) -> str:
