@@ -371,7 +371,7 @@ def _how(prediction: DevicePrediction) -> str:
     factor = prediction.speed_factor
     scaled = "" if factor is None else f", times {factor:.2f} as seen on the GPU here"
     return (
-        f"traced: {PATHS[prediction.path]}, at batch sizes {sizes}, with a margin of {prediction.margin:.0%}; "
+        f"traced: {PATHS[prediction.path]}, at batch sizes {sizes}, margin {prediction.margin:.0%}; "
         f"speed by a roofline of each op, within 30%{scaled}{doubts}"
     )
 
