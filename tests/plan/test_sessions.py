@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tunekit.plan.interruptions import (
     WEEK_S,
     WeeklyQuota,
-    session_time_s,
     sessions_needed,
     under_quota,
     with_checkpoints_s,
@@ -34,8 +33,7 @@ def test_sessions_hold_the_work_and_one_fewer_would_not(work_s: int, longest_s: 
     [(100, 1, 100), (101, 2, 111), (190, 2, 200), (191, 3, 211), (280, 3, 300), (281, 4, 311)],
 )
 def test_sessions_of_100_s_with_10_s_between_by_hand(work_s: float, sessions: int, time_s: float):
-    assert sessions_needed(work_s, 100, 10) == sessions
-    assert session_time_s(work_s, 100, 10) == time_s
+    assert under_quota(work_s, 100, 10, None) == (1, sessions, time_s)
 
 
 @pytest.mark.parametrize(("work_s", "time_s"), [(100, 100), (101, 111.1), (200, 220)])

@@ -126,7 +126,9 @@ class WeeklyQuota(NamedTuple):
     """From its first step to its last, with the days that wait for the next week's quota."""
 
 
-def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s: float) -> WeeklyQuota:
+def under_quota(
+    work_s: float, max_session_s: float, overhead_s: float, weekly_s: float | None
+) -> WeeklyQuota:
     """Return what a weekly quota of session time makes of the work; the first week's is whole.
 
     A week of k sessions holds its quota less k x overhead_s of work; the first session needs no restart and
@@ -137,11 +139,14 @@ def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s
         work_s: time of the training itself.
         max_session_s: longest session.
         overhead_s: one checkpoint and one restart.
-        weekly_s: session time that may be used in a week.
+        weekly_s: session time that may be used in a week; None for as much as it takes.
 
     Returns:
         Whole numbers of weeks and sessions; infinities when a session is too short to get anywhere.
     """
+    if weekly_s is None:
+        sessions = sessions_needed(work_s, max_session_s, overhead_s)
+        return WeeklyQuota(1.0, sessions, work_s + (sessions - 1) * overhead_s)
     longest_s = min(max_session_s, weekly_s)
     whole, rest_s = divmod(weekly_s, longest_s)
     used_s = weekly_s if rest_s > overhead_s else whole * longest_s
@@ -154,8 +159,3 @@ def under_quota(work_s: float, max_session_s: float, overhead_s: float, weekly_s
     in_last = sessions_needed(last_s, longest_s, overhead_s)
     elapsed_s = (weeks - 1) * WEEK_S + last_s + (in_last - 1) * overhead_s
     return WeeklyQuota(weeks, (weeks - 1) * a_week + in_last, elapsed_s)
-
-
-def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:
-    """Return the time of all sessions together: the work, and what lies between two of them."""
-    return work_s + (sessions_needed(work_s, max_session_s, overhead_s) - 1) * overhead_s

@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
-from typing import NamedTuple
 
 from tunekit.plan.interruptions import (
     WeeklyQuota,
     daly_interval_s,
-    session_time_s,
-    sessions_needed,
     spot_time_s,
     under_quota,
     with_checkpoints_s,
@@ -35,46 +32,6 @@ LONGEST_H = 1e7
 """A thousand years: what takes longer never ends."""
 
 _H = 3600.0
-
-
-class _Rate(NamedTuple):
-    """The rate of a whole machine."""
-
-    rate: Interval | None
-    how: RateSource | None
-    basis: str
-    scaling: Interval | None = None
-    scaling_is_predicted: bool = False
-    loader: "_Loader | None" = None
-    gpu_busy: float | None = None
-
-
-class _Loader(NamedTuple):
-    """What the loader makes on a machine's CPUs."""
-
-    rate: Interval
-    is_assumed: bool
-    """Whether it was not measured, or the number of CPUs is unknown."""
-
-
-class _Sessions(NamedTuple):
-    """The training in sessions of limited length."""
-
-    hours: Interval | None
-    sessions: Interval | None = None
-    weeks: Interval | None = None
-    """Calendar weeks; None without a weekly quota."""
-    elapsed: Interval | None = None
-    """Hours with the days that wait for the next week's quota; None without one."""
-    obstacle: str | None = None
-
-
-class _Spot(NamedTuple):
-    """The training on an interruptible machine."""
-
-    hours: Interval | None = None
-    usd: Interval | None = None
-    interval_s: float | None = None
 
 
 def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
@@ -136,8 +93,6 @@ def _row(
     instance: Instance | None,
 ) -> PlanRow:
     """Return the training on a machine; on one GPU of those that no provider is known to offer for None."""
-    gpus, vcpus = (instance.gpus, instance.vcpus) if instance else (1, None)
-    rate = _rate(request, speed, profile, gpus, vcpus)
     fits = _fits(request, profile, speed)
     row = PlanRow(
         profile_id=profile.id,
@@ -145,63 +100,47 @@ def _row(
         provider=instance.provider if instance else None,
         instance=instance.name if instance else None,
         region=instance.region if instance else None,
-        gpus=gpus,
-        vcpus=vcpus,
-        how=rate.how,
-        rate_samples_per_s=rate.rate,
-        basis=rate.basis,
+        gpus=instance.gpus if instance else 1,
+        vcpus=instance.vcpus if instance else None,
+        how=None,
+        rate_samples_per_s=None,
+        basis=speed.why,
         precision=speed.precision,
-        scaling=rate.scaling,
-        scaling_is_predicted=rate.scaling_is_predicted,
-        hours=_hours(request, rate.rate) if rate.rate else None,
+        hours=None,
         usd_on_demand=None,
         fits=fits,
         may_not_fit=has_less_memory and fits is None,
         obstacle=_obstacle(request, profile, fits),
-        loader_samples_per_s=rate.loader.rate if rate.loader else None,
-        gpu_busy=rate.gpu_busy,
-        loader_is_assumed=rate.loader is not None and rate.loader.is_assumed,
     )
+    if speed.ratio is not None:
+        row = _with_rate(row, request, profile, speed.ratio)
     return row if instance is None else _priced(row, instance, request.assumptions, today)
 
 
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
     """Return the row with what the machine's price and its sessions make of the hours of work."""
-    work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
-    units_per_h, longest_s = instance.compute_units_per_h, _longest_session_s(instance, assumed)
-    cut = _Sessions(work)
+    price, spot, units_per_h = instance.usd_per_h, instance.spot, instance.compute_units_per_h
+    if spot is not None:
+        row = _on_spot(row, spot, assumed)
+    longest_s = _longest_session_s(instance, assumed)
     if longest_s is not None:
-        loaded = _with_session_checkpoints(work, assumed, longest_s)
-        cut = _in_sessions(loaded, assumed, longest_s, instance.hours_per_week)
-    hours = cut.hours
+        row = _in_sessions(row, assumed, longest_s, instance.hours_per_week)
+    hours = row.hours
     usd = None if hours is None or price is None else hours.times(price)
     units = None if hours is None or units_per_h is None else hours.times(units_per_h)
     purchases = _purchases(instance, today, assumed.stale_after_days)
     bought = None if units is None else cheapest_purchase(units, purchases)
-    spot = _on_spot(work, spot_price, assumed)
-    between_s = spot.interval_s
-    if cut.sessions is not None and longest_s is not None:
-        between_s = _checkpoints_between_sessions_s(cut.sessions, assumed, longest_s)
     return row.changed(
-        hours=hours,
-        sessions=cut.sessions,
-        max_session_s=longest_s,
         hours_per_week=instance.hours_per_week,
-        weeks=cut.weeks,
-        elapsed_hours=cut.elapsed,
-        checkpoint_interval_s=between_s,
         usd_on_demand=usd if units is None or bought is None else bought.paid(units),
-        spot_hours=spot.hours,
-        usd_spot=spot.usd,
         compute_units=units,
         usd_of_units=usd if bought else None,
         purchases=purchases if units else (),
         price_as_of=instance.as_of,
-        spot_as_of=spot_price.as_of if spot_price else None,
+        spot_as_of=spot.as_of if spot else None,
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
-        is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
+        is_spot_stale=spot is not None and is_stale(spot.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
-        obstacle=row.obstacle or cut.obstacle,
     )
 
 
@@ -223,34 +162,40 @@ def _purchases(instance: Instance, today: date, stale_after_days: int) -> tuple[
     )
 
 
-def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:
-    """Return the measured rate, moved to another GPU and another number of them, as far as CPUs feed them."""
-    if speed.ratio is None:
-        return _Rate(None, None, speed.why)
-    used = request.measured_vcpus_per_gpu
-    is_same_gpu = profile.id == request.measured_on
-    step = None
-    if is_same_gpu and gpus == request.measured_gpus:
-        rate, scaling, basis = request.rate_samples_per_s, None, f"measured on {profile.id}"
-        if used is None or vcpus is None or vcpus >= used * gpus:
-            return _Rate(rate, RateSource.MEASURED, basis)
-        basis += f", with more CPUs than the {vcpus} here"
+def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, speed: Interval) -> PlanRow:
+    """Return the row with the measured rate, moved to its GPUs, as far as its CPUs feed them."""
+    used, is_same_gpu = request.measured_vcpus_per_gpu, row.profile_id == request.measured_on
+    rate, scaling, step, basis = request.rate_samples_per_s, None, None, row.basis
+    if is_same_gpu and row.gpus == request.measured_gpus:
+        if used is None or row.vcpus is None or row.vcpus >= used * row.gpus:
+            return row.changed(how=RateSource.MEASURED, rate_samples_per_s=rate, hours=_hours(request, rate))
+        basis += f", with more CPUs than the {row.vcpus} here"
     else:
-        per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
-        step = _predicted_step(request, profile, gpus, per_gpu.value)
-        scaling = step.efficiency if step else _assumed_efficiency(request, gpus, is_same_gpu)
-        rate, basis = per_gpu.times(scaling or EXACTLY_ONE).times(gpus), speed.why
+        per_gpu = rate.times(1 / request.measured_gpus).times(speed)
+        step = _predicted_step(request, profile, row.gpus, per_gpu.value)
+        scaling = step.efficiency if step else _assumed_efficiency(request, row.gpus, is_same_gpu)
+        rate = per_gpu.times(scaling or EXACTLY_ONE).times(row.gpus)
         if not is_same_gpu:
-            basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
-    loader = _loader(request, profile, gpus, vcpus)
-    fed = rate if loader is None else rate.at_most(loader.rate)
-    if loader is not None and loader.is_assumed:  # it may load more
+            basis += f": x {speed.value:.2f} ({speed.low:.2f} to {speed.high:.2f})"
+    loader = _loader(request, profile, row)
+    fed = rate if loader is None else rate.at_most(loader)
+    is_assumed = request.loader_samples_per_s_per_cpu is None or row.vcpus is None
+    if loader is not None and is_assumed:  # it may load more
         fed = fed.changed(high=rate.high)
-    busy = min(1.0, fed.value / rate.value)
-    return _Rate(fed, RateSource.PREDICTED, basis, scaling, step is not None, loader, busy)
+    return row.changed(
+        how=RateSource.PREDICTED,
+        rate_samples_per_s=fed,
+        basis=basis,
+        scaling=scaling,
+        scaling_is_predicted=step is not None,
+        hours=_hours(request, fed),
+        loader_samples_per_s=loader,
+        gpu_busy=min(1.0, fed.value / rate.value),
+        loader_is_assumed=loader is not None and is_assumed,
+    )
 
 
-def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None) -> _Loader | None:
+def _loader(request: PlanRequest, profile: Profile, row: PlanRow) -> Interval | None:
     """Return what the loader makes on a machine; None where nothing is known of it.
 
     Where its CPUs are unknown, on those of the GPU's usual machine, else on as many for each GPU as measured.
@@ -259,11 +204,8 @@ def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None
     each: float | None = request.measured_vcpus_per_gpu
     if usual is not None and usual.vcpus is not None:
         each = usual.vcpus / usual.gpus
-    cpus = vcpus or (each and each * gpus)
-    if per_cpu is None or not cpus:
-        return None
-    is_assumed = request.loader_samples_per_s_per_cpu is None or vcpus is None
-    return _Loader(per_cpu.times(cpus), is_assumed)
+    cpus = row.vcpus or (each and each * row.gpus)
+    return None if per_cpu is None or not cpus else per_cpu.times(cpus)
 
 
 def _predicted_step(
@@ -312,71 +254,57 @@ def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | 
 
 
 def _in_sessions(
-    work: Interval | None, assumed: PlanAssumptions, longest_s: float, hours_per_week: float | None
-) -> _Sessions:
-    """Return the hours in sessions, their number and weeks, or what is in the way."""
+    row: PlanRow, assumed: PlanAssumptions, longest_s: float, hours_per_week: float | None
+) -> PlanRow:
+    """Return the row in sessions of limited length: their number, weeks and hours, or what is in the way."""
+    work, cost_s, overhead_s, interval_s = row.hours, assumed.checkpoint_cost_s, 0.0, None
+    row = row.changed(max_session_s=longest_s)
     if work is None:
-        return _Sessions(None)
-    overhead_s = 0.0
-    if assumed.checkpoint_cost_s is not None:
-        overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
-        if overhead_s >= longest_s and work.high * _H > longest_s:
-            return _Sessions(None, obstacle="a session is too short for one restart and one checkpoint")
-    elif work.high * _H > longest_s:
-        why = "it may take longer than a session, and the script writes no checkpoints"
-        return _Sessions(None, obstacle=why)
-    if hours_per_week is None:
-        sessions = work.map_increasing(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
-        hours = work.map_increasing(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
-        return _Sessions(hours, sessions)
+        return row
+    if cost_s is not None:  # a session may end at any time
+        overhead_s, every_s = cost_s + assumed.restart_cost_s, daly_interval_s(cost_s, longest_s)
+        work = work.map_increasing(lambda h: with_checkpoints_s(h * _H, every_s, cost_s, longest_s) / _H)
+        interval_s = every_s
+    if work.high * _H > longest_s and (cost_s is None or overhead_s >= longest_s):
+        why = "a session is too short for one restart and one checkpoint"
+        if cost_s is None:
+            why = "it may take longer than a session, and the script writes no checkpoints"
+        return row.changed(hours=None, obstacle=row.obstacle or why)
+    weekly_s = None if hours_per_week is None else hours_per_week * _H
 
     def cut(hours: float) -> WeeklyQuota:
-        return under_quota(hours * _H, longest_s, overhead_s, hours_per_week * _H)
+        return under_quota(hours * _H, longest_s, overhead_s, weekly_s)
 
-    return _Sessions(
+    sessions = work.map_increasing(lambda h: cut(h).sessions)
+    return row.changed(
         hours=work.map_increasing(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
-        sessions=work.map_increasing(lambda h: cut(h).sessions),
-        weeks=work.map_increasing(lambda h: cut(h).weeks),
-        elapsed=work.map_increasing(lambda h: cut(h).elapsed_s / _H),
+        sessions=sessions,
+        checkpoint_interval_s=interval_s if sessions.high > 1 else None,
+        weeks=work.map_increasing(lambda h: cut(h).weeks) if weekly_s else None,
+        elapsed_hours=work.map_increasing(lambda h: cut(h).elapsed_s / _H) if weekly_s else None,
     )
 
 
-def _with_session_checkpoints(
-    work: Interval | None, assumed: PlanAssumptions, longest_s: float
-) -> Interval | None:
-    """Return the hours of work with the checkpoints that a session ending at any time asks for."""
-    cost_s = assumed.checkpoint_cost_s
-    if work is None or cost_s is None:
-        return work
-    interval_s = daly_interval_s(cost_s, longest_s)
-    return work.map_increasing(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
-
-
-def _checkpoints_between_sessions_s(
-    sessions: Interval, assumed: PlanAssumptions, longest_s: float
-) -> float | None:
-    """Return how often to write a checkpoint when a session may end any time before its limit."""
-    if sessions.high <= 1 or assumed.checkpoint_cost_s is None:
-        return None
-    return daly_interval_s(assumed.checkpoint_cost_s, longest_s)
-
-
-def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssumptions) -> _Spot:
-    """Return the training at a spot price; none where interruptions would keep it from its end."""
-    every_s, cost_s = assumed.interrupted_every_s, assumed.checkpoint_cost_s
-    if work is None or price is None or (cost_s is None and work.value * _H > every_s):
-        return _Spot()
+def _on_spot(row: PlanRow, price: SpotPrice, assumed: PlanAssumptions) -> PlanRow:
+    """Return the row with its spot price; without one where interruptions would keep it from its end."""
+    work, every_s, cost_s = row.hours, assumed.interrupted_every_s, assumed.checkpoint_cost_s
+    if work is None or (cost_s is None and work.value * _H > every_s):
+        return row
 
     def with_interruptions(hours: float) -> float:
         return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s) / _H
 
     if with_interruptions(work.high) > LONGEST_H:
-        return _Spot()
+        return row
     hours = work.map_increasing(with_interruptions)
     per_h = Interval.between(price.low_usd_per_h, price.high_usd_per_h)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
     is_worth_it = interval_s is not None and interval_s < work.high * _H
-    return _Spot(hours, hours.times(per_h), interval_s if is_worth_it else None)
+    return row.changed(
+        spot_hours=hours,
+        usd_spot=hours.times(per_h),
+        checkpoint_interval_s=interval_s if is_worth_it else None,
+    )
 
 
 def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
