@@ -27,10 +27,9 @@ from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.profiles import load_profiles
 from tunekit.predict.step_traces import Unpredictable
-from tunekit.predict.vram.predict import PeakPredicted
 from tunekit.records.codec import from_json
 from tunekit.records.host import Accelerator
-from tunekit.records.prediction import Calibration, OutsideTorch
+from tunekit.records.prediction import Calibration, OutsideTorch, PeakShown
 from tunekit.units import GIB, bytes_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,7 +144,7 @@ def _configs(model: str) -> Iterator[Config]:
 
 def _predicted(
     model: str, precision: str, beside: OutsideTorch, folder: Path, on_cpu: bool
-) -> dict[int, PeakPredicted] | str:
+) -> dict[int, PeakShown] | str:
     """Return the peaks of a model's batch sizes, or why nothing is predicted."""
     try:
         fits = traced_fits(SCRIPT, _words(model, _TRACED_BATCH, precision), folder, hide_gpus=on_cpu)
@@ -210,7 +209,7 @@ def _taken_bytes(index: int, pid: int) -> int | None:
 def _check_config(
     add: Add,
     config: Config,
-    peaks: dict[int, PeakPredicted] | str,
+    peaks: dict[int, PeakShown] | str,
     seen: Seen | str,
     gpu: Accelerator,
     beside: OutsideTorch,

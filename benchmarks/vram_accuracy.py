@@ -28,7 +28,7 @@ from real_trials_of import traced_fits  # noqa: E402
 
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
 from tunekit.machine.profiles import load_profiles  # noqa: E402
-from tunekit.predict.vram.predict import PeakPredicted  # noqa: E402
+from tunekit.records.prediction import PeakShown  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("vram_accuracy_script.py")
@@ -98,7 +98,7 @@ class Predicted:
             self._fits = traced_fits(SCRIPT, [name], Path(folder))
         self._outside = outside_torch(load_profiles()["rtx3090"])
 
-    def peak(self, batch_size: int) -> PeakPredicted:
+    def peak(self, batch_size: int) -> PeakShown:
         """Return the peak of a batch size, without a margin."""
         peak = self._fits.unlimited_peak(self._fits.precisions[0], batch_size, self._outside)
         assert peak is not None

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib.metadata import version
@@ -91,11 +91,14 @@ def fetch_catalog(today: date | None = None) -> Catalog:
     folder = os.environ.get(FOLDER_VARIABLE)
     theirs = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
     if folder is None:
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(_SILENT_S)
         try:
-            with _silent_at_most(_SILENT_S):
-                theirs.load()
+            theirs.load()
         except Exception as error:  # whatever the network and what it sent end in
             raise PricesError(_no_prices("the network", error.__cause__ or error)) from error
+        finally:
+            socket.setdefaulttimeout(before)
     rows: list[CatalogRow] = []
     dates, failed = {}, dict[str, Exception | None]()
     latest = today or datetime.now(UTC).date()
@@ -123,16 +126,6 @@ def _no_prices(where: str, reason: BaseException | None) -> str:
         f"gpuhunt has no current prices from {where} ({said}); prices stay as they are; try again where the "
         f"network is, or name a folder with its files (aws.csv, gcp.csv, ...) in {FOLDER_VARIABLE}"
     )
-
-
-@contextlib.contextmanager
-def _silent_at_most(seconds: float) -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _row(provider: str, item: Any) -> CatalogRow | None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -26,18 +25,6 @@ PROFILES_VARIABLE = "TUNEKIT_PROFILES"
 """Environment variable naming further profile folders, separated as in PATH."""
 _VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
 """Tokens that drivers put around a model's name without making it another device."""
-_ARCHITECTURES = {
-    (3, 0): "Kepler",
-    (5, 0): "Maxwell",
-    (6, 0): "Pascal",
-    (7, 0): "Volta",
-    (7, 5): "Turing",
-    (8, 0): "Ampere",
-    (8, 9): "Ada",
-    (9, 0): "Hopper",
-    (10, 0): "Blackwell",
-}
-"""The first compute capability of each architecture."""
 _NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
 
 
@@ -52,24 +39,12 @@ def read_profile(path: Path, is_yours: bool = False) -> Profile:
         DamagedRecordError: it is no profile; the message names the file, the field and the remedy.
     """
     remedy = "correct the file or move it away" if is_yours else "install tunekit again"
-    content = _content(path, remedy)
     try:
-        return Profile.model_validate(content)
-    except ValidationError as error:
-        raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}; {remedy}") from error
-
-
-def _content(path: Path, remedy: str) -> dict[str, Any]:
-    try:
-        content = parse_yaml(read_text(path))
+        return Profile.model_validate(parse_yaml(read_text(path)))
     except UnreadableError as error:
         raise DamagedRecordError(f"{path} {error}; {remedy}") from error
-    if not isinstance(content, dict):
-        raise DamagedRecordError(
-            f"{path} holds {type(content).__name__}, not a profile's fields; start from a shipped file "
-            "(tunekit gpus NAME tells where it lies), or move it away"
-        )
-    return content
+    except ValidationError as error:
+        raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}; {remedy}") from error
 
 
 def _problem(error: ValidationError) -> str:
@@ -83,7 +58,7 @@ def _problem(error: ValidationError) -> str:
     if kind == "extra_forbidden":
         return f"{place} is no field of a profile; check its spelling"
     remedy = "; put it in quotes" if kind == "string_type" and value is not None else ""
-    return f"{place}: {problem['msg']}, got {value!r}{remedy}"
+    return f"{place or 'the whole file'}: {problem['msg']}, got {value!r}{remedy}"
 
 
 @dataclass(frozen=True)
@@ -177,14 +152,11 @@ def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Pr
         UnknownGpuError: no profile has the name; the message lists near names and how to add one.
     """
     known = load_profiles() if profiles is None else profiles
-    by_name = dict(known)
+    by_key = {_key(profile_id): profile for profile_id, profile in known.items()}
     for profile in known.values():
         for alias in profile.aliases:
-            by_name.setdefault(alias.lower(), profile)
-    by_key: dict[str, Profile] = {}
-    for spelt, profile in by_name.items():
-        by_key.setdefault(_key(spelt), profile)
-    found = by_name.get(name.strip().lower()) or by_key.get(_key(name)) or match_device(name, known)
+            by_key.setdefault(_key(alias), profile)
+    found = by_key.get(_key(name)) or match_device(name, known)
     if found is not None:
         return found
     near = dict.fromkeys(by_key[key].id for key in difflib.get_close_matches(_key(name), by_key, n=5))
@@ -244,7 +216,7 @@ def profile_from_device(
     Args:
         device_name: as the driver reports it.
         memory_bytes: as the driver reports it.
-        compute_capability: such as "8.9"; it tells the architecture and the native precisions.
+        compute_capability: such as "8.9"; it tells the native precisions.
     """
     capability = _capability(compute_capability)
     unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
@@ -256,7 +228,6 @@ def profile_from_device(
     known = {
         "id": device_slug(device_name),
         "device_names": (device_name,),
-        "architecture": _architecture(capability),
         "memory_bytes": memory_bytes,
         "compute_capability": None if capability is None else compute_capability,
         "native_precisions": _native_precisions(capability),
@@ -299,22 +270,6 @@ def _capability(text: str | None) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _architecture(capability: tuple[int, int] | None) -> str | None:
-    if capability is None:
-        return None
-    reached = [name for first, name in _ARCHITECTURES.items() if first <= capability]
-    # Capabilities above the last line belong to architectures that this table does not know.
-    return reached[-1] if reached and capability[0] <= 12 else None
-
-
 def _native_precisions(capability: tuple[int, int] | None) -> tuple[str, ...]:
-    if capability is None:
-        return ("fp32",)
-    native = ["fp32"]
-    if capability >= (8, 0):
-        native += ["tf32", "bf16"]
-    if capability >= (7, 0):
-        native.append("fp16")
-    if capability >= (8, 9):
-        native.append("fp8")
-    return tuple(native)
+    first = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0), "fp8": (8, 9)}
+    return tuple(name for name, least in first.items() if (capability or (0, 0)) >= least)

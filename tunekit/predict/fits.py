@@ -22,7 +22,7 @@ from tunekit.predict.step_traces import (
     untraced_error,
 )
 from tunekit.predict.vram.allocator import OutOfDeviceMemory
-from tunekit.predict.vram.predict import MemoryPrediction, PeakPredicted
+from tunekit.predict.vram.predict import MemoryPrediction
 from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
@@ -80,21 +80,13 @@ class _Rates:
         return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
 
 
-@dataclass(frozen=True)
 class _Headroom:
     """What torch can reserve of a GPU's memory beside cuDNN's workspaces, in bytes; 0 for nothing."""
 
-    least_bytes: int
-    most_bytes: int
-
-    @classmethod
-    def of(cls, capacity_bytes: int, outside: OutsideTorch) -> "_Headroom":
-        """Return it of a device's capacity as torch sees it, and what its memory holds beside tensors."""
+    def __init__(self, capacity_bytes: int, outside: OutsideTorch) -> None:
         context, workspace = outside.context, outside.workspace
-        return cls(
-            least_bytes=max(0, capacity_bytes - context.high - workspace.high),
-            most_bytes=max(0, capacity_bytes - context.low - workspace.low),
-        )
+        self.least_bytes = max(0, capacity_bytes - context.high - workspace.high)
+        self.most_bytes = max(0, capacity_bytes - context.low - workspace.low)
 
 
 class Fits:
@@ -186,7 +178,7 @@ class Fits:
 
     def unlimited_peak(
         self, precision: Precision, batch_size: int, outside: OutsideTorch, is_checkpointed: bool = False
-    ) -> PeakPredicted | None:
+    ) -> PeakShown | None:
         """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
         memory = self._memory_of(precision, outside, is_checkpointed)
         return None if memory is None else memory.peak(batch_size)
@@ -223,7 +215,7 @@ class Fits:
             outside: what the GPU's memory holds beside torch's tensors.
             batch_size: per device.
         """
-        headroom = _Headroom.of(fit.capacity_bytes, outside)
+        headroom = _Headroom(fit.capacity_bytes, outside)
         peak = self._peak(fit.precision, outside, batch_size, headroom)
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
@@ -253,19 +245,13 @@ class Fits:
     ) -> PredictedFit:
         capacity = profile.capacity_bytes
         assert capacity is not None
-        headroom = _Headroom.of(capacity, outside)
+        headroom = _Headroom(capacity, outside)
         largest = self._largest_batch(precision, outside, headroom)
         assert largest is not None
         batch = self._made(batch_size or largest.low)
         peak, rates = None, _Rates(None, None)
         if batch:
-            found = self._peak(precision, outside, batch, headroom)
-            peak = PeakShown(
-                batch_size=batch,
-                allocated_bytes=found.allocated_bytes,
-                reserved_bytes=found.reserved_bytes,
-                by_purpose=found.by_purpose,
-            )
+            peak = self._peak(precision, outside, batch, headroom)
             rates = self._rates(profile, precision, batch)
         instance = usual_instance(profile)
         return PredictedFit(
@@ -304,8 +290,7 @@ class Fits:
         traced = self._traced(precision)
         if traced is None:
             return None
-        samples = batch_size * self._seen.batches_per_step
-        ops = ops_between(*self._pairs[traced], batch_size)
+        ops, samples = ops_between(*self._pairs[traced], batch_size), batch_size * self._seen.batches_per_step
         return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
 
     def _measured_over_roofline(self, script_precision: Precision, here: Profile | None) -> float | None:
@@ -314,13 +299,11 @@ class Fits:
         By the time in which it was at work, where that is known: what it waits for the host says nothing of
         another GPU.
         """
-        isolated, batch = self._isolated, self._loop.batch_size
-        if here is None or self._seen.device_type != "cuda" or batch is None:
-            return None
-        if isolated is None or isolated.compute_step_s is None:
+        alone_s, batch = self._isolated.compute_step_s if self._isolated else None, self._loop.batch_size
+        if here is None or self._seen.device_type != "cuda" or batch is None or alone_s is None:
             return None
         roofline = self._compute(script_precision, batch, here)
-        step_s = min(isolated.compute_step_s, self._busy_step_s or isolated.compute_step_s)
+        step_s = min(alone_s, self._busy_step_s or alone_s)
         return batch / step_s / roofline.value if roofline else None
 
     def _largest_batch(
@@ -360,7 +343,7 @@ class Fits:
 
     def _peak(
         self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom
-    ) -> PeakPredicted:
+    ) -> PeakShown:
         """Return the peak with the least memory that is enough, without a limit where none is.
 
         Where there is less, torch gives back what it kept before it asks for more.
@@ -411,11 +394,8 @@ class Fits:
 
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""
-        isolated = self._isolated
-        batch = self._loop.batch_size
-        if isolated is None or isolated.loader_step_s is None or batch is None:
-            return None
-        return batch / isolated.loader_step_s
+        step_s, batch = self._isolated.loader_step_s if self._isolated else None, self._loop.batch_size
+        return batch / step_s if step_s and batch else None
 
 
 def _of_same_steps(pairs: Mapping[str | None, TracedPair], own: Precision) -> dict[Precision, TracedPair]:

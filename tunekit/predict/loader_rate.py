@@ -8,7 +8,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import DryLoop, LoopMeasurement, Measurement
 from tunekit.records.profile import Instance, Profile
 
-_LEAST_GAIN = 1.1
+_MIN_GAIN = 1.1
 """Of twice the workers: below it something behind the loader holds them back, such as a lock."""
 _HYPERTHREAD_SHARE = 0.5
 """Of a core, that a vCPU is at least."""
@@ -42,7 +42,7 @@ def cpus_per_worker(measurement: Measurement | None) -> float:
 def most_useful_workers(measurement: Measurement | None) -> float:
     """Return the workers beyond which more were seen to be hardly faster; infinite where none were."""
     points = measurement.isolated.workers if measurement else ()
-    is_flat = len(points) > 1 and points[-2].step_s < _LEAST_GAIN * points[-1].step_s
+    is_flat = len(points) > 1 and points[-2].step_s < _MIN_GAIN * points[-1].step_s
     return points[-1].num_workers if is_flat else math.inf
 
 
@@ -74,15 +74,8 @@ def loader_rate_per_cpu(loop: LoopMeasurement | DryLoop, work: LoaderWork | None
     At most it is a core of this machine's speed that only computes; at least half a core, and batches take as
     long as they took here with whatever they waited for.
     """
-    cost, batch = _batch_cost_s(work), loop.batch_size
-    if cost is None or batch is None:
+    if work is None or not work.batches or not work.cpu_s or loop.batch_size is None:
         return None
-    return Interval.between(_HYPERTHREAD_SHARE * batch / cost[1], batch / cost[0])
-
-
-def _batch_cost_s(work: LoaderWork | None) -> tuple[float, float] | None:
-    """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
-    if work is None or not work.batches or not work.cpu_s:
-        return None
-    cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches
-    return min(cpu_s, all_s), all_s
+    samples = work.batches * loop.batch_size
+    cpu_s = min(work.cpu_s, work.time_s)
+    return Interval.between(_HYPERTHREAD_SHARE * samples / work.time_s, samples / cpu_s)

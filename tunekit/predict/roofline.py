@@ -67,13 +67,6 @@ class SpeedRatio(NamedTuple):
     why: str
 
 
-class _Rates(NamedTuple):
-    """Peak rates in TFLOPS of the kinds of arithmetic that a precision consists of."""
-
-    matmul: float
-    convolution: float
-
-
 def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> SpeedRatio:
     """Return the rate of one `other` GPU over that of one `measured` GPU.
 
@@ -93,8 +86,9 @@ def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> Spee
     unknown = [*_unknown(measured, precision), *_unknown(other, used)]
     if unknown:
         return SpeedRatio(None, used, f"unknown: {', '.join(unknown)}")
-    bounds = [*_memory_ratios(measured, other, fallback=used is not precision)]
-    bounds += _compute_ratios(measured, precision, other, used)
+    memory = (other.bandwidth_gb_per_s or 0) / (measured.bandwidth_gb_per_s or 1)
+    moved = _FALLBACK_BYTES if used is not precision else (1.0,)
+    bounds = [*(memory / times for times in moved), *_compute_ratios(measured, precision, other, used)]
     ratio = Interval.between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
     fallback = "" if used is precision else f" to {used}, since {other.id} has no {precision}"
     return SpeedRatio(ratio, used, f"roofline from {measured.id} in {precision}{fallback}")
@@ -112,7 +106,7 @@ def assumptions(used: Iterable[tuple[Profile, Precision]]) -> tuple[str, ...]:
     if PUBLISHED_FRACTIONS in shares or POWER_LIMITED_FRACTIONS in shares:
         (low, high), (low_small, high_small) = PUBLISHED_FRACTIONS, POWER_LIMITED_FRACTIONS
         lines.append(
-            f"a GPU reaches {low:.0%} to {high:.0%} of its peak rate where nobody published the share "
+            f"a GPU reaches {low:.0%} to {high:.0%} of its peak rate without a published share "
             f"({low_small:.0%} to {high_small:.0%} on cards of up to {_POWER_LIMITED_W:.0f} W)"
         )
     if any(precision is Precision.FP32 and _is_native(gpu, Precision.TF32) for gpu, precision in pairs):
@@ -124,32 +118,22 @@ def _is_native(profile: Profile, precision: Precision) -> bool:
     return precision is Precision.FP32 or str(precision) in profile.native_precisions
 
 
-def _memory_ratios(measured: Profile, other: Profile, fallback: bool) -> tuple[float, float]:
-    assert measured.bandwidth_gb_per_s is not None
-    assert other.bandwidth_gb_per_s is not None
-    ratio = other.bandwidth_gb_per_s / measured.bandwidth_gb_per_s
-    least, most = _FALLBACK_BYTES if fallback else (1.0, 1.0)
-    return ratio / most, ratio / least
-
-
 def _compute_ratios(
     measured: Profile, precision: Precision, other: Profile, used: Precision
 ) -> tuple[float, ...]:
     """Return the ratios of what the two GPUs can reach, over all kinds of arithmetic and fractions."""
-    before, after = _rates(measured, precision), _rates(other, used)
-    assert before is not None
-    assert after is not None
     low_before, high_before = _fraction(measured, precision)
     low_after, high_after = _fraction(other, used)
-    peaks = (after.matmul / before.matmul, after.convolution / before.convolution)
+    pairs = zip(_rates(measured, precision), _rates(other, used), strict=True)
+    peaks = [after / before for before, after in pairs]
     return (
         *(peak * low_after / high_before for peak in peaks),
         *(peak * high_after / low_before for peak in peaks),
     )
 
 
-def _rates(profile: Profile, precision: Precision) -> _Rates | None:
-    """Return the dense peak rates of a precision that the GPU has; None where one is unknown."""
+def _rates(profile: Profile, precision: Precision) -> tuple[float, ...]:
+    """Return the dense peak TFLOPS of a precision's matmuls and convolutions; empty where one is unknown."""
     rates = {
         Precision.FP32: profile.fp32_tflops,
         Precision.TF32: profile.tf32_tflops,
@@ -159,7 +143,7 @@ def _rates(profile: Profile, precision: Precision) -> _Rates | None:
     matmul = convolution = rates[precision]
     if precision is Precision.FP32 and _is_native(profile, Precision.TF32):
         convolution = rates[Precision.TF32]
-    return None if matmul is None or convolution is None else _Rates(matmul, convolution)
+    return () if matmul is None or convolution is None else (matmul, convolution)
 
 
 def _fraction(profile: Profile, precision: Precision) -> tuple[float, float]:
@@ -173,7 +157,7 @@ def _fraction(profile: Profile, precision: Precision) -> tuple[float, float]:
 
 def _unknown(profile: Profile, precision: Precision) -> list[str]:
     missing = [] if profile.bandwidth_gb_per_s is not None else [f"memory bandwidth of {profile.id}"]
-    if _rates(profile, precision) is None:
+    if not _rates(profile, precision):
         missing.append(f"{precision} rate of {profile.id}")
     return missing
 

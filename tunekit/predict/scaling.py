@@ -66,7 +66,7 @@ SOURCE = (
     "up to 10% less for what that leaves out"
 )
 
-_LEAST_FABRIC_GB_PER_S = 150.0
+_MIN_FABRIC_GB_PER_S = 150.0
 """NVLink of less than this is a bridge, which joins two cards."""
 
 _EXPECTED_REACH, _EXPECTED_STEP = 9.0, 0.01
@@ -93,7 +93,7 @@ def link_between(profile: Profile, gpus: int) -> Link | None:
     if profile.compute_capability is None:
         return None
     nvlink = (profile.nvlink_gb_per_s or 0.0) * 1e9 / 2
-    if 2 * nvlink >= _LEAST_FABRIC_GB_PER_S * 1e9:
+    if 2 * nvlink >= _MIN_FABRIC_GB_PER_S * 1e9:
         least, usual, most = (share * nvlink for share in NVLINK_SHARES)
         return Link("NVLink", Interval(low=least, value=usual, high=most), NVLINK_HOP_S)
     generation, lanes = profile.pcie_generation, profile.pcie_lanes

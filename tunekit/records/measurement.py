@@ -50,7 +50,7 @@ THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
 )
 """What of the environment decides how many threads compute on the CPU, where they run and how they wait."""
-_MOST_VARIABLES = 32
+_MAX_VARIABLES = 32
 """In a record, however many there were when it was saved."""
 
 
@@ -61,15 +61,15 @@ class Threads(Record):
     """torch.get_num_threads()."""
     inter_op: PositiveInt
     """torch.get_num_interop_threads()."""
-    variables: dict[str, str] = Field(default_factory=dict, max_length=_MOST_VARIABLES)
+    variables: dict[str, str] = Field(default_factory=dict, max_length=_MAX_VARIABLES)
     """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
 
 
 GROWING_EPOCHS = 32
 """torch hands out 32 CUDA streams in turn (kStreamsPerPool in c10/cuda/CUDAStream.cpp), each with a pool of
 memory: one more an epoch is one that was there before after as many."""
-_MOST_RANKS = 1024
-_LEAST_UNLIKE = 1.05
+_MAX_RANKS = 1024
+_MIN_UNLIKE = 1.05
 """Ratio of two ranks' batches: by less they differ where a last one is not full, or where lengths vary."""
 
 
@@ -81,7 +81,7 @@ class LoopMeasurement(LoaderKnobs):
     """Ranks of the training; rank 0 is measured, peaks are the maximum over ranks."""
     data_parallel: DataParallelSeen | None = None
     """What trained them together; None of one process without a group or a wrapper."""
-    ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MOST_RANKS)
+    ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MAX_RANKS)
     """Those that ran here, rank 0 first; empty of one process, and in a window too short to time each."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; the script by itself otherwise."""
@@ -215,7 +215,7 @@ class LoopMeasurement(LoaderKnobs):
         seen = self.data_parallel
         if (seen is not None and seen.syncs_gradients is False) or len(each) < len(self.ranks):
             each = [one.samples_per_s for one in self.ranks]
-        elif each and max(each) < _LEAST_UNLIKE * min(each):
+        elif each and max(each) < _MIN_UNLIKE * min(each):
             return 1.0
         return fmean(each) / each[0] if each else 1.0
 

@@ -162,7 +162,7 @@ class OutsideTorch(Record):
     """Of cuBLAS, in torch's own pool from the first matmul on: forward and backward thread together, or one
     of them where they are given back after each."""
     blas_is_kept: bool | None = None
-    """Whether they stay; None where nobody looked."""
+    """Whether they stay; None where it was not measured."""
 
 
 class PeakAt(Record):
@@ -178,9 +178,12 @@ class PeakShown(Record):
 
     batch_size: PositiveInt
     allocated_bytes: NonNegativeInt
+    """torch.cuda.max_memory_allocated()."""
     reserved_bytes: NonNegativeInt
+    """torch.cuda.max_memory_reserved()."""
     by_purpose: dict[Purpose, NonNegativeInt]
-    """What is allocated at that moment; gradients are nearly absent while activations peak."""
+    """What is allocated at that moment, without unsplit rests; gradients are nearly absent while activations
+    peak."""
 
 
 class LargestBatch(Record):

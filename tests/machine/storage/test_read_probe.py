@@ -105,21 +105,6 @@ def test_what_vanished_was_cut_or_became_a_pipe_is_left_out(parts: list[Part], t
         path.write_bytes(b"x" * 100 * KIB)
 
 
-def test_holes_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "sparse"
-    with path.open("wb") as file:
-        file.truncate(8 * MIB)
-    name = os.fsencode(path)
-    if path.stat().st_blocks:
-        pytest.skip("the file system of the temporary folder has no sparse files")
-    assert read_parts([Part(name, 0, 8 * MIB)], False, 1e9, ticking()).bytes_read == 0
-    with path.open("r+b") as file:
-        file.seek(4 * MIB)
-        file.write(b"x" * MIB)
-    assert read_parts([Part(name, 0, 8 * MIB)], False, 1e9, ticking()).bytes_read == MIB
-    assert read_parts([Part(name, 6 * MIB, MIB)], False, 1e9, ticking()).bytes_read == 0
-
-
 @pytest.mark.parametrize(
     ("answers", "share", "cold"),
     [

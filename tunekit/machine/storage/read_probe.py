@@ -7,7 +7,6 @@ read twice: the sequential and the random reads have parts of their own.
 import bisect
 import contextlib
 import ctypes
-import errno
 import itertools
 import mmap
 import os
@@ -180,19 +179,14 @@ def plan_of(sample: Sequence[DataFile]) -> Plan:
     stretch_bytes = max(_STRETCH_BYTES, MAX_READ_BYTES // max(large, 1))
     sequential: list[Part] = []
     random_files: list[Part] = []
-    small = 0
-    for file in sample:
+    for number, file in enumerate(sample):
         if file.size_bytes >= _HALVED_FROM_BYTES:
             middle = file.size_bytes // 2 // _WINDOW_BYTES * _WINDOW_BYTES
             sequential.append(Part(file.path, 0, min(middle, stretch_bytes)))
             if not is_small_files:
                 random_files.append(Part(file.path, middle, file.size_bytes - middle))
-            continue
-        if small % 2 and (is_small_files or file.size_bytes >= RANDOM_READ_BYTES):
-            random_files.append(Part(file.path, 0, file.size_bytes))
         else:
-            sequential.append(Part(file.path, 0, file.size_bytes))
-        small += 1
+            (random_files if number % 2 else sequential).append(Part(file.path, 0, file.size_bytes))
     chance = random.Random(0)
     if is_small_files:
         chance.shuffle(random_files)
@@ -225,11 +219,8 @@ def _read_part(
     clock: Callable[[], float],
     reading: Reading,
 ) -> None:
-    filled = _filled(descriptor, part)
-    if filled is None:
-        return
-    _make_cold(descriptor, filled, reading)
-    _, start, length = filled
+    _make_cold(descriptor, part, reading)
+    _, start, length = part
     if is_random:
         _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # nothing ahead: it is to be read later
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
@@ -283,18 +274,6 @@ def _opened(path: bytes) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _filled(descriptor: int, part: Part) -> Part | None:
-    """Return the first stretch of a part that is no hole, None if it is nothing but a hole."""
-    path, start, length = part
-    try:
-        begin = os.lseek(descriptor, start, os.SEEK_DATA)
-        end = min(os.lseek(descriptor, begin, os.SEEK_HOLE), start + length)
-    except OSError as error:
-        # ENXIO says that no data follow; a file system that can't tell holes says something else.
-        return None if error.errno == errno.ENXIO else part
-    return Part(path, begin, end - begin) if begin < end else None
 
 
 def _slots(parts: Sequence[Part], chance: random.Random) -> list[Part]:

@@ -1,4 +1,4 @@
-"""What an epoch's end costs: starting workers anew, and filling their queue."""
+"""What an epoch's end costs: restarting workers, and filling their queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from tunekit.predict.throughput.observation import Columns, Floats, Observation
 
 _BELIEVED_S, _BELIEVED_SPREAD_S = (0.02, 0.06), (0.1, 0.1)
 """Mean and deviation, of what is always there and of each worker's start, before any trial."""
-_LEAST_NOISE_S, _NOISE_SHARE = 0.05, 0.2
+_MIN_NOISE_S, _NOISE_SHARE = 0.05, 0.2
 """How much one boundary may differ from another of its config."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """Seconds of one epoch boundary: a share that always is there, and one per worker that starts anew."""
+    """Seconds of one epoch boundary: a share that always is there, and one per worker that restarts."""
 
     always_s: float
     per_worker_s: float
@@ -34,7 +34,7 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
     """Return the boundary that was seen, least squares around what is believed without any; never below 0."""
     seen = [(one.config, one.boundary_s) for one in observations if one.boundary_s is not None]
     boundaries_s = np.array([seconds for _, seconds in seen])
-    noise = np.maximum(_LEAST_NOISE_S, _NOISE_SHARE * np.abs(boundaries_s))
+    noise = np.maximum(_MIN_NOISE_S, _NOISE_SHARE * np.abs(boundaries_s))
     terms = boundary_terms(Columns.of([config for config, _ in seen])) / noise[:, None]
     believed, precision = np.array(_BELIEVED_S), np.diag(1 / np.square(_BELIEVED_SPREAD_S))
     curvature = terms.T @ terms + precision

@@ -9,7 +9,7 @@ from tunekit.predict.throughput.observation import Floats
 
 Residuals = Callable[[Floats], Floats]
 
-_MOST_ROUNDS, _MOST_DAMPINGS = 40, 8
+_MAX_ROUNDS, _MAX_DAMPINGS = 40, 8
 _FIRST_DAMPING = 1e-2
 _DIFFERENCE = 1e-5
 _ENOUGH = 1e-4
@@ -47,11 +47,11 @@ def fit(residuals: Residuals, prior: Prior) -> Fit:
     values = prior.means
     off = everything(values)
     damping = _FIRST_DAMPING
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         steepness = slopes(everything, values, off, moves)
         curvature, downhill = steepness.T @ steepness, -steepness.T @ off
         before = off @ off
-        for _ in range(_MOST_DAMPINGS):
+        for _ in range(_MAX_DAMPINGS):
             tried = values + np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), downhill)
             off_there = everything(tried)
             if off_there @ off_there < before:

@@ -16,7 +16,7 @@ from tunekit.records.recommendation import Limit
 
 _CLOSE = 0.1
 """Ceilings nearer than this, as a share, bind alike."""
-_LEAST_S = 1e-9
+_MIN_S = 1e-9
 _UNKNOWN_CPU_SHARE = 0.8
 _DIFFERENCE = 1e-4
 
@@ -198,7 +198,7 @@ class ThroughputModel:
 def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anchor:
     """Return the scale of the equations: the first trial, each of its parts as well as it is known."""
     first = observations[0]
-    whole_s = next((one.step_s for one in observations if one.step_s), _LEAST_S)
+    whole_s = next((one.step_s for one in observations if one.step_s), _MIN_S)
     fetches = [
         fetch_s * first.config.batch_size / one.config.batch_size
         for one in observations
@@ -225,5 +225,5 @@ def _fetch_seen_s(one: Observation) -> float | None:
     if one.loader_alone_s:
         return one.loader_alone_s * max(1, one.config.num_workers)
     if one.config.num_workers == 0 and one.step_s and one.compute_s:
-        return max(one.step_s - one.compute_s, _LEAST_S)
+        return max(one.step_s - one.compute_s, _MIN_S)
     return None

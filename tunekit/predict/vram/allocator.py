@@ -19,7 +19,7 @@ ROUNDING_BYTES = 512
 SMALL_BYTES = 1 * MIB
 SMALL_SEGMENT_BYTES = 2 * MIB
 LARGE_SEGMENT_BYTES = 20 * MIB
-_LEAST_OWN_SEGMENT_BYTES = 10 * MIB
+_MIN_OWN_SEGMENT_BYTES = 10 * MIB
 _OWN_SEGMENT_ROUNDING_BYTES = 2 * MIB
 
 
@@ -94,7 +94,7 @@ class CachingAllocator:
         block = self._taken_from_cache(size, is_small) or self._new_block(size, is_small)
         rest = block.size - size
         if rest and self._is_worth_keeping(rest, is_small):
-            self._split(block, size)
+            self._keep(self._cut(block, size))
         block.is_used = True
         self._used[key] = block
         self.allocated_bytes += block.size
@@ -118,10 +118,6 @@ class CachingAllocator:
 
     def _is_worth_keeping(self, rest: int, is_small: bool) -> bool:
         return rest >= ROUNDING_BYTES if is_small else rest > SMALL_BYTES
-
-    def _split(self, block: Block, size: int) -> None:
-        """Cut a block down to a size and keep the rest."""
-        self._keep(self._cut(block, size))
 
     def _cut(self, block: Block, size: int) -> Block:
         """Cut a block down to a size and return the rest."""
@@ -199,6 +195,6 @@ def _segment_bytes(size: int, is_small: bool) -> int:
     """Return the bytes to ask of the device for a block."""
     if is_small:
         return SMALL_SEGMENT_BYTES
-    if size < _LEAST_OWN_SEGMENT_BYTES:
+    if size < _MIN_OWN_SEGMENT_BYTES:
         return LARGE_SEGMENT_BYTES
     return -(-size // _OWN_SEGMENT_ROUNDING_BYTES) * _OWN_SEGMENT_ROUNDING_BYTES

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -11,30 +10,14 @@ from numpy.typing import NDArray
 from tunekit.predict.vram.allocator import ROUNDING_BYTES, CachingAllocator, OutOfDeviceMemory
 from tunekit.predict.vram.expandable import ExpandableAllocator
 from tunekit.predict.vram.trace import AllocationTrace, between, in_order
-from tunekit.records.prediction import Purpose, StepTrace
+from tunekit.records.prediction import PeakShown, Purpose, StepTrace
 
-_MOST_SAMPLES = 1 << 24
+_MAX_SAMPLES = 1 << 24
 """A batch of 16 million samples is no question of memory any more."""
 _TEMPORARY = -1
 """Key of what comes and goes between two blocks."""
 _SINGLE_STEPS, _STEP = 100, 1.01
 """Batch sizes that are looked at: all up to the first, then this factor apart."""
-
-
-@dataclass(frozen=True)
-class PeakPredicted:
-    """Device memory at the peak of the traced steps, in bytes; predicted."""
-
-    batch_size: int
-    allocated_bytes: int
-    """torch.cuda.max_memory_allocated()."""
-    reserved_bytes: int
-    """torch.cuda.max_memory_reserved()."""
-    by_purpose: dict[Purpose, int]
-    """What allocated_bytes is spent on at that moment, but for rests of blocks that are too small to split
-    off: gradients are nearly absent while activations peak."""
-    retries: int
-    """How often the allocator had to give back what it kept."""
 
 
 class MemoryPrediction:
@@ -63,7 +46,7 @@ class MemoryPrediction:
         """Return the steps' allocations at a batch size."""
         return between(self._first, self._second, batch_size)
 
-    def peak(self, batch_size: int, capacity_bytes: int | None = None) -> PeakPredicted:
+    def peak(self, batch_size: int, capacity_bytes: int | None = None) -> PeakShown:
         """Return what a batch size takes at its peak.
 
         Args:
@@ -75,12 +58,11 @@ class MemoryPrediction:
         """
         trace = self.trace(batch_size)
         allocator = replay(trace, capacity_bytes, self._is_expandable)
-        return PeakPredicted(
+        return PeakShown(
             batch_size=batch_size,
             allocated_bytes=allocator.peak_allocated_bytes,
             reserved_bytes=allocator.peak_reserved_bytes,
             by_purpose=budget_at_peak(trace),
-            retries=allocator.retries,
         )
 
     def fits(self, batch_size: int, capacity_bytes: int) -> bool:
@@ -98,7 +80,7 @@ class MemoryPrediction:
         are whole multiples of 2 MiB. Batch sizes are looked at in steps of 1% from above, so that more memory
         never means a batch that is smaller by more than that.
         """
-        most = _last(0, _MOST_SAMPLES + 1, lambda size: self._least_bytes(size) <= capacity_bytes)
+        most = _last(0, _MAX_SAMPLES + 1, lambda size: self._least_bytes(size) <= capacity_bytes)
         fitting, too_large = _step_at(most), most + 1
         while fitting and not self.fits(fitting, capacity_bytes):
             too_large, fitting = fitting, _step_at(fitting - 1)
