@@ -187,24 +187,15 @@ def keeper_of_docker(tmp_path: Path) -> Iterator[SimpleNamespace]:
         process.stdin.close()
 
 
-def test_a_training_behind_another_program_ends_the_trial_within_seconds(
+def test_a_training_behind_another_program_ends_the_trial(
     tmp_path: Path, keeper_of_docker: SimpleNamespace
 ) -> None:
     watched = Watched(tmp_path, steps=0, keeper=keeper_of_docker)
     assert not watched.is_over_limit(1.0)
-    assert watched.is_over_limit(6.0)
+    assert not watched.is_over_limit(19.0)
+    assert watched.is_over_limit(22.0)
     assert watched.evidence.external_launcher is not None
     assert watched.evidence.external_launcher.words == "docker run"
-
-
-def test_a_python_beside_that_program_may_yet_train_by_itself(
-    tmp_path: Path, keeper_of_docker: SimpleNamespace
-) -> None:
-    watched = Watched(tmp_path, steps=0, keeper=keeper_of_docker)
-    watched.take(StartEvent(event="start", time_s=1.0, pid=1, python="3.11"))
-    assert not watched.is_over_limit(1.0)
-    assert not watched.is_over_limit(6.0)
-    assert watched.is_over_limit(30.0)
 
 
 def progress_event(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:

@@ -36,8 +36,8 @@ _KEEPER_LIMIT_S = 30.0
 _QUIET_S = 3.0
 """Without an event for that long, it is asked whether the agent can tell at all."""
 _LAUNCHER_EVERY_S = 1.0
-_LAUNCHER_ALONE_S, _LAUNCHER_BESIDE_PYTHON_S = 4.0, 20.0
-"""For how long a program that trains elsewhere is there alone, or beside a Python that may train yet."""
+_LAUNCHER_STAYS_S = 20.0
+"""For how long a program that trains elsewhere is there: a Python beside it may train yet."""
 
 
 @dataclass(frozen=True)
@@ -235,13 +235,10 @@ class TrialWatch:
             return False
         self._launcher_look_at = now + _LAUNCHER_EVERY_S
         found = external_launcher_in(descendants(self._keeper.pid))
-        if found is None:
-            self._launcher_since = None
-            return False
+        self._launcher_since = self._launcher_since or now if found else None
         if self._launcher_since is None:
-            self._launcher_since = now
-        stays_s = _LAUNCHER_BESIDE_PYTHON_S if evidence.started else _LAUNCHER_ALONE_S
-        evidence.external_launcher = found if now - self._launcher_since >= stays_s else None
+            return False
+        evidence.external_launcher = found if now - self._launcher_since >= _LAUNCHER_STAYS_S else None
         return evidence.external_launcher is not None
 
     def _cannot_tell(self) -> bool:
