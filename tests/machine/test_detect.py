@@ -160,41 +160,22 @@ def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpuinfo", "has_bf16"),
+    ("cpuinfo", "has_bf16", "is_virtual"),
     [
-        ("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16 fsrm\n", True),
-        ("processor\t: 0\nFeatures\t: fp asimd sve bf16 i8mm\n", True),
-        ("processor\t: 0\nflags\t\t: fpu sse2 avx2 avx512f\n", False),
-        ("processor\t: 0\nvmx flags\t: bf16\n", None),
-        ("", None),
-        (None, None),
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16 fsrm\n", True, False),
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx2 hypervisor lahf_lm\n", False, True),
+        ("processor\t: 0\nFeatures\t: fp asimd sve bf16 i8mm\n", True, None),
+        ("processor\t: 0\nvmx flags\t: bf16\n", None, None),
+        (None, None, None),
     ],
 )
-def test_native_bf16_is_read_from_the_cpus_features(
-    tmp_path: Path, cpuinfo: str | None, has_bf16: bool | None
+def test_a_cpu_tells_native_bf16_and_a_virtual_machine_by_its_features(
+    tmp_path: Path, cpuinfo: str | None, has_bf16: bool | None, is_virtual: bool | None
 ) -> None:
     if cpuinfo is not None:
         (tmp_path / "proc").mkdir()
         (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
-    assert cpu_has_native_bf16(tmp_path) is has_bf16
-
-
-@pytest.mark.parametrize(
-    ("cpuinfo", "is_virtual"),
-    [
-        ("processor\t: 0\nflags\t\t: fpu sse2 hypervisor lahf_lm\n", True),
-        ("processor\t: 0\nflags\t\t: fpu sse2 lahf_lm\n", False),
-        ("processor\t: 0\nFeatures\t: fp asimd\n", None),
-        (None, None),
-    ],
-)
-def test_a_virtual_machine_is_told_by_its_cpu(
-    tmp_path: Path, cpuinfo: str | None, is_virtual: bool | None
-) -> None:
-    if cpuinfo is not None:
-        (tmp_path / "proc").mkdir()
-        (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
-    assert is_virtual_machine(tmp_path) is is_virtual
+    assert (cpu_has_native_bf16(tmp_path), is_virtual_machine(tmp_path)) == (has_bf16, is_virtual)
 
 
 def test_detection_never_imports_torch() -> None:

@@ -18,7 +18,6 @@ from tunekit.errors import PricesError
 from tunekit.machine.price_catalog import (
     FOLDER_VARIABLE,
     Catalog,
-    CatalogRow,
     fetch_catalog,
     matched_prices,
 )
@@ -95,15 +94,6 @@ def _zipped(provider: str) -> bytes:
 def prices(catalog: Catalog, *profiles: Profile) -> dict[str, CatalogPrice]:
     matched = matched_prices(catalog, profiles).prices.prices
     return {f"{one.provider} {one.name}": one for one in matched}
-
-
-def row(**changes: object) -> CatalogRow:
-    one = CatalogRow("aws", "g5.xlarge", "us-east-1", 1, "A10G", 1.006, False)
-    return one._replace(**changes)
-
-
-def catalog_of(*rows: CatalogRow) -> Catalog:
-    return Catalog("gpuhunt 1", rows, {one.provider: DAY for one in rows})
 
 
 # --- what gpuhunt has ------------------------------------------------------------------------

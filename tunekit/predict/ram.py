@@ -290,18 +290,14 @@ def ram_grid(
                     num_workers=workers,
                     prefetch_factor=prefetch,
                     ram_bytes=base_bytes + ram.buffer_bytes,
-                    is_present=present is not None
-                    and present[0] == workers
-                    and (not workers or present[1] == prefetch),
+                    is_present=(workers, prefetch) == present,
                 )
             )
     return tuple(cells)
 
 
 def _workers(cpus: int, named: set[int]) -> list[int]:
-    counts = {cpus, *named}
-    count = 1
-    while count <= cpus:
-        counts.add(count)
-        count *= 2
-    return sorted({*counts, count})
+    doubled = [1]
+    while doubled[-1] <= cpus:
+        doubled.append(2 * doubled[-1])
+    return sorted({cpus, *named, *doubled})

@@ -31,6 +31,6 @@ def test_a_node_that_the_kernel_does_not_know_is_none(tmp_path: Path, text: str)
     assert numa_node("00000000:AB:00.0", tmp_path) is None
 
 
-@pytest.mark.parametrize("bus_id", ["00000000:AB:00.0", "", "../../0000:ab:00.0", "what"])
+@pytest.mark.parametrize("bus_id", ["00000000:AB:00.0", "../../0000:ab:00.0"])
 def test_a_device_that_the_kernel_does_not_list_has_no_node(tmp_path: Path, bus_id: str) -> None:
     assert numa_node(bus_id, tmp_path) is None

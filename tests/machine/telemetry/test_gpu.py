@@ -1,6 +1,6 @@
 """What the sampler makes of a driver's answers, one after another."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from machine.scripted_nvml import H200, L4, T4, ScriptedNvml
@@ -30,15 +30,8 @@ ACTIVITY = GpuReading(
 )
 READ = replace(READING, tree_bytes=3 * GIB)
 """Of a GPU without counters of its own."""
-COUNTED = replace(
-    READ,
-    pcie_tx_mb_per_s=105,
-    pcie_rx_mb_per_s=1050,
-    sm_activity_percent=97.5,
-    tensor_activity_percent=81.25,
-    dram_activity_percent=33,
-    graphics_activity_percent=99,
-)
+SHARES = {name: share for name, share in asdict(ACTIVITY).items() if share is not None}
+COUNTED = replace(READ, **SHARES)
 UNCOUNTED = replace(READ, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
 """Of a GPU with counters that have nothing to be compared with yet."""
 OURS = frozenset({7, 8})

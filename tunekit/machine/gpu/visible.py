@@ -114,18 +114,14 @@ def merged(
         profiles: the profiles that name a GPU which torch alone sees.
         ram_total_bytes: the memory of a GPU that has none of its own.
     """
-    devices = () if build is None else build.devices
-    pairs = _pairs(accelerators, devices)
-    both = [
-        _seen_by_both(accelerator, devices[pairs[place]]) if place in pairs else accelerator
-        for place, accelerator in enumerate(accelerators)
-    ]
-    alone = [
-        _seen_by_torch(index, device, profiles, ram_total_bytes)
-        for index, device in enumerate(devices)
-        if index not in pairs.values()
-    ]
-    return (*both, *alone)
+    alone = dict(enumerate(() if build is None else build.devices))
+    of_driver = []
+    for gpu in accelerators:
+        same = [place for place, one in alone.items() if is_same_uuid(gpu.uuid, one.uuid)]
+        same += [place for place, one in alone.items() if _may_be_same(gpu, one)]
+        of_driver.append(_seen_by_both(gpu, alone.pop(same[0])) if same else gpu)
+    of_torch = (_seen_by_torch(place, one, profiles, ram_total_bytes) for place, one in alone.items())
+    return (*of_driver, *of_torch)
 
 
 def is_same_uuid(one: str | None, other: str | None) -> bool:
@@ -189,17 +185,6 @@ def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
     if gpu.partitions is None:
         return gpu
     return gpu.partitions[0] if gpu.partitions else None
-
-
-def _pairs(accelerators: Sequence[Accelerator], devices: Sequence[TorchDevice]) -> dict[int, int]:
-    pairs: dict[int, int] = {}
-    for is_same in (lambda one, device: is_same_uuid(one.uuid, device.uuid), _may_be_same):
-        for place, accelerator in enumerate(accelerators):
-            free = (index for index in range(len(devices)) if index not in pairs.values())
-            found = next((index for index in free if is_same(accelerator, devices[index])), None)
-            if place not in pairs and found is not None:
-                pairs[place] = found
-    return pairs
 
 
 def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:

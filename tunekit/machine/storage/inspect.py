@@ -53,6 +53,8 @@ _NO_STORAGE = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "trace
 
 def disk_under(mount: Mount, root: Path) -> tuple[str | None, StorageKind]:
     """Return the name of the disk that a mount lies on, and what kind of storage it is."""
+    if mount.filesystem in _NO_STORAGE:
+        return None, StorageKind.NONE
     if mount.filesystem in _MEMORY:
         return None, StorageKind.MEMORY
     if _is_network(mount):
@@ -185,7 +187,7 @@ def inspect_storage(
     files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else MAX_FILES)
     if not is_made_up:
         mount = _mount_of(files, mounts) or mount
-    device, kind = _disk_under(mount, root)
+    device, kind = disk_under(mount, root) if mount else (None, StorageKind.UNKNOWN)
     seen = Storage(
         path=_text(os.path.realpath(name)),
         filesystem=None if mount is None else _text(os.fsencode(mount.filesystem)),
@@ -237,12 +239,6 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
         "measured_cold": None if None in are_cold or not are_cold else all(are_cold),
         "problem": problem,
     }
-
-
-def _disk_under(mount: Mount | None, root: Path) -> tuple[str | None, StorageKind]:
-    if mount is None:
-        return None, StorageKind.UNKNOWN
-    return (None, StorageKind.NONE) if mount.filesystem in _NO_STORAGE else disk_under(mount, root)
 
 
 def _mount_of(files: DataFiles, mounts: list[Mount]) -> Mount | None:

@@ -97,18 +97,14 @@ class GpuSampler:
 
     def _of(self, index: int, pids: frozenset[int]) -> GpuReading:
         activity = self._activity(index)
-        asks_pcie = activity.pcie_tx_mb_per_s is None and self._may_ask_pcie(index)
+        now_s, asked_s = self._clock(), self._pcie_asked_at.get(index, -_PCIE_EVERY_S)
+        asks_pcie = activity.pcie_tx_mb_per_s is None and now_s - asked_s >= _PCIE_EVERY_S
+        if asks_pcie:
+            self._pcie_asked_at[index] = now_s
         reading = self._nvml.reading(index, pcie=asks_pcie)
         self._note_neighbours(index, reading.process_bytes or (), pids)
         counted = {name: figure for name, figure in asdict(activity).items() if figure is not None}
         return replace(reading, tree_bytes=_tree_bytes(reading.process_bytes, pids), **counted)
-
-    def _may_ask_pcie(self, index: int) -> bool:
-        now_s = self._clock()
-        if now_s - self._pcie_asked_at.get(index, -_PCIE_EVERY_S) < _PCIE_EVERY_S:
-            return False
-        self._pcie_asked_at[index] = now_s
-        return True
 
     def _activity(self, index: int) -> GpuReading:
         """Return what the GPU counted since the sample before; too soon after it nothing, and it stays."""
