@@ -100,12 +100,7 @@ def waiting(of: Run, wait_s: float) -> Run:
             continue
         loop = measured.loop
         more_s = wait_s * loop.steady_samples / 1000
-        parts = StepParts(
-            data_wait_s=loop.parts.data_wait_s + more_s,
-            compute_s=loop.parts.compute_s,
-            optimizer_s=loop.parts.optimizer_s,
-            other_s=loop.parts.other_s,
-        )
+        parts = loop.parts.changed(data_wait_s=loop.parts.data_wait_s + more_s)
         slow = loop.model_copy(update={"steady_time_s": loop.steady_time_s + more_s, "parts": parts})
         again = measured.model_copy(update={"loop": slow})
         records.append(record.model_copy(update={"measurement": again}))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from build_fits import fit, predicted
 from build_plans import TODAY, instance, plan_of, plan_request, spot_price, twice_as_fast
 from build_records import (
     GIB,
@@ -25,14 +26,7 @@ from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, HostTelemetry, Telemetry
 from tunekit.records.milestones import Milestone, MilestonePlan
 from tunekit.records.plan import Plan
-from tunekit.records.prediction import (
-    DevicePrediction,
-    LargestBatch,
-    PeakShown,
-    PredictedFit,
-    PredictionPath,
-    Purpose,
-)
+from tunekit.records.prediction import DevicePrediction
 from tunekit.records.recommendation import (
     LearningRate,
     LearningRateRule,
@@ -218,19 +212,7 @@ def _model() -> ModelSummary:
 
 def _prediction() -> DevicePrediction:
     fits = tuple(
-        PredictedFit(
-            profile_id="a10g",
-            precision=precision,
-            capacity_bytes=22 * GIB,
-            largest=LargestBatch(low=most, value=most + 30, high=most + 60),
-            peak=PeakShown(
-                batch_size=most,
-                allocated_bytes=17 * GIB,
-                reserved_bytes=18 * GIB,
-                by_purpose={Purpose.PARAMETERS: GIB, Purpose.GRADIENTS: GIB, Purpose.ACTIVATIONS: 15 * GIB},
-            ),
-            rate=interval(400.0, 0.3),
-        )
+        fit("a10g", 22.0, (most, most + 30, most + 60), precision, rate=interval(400.0, 0.3))
         for precision, most in ((Precision.FP32, 219), (Precision.BF16, 430))
     )
-    return DevicePrediction(path=PredictionPath.LOOP_ON_CPU, margin=0.1, traced_sizes=(2, 4), fits=fits)
+    return predicted(fits)

@@ -72,10 +72,3 @@ def test_a_search_measures_them_where_that_is_asked_for(tmp_path: Path):
     plain, _ = search_in(tmp_path / "plain", options(max_trials=8))
     assert plain.knob_gains == ()
     assert [one.config for one in plain.recommendations] == [one.config for one in whole.recommendations]
-
-
-def test_a_search_without_the_time_for_it_says_so(tmp_path: Path):
-    whole, _ = search_in(tmp_path / "run", options(budget_s=130.0, max_trials=4, ablate=True))
-    assert whole.knob_gains == ()
-    assert whole.cut_short is not None
-    assert "--ablate got 0 of 3 rounds" in whole.cut_short

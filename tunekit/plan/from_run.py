@@ -1,5 +1,6 @@
 """What a run says of the training to be planned, and the plan that its report shows."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
+from tunekit.records.trials import Measured
 
 
 class PlanOptions(NamedTuple):
@@ -54,7 +56,9 @@ def request_of_run(
         UsageError: the run has no rate of that tier, or does not know its data set's length.
     """
     best = _recommendation(run, tier, name)
-    samples = asked.samples_per_epoch or _samples_per_epoch(run, best)
+    seen = [*run.history.evidence(best), *run.history.evidence(None)]
+    models = (one.measurement.loop.model for one in seen)
+    samples = asked.samples_per_epoch or samples_of_epoch(one.measurement.loop for one in seen)
     if samples is None:
         raise UsageError(
             f"{name} does not know how many samples an epoch has, since its data set has no length; "
@@ -69,9 +73,9 @@ def request_of_run(
         measured_gpus=run.world_size,
         # One process and its workers, of the CPUs that it had.
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
-        loader_samples_per_s_per_cpu=_loader_per_cpu(run, best),
+        loader_samples_per_s_per_cpu=_loader_per_cpu(seen),
         samples_per_step=global_batch(best.config, run.world_size),
-        gradients_bytes=_gradients_bytes(run, best),
+        gradients_bytes=next((model.gradients_bytes for model in models if model is not None), None),
         tier=best.tier,
         precision=best.config.precision,
         peak_reserved_bytes=asked.peak_reserved_bytes or best.peak_reserved_bytes,
@@ -97,27 +101,15 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
     return best
 
 
-def _loader_per_cpu(run: Run, best: Recommendation) -> Interval | None:
+def _loader_per_cpu(seen: Sequence[Measured]) -> Interval | None:
     """Return what a CPU loads, by what batches cost with the tier's own config, else with the baseline's."""
-    for one in (*run.history.evidence(best), *run.history.evidence(None)):
+    for one in seen:
         details = one.record.details
         work = loader_work_of(one.measurement.loop, details.floors if details else None)
         per_cpu = loader_rate_per_cpu(one.measurement.loop, work)
         if per_cpu is not None:
             return per_cpu
     return None
-
-
-def _gradients_bytes(run: Run, best: Recommendation) -> int | None:
-    """Return the gradients of one GPU, by the tier's own trials, else by the baseline's."""
-    seen = (one.measurement.loop.model for one in (*run.history.evidence(best), *run.history.evidence(None)))
-    return next((model.gradients_bytes for model in seen if model is not None), None)
-
-
-def _samples_per_epoch(run: Run, best: Recommendation) -> int | None:
-    """Return what an epoch trains on with the tier's own batch, which may leave out a partial one."""
-    seen = [one.measurement for one in (*run.history.evidence(best), *run.history.evidence(None))]
-    return samples_of_epoch(one.loop for one in seen)
 
 
 def _rate_source(best: Recommendation) -> str:

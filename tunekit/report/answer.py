@@ -16,6 +16,7 @@ from tunekit.records.recommendation import (
     Recommendation,
     SetAside,
     Settling,
+    Untried,
 )
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
@@ -69,12 +70,16 @@ _SETTLED_BY: dict[Settling, str] = {
 def answer_lead(run: Run, best: Recommendation | None) -> Lead:
     """Return the outcome with its badge, in one sentence of its kind and what to do."""
     out, found = run.outcome, run.candidate or (best.set_aside if best else None)
-    text = f"No recommendation: {run.cut_short or _counted_text(run)}."
+    failed = sum(record.failure is not None for record in run.trials)
+    why = run.cut_short or f"{count_text(len(run.trials), 'trial')}, {failed} failed"
+    text = f"No recommendation: {why}."
     if best is not None:
         keep = (
             f"Keep your current settings: {interval_text(best.rate_samples_per_s, ' samples/s')} (measured)."
         )
-        left = f" Not tried: {_untried_text(run, best)}." if out.untried_factor else ""
+        left = (
+            f" Not tried: {_untried_text(run.untried, best)}." if run.untried and out.untried_factor else ""
+        )
         settled = _SETTLED_BY[out.settled_by].format(out.rounds_to_settle) if out.settled_by else ""
         if out.kind is AnswerKind.RECOMMENDED:
             text = f"{tier_text(run, best)}.{_kept_tiers_text(run)}{settled}"
@@ -108,11 +113,6 @@ def tier_text(run: Run, tier: Recommendation) -> str:
 def _kept_tiers_text(run: Run) -> str:
     kept = " and ".join(one.tier.value for one in run.recommendations if one.is_baseline)
     return f" Within the limits of {kept} keep your current settings." if kept else ""
-
-
-def _counted_text(run: Run) -> str:
-    failed = sum(record.failure is not None for record in run.trials)
-    return f"{count_text(len(run.trials), 'trial')}, {failed} failed"
 
 
 def _why_none(run: Run) -> str:
@@ -231,18 +231,14 @@ def tried_text(run: Run, best: Recommendation | None) -> str:
             varied.append(f"{knob} {ends}")
     not_varied = f"; not varied: {', '.join(same)}" if same else ""
     configs = f"Tried {count_text(len(tried), 'config')}: {', '.join(varied)}{not_varied}."
-    return f"{configs} Fastest untried: {_untried_text(run, best)}."
+    return f"{configs} Fastest untried: {_untried_text(run.untried, best)}."
 
 
-def _untried_factor(run: Run, best: Recommendation) -> float:
-    return run.untried.rate_samples_per_s / best.rate_samples_per_s.value if run.untried else 0.0
-
-
-def _untried_text(run: Run, best: Recommendation) -> str:
-    changed = _knob_changes(best.config, run.untried.config) if run.untried else {}
-    changes = ", ".join(Changes(tuple(changed.items())).lines)
+def _untried_text(untried: Untried, best: Recommendation) -> str:
+    changes = Changes(tuple(_knob_changes(best.config, untried.config).items())).lines
+    factor = untried.rate_samples_per_s / best.rate_samples_per_s.value
     over = "your baseline" if best.is_baseline else "the answer"
-    return f"{changes}, {factor_text(_untried_factor(run, best))} {over} (predicted)"
+    return f"{', '.join(changes)}, {factor_text(factor)} {over} (predicted)"
 
 
 def other_tiers_text(run: Run, best: Recommendation | None) -> str:
@@ -383,13 +379,6 @@ def _data_text(best: Recommendation | None) -> str:
         return ""
     if check.verdict is Sameness.NOT_CHECKED:
         return f" Data not checked: {check.why_not}."
-    contents = f"{check.samples_checked:,} contents compared"
-    if not check.samples_checked and check.why_not:
-        contents = f"contents not compared ({check.why_not})"
-    left_out = f"{check.left_out_samples:,} more left out, different ones each epoch"
-    parts = (
-        f"{check.indices_checked:,} per epoch counted",
-        contents,
-        *([left_out] if check.left_out_samples else []),
-    )
-    return f" Same samples: {', '.join(parts)}."
+    left_out = f", {check.left_out_samples:,} more left out" if check.left_out_samples else ""
+    contents = f"{check.samples_checked:,} contents compared{f' ({check.why_not})' if check.why_not else ''}"
+    return f" Same samples: {check.indices_checked:,} per epoch counted, {contents}{left_out}."
