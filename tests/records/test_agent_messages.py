@@ -18,7 +18,7 @@ APPLIED = {
     "roots_applied": [],
 }
 EVENTS: dict[str, dict[str, Any]] = {
-    "start": {"pid": 12, "python": "3.12.1"},
+    "start": {"pid": 12},
     "progress": {"phase": "measuring", "batches": 3, "steps": 2, "wait_s": 0.5},
     "learnt": {"discovery": discovery().model_dump(mode="json"), "applied": APPLIED},
     "done": {"loop": loop().model_dump(mode="json")},

@@ -25,7 +25,7 @@ from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Evidence, Pulse, l
 
 
 def start(pid: int) -> bytes:
-    return json.dumps({"event": "start", "time_s": 0.0, "pid": pid, "python": "3.12"}).encode() + b"\n"
+    return json.dumps({"event": "start", "time_s": 0.0, "pid": pid}).encode() + b"\n"
 
 
 def append(path: Path, data: bytes) -> None:

@@ -194,9 +194,9 @@ def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: flo
 def test_a_process_that_starts_itself_anew_for_ever_is_told(tmp_path: Path) -> None:
     watched = waiting(tmp_path, 60.0, 90.0)
     for _ in range(20):
-        watched.take(StartEvent(event="start", time_s=1.0, pid=7, python="3.11"))
+        watched.take(StartEvent(event="start", time_s=1.0, pid=7))
     assert not watched.is_over_limit(1.0)
-    watched.take(StartEvent(event="start", time_s=1.0, pid=7, python="3.11"))
+    watched.take(StartEvent(event="start", time_s=1.0, pid=7))
     assert watched.is_over_limit(1.0)
     failure = failed(watched.evidence)
     assert failure.kind is OutcomeKind.SCRIPT_ERROR

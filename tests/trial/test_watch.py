@@ -206,7 +206,7 @@ def begun(folder: Path, *, started: bool = True, **limits: float) -> Watched:
     """Return a watch over a script that has done nothing yet."""
     watched = Watched(folder, steps=0, **{"no_progress_s": 90.0, **limits})  # type: ignore[arg-type]
     if started:
-        watched.take(StartEvent(event="start", time_s=1.0, pid=1, python="3.11"))
+        watched.take(StartEvent(event="start", time_s=1.0, pid=1))
     return watched
 
 

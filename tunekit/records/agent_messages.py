@@ -102,7 +102,6 @@ class StartEvent(AgentEvent):
 
     event: Literal["start"]
     pid: NonNegativeInt
-    python: str
     image: NonNegativeInt = 0
     """Where its stack starts: forked children share it, what it executes has another; 0 if unknown."""
 

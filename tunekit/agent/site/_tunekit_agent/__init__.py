@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 
 
 def start(request_path: str) -> None:
@@ -35,8 +34,7 @@ def start(request_path: str) -> None:
         return  # the parent sees that no agent reported
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
-    python = ".".join(map(str, sys.version_info[:3]))
-    log.emit("start", pid=os.getpid(), python=python, image=process.image())
+    log.emit("start", pid=os.getpid(), image=process.image())
     imports.report_to(functools.partial(faults.tell, log, asked.trial_folder))
     try:
         if asked.mode == "apply":
