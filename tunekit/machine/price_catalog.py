@@ -22,10 +22,9 @@ from tunekit.records.profile import Instance, Profile, SpotPrice
 FOLDER_VARIABLE = "GPUHUNT_CATALOG_DIR"
 """gpuhunt's environment variable: a folder with a PROVIDER.csv each, read instead of the network."""
 
-_THEIR_NAMES = {"lambda": "lambdalabs"}
-"""What gpuhunt calls a provider, where it is not what profiles do."""
-_PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
-"""Providers of shipped machines whose prices gpuhunt publishes; notebooks' services are not among them."""
+_PROVIDERS = {"aws": "aws", "azure": "azure", "gcp": "gcp", "lambda": "lambdalabs", "runpod": "runpod"}
+"""Providers of shipped machines whose prices gpuhunt publishes, and what it calls them; notebook services are
+not among them."""
 _SILENT_S = 30.0
 """How long a server may say nothing."""
 _CLUSTER = "runpod-cluster"
@@ -102,8 +101,7 @@ def fetch_catalog(today: date | None = None) -> Catalog:
     rows: list[CatalogRow] = []
     dates, failed = {}, dict[str, Exception | None]()
     latest = today or datetime.now(UTC).date()
-    for provider in _PROVIDERS:
-        name = _THEIR_NAMES.get(provider, provider)
+    for provider, name in _PROVIDERS.items():
         try:
             items = theirs.query(provider=name, min_gpu_count=1)
         except Exception as error:

@@ -72,14 +72,6 @@ def blas_of(before_bytes, peak_bytes, after_bytes, result_bytes):
     return max(0, taken), after_bytes - before_bytes > result_bytes
 
 
-def beyond(peak_bytes, after_bytes):
-    """Return what an act took beyond what stayed: a workspace is given back when its kernel is through.
-
-    What stays is counted as the allocator rounded it, so no size of a tensor has to be known.
-    """
-    return max(0, peak_bytes - after_bytes)
-
-
 def measured_blas(torch, device, pool):
     """Return the workspaces of the forward and the backward thread, by the first matmul of each."""
     rows = torch.ones(_SIDE, _SIDE, device=device)
@@ -110,7 +102,7 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
     convolved, peak = pool.peak_during(
         lambda: torch.nn.functional.conv2d(images, weight, stride=stride, padding=kernel // 2)
     )
-    forward_bytes = beyond(peak, pool.allocated())
+    forward_bytes = max(0, peak - pool.allocated())  # beyond what stays, as the allocator rounded it
     gradient = torch.ones_like(convolved)
     _, peak = pool.peak_during(lambda: convolved.backward(gradient))
     return {
@@ -119,7 +111,7 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
         "dtype": str(dtype).replace("torch.", ""),
         "benchmark": bool(torch.backends.cudnn.benchmark),
         "forward_bytes": forward_bytes,
-        "backward_bytes": beyond(peak, pool.allocated()),
+        "backward_bytes": max(0, peak - pool.allocated()),
     }
 
 
