@@ -58,6 +58,7 @@ from tunekit.trial.process_count import (
     on_first_devices,
     with_processes,
 )
+from tunekit.trial.processes import end_leftovers
 from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
@@ -165,6 +166,7 @@ class ProcessExecutor:
         if target != self.target:
             return replace(self, target=target).run(replace(spec, bindings=None), known, on_progress)
         bound = self._bound(spec, known)
+        end_leftovers()
         folder = self._fresh_folder(spec.number)
         secrets = secrets_of_target(self.target, os.environ)
         stopped = None

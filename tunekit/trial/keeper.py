@@ -6,8 +6,8 @@ Run as a script with nothing but the standard library:
 
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
 daemons included, and the scratch folder is removed, as is what they leave in /dev/shm. One JSON line on
-standard output then tells how the target ended, and how many processes it had left running. Where
-the keeper itself is killed, tunekit ends what is left (`processes`).
+standard output then tells how the target ended, and how many processes it had left running. Whoever is killed
+with its keeper is ended by tunekit (`processes`).
 
 The target writes into a pipe that is drained whatever becomes of the log, so that it never waits; the log
 keeps the beginning and the end of what was written.

@@ -20,7 +20,7 @@ from tunekit.records.codec import write_text
 from tunekit.records.host import Sandbox
 from tunekit.trial import sandbox
 from tunekit.trial.bindings import Bound
-from tunekit.trial.processes import KEEPER
+from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, this_owner
 
 # --- the sandbox: which one holds here, and what a trial's processes find in it -------------
 
@@ -247,6 +247,7 @@ def trial_environment(
     environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
+    environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
     caches = request_path.parent.parent / COMPILE_CACHE
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")

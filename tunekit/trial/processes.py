@@ -1,6 +1,8 @@
 """What the kernel tells of trials' processes: which train unguarded or elsewhere, are at work, are orphans.
 
-While a trial runs, tunekit adopts what its keeper's death leaves without a parent.
+While a trial runs, tunekit adopts what its keeper's death leaves without a parent. Every process of a trial
+also carries in its environment which tunekit owns it; where that one is dead and the process lives, its
+keeper was killed as well, and the next tunekit ends it.
 """
 
 import contextlib
@@ -8,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -136,6 +139,38 @@ class ProcessActivity:
 KEEPER = str(Path(keeper.__file__))
 """The script that keepers run."""
 
+OWNER_VARIABLE = "TUNEKIT_OWNER"
+"""Which tunekit a trial belongs to: its pid, when it started, and where that pid holds."""
+
+_START_TICKS = 19
+"""Place of `starttime` among the fields of /proc/PID/stat that follow the program's name."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A tunekit process; no other one ever has all three."""
+
+    pid: int
+    started_ticks: int
+    pid_namespace: str
+
+    def text(self) -> str:
+        """Return it as a word for an environment."""
+        return f"{self.pid}:{self.started_ticks}:{self.pid_namespace}"
+
+
+def this_owner() -> Owner:
+    """Return this process as an owner.
+
+    Raises:
+        OSError: there is no /proc.
+    """
+    return Owner(os.getpid(), int(stat_of(os.getpid())[_START_TICKS]), _pid_namespace(os.getpid()))
+
+
+def _pid_namespace(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/ns/pid").readlink()).strip("pid:[]")
+
 
 class Orphans:
     """Adopts what a killed keeper leaves behind, while it is entered."""
@@ -165,3 +200,58 @@ class Orphans:
                         os.waitpid(pid, os.WNOHANG)
 
         end_all(found, collect)
+
+
+def end_leftovers() -> None:
+    """End what is left of trials whose tunekit and keeper were both killed."""
+    try:
+        here = this_owner().pid_namespace
+    except (OSError, ValueError):
+        return
+    end_all(lambda: _orphaned_pids(here), lambda: None)
+
+
+def _orphaned_pids(pid_namespace: str) -> list[int]:
+    """Return the pids of processes whose trial's tunekit is dead, and that no keeper is about to end.
+
+    A process or an owner of another pid namespace is another machine's, as far as can be told from here.
+    """
+    pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    abandoned = [pid for pid in pids if _is_abandoned(pid, pid_namespace)]
+    keepers = [pid for pid in abandoned if KEEPER in command_of(pid)]
+    kept = {*keepers, *(pid for each in keepers for pid in descendants(each))}
+    return [pid for pid in abandoned if pid not in kept]
+
+
+def _is_abandoned(pid: int, pid_namespace: str) -> bool:
+    try:
+        owner = _owner_of(pid)
+        if owner is None or owner.pid_namespace != pid_namespace or _is_alive(owner):
+            return False
+        return _pid_namespace(pid) == pid_namespace
+    except (OSError, ValueError):  # gone, another user's, or something else by that name
+        return False
+
+
+def _owner_of(pid: int) -> Owner | None:
+    """Return the owner that a process carries.
+
+    Raises:
+        OSError: the process is gone, or another user's.
+        ValueError: it carries something else by that name.
+    """
+    start = f"{OWNER_VARIABLE}=".encode()
+    for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if word.startswith(start):
+            owner, ticks, namespace = word[len(start) :].decode().split(":")
+            return Owner(int(owner), int(ticks), namespace)
+    return None
+
+
+def _is_alive(owner: Owner) -> bool:
+    """Return whether it runs; killed and not yet collected by its parent, it does not."""
+    try:
+        fields = stat_of(owner.pid)
+        return int(fields[_START_TICKS]) == owner.started_ticks and fields[0] != "Z"
+    except OSError:
+        return False
