@@ -114,7 +114,6 @@ CHECKUPS: dict[str, Checkup] = {
     "two GPUs": checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": None}, pcie=link(8, None)))),
     "bare GPU": checkup(accelerators=(BARE_GPU.changed(state=None),)),
     "no GPU": without_gpu(),
-    "unknown CPU": checkup(load_average=None, cpu_name=None),
     "limited": checkup(
         cpus=3,
         cpus_affinity=8,
@@ -125,11 +124,9 @@ CHECKUPS: dict[str, Checkup] = {
         shm_bytes=GIB,
         shm_used_bytes=None,
     ),
-    "no shm": checkup(shm_bytes=None, shm_used_bytes=None),
     "no cuDNN": checkup(torch=torch_of(cudnn_version=None)),
     "ROCm": checkup(torch=torch_of(cuda_version=None, cudnn_version=None, hip_version="6.4")),
     "no torch": checkup(torch=None, why_no_torch="no torch there"),
-    "torch not asked": checkup(torch=None),
     "small storage": checkup(
         storage=storage_of(files=1, total_bytes=5, cached_share_before=None, filesystem=None)
     ),
@@ -138,18 +135,11 @@ CHECKUPS: dict[str, Checkup] = {
         storage=storage_of(device=None, kind=StorageKind.UNKNOWN, filesystem="9p", measured_cold=None)
     ),
     "cached": checkup(storage=storage_of(measured_cold=False, cached_share_before=1.0)),
-    "no storage": checkup(
-        storage=storage_of(kind=StorageKind.NONE, filesystem="proc", files=0, total_bytes=0)
-    ),
     "in memory": checkup(
         storage=storage_of(kind=StorageKind.MEMORY, filesystem="tmpfs", device=None, **NOT_MEASURED)
     ),
-    "random reads alone": checkup(storage=storage_of(sequential_mb_per_s=None)),
-    "not measured": checkup(storage=storage_of(**NOT_MEASURED)),
     "two data sets": checkup(storage=(storage_of(path="/data/train"), storage_of(path="/data/val"))),
-    "one worker": checkup(loader=loader_plan(1, batch_bytes=None)),
     "no workers": checkup(loader=loader_plan(0, taken_from="baseline of reports/train")),
-    "many workers": checkup(loader=loader_plan(256, taken_from="balanced of reports/train")),
     "eight ranks": checkup(loader=loader_plan(4, prefetch_factor=3, processes=8, batch_bytes=None)),
 }
 

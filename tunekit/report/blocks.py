@@ -67,8 +67,6 @@ class Facts:
     """Sentences with a label each."""
 
     rows: tuple[tuple[str, str], ...]
-    gap: int = 2
-    """Blanks after the longest label on a terminal."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from tunekit.diagnose.registry import CODES
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
-from tunekit.records.host import Accelerator, GpuState, Host
+from tunekit.records.host import Accelerator, GpuState
 from tunekit.records.prediction import Calibration, ConvolutionSeen
 from tunekit.report.blocks import (
+    PREDICTED,
     Column,
     Facts,
     Lead,
@@ -22,7 +23,7 @@ from tunekit.report.blocks import (
     table_of,
 )
 from tunekit.report.text import SEVERITY_WORDS, sandbox_text, torch_text, value_text
-from tunekit.units import bytes_text, count_text, percent_text
+from tunekit.units import bytes_text, count_text, percent_text, rate_text
 
 
 def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
@@ -32,7 +33,7 @@ def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
         (
             Lead(_answer(checkup.findings)),
             Section("facts", "What is here", "Machine"),
-            Facts(tuple(_facts(checkup)), gap=1),
+            Facts(tuple(_facts(checkup))),
             Section("findings", "Findings", "Findings"),
             *found_blocks(checkup.findings),
             Line(f"not shown: {', '.join(silenced)}" if silenced else "", is_quiet=True, is_apart=True),
@@ -62,109 +63,73 @@ def _answer(findings: Sequence[Finding]) -> str:
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     host = checkup.host
     torch = f"{torch_text(host.torch)}, {host.torch.python}" if host.torch else ""
-    facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
-    facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
-    facts.append(("torch", torch if host.torch else checkup.why_no_torch or "not asked"))
-    if host.sandbox is not None:
-        facts.append(("trials", sandbox_text(host.sandbox.kind)))
-    facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
+    facts = [(f"GPU {gpu.index}", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
+    load, used = host.load_average, host.shm_used_bytes
+    shm = "none" if host.shm_bytes is None else f"{bytes_text(host.shm_bytes)}, {bytes_text(used)} used"
+    facts += [
+        ("CPU", f"{host.cpus} of {host.cpus_total} available, {host.cpu_name or 'unknown model'}"),
+        ("CPU quota", f"{host.cpu_quota:g}" if host.cpu_quota else ""),
+        ("NUMA nodes", str(host.numa_nodes) if host.numa_nodes else ""),
+        ("load average", "" if load is None else rate_text(load)),
+        ("memory limit", f"{bytes_text(host.ram_limit_bytes)} of {bytes_text(host.ram_total_bytes)}"),
+        ("memory free", bytes_text(host.ram_available_bytes)),
+        ("/dev/shm", shm),
+        ("torch", torch if host.torch else checkup.why_no_torch or "not asked"),
+        ("trials", "" if host.sandbox is None else sandbox_text(host.sandbox.kind)),
+        *(("storage", _storage_text(storage)) for storage in checkup.storage),
+    ]
     if checkup.loader is not None:
-        facts.append(("loader", _loader_text(checkup.loader, checkup.host.ram_limit_bytes)))
-    return facts
+        facts.append(("loader", _loader_text(checkup.loader, host.ram_limit_bytes)))
+    return [(label, text) for label, text in facts if text]
 
 
-def _parts(*parts: tuple[str, object]) -> str:
-    """Return values in their forms, such as ("driver {}", "580.65"), without those that are unknown."""
-    return ", ".join(form.format(value) for form, value in parts if value is not None and value != "")
-
-
-def _of(now: float | None, most: float | None) -> str | None:
-    """Return a figure with the most that it can be, such as "8 of 16"; None where it is unknown."""
+def _of(now: float | None, most: float | None, unit: str) -> str:
+    """Return a figure with its limit, such as "8 of 16 W"; nothing where it is unknown."""
     if now is None:
-        return None
-    return f"{now:.0f} of {most:.0f}" if most else f"{now:.0f}"
+        return ""
+    return f"{now:.0f} of {most:.0f} {unit}" if most else f"{now:.0f} {unit}"
 
 
 def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
     taken = f" ({loader.taken_from})" if loader.taken_from else ""
-    if not loader.num_workers:
-        return f"0 workers{taken}"
+    workers = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor or 0}"
+    if loader.processes > 1:
+        workers += f" in each of {loader.processes} processes"
+    if not loader.batch_bytes or not loader.num_workers:
+        return workers + taken
     buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
-    share = percent_text(buffered_bytes / ram_limit_bytes)
-    return (
-        _parts(
-            ("{}", f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"),
-            ("{} processes", loader.processes if loader.processes > 1 else None),
-            ("batches of {}", bytes_text(loader.batch_bytes) if loader.batch_bytes else None),
-            ("{} of it pinned", bytes_text(loader.held_batch_bytes) if loader.held_batch_bytes else None),
-            ("buffer {}", f"{bytes_text(buffered_bytes)} (predicted)" if loader.batch_bytes else None),
-            ("{} of the RAM limit", share if loader.batch_bytes else None),
-        )
-        + taken
-    )
+    buffer = f"{bytes_text(buffered_bytes)} ({percent_text(buffered_bytes / ram_limit_bytes)} of RAM)"
+    return f"{workers}, batches of {bytes_text(loader.batch_bytes)}, buffer {buffer} {PREDICTED}{taken}"
 
 
 def _gpu_text(gpu: Accelerator) -> str:
     pcie, state = gpu.pcie, gpu.state or GpuState()
-    return _parts(
-        ("{}", f"{gpu.index}: {gpu.name}"),
-        ("{}", bytes_text(gpu.memory_bytes)),
-        ("compute capability {}", gpu.compute_capability),
-        ("PCIe x{}", _of(pcie.lanes, pcie.max_lanes) if pcie else None),
-        ("driver {}", gpu.driver),
-        ("{} C", _of(state.temperature_c, None)),
-        ("{} MHz", _of(state.sm_clock_mhz, state.max_sm_clock_mhz)),
-        ("{} W", _of(state.power_w, state.power_limit_w)),
-        ("{}", f"profile {gpu.profile_id}" if gpu.profile_id else "no profile"),
-        ("seen by {}", " and ".join("the driver" if by == "nvml" else by for by in gpu.seen_by)),
+    texts = (
+        gpu.name,
+        bytes_text(gpu.memory_bytes),
+        f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "",
+        _of(pcie.lanes, pcie.max_lanes, "PCIe lanes") if pcie else "",
+        f"driver {gpu.driver}" if gpu.driver else "",
+        "" if "nvml" in gpu.seen_by else "not seen by the driver",
+        _of(state.temperature_c, None, "C"),
+        _of(state.sm_clock_mhz, state.max_sm_clock_mhz, "MHz"),
+        _of(state.power_w, state.power_limit_w, "W"),
+        f"profile {gpu.profile_id}" if gpu.profile_id else "no profile",
     )
+    return ", ".join(filter(None, texts))
 
 
-def _cpu_text(host: Host) -> str:
-    affinity = host.cpus_affinity if (host.cpus_affinity or host.cpus_total) < host.cpus_total else None
-    nodes, load = host.numa_nodes or 1, host.load_average
-    limits = _parts(("affinity {}", affinity), ("quota {:g}", host.cpu_quota))
-    model = _parts(
-        ("{}", host.cpu_name or "unknown model"),
-        ("{} NUMA nodes", nodes if nodes > 1 else None),
-        ("load average {}", None if load is None else f"{load:.1f}"),
-    )
-    return f"{host.cpus} of {host.cpus_total} available{f' ({limits})' if limits else ''}: {model}"
-
-
-def _memory_text(host: Host) -> str:
-    is_limited = host.ram_limit_bytes < host.ram_total_bytes
-    limit = f" of {bytes_text(host.ram_total_bytes)} (cgroup limit)" if is_limited else ""
-    free = host.ram_available_bytes
-    return _parts(
-        ("{}", bytes_text(host.ram_limit_bytes) + limit),
-        ("{} available", None if free is None else bytes_text(free)),
-    )
-
-
-def _shm_text(host: Host) -> str:
-    if host.shm_bytes is None:
-        return "none"
-    used = host.shm_used_bytes
-    return _parts(("{}", bytes_text(host.shm_bytes)), ("{} used", None if used is None else bytes_text(used)))
-
-
-_HOW_READ = {True: "read cold", False: "read from the page cache", None: "read"}
+_HOW_READ = {True: "", False: "from the page cache: ", None: "perhaps from the page cache: "}
 
 
 def _storage_text(storage: Storage) -> str:
-    more = "" if storage.is_walk_complete else " or more"
-    lies_on = _parts(
-        ("disk {}", storage.device),
-        ("{}", f"kind {storage.kind}" if storage.kind is StorageKind.UNKNOWN else storage.kind.value),
-        ("{}", storage.filesystem or "unknown file system"),
-    )
-    cached = storage.cached_share_before
-    before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
-    is_measured = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
-    rates = f"{_HOW_READ[storage.measured_cold]}: {storage.rates_text}{before}"
-    size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
-    return f"{storage.path}: {lies_on}; {size}; {rates if is_measured else 'not measured'}"
+    kind = f"{storage.kind} disk" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
+    lies_on = ", ".join(filter(None, (storage.device, kind, storage.filesystem)))
+    at_least = "" if storage.is_walk_complete else "at least "
+    size = f"{at_least}{count_text(storage.files, 'file')}, {bytes_text(storage.total_bytes)}"
+    if storage.sequential_mb_per_s is None and storage.random_mb_per_s is None:
+        return f"{storage.path}: {lies_on}; {size}; not measured"
+    return f"{storage.path}: {lies_on}; {size}; {_HOW_READ[storage.measured_cold]}{storage.rates_text}"
 
 
 # --- calibration -----------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from tunekit.report.blocks import (
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 
 GAP = 2
-"""Blanks between the columns of a table."""
-_LEAST_WIDTH = 20
+"""Blanks between two columns."""
+MIN_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
 
 
@@ -74,7 +74,7 @@ def _draw(console: Console, block: Block) -> None:
             for line in block.lines:
                 say(console, f"  {line}")
         case Facts():
-            width = max(len(label) for label, _ in block.rows) + block.gap
+            width = max(len(label) for label, _ in block.rows) + GAP
             for label, text in block.rows:
                 hang(console, text, label.ljust(width), " " * width)
         case Passage():
@@ -120,7 +120,7 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
 
     A path or an address is never broken.
     """
-    width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
+    width = max(console.width, MIN_WIDTH + max(len(first), len(rest)))
     line, is_empty = first, True
     lines = []
     for word in printable(text).split(" "):
