@@ -1,6 +1,6 @@
 """Runs side by side: which is faster, how sure that is, and where the time went. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -157,9 +157,7 @@ def _config_lines(comparison: RunComparison) -> tuple[str, ...]:
 
 
 def _run_text(run: ComparedRun, is_reference: bool) -> str:
-    whose = "baseline" if run.tier is None else run.tier.value
-    if run.tier is not None and run.is_baseline:
-        whose += " (the baseline)"
+    whose = run.tier or "baseline"
     processes = count_text(len(run.rates_samples_per_s), "process", "processes")
     role = "reference, " if is_reference else ""
     day = run.created_at.partition("T")[0]
@@ -252,15 +250,13 @@ def _knobs_table(comparison: RunComparison) -> Table:
         (name, own, *(cell if cell == own else f"* {cell}" for cell in cells)) for name, own, *cells in knobs
     ]
     columns = _rows(comparison)
-    figures: dict[str, Callable[[_Row], str]] = {
+    figures = {
         "tier": field_text("run.tier", str, "own"),
         "VRAM reserved": field_text("run.peak_reserved_bytes", bytes_text),
         "RAM of processes": field_text("run.base_ram_bytes", bytes_text),
         f"RAM buffer {PREDICTED}": field_text("run.buffer_bytes", bytes_text),
         f"  verdict {PREDICTED}": field_text("run.buffer_verdict"),
     }
-    if all(run.peak_reserved_bytes is None for run in comparison.runs):
-        figures = {name: cell for name, cell in figures.items() if "VRAM" not in name}
     rows += [(name, *map(cell, columns)) for name, cell in figures.items()]
     return Table(
         f"Configs and memory (measured); * is another value than in {comparison.reference.name}",
