@@ -96,7 +96,7 @@ def _refuse_endless(request: PlanRequest) -> None:
     if hours > LONGEST_H:
         raise UsageError(
             f"{count_text(request.epochs, 'epoch')} of {request.samples_per_epoch:,} samples at {rate.low:g} "
-            f"({rate.value:g} expected) samples/s take {hours:.3g} h; check rate, samples and epochs"
+            f"samples/s take {hours:.3g} h; check rate, samples and epochs"
         )
 
 
