@@ -2,11 +2,13 @@
 
 import functools
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from _tunekit_agent.measure.errors import line_of
 from _tunekit_agent.stages import stages_for
+from _tunekit_agent.stages.data import DataSeen
 from _tunekit_agent.stages.runner import Missing, Stage, StageRunner, Turns
 from build_loop import loop_of
 
@@ -170,3 +172,15 @@ def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
 
 def test_why_a_stage_sees_nothing_is_told_without_a_name_from_the_code() -> None:
     assert line_of(Missing("the loop has no DataLoader")) == "the loop has no DataLoader"
+
+
+def test_what_a_loop_takes_from_its_data_set_is_looked_for_in_a_whole_batch() -> None:
+    stage = DataSeen(loop_of(world_size=2))
+    source = SimpleNamespace(live=SimpleNamespace(_dataset=SimpleNamespace(log=[1]), _workers=()))
+    assert stage.asked(source) is None
+    stage.fetched(None)
+    stage.interrupted()  # an epoch ends
+    assert stage.asked(source) is None and not stage.is_over
+    stage.fetched(None)
+    with pytest.raises(Missing, match="2 ranks share the samples"):
+        stage.asked(source)

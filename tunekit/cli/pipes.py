@@ -10,12 +10,12 @@ from typing import Any, TextIO, cast
 from tunekit.plain_text import printable
 
 _GONE = (errno.EPIPE, errno.EIO)
-"""What writing to a pipe that nobody reads, or to a terminal that hung up, comes back with."""
+"""What a write to a pipe without a reader, or to a terminal that hung up, fails with."""
 
 
 @contextlib.contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Let what is written to standard output or error go nowhere once nobody reads it."""
+    """Discard standard output and error once their reader is gone."""
     out, err = (cast("TextIO", _LastingStream(stream)) for stream in (sys.stdout, sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -48,7 +48,7 @@ NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
 _DEVICE = (
     r"(?:CUDA|HIP) (?:driver )?error: (?:out of memory|CUDA_ERROR_OUT_OF_MEMORY)"
     r"|Triton Error \[\w+\]: out of memory"
-    r"|\w+ out of memory\. Tried to allocate"  # torch's own, told again by a compiler
+    r"|\w+ out of memory\. Tried to allocate"  # torch's message, repeated by a compiler
     r"|MPS backend out of memory"
     r"|No executable batch size found, reached zero"  # accelerate's, after it ran out at every size
     r"|\b(?:CU|HIP)[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
@@ -77,7 +77,7 @@ def _is_of_full_device(error: ErrorSeen) -> bool:
 
 
 def _is_of_pinning(error: ErrorSeen) -> bool:
-    """Return whether the host's memory could not be pinned, where CUDA says the same as of its own."""
+    """Return whether host memory could not be pinned, which CUDA reports as it does its own out of memory."""
     lines = (line for line in reversed(error.traceback) if line.startswith("    ") and line.strip(" ^~"))
     said = (error.message, next(lines, ""))  # the innermost line of the script or of torch's own Python
     return error.raised_in.startswith(_PINNING_PLACE) or any(_PINNING.search(text) for text in said)

@@ -34,19 +34,21 @@ class DataSeen(Stage):
 
     name = "data"
     _read_here: Any = None
-    """The data set, once a batch was asked for that this process makes."""
+    """The data set, where this process makes the batches."""
     _after_batch: Any = None
+    """The sizes of its containers after the last batch, before the loop's step."""
 
     def fetched(self, batch: Any) -> None:
         self._after_batch = sizes_of(self._read_here)
 
-    def interrupted(self) -> None:
-        self._after_batch = None
-
     def asked(self, source: Any) -> Any:
-        if source is not None and self._read_here is None and not getattr(source.live, "_workers", ()):
+        if source is not None and not getattr(source.live, "_workers", ()):
             self._read_here = source.live._dataset
-            return None
+            try:
+                if not self._turns.asked():
+                    return None
+            except Missing:
+                self._after_batch = None  # what the loop takes can't be told from what an epoch's end does
         self.is_over = True
         self._require_loader(source, "share the samples of an epoch")
         self._began = self._clock()
