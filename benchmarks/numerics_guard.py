@@ -16,7 +16,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from simulated_losses import CURVES, HARMS, Harm, curve, rounded  # noqa: E402
 
-from tunekit.recommend.numerics import LossOutcome, judge_losses  # noqa: E402
+from tunekit.recommend.numerics import judge_losses  # noqa: E402
+from tunekit.records.recommendation import LossOutcome  # noqa: E402
 
 _BATCH_NOISE = 0.10
 _SEED_OFFSET = 0.02

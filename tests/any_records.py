@@ -15,6 +15,7 @@ from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import (
+    ConfigFigures,
     KnobGain,
     ModelSummary,
     NoiseFloor,
@@ -152,8 +153,10 @@ def absurd_runs(draw: st.DrawFn) -> Run:
     fixed |= {"config": st.just(fast), "speedup": st.none() | ranges}
     fixed |= {"rate_samples_per_s": ranges, "it_per_s": ranges}
     tiers = [draw(records(Recommendation, tier=st.just(tier), **fixed)) for tier in Tier]
-    return run(
+    own_figures = records(ConfigFigures, config=st.just(own), rate_samples_per_s=ranges)
+    return run().changed(
         trials=tuple(trials),
+        baseline_figures=draw(own_figures),
         options=options(epochs=draw(whole), epochs_given=draw(st.booleans())),
         recommendations=tuple(tiers),
         noise_floor=NoiseFloor(relative=draw(figures), pairs=1, processes=2),

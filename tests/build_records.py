@@ -5,8 +5,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
-from tunekit.recommend.candidate import candidate_of
-from tunekit.recommend.outcome import outcome_of
 from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
@@ -15,10 +13,11 @@ from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.profile import FactConfidence, FactGroup, Profile, ProfileFacts
-from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.records.recommendation import RamVerdict, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, OptimizerSeen, RootSeen, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.assemble import concluded
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -291,6 +290,9 @@ def recommendation(
         "peak_reserved_bytes": 5 * GIB,
         "device_memory_bytes": 22 * GIB,
         "buffer_bytes": buffer_bytes(knobs, knobs.batch_bytes(1000)),
+        "buffer_verdict": RamVerdict.SAFE if knobs.num_workers else None,
+        "held_bytes_per_sample": 1000.0,
+        "shared_bytes_per_sample": 1000.0,
         "base_ram_bytes": GIB,
         "float32_matmul_precision": "highest",
         "learning_rate": None,
@@ -325,8 +327,7 @@ def run(**overrides: Any) -> Run:
         "search_time_s": 600.0,
     }
     made = Run(**(values | overrides))
-    made = made.changed(**({"candidate": candidate_of(made)} | overrides))
-    return made.changed(outcome=outcome_of(made))
+    return concluded(made).changed(**overrides)
 
 
 @st.composite

@@ -7,6 +7,7 @@ from typing import Any
 from build_records import host, profile, target
 from scripted_search import RecordingListener, ScriptedExecutor
 
+from tunekit.diagnose.bottleneck import bottleneck
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.run import FixedKnob, LoopProfile, ProfileOptions, RunStatus
@@ -39,7 +40,10 @@ def loop_profile(**overrides: Any) -> LoopProfile:
         "profile": profile(),
         "measured_on": "a10g",
     }
-    return LoopProfile(**(values | overrides))
+    made = LoopProfile(**(values | overrides))
+    rate = made.contenders[0].rate_samples_per_s if made.contenders else None
+    seen = [made.profiled_trial] if made.profiled_trial else []
+    return made.changed(bottleneck=bottleneck(seen, rate))
 
 
 def fix(**knobs: Any) -> tuple[FixedKnob, ...]:

@@ -8,7 +8,7 @@ from real_trials import RealTrials, zoo_target
 
 from tunekit.machine.detect import detect_host
 from tunekit.predict.ram import loader_ram
-from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.recommend.memory import base_ram_bytes
 
 FEATURES = "131072"
 """8 MiB a batch: three of them fit into 64 MiB, nine don't."""

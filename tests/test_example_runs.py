@@ -20,7 +20,7 @@ from tunekit.session.folder import load_run
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
 WORKED_OUT = """noise_floor recommendations missing_tiers candidate outcome scaling knob_gains model
-prediction budget_s search_time_s"""
+prediction budget_s search_time_s baseline_figures bottlenecks loss_checks longer_budget_s"""
 PLANNED = "rate_samples_per_s hours hours_per_week usd_on_demand usd_spot gpu_busy compute_units fits"
 WORDS = {"doubts", "note", "path", "reason"}
 

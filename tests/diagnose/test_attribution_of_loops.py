@@ -6,9 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from simulated_cuda import DeviceLoop, SimulatedCuda
 
-from tunekit.diagnose.attribution import Bound, Gap, Part, attribution, bound, closure
+from tunekit.diagnose.attribution import Gap, Part, attribution, bound, closure
 from tunekit.records.details import Details
 from tunekit.records.measurement import DeviceSeen
+from tunekit.records.recommendation import Bound
 from tunekit.records.trial import TrialRecord
 
 

@@ -6,9 +6,8 @@ import pytest
 from build_loops import CPU, device_parts, floors, parts, record, slow_together
 from build_records import interval, recommendation, run
 
-from tunekit.diagnose.attribution import Bound
-from tunekit.diagnose.bottleneck import bottleneck, bottleneck_of
-from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits
+from tunekit.diagnose.bottleneck import bottleneck, bottlenecks
+from tunekit.records.recommendation import Bound, Limit, ModelSummary, PredictedLimits
 from tunekit.records.trial import TrialRecord, TrialRole
 
 
@@ -59,7 +58,7 @@ DRAINED = record(device_parts=device_parts(drained=1.0))
 def test_what_was_measured_decides_and_a_model_that_contradicts_it_is_refuted(
     trial: TrialRecord, of: PredictedLimits | None, verdict: Bound, is_refuted: bool
 ):
-    seen = bottleneck([trial], of)
+    seen = bottleneck([trial], predicted=of)
     assert seen is not None
     assert (seen.bound, seen.is_model_refuted) == (verdict, is_refuted)
 
@@ -71,10 +70,10 @@ def test_the_trial_whose_wait_is_in_the_middle_speaks_for_its_config():
 
 
 def test_a_trial_that_looked_at_the_halves_speaks_before_those_that_did_not():
-    halves = waits(0.02, floors(0.1, 0.097))
+    halves = waits(0.02, floors(0.1, 0.097)).changed(number=7)
     seen = bottleneck([waits(0.3), halves, waits(0.4)])
     assert seen is not None
-    assert (seen.measurement, seen.bound) == (halves.measurement, Bound.BALANCED)
+    assert (seen.trial, seen.bound) == (7, Bound.BALANCED)
 
 
 def test_of_a_run_the_trial_that_looked_at_the_halves_speaks_for_the_baseline_and_for_its_findings():
@@ -83,12 +82,10 @@ def test_of_a_run_the_trial_that_looked_at_the_halves_speaks_for_the_baseline_an
         waits(0.4).changed(number=number, role=TrialRole.CONFIRM, round=number, is_baseline_config=True)
         for number in (1, 2)
     ]
-    seen = bottleneck_of(run(trials=(own, *fresh)), None)
-    assert seen is not None
-    assert (seen.measurement, seen.bound) == (own.measurement, Bound.UNEXPLAINED)
+    seen = bottlenecks(run(trials=(own, *fresh)), None)[0]
+    assert (seen.trial, seen.bound) == (own.number, Bound.UNEXPLAINED)
     unlooked = own.changed(measurement=waits(0.02).measurement)
-    seen = bottleneck_of(run(trials=(unlooked, *fresh)), None)
-    assert seen is not None
+    seen = bottlenecks(run(trials=(unlooked, *fresh)), None)[0]
     assert (seen.bound, seen.wait_share) == (Bound.DATA, pytest.approx(0.4))
 
 
@@ -98,9 +95,8 @@ def test_of_a_tier_the_trial_that_found_it_speaks_where_it_looked_at_the_halves(
     limits = ModelSummary(
         limits=(predicted(Limit.LOADER, tier=tier.tier),), missed_relative=None, checked_configs=None
     )
-    seen = bottleneck_of(run(trials=(found, fresh), model=limits), tier)
-    assert seen is not None
-    assert (seen.bound, seen.predicted) == (Bound.BALANCED, limits.limits[0])
+    (seen,) = bottlenecks(run(trials=(found, fresh), model=limits), tier)
+    assert (seen.tier, seen.trial, seen.bound) == (tier.tier, 1, Bound.BALANCED)
 
 
 def test_what_was_not_measured_has_no_bottleneck():

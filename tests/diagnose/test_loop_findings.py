@@ -16,20 +16,14 @@ from build_records import GIB, discovery, hosts, profile, target
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.diagnose.attribution import (
-    Bound,
-    bound,
-    boundary_share,
-    closure,
-    copies_alone_share,
-    idle_for_host,
-)
+from tunekit.diagnose.attribution import bound, boundary_share, closure, copies_alone_share, idle_for_host
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.registry import CODES
 from tunekit.records.finding import Severity
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen
+from tunekit.records.recommendation import Bound
 from tunekit.records.trial import TrialRecord
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)

@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.registry import worst
-from tunekit.predict.ram import RamVerdict, loader_ram
+from tunekit.predict.ram import loader_ram
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
+from tunekit.records.recommendation import RamVerdict
 
 NO_FIGURE = re.compile(r"\b(None|nan|inf)\b")
 

@@ -84,13 +84,7 @@ def test_what_has_nothing_to_tell_writes_nothing(tmp_path: Path):
 
 
 def rows(tier, lr=0.1):
-    return scaling_rows(
-        tier,
-        config(),
-        bytes_per_sample=1000,
-        base_ram_bytes=GIB,
-        base=BaseLearningRate(lr, 64, "flags") if lr else None,
-    )
+    return scaling_rows(recommendation(tier), BaseLearningRate(lr, 64, "flags") if lr else None)
 
 
 def test_every_tier_and_gpu_count_has_a_row():

@@ -9,8 +9,9 @@ from gpu_environment import ROOT
 
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
-from tunekit.diagnose.attribution import Bound, Part, attribution, bound
+from tunekit.diagnose.attribution import Part, attribution, bound
 from tunekit.records.measurement import Measurement
+from tunekit.records.recommendation import Bound
 from tunekit.records.run import LoopProfile
 from tunekit.records.trial import TrialRecord
 

@@ -5,7 +5,8 @@ from gpu_commands import measured, tunekit
 from judged_loops import LOOP, LOOPS, KnownLoop, judge
 
 from simgpu.machine import SimulatedGpu
-from tunekit.diagnose.attribution import Bound, bound
+from tunekit.diagnose.attribution import bound
+from tunekit.records.recommendation import Bound
 
 TOLERANCE = 0.03
 MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}

@@ -7,7 +7,7 @@ from build_records import GIB, MIB, baseline_record, config, cpu, host, loop, tr
 
 from simgpu.machine import SimulatedGpu
 from tunekit.predict.ram import buffer_bytes, held_per_sample, pinned_growth
-from tunekit.recommend.memory import measured_sample, ram_buffer
+from tunekit.recommend.memory import memory_need
 from tunekit.recommend.tiers import violations
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.measurement import LoopMeasurement
@@ -83,8 +83,8 @@ def test_a_config_is_refused_held_to_its_tier_and_shown_by_what_it_takes_pinned(
     for one, expected in zip((plain, pinned), (64 * batch.total_bytes, 4 * GIB), strict=True):
         (record,) = [record for record in records if record.config == one]
         assert record.measurement is not None
-        shown = ram_buffer(one, measured_sample(one, [record.measurement]), 0, small)
-        assert shown.size_bytes == pytest.approx(expected, rel=1e-3)
+        shown = memory_need(one, [record.measurement], small)
+        assert shown.buffer_bytes == pytest.approx(expected, rel=1e-3)
 
 
 PINS = """

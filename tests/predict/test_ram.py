@@ -5,14 +5,10 @@ from build_records import GIB, MIB, config, configs, host, hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.predict.ram import (
-    RamVerdict,
-    buffer_bytes,
-    loader_ram,
-    queue_bytes,
-)
+from tunekit.predict.ram import buffer_bytes, loader_ram, queue_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.recommendation import RamVerdict
 
 LIMIT = 1000 * MIB
 roomy = host(ram_limit_bytes=LIMIT, ram_total_bytes=LIMIT, shm_bytes=None)

@@ -5,8 +5,9 @@ from build_records import GIB, MIB, host, hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.predict.ram import GridCell, RamVerdict, ram_grid
+from tunekit.predict.ram import GridCell, ram_grid
 from tunekit.records.host import Host
+from tunekit.records.recommendation import RamVerdict
 
 ORDER = [RamVerdict.SAFE, RamVerdict.RISKY, RamVerdict.OOM]
 

@@ -5,14 +5,9 @@ from build_records import baseline_record, config, confirm_records, failure, tri
 from simulated_losses import curve, decreasing
 
 from tunekit.diagnose.registry import findings_of
-from tunekit.recommend.numerics import (
-    LossOutcome,
-    Mode,
-    excluded_modes,
-    guarded_modes,
-    modes_due,
-)
+from tunekit.recommend.numerics import Mode, excluded_modes, guarded_modes, modes_due
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.recommendation import LossOutcome
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 
 GOOD = tuple(curve(decreasing, 64, 1, noise=0.1))

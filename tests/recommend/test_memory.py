@@ -3,31 +3,29 @@
 from build_loops import CPU
 from build_records import GIB, MIB, config, host, largest_seen, measurement
 
-from tunekit.predict.ram import RamVerdict, base_ram
-from tunekit.recommend.memory import RamBuffer, measured_sample, peak_reserved_bytes, ram_buffer
+from tunekit.predict.ram import base_ram
+from tunekit.recommend.memory import memory_need, peak_reserved_bytes
 from tunekit.records.details import Details
-
-
-def buffer_of(knobs, measured, base_bytes, machine) -> RamBuffer:
-    return ram_buffer(knobs, measured_sample(knobs, measured), base_bytes, machine)
+from tunekit.records.recommendation import RamVerdict
 
 
 def test_a_buffer_is_workers_times_prefetch_batches():
     knobs = config(num_workers=4, prefetch_factor=3)
-    found = buffer_of(knobs, [measurement(of=knobs, bytes_per_sample=1000)], GIB, host())
-    assert found == (4 * 3 * 128 * 1000, RamVerdict.SAFE)
+    found = memory_need(knobs, [measurement(of=knobs, bytes_per_sample=1000)], host())
+    assert (found.buffer_bytes, found.buffer_verdict) == (4 * 3 * 128 * 1000, RamVerdict.SAFE)
 
 
 def test_without_workers_there_is_none():
     knobs = config(num_workers=0)
-    assert buffer_of(knobs, [measurement(of=knobs)], GIB, host()) == (0, None)
+    found = memory_need(knobs, [measurement(of=knobs)], host())
+    assert (found.buffer_bytes, found.buffer_verdict) == (0, None)
 
 
 def test_largest_samples_count():
     knobs = config()
     usual = measurement(of=knobs, bytes_per_sample=1000)
     seen = usual.model_copy(update={"details": Details(largest=largest_seen(batch_bytes=400_000))})
-    assert buffer_of(knobs, [usual, seen], GIB, host()).size_bytes == 2 * 2 * 400_000
+    assert memory_need(knobs, [usual, seen], host()).buffer_bytes == 2 * 2 * 400_000
 
 
 def test_memory_that_grows_with_each_batch_is_counted_to_the_epochs_end():
@@ -46,5 +44,5 @@ def test_memory_that_grows_with_each_epoch_is_counted_until_torchs_streams_come_
 def test_a_small_machine_makes_it_risky():
     knobs = config(num_workers=8, prefetch_factor=8)
     measured = [measurement(of=knobs, bytes_per_sample=1 << 20)]
-    assert buffer_of(knobs, measured, 0, host()).verdict is RamVerdict.RISKY
-    assert buffer_of(knobs, measured, 0, host(shm_bytes=GIB)).verdict is RamVerdict.OOM
+    assert memory_need(knobs, measured, host()).buffer_verdict is RamVerdict.RISKY
+    assert memory_need(knobs, measured, host(shm_bytes=GIB)).buffer_verdict is RamVerdict.OOM

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_losses import CURVES, HARMS, curve, decreasing, is_a_fifth_worse, is_stuck, rounded
 
-from tunekit.recommend.numerics import FALL_SHARE, MIN_STEPS, LossOutcome, judge_losses
+from tunekit.recommend.numerics import FALL_SHARE, MIN_STEPS, judge_losses
+from tunekit.records.recommendation import LossOutcome
 
 OK, NONFINITE, DIVERGENT, UNKNOWN = LossOutcome
 NOISE = {"noise": 0.1, "offset": 0.02}

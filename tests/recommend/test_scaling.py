@@ -1,22 +1,16 @@
 import pytest
-from build_records import GIB, config, configs
+from build_records import GIB, config, configs, recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.recommend.learning_rate import BaseLearningRate
 from tunekit.recommend.scaling import scaling_rows
-from tunekit.records.recommendation import Tier
 
 BASE = BaseLearningRate(0.1, 128, "flags")
 
 
-def rows(knobs=None, **overrides):
-    values = {
-        "bytes_per_sample": 1000.0,
-        "base_ram_bytes": GIB,
-        "base": BASE,
-    }
-    return scaling_rows(Tier.BALANCED, knobs or config(), **(values | overrides))
+def rows(knobs=None, base=BASE, **overrides):
+    return scaling_rows(recommendation(of=knobs, **overrides), base)
 
 
 def test_the_table_of_a_small_config_by_hand():
@@ -30,10 +24,10 @@ def test_the_table_of_a_small_config_by_hand():
     assert [row.lr_sqrt for row in found] == pytest.approx([0.2, 0.08**0.5, 0.4, 0.32**0.5], rel=1e-12)
 
 
-@given(configs(), st.floats(0, 1e7), st.integers(0, 64 * GIB), st.none() | st.floats(1e-8, 10))
-def test_every_row_is_its_number_of_gpus_times_the_first(knobs, sample_bytes, base_bytes, lr):
+@given(configs(), st.integers(0, GIB), st.integers(0, 64 * GIB), st.none() | st.floats(1e-8, 10))
+def test_every_row_is_its_number_of_gpus_times_the_first(knobs, buffer_bytes, base_bytes, lr):
     base = BaseLearningRate(lr, 128, "flags") if lr else None
-    first, *others = rows(knobs, bytes_per_sample=sample_bytes, base_ram_bytes=base_bytes, base=base)
+    first, *others = rows(knobs, base, buffer_bytes=buffer_bytes, base_ram_bytes=base_bytes)
     for row in others:
         assert row.total_batch == row.gpus * first.total_batch
         assert row.total_workers == row.gpus * first.total_workers

@@ -6,11 +6,11 @@ from typing import Any
 from build_loops import CPU, device_parts, parts, record, slow_together
 from build_records import cpu, interval, recommendation, run
 
-from tunekit.recommend.recommendation import answer_of
+from tunekit.diagnose.bottleneck import bottleneck
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.bottleneck import bottleneck_passage, verdict_text
+from tunekit.report.bottleneck import bottleneck_passage, bound_text
 
 
 def limits(tier: Tier | None = None, limit: Limit | None = Limit.LOADER, **overrides: Any) -> PredictedLimits:
@@ -50,7 +50,7 @@ def explained(*of: PredictedLimits, **overrides: Any) -> Run:
 
 
 def lines(of: Run) -> tuple[str, ...]:
-    return bottleneck_passage(of, answer_of(of.recommendations)).lines
+    return bottleneck_passage(of).lines
 
 
 BALANCED = limits(Tier.BALANCED, Limit.TRAINING, loader_samples_per_s=1234.0)
@@ -81,5 +81,5 @@ LOOPS: dict[str, TrialRecord] = {
 
 def test_every_bottleneck(golden: Callable[[str, str], None]):
     texts = [f"=== {name}\n" + "".join(f"{line}\n" for line in lines(of)) for name, of in RUNS.items()]
-    texts += [f"=== loop: {name}\n{verdict_text(of)}\n" for name, of in LOOPS.items()]
+    texts += [f"=== loop: {name}\n{bound_text(bottleneck([of]))}\n" for name, of in LOOPS.items()]
     golden("bottlenecks.txt", "\n".join(texts))

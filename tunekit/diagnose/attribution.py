@@ -28,6 +28,7 @@ from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts
 from tunekit.records.details import KernelWindow
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
+from tunekit.records.recommendation import Bound
 from tunekit.units import count_text
 
 DEVICE_CLOCK = "CUDA events"
@@ -125,31 +126,6 @@ class Closure:
         """Whether it is far slower than its halves: what both leave of its time is longer than either."""
         left_s = self.step_s - self.compute_s - self.loader_s
         return self.gap is not None and left_s > max(self.compute_s, self.loader_s)
-
-
-class Bound(StrEnum):
-    """What holds a loop back."""
-
-    DATA = "data"
-    TURNS = "turns"
-    """Training is the longer half, yet clearly waits for its data: the two do not overlap."""
-    COMPUTE = "compute"
-    HOST = "host"
-    """The host gives a GPU its work too late: launches, Python, synchronisation."""
-    COPIES = "copies"
-    """Batches are copied to the GPU while it computes nothing."""
-    BALANCED = "balanced"
-    """Loader and training take the same time side by side."""
-    EPOCHS = "epochs"
-    """What happens between epochs, not within their steps."""
-    NO_LOADER = "no loader"
-    """The script makes its batches itself, which can't be told from computing."""
-    UNCLEAR = "unclear"
-    """The host waits for data beside a device whose own time was not measured."""
-    UNEXPLAINED = "unexplained"
-    """Loader and training are each fast alone and slow together, so that neither is what to mend."""
-    UNSETTLED = "unsettled"
-    """The rate is so uncertain that the parts of its step may be anything too."""
 
 
 class Making(StrEnum):

@@ -1,13 +1,11 @@
 """The bottleneck of a config: by what was measured first, beside what the throughput model says. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tunekit.diagnose.attribution import Bound, attribution, bound, closure
+from tunekit.diagnose.attribution import attribution, bound, closure
 from tunekit.diagnose.policy import MISSED_SHARE
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import Measurement, Telemetry
-from tunekit.records.recommendation import Limit, PredictedLimits, Recommendation
+from tunekit.records.recommendation import Bottleneck, Bound, Limit, PredictedLimits, Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
@@ -22,61 +20,34 @@ _BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}
 """Of these the model says nothing."""
 
 
-@dataclass(frozen=True)
-class Bottleneck:
-    """What holds a config back, by its own measured step."""
-
-    measurement: Measurement
-    """The one that the verdict is of."""
-    telemetry: Telemetry | None
-    """Of the same trial."""
-    bound: Bound
-    predicted: PredictedLimits | None
-    """What the model says of the config; None where it says nothing."""
-
-    @property
-    def wait_share(self) -> float | None:
-        """Share of the step that is data wait; None without a DataLoader."""
-        stall = attribution(self.measurement).stall
-        return None if stall is None else stall.share
-
-    @property
-    def is_model_refuted(self) -> bool:
-        """Whether the model names another part, or says that the config can't be as fast as it was."""
-        of = self.predicted
-        if of is None or of.limit is None:
-            return False
-        names_another = self.bound not in _BEYOND and self.bound not in _AGREES[of.limit]
-        return names_another or is_too_low(of)
-
-
-def bottleneck_of(run: Run, tier: Recommendation | None) -> Bottleneck | None:
-    """Return the bottleneck of a tier's config, or of the baseline's for None; None if it was not measured.
+def bottlenecks(run: Run, best: Recommendation | None) -> tuple[Bottleneck, ...]:
+    """Return the bottleneck of the baseline and of the answering tier's config, where they were measured.
 
     By its fresh processes, and by the trial that came first, where that looked at the halves of the loop
     alone: it is the one that findings are of.
     """
-    first = run.baseline
-    if tier is not None:
-        first = next((one for one in run.trials if one.number == tier.search_trial), None)
-    records = [one.record for one in run.history.evidence(tier)]
-    if first is not None and _has_halves(first):
-        records.append(first)
-    limits = run.model.limits if run.model else ()
-    name = tier.tier if tier is not None else None
-    return bottleneck(records, next((one for one in limits if one.tier is name), None))
+    tiers = [best] if best is not None and best.is_baseline else [None, *([best] if best else [])]
+    found = []
+    for tier in tiers:
+        number = tier.search_trial if tier else run.baseline.number if run.baseline else None
+        first = (one for one in run.trials if one.number == number and _has_halves(one))
+        records = [*(one.record for one in run.history.evidence(tier)), *first]
+        limits, name = run.model.limits if run.model else (), tier.tier if tier else None
+        seen = bottleneck(records, predicted=next((one for one in limits if one.tier is name), None))
+        found += [seen.changed(tier=name)] if seen else []
+    return tuple(found)
 
 
 def bottleneck(
-    records: Sequence[TrialRecord], predicted: PredictedLimits | None = None, rate: Interval | None = None
+    records: Sequence[TrialRecord], rate: Interval | None = None, predicted: PredictedLimits | None = None
 ) -> Bottleneck | None:
     """Return the bottleneck of one config; None where it was not measured.
 
     Args:
         records: of trials of the config. Those that looked at both halves of the loop alone say most, and
             of them the one whose data wait is in the middle.
-        predicted: what the model says of the config.
         rate: of the config, in samples/s, by all its processes; None leaves its range out of it.
+        predicted: what the model says of the config.
     """
     measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
     ranked = sorted(
@@ -88,7 +59,20 @@ def bottleneck(
     middle = telling[len(telling) // 2]
     assert middle.measurement is not None
     verdict = bound(middle.measurement, middle.telemetry, rate)
-    return Bottleneck(middle.measurement, middle.telemetry, verdict, predicted)
+    stall = attribution(middle.measurement).stall
+    return Bottleneck(
+        trial=middle.number,
+        bound=verdict,
+        wait_share=None if stall is None else stall.share,
+        is_model_refuted=predicted is not None and _refutes(verdict, predicted),
+    )
+
+
+def _refutes(seen: Bound, of: PredictedLimits) -> bool:
+    """Return whether the model names another part, or says that the config can't be as fast as it was."""
+    if of.limit is None:
+        return False
+    return (seen not in _BEYOND and seen not in _AGREES[of.limit]) or is_too_low(of)
 
 
 def _has_halves(record: TrialRecord) -> bool:

@@ -5,9 +5,8 @@ from statistics import geometric_mean
 
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.diagnose.run_pair import CHANGES, RunPair, Side
-from tunekit.recommend.memory import measured_sample, ram_buffer
+from tunekit.recommend.memory import memory_need
 from tunekit.recommend.noise import mean_interval
-from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
     HOST_PARTS,
@@ -103,8 +102,6 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
     if not measured or config is None:
         raise ValueError(f"{side.folder} has nothing measured to compare; choose another tier")
     rate = mean_interval(side.rates, run.noise_floor)
-    base_bytes = max(base_ram_bytes(one) for one in measured)
-    buffer = ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
     epoch_samples, loops = side.loop.epoch_samples_total, [one.loop for one in measured]
     if any(loop.boundary_s is not None and loop.epoch_samples is not None for loop in loops):
         parts = {**parts, BETWEEN_EPOCHS: boundary_s}
@@ -124,10 +121,6 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         speedup=side.chosen.speedup if side.chosen and not side.is_baseline else None,
         is_baseline=side.is_baseline,
         noise_floor=run.noise_floor,
-        peak_reserved_bytes=side.peak_reserved_bytes,
-        device_memory_bytes=side.loop.device.usable_bytes,
-        base_ram_bytes=base_bytes,
-        buffer_bytes=buffer.size_bytes,
-        buffer_verdict=None if buffer.verdict is None else buffer.verdict.value,
+        memory=memory_need(config, measured, run.rank_host),
         time_parts=tuple(TimePart(name=name, seconds=mean_s(loops, of)) for name, of in parts.items()),
     )

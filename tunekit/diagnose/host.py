@@ -14,13 +14,13 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
 from tunekit.predict.ram import (
     SAFE_BUFFER_SHARE,
-    RamVerdict,
     buffer_bytes,
     buffer_verdict,
     fits_shm,
     queue_bytes,
     shm_text,
 )
+from tunekit.records.recommendation import RamVerdict
 from tunekit.units import GIB, bytes_text, count_text
 
 

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 
 from tunekit.diagnose.attribution import (
     Attribution,
-    Bound,
     Closure,
     Making,
     attribution,
@@ -35,6 +34,7 @@ from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement
 from tunekit.records.profile import Profile
+from tunekit.records.recommendation import Bound
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import rates_by_config

@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.diagnose.attribution import Bound, Making, queued_share, ratio
+from tunekit.diagnose.attribution import Making, queued_share, ratio
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
@@ -18,6 +18,7 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.recommendation import Bound
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _FREE_CPUS = "stop other programs, or use --wait-quiet"

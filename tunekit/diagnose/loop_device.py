@@ -1,7 +1,6 @@
 """A training that its device holds up: its work, a host that is late, copies, clocks and memory."""
 
 from tunekit.diagnose.attribution import (
-    Bound,
     Part,
     copies_alone_share,
     drained_share,
@@ -21,6 +20,7 @@ from tunekit.diagnose.policy import (
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
+from tunekit.records.recommendation import Bound
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, listed, rate_text
 

@@ -8,8 +8,9 @@ from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_
 from tunekit.predict.checkpointing import blocks_text, cost_text
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import batches_text, failed_on_largest_samples
-from tunekit.recommend.numerics import GuardedMode, LossOutcome
+from tunekit.recommend.numerics import GuardedMode
 from tunekit.records.finding import Finding, Severity
+from tunekit.records.recommendation import LossOutcome
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
 from tunekit.records.trials import rates_by_config

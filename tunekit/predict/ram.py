@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from tunekit.records.checkup import LoaderPlan
@@ -11,6 +10,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.machine_memory import OtherMachine
 from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.recommendation import RamVerdict
 from tunekit.units import bytes_text
 
 SAFE_BUFFER_SHARE = 0.20
@@ -18,14 +18,6 @@ SAFE_BUFFER_SHARE = 0.20
 
 OOM_SHARE = 0.85
 """Base and buffer above this share of the RAM limit count as out of memory."""
-
-
-class RamVerdict(StrEnum):
-    """What a loader's buffer means for this host."""
-
-    SAFE = "Safe"
-    RISKY = "Risky"
-    OOM = "OOM"
 
 
 RamLimit = Literal["safe share of RAM", "RAM", "/dev/shm"]

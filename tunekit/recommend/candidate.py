@@ -1,10 +1,11 @@
 """What a search found and did not recommend: the config whose gain it leaves open. Pure."""
 
 from tunekit.recommend.learning_rate import global_batch, recommended
+from tunekit.recommend.memory import memory_need
 from tunekit.recommend.noise import mean_of_known, verdict
 from tunekit.recommend.numerics import Mode, unchecked_modes
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import answer_of, comparison_of, memory_need, speedup_over_baseline
+from tunekit.recommend.recommendation import answer_of, comparison_of, speedup_over_baseline
 from tunekit.recommend.tiers import best_of, same_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
@@ -67,5 +68,5 @@ def _candidate(
         if run.script_scales_lr
         else recommended(run.discovery, run.options, run.baseline_config, batch),
         float32_matmul_precision=ran[0].loop.float32_matmul_precision,
-        memory=memory_need(config, ran),
+        memory=memory_need(config, [one.measurement for one in ran], run.rank_host),
     )

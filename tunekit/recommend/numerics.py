@@ -7,13 +7,13 @@ the data, and with it every loss.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median, stdev
 from typing import ClassVar, NamedTuple
 
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.recommendation import LossCheck, LossOutcome
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.records.trials import Trials
 
@@ -43,15 +43,6 @@ _MIN_DEGREES = 3
 within the processes, which must be exceeded too, stands in for the missing ones."""
 _LONE_FACTOR = 1.5
 """One baseline process does not show how far another seed's would end: both shares are this much larger."""
-
-
-class LossOutcome(StrEnum):
-    """What the losses of a candidate say."""
-
-    OK = "ok"
-    NONFINITE = "nonfinite"
-    DIVERGENT = "divergent"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -271,17 +262,13 @@ def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
     return " + ".join(name for name, now, before in zip(names, mode, own, strict=True) if now != before)
 
 
-def losses_line(guarded: Iterable[GuardedMode]) -> str:
-    """Return the verdicts in one line; nothing for modes without a run."""
-    words = {
-        LossOutcome.OK: "trains as the baseline over {} steps (measured)",
-        LossOutcome.DIVERGENT: "ends higher than the baseline (measured)",
-        LossOutcome.NONFINITE: "is NaN or infinite (measured)",
-        LossOutcome.UNKNOWN: "n/a",
-    }
-    judged = [(one.name, one.verdict) for one in guarded if one.trial is not None]
-    parts = [f"{name} {words[verdict.outcome].format(verdict.steps)}" for name, verdict in judged]
-    return f"losses: {'; '.join(parts)}" if parts else ""
+def loss_checks(records: Sequence[TrialRecord]) -> tuple[LossCheck, ...]:
+    """Return what came of the losses of each mode that has a guarding trial."""
+    return tuple(
+        LossCheck(name=one.name, outcome=one.verdict.outcome, steps=one.verdict.steps)
+        for one in guarded_modes(records)
+        if one.trial is not None
+    )
 
 
 def _baseline_config(records: Sequence[TrialRecord]) -> TrainConfig | None:

@@ -3,21 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tunekit.predict.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.learning_rate import global_batch, recommended
-from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
+from tunekit.recommend.memory import failed_on_largest_samples, memory_need
 from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
-from tunekit.recommend.tiers import base_ram_bytes, run_noise, violations
+from tunekit.recommend.tiers import run_noise, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.data_check import DataCheck, Sameness
-from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import LoopMeasurement, samples_of_epoch
+from tunekit.records.measurement import samples_of_epoch
 from tunekit.records.recommendation import (
-    MemoryNeed,
+    ConfigFigures,
     NoiseFloor,
     Recommendation,
     SetAside,
@@ -108,23 +106,17 @@ def recommend(
     if config is None or not is_confirmed(pick, against, confirm):
         return None
     loops = [one.loop for one in confirmed]
-    rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = speedup_over_baseline(confirm, against)
-    epoch_samples = samples_of_epoch(loops)
     return Recommendation(
         tier=tier,
-        config=config,
         search_trial=pick.number,
         confirm_trials=tuple(one.record.number for one in confirmed),
         same_as=_same_as(config, earlier),
         is_baseline=is_baseline,
-        rate_samples_per_s=rate,
         it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops], against.noise),
         speedup=ratio,
-        epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
-        finish_time_s=against.planned.mean_finish_time_s(config, loops),
-        **dict(memory_need(config, confirmed)),
+        **dict(config_figures(config, confirmed, against)),
         float32_matmul_precision=loops[0].float32_matmul_precision,
         data_check=None if is_baseline else _data_check(config, against),
         learning_rate=None
@@ -224,18 +216,24 @@ def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -
     return speedup(*rates, against.noise) if is_enough else None
 
 
-def memory_need(config: TrainConfig, processes: Sequence[Measured]) -> MemoryNeed:
-    """Return the most memory that a config took in some processes, of which there is one at the least."""
+def config_figures(config: TrainConfig, processes: Sequence[Measured], against: Comparison) -> ConfigFigures:
+    """Return what some processes of a config measured, of which there is one at the least."""
     loops = [one.loop for one in processes]
-    largest = largest_samples(one.measurement for one in processes)
-    peaks = [peak_reserved_bytes(one.measurement) for one in processes]
-    return MemoryNeed(
-        peak_reserved_bytes=max((peak for peak in peaks if peak is not None), default=None),
-        device_memory_bytes=loops[0].device.usable_bytes,
-        buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
-        base_ram_bytes=max(base_ram_bytes(one.measurement) for one in processes),
-        largest=largest,
+    rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
+    epoch_samples = samples_of_epoch(loops)
+    return ConfigFigures(
+        config=config,
+        rate_samples_per_s=rate,
+        epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
+        finish_time_s=against.planned.mean_finish_time_s(config, loops),
+        **dict(memory_need(config, [one.measurement for one in processes], against.host)),
     )
+
+
+def baseline_figures(run: Run) -> ConfigFigures | None:
+    """Return what was measured of the baseline; None where nothing was."""
+    config, measured = run.baseline_config, run.history.evidence(None)
+    return config_figures(config, measured, comparison_of(run, run.history)) if config and measured else None
 
 
 def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[int, float]:
@@ -244,15 +242,6 @@ def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[i
         for one in confirmed
         if one.record.round is not None
     }
-
-
-def _most_batch_bytes(
-    config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSamples | None
-) -> float:
-    """Return what the largest batch takes while it waits."""
-    usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))
-    most_bytes = max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
-    return most_bytes * max(pinned_growth(config, loop) for loop in loops)
 
 
 def _data_check(config: TrainConfig, against: Comparison) -> DataCheck | None:

@@ -1,9 +1,7 @@
 """One tier on 1, 2, 4 and 8 GPUs of one host: batch, workers, RAM and learning rate. All predicted."""
 
-from tunekit.predict.ram import buffer_bytes
 from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, scale, usable
-from tunekit.records.config import TrainConfig
-from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
+from tunekit.records.recommendation import LearningRateRule, Recommendation, ScalingRow
 
 GPU_COUNTS = (1, 2, 4, 8)
 
@@ -14,34 +12,24 @@ MAX_SQRT_FACTOR = 10
 """Growth of the batch at which k x (1 - beta1) reaches 1 for Adam's usual beta1 of 0.9."""
 
 
-def scaling_rows(
-    tier: Tier,
-    config: TrainConfig,
-    bytes_per_sample: float,
-    base_ram_bytes: int,
-    base: BaseLearningRate | None,
-) -> tuple[ScalingRow, ...]:
+def scaling_rows(of: Recommendation, base: BaseLearningRate | None) -> tuple[ScalingRow, ...]:
     """Return the tier's config on 1, 2, 4 and 8 GPUs of one host, one training process per GPU.
 
     Args:
-        tier: whose config it is.
-        config: knobs per device.
-        bytes_per_sample: bytes of one sample in a batch.
-        base_ram_bytes: RAM of one device's process tree without the buffer.
+        of: the tier's recommendation, whose memory is that of one device's processes.
         base: learning rate that scaling starts from, None when it is unknown.
     """
     rows = []
     for gpus in GPU_COUNTS:
-        total_batch = global_batch(config, gpus)
-        buffered_bytes = gpus * buffer_bytes(config, config.batch_bytes(bytes_per_sample))
+        total_batch = global_batch(of.config, gpus)
         rows.append(
             ScalingRow(
-                tier=tier,
+                tier=of.tier,
                 gpus=gpus,
                 total_batch=total_batch,
-                total_workers=gpus * config.num_workers,
-                buffer_bytes=buffered_bytes,
-                ram_bytes=gpus * base_ram_bytes + buffered_bytes,
+                total_workers=gpus * of.config.num_workers,
+                buffer_bytes=gpus * of.buffer_bytes,
+                ram_bytes=gpus * of.ram_bytes,
                 lr_linear=scaled_lr(base, total_batch, LearningRateRule.LINEAR),
                 lr_sqrt=scaled_lr(base, total_batch, LearningRateRule.SQRT),
             )

@@ -24,7 +24,6 @@ from tunekit.recommend.numerics import Mode, excluded_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
@@ -113,11 +112,6 @@ class _Sample(NamedTuple):
     own: float
     shared: float
     """In /dev/shm."""
-
-
-def base_ram_bytes(measurement: Measurement) -> int:
-    """Return the RAM in bytes of one rank's processes, as they ran, without their loader's buffer."""
-    return base_ram(measurement).with_workers(measurement.loop.num_workers)
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:

@@ -6,9 +6,7 @@ from pydantic import (
     Field,
     FiniteFloat,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     model_validator,
 )
 
@@ -16,7 +14,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import NoiseFloor, Tier, Verdict
+from tunekit.records.recommendation import MemoryNeed, NoiseFloor, Tier, Verdict
 from tunekit.records.run import Objective
 
 ComparedBy = Literal["rate", "speed-up"]
@@ -60,15 +58,7 @@ class ComparedRun(Record):
     is_baseline: bool
     """Whether the config is the run's own baseline."""
     noise_floor: NoiseFloor | None
-    peak_reserved_bytes: NonNegativeInt | None
-    """VRAM at most, of any process; None on a CPU."""
-    device_memory_bytes: PositiveInt | None
-    base_ram_bytes: NonNegativeInt
-    """RAM of the process tree without the buffer, measured."""
-    buffer_bytes: NonNegativeInt
-    """Full queues of the loader, predicted."""
-    buffer_verdict: str | None
-    """"Safe", "Risky" or "OOM" on its own host; None without a buffer."""
+    memory: MemoryNeed
     time_parts: tuple[TimePart, ...]
     """For 1,000 samples of all ranks, by the comparison's clock."""
 

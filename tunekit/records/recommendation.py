@@ -82,6 +82,14 @@ class SetAside(Record):
     """Against the baseline, over interleaved rounds."""
 
 
+class RamVerdict(StrEnum):
+    """What a loader's buffer means for a host."""
+
+    SAFE = "Safe"
+    RISKY = "Risky"
+    OOM = "OOM"
+
+
 class MemoryNeed(Record):
     """The memory that a config takes, by the processes that ran it."""
 
@@ -91,6 +99,12 @@ class MemoryNeed(Record):
     buffer_bytes: NonNegativeInt
     """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
     bound, as a queue hardly ever holds such batches alone."""
+    buffer_verdict: RamVerdict | None
+    """None for 0 bytes, which need none."""
+    held_bytes_per_sample: NonNegativeFloat
+    """What one sample takes in RAM while its batch waits: in pinned memory more than its data."""
+    shared_bytes_per_sample: NonNegativeFloat
+    """The same in /dev/shm."""
     base_ram_bytes: NonNegativeInt
     """RAM of the process tree without the buffer."""
     largest: LargestSamples | None = None
@@ -98,11 +112,20 @@ class MemoryNeed(Record):
     not known."""
 
 
-class Recommendation(MemoryNeed):
-    """A tier's config with its evidence, whose memory is that of its confirming processes."""
+class ConfigFigures(MemoryNeed):
+    """What was measured of a config, by its fresh processes where there are any."""
+
+    config: TrainConfig
+    rate_samples_per_s: Interval
+    epoch_time_s: PositiveFloat | None
+    finish_time_s: PositiveFloat | None = None
+    """Of the planned training, start-up and compiling included; None where the user planned none."""
+
+
+class Recommendation(ConfigFigures):
+    """A tier's config with its evidence."""
 
     tier: Tier
-    config: TrainConfig
     search_trial: NonNegativeInt
     """The trial that found it."""
     confirm_trials: tuple[NonNegativeInt, ...]
@@ -110,26 +133,16 @@ class Recommendation(MemoryNeed):
     same_as: Tier | None = None
     """An earlier tier with the same config."""
     is_baseline: bool
-    rate_samples_per_s: Interval
     it_per_s: Interval
     speedup: Interval | None
     """Against the baseline, over interleaved rounds, in what the search looked for: rate, or finish time of
     the planned training; None when the baseline can't run here."""
-    epoch_time_s: PositiveFloat | None
-    finish_time_s: PositiveFloat | None = None
-    """Of the planned training, start-up and compiling included; None where the user planned none."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
     set_aside: SetAside | None = None
     """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
     data_check: DataCheck | None = None
     """Whether it trains on the baseline's samples; None for the baseline's own config."""
-
-    @property
-    def buffered_bytes_per_sample(self) -> float | None:
-        """Bytes of a sample that buffer_bytes counts with; None without workers."""
-        samples = self.config.queue_batches * self.config.batch_size
-        return self.buffer_bytes / samples if samples else None
 
     @property
     def ram_bytes(self) -> int:
@@ -223,6 +236,25 @@ class Outcome(Record):
     """Predicted rate of the fastest untried config over the answer's, where that is large."""
 
 
+class LossOutcome(StrEnum):
+    """What the losses of a candidate say."""
+
+    OK = "ok"
+    NONFINITE = "nonfinite"
+    DIVERGENT = "divergent"
+    UNKNOWN = "unknown"
+
+
+class LossCheck(Record):
+    """What came of the losses in another precision or with another compile, measured."""
+
+    name: str
+    """What it changes, such as "bf16 + compile"."""
+    outcome: LossOutcome
+    steps: NonNegativeInt
+    """Backward passes that were compared with the baseline's."""
+
+
 class MissingTier(Record):
     """A tier that no measured config satisfies."""
 
@@ -241,6 +273,45 @@ class Limit(StrEnum):
     """Loader and training allow the same, within a tenth."""
     TURNS = "turns"
     """Without workers one waits for the other."""
+
+
+class Bound(StrEnum):
+    """What holds a loop back."""
+
+    DATA = "data"
+    TURNS = "turns"
+    """Training is the longer half, yet clearly waits for its data: the two do not overlap."""
+    COMPUTE = "compute"
+    HOST = "host"
+    """The host gives a GPU its work too late: launches, Python, synchronisation."""
+    COPIES = "copies"
+    """Batches are copied to the GPU while it computes nothing."""
+    BALANCED = "balanced"
+    """Loader and training take the same time side by side."""
+    EPOCHS = "epochs"
+    """What happens between epochs, not within their steps."""
+    NO_LOADER = "no loader"
+    """The script makes its batches itself, which can't be told from computing."""
+    UNCLEAR = "unclear"
+    """The host waits for data beside a device whose own time was not measured."""
+    UNEXPLAINED = "unexplained"
+    """Loader and training are each fast alone and slow together: neither is the one to fix."""
+    UNSETTLED = "unsettled"
+    """The rate is so uncertain that the parts of its step may be anything too."""
+
+
+class Bottleneck(Record):
+    """What holds a config back, by its own measured step."""
+
+    tier: Tier | None = None
+    """The tier that recommends the config; None for the baseline."""
+    trial: NonNegativeInt
+    """The one that shows it."""
+    bound: Bound
+    wait_share: NonNegativeFloat | None
+    """Share of the step that is data wait; None without a DataLoader."""
+    is_model_refuted: bool = False
+    """Whether the model names another part, or says that the config can't be as fast as it was."""
 
 
 class PredictedLimits(Record):

@@ -14,8 +14,11 @@ from tunekit.records.options import CONFIRM, GPU, NO_PROGRESS_LIMIT, TRIAL_LIMIT
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import (
+    Bottleneck,
     Candidate,
+    ConfigFigures,
     KnobGain,
+    LossCheck,
     MissingTier,
     ModelSummary,
     NoiseFloor,
@@ -220,6 +223,15 @@ class Run(TargetRecord):
     """The config whose gain is left open, where the answer is to keep the baseline's own."""
     outcome: Outcome = Outcome()
     """What the search came to; worked out last."""
+    baseline_figures: ConfigFigures | None = None
+    """What was measured of the baseline's config; None where nothing was."""
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    """Of the baseline's config and of the answering tier's, where they were measured."""
+    loss_checks: tuple[LossCheck, ...] = ()
+    bound_steps: PositiveInt | None = None
+    """Of the training as it is, by the option that is bound for them; None without one, or a known value."""
+    longer_budget_s: PositiveFloat | None = None
+    """With which a finished search could try another config."""
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
@@ -322,6 +334,8 @@ class LoopProfile(TargetRecord):
     options: ProfileOptions
     contenders: tuple[Contender, ...] = ()
     """The config that was looked into, and the one it is compared with."""
+    bottleneck: Bottleneck | None = None
+    """Of the first contender's loop."""
     noise_floor: NoiseFloor | None = None
     ablation: Ablation | None = None
     findings: tuple[Finding, ...] = ()

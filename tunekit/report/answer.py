@@ -1,9 +1,11 @@
 """The answer of a run, how it came about, what was predicted and what to do next, in sentences. Pure."""
 
 import math
+from collections.abc import Sequence
 
 from tunekit.recommend.compatibility import loader_only_text
 from tunekit.recommend.learning_rate import global_batch
+from tunekit.recommend.memory import batches_text
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.data_check import Sameness
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
@@ -12,6 +14,8 @@ from tunekit.records.recommendation import (
     Candidate,
     LearningRate,
     LearningRateRule,
+    LossCheck,
+    LossOutcome,
     OutcomeWord,
     Recommendation,
     SetAside,
@@ -32,7 +36,7 @@ from tunekit.report.text import (
     value_text,
     values_text,
 )
-from tunekit.report.tiers import baseline_column, lr_text, tier_column
+from tunekit.report.tiers import buffer_text, lr_text
 from tunekit.trial.binding_syntax import how_text
 from tunekit.trial.bindings import scaled_steps
 from tunekit.trial.knob_names import STEPS
@@ -102,10 +106,12 @@ def answer_lead(run: Run, best: Recommendation | None) -> Lead:
 
 def tier_text(run: Run, tier: Recommendation) -> str:
     """Return how a tier's config does beside the baseline."""
-    own = baseline_column(run)
-    figures = f"{rate_text(own.samples_per_s)} -> {interval_text(tier.rate_samples_per_s, ' samples/s')}"
+    own = run.baseline_figures
+    before = rate_text(own.rate_samples_per_s.value if own else None)
+    figures = f"{before} -> {interval_text(tier.rate_samples_per_s, ' samples/s')}"
     if run.options.objective is Objective.FINISH_TIME:
-        finish = f"{duration_text(own.finish_time_s)} -> {duration_text(tier.finish_time_s)}"
+        before = duration_text(own.finish_time_s if own else None)
+        finish = f"{before} -> {duration_text(tier.finish_time_s)}"
         figures = f"the planned training {finish}"
     return f"{gain_text(tier.speedup)} with {tier.tier.value}: {figures} ({_basis(run)})"
 
@@ -174,12 +180,9 @@ def _changes_to(run: Run, config: TrainConfig, lr: LearningRate | None) -> Chang
     changes = _knob_changes(run.baseline_config, config)
     if (loader_only := loader_only_text(run, config)) is not None:
         changes["batch_size"] += f" ({loader_only})"
-    options = run.discovery.options if run.discovery else ()
-    steps = scaled_steps(run.target, config, run.baseline_config, options)
-    if steps is not None and steps[0] != steps[1]:
-        binding = run.target.binding_of(STEPS)
-        name = how_text(binding).partition("{")[0].rstrip(" =") if binding else STEPS
-        changes[name] = f"{steps[0]:,} -> {steps[1]:,}"
+    before, binding = run.bound_steps, run.target.binding_of(STEPS)
+    if before and binding and (steps := scaled_steps(before, config, run.baseline_config)) != before:
+        changes[how_text(binding).partition("{")[0].rstrip(" =")] = f"{before:,} -> {steps:,}"
     times = global_batch(config) / global_batch(run.baseline_config)
     if times != 1:
         changes["lr"] = _lr_change(run, times, lr)
@@ -285,12 +288,37 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)} reserved"
         free.append(f"{share_text(share)} of VRAM (measured: {of})")
     limit_bytes = run.rank_host.ram_limit_bytes
-    basis = f"predicted: loader's buffer {tier_column(best, run).buffer}" if best.buffer_bytes else "measured"
+    basis = f"predicted: loader's buffer {buffer_text(best)}" if best.buffer_bytes else "measured"
     share = max(0.0, 1 - best.ram_bytes / limit_bytes)
     free.append(f"{share_text(share)} of {bytes_text(limit_bytes)} RAM ({basis})")
     warns = best.config.num_workers > (run.host.cpus_affinity or run.host.cpus_total)
     warned = " PyTorch will warn that num_workers exceeds the CPU count." if warns else ""
     return f"Headroom: {', '.join(free)}.{warned}"
+
+
+def losses_text(checks: Sequence[LossCheck]) -> str:
+    """Return what another precision or compile did to the losses, in one line; empty without a check."""
+    words = {
+        LossOutcome.OK: "trains as the baseline over {} steps (measured)",
+        LossOutcome.DIVERGENT: "ends higher than the baseline (measured)",
+        LossOutcome.NONFINITE: "is NaN or infinite (measured)",
+        LossOutcome.UNKNOWN: "n/a",
+    }
+    parts = [f"{one.name} {words[one.outcome].format(one.steps)}" for one in checks]
+    return f"losses: {'; '.join(parts)}" if parts else ""
+
+
+def largest_samples_text(tiers: Sequence[Recommendation]) -> str:
+    """Return what the largest samples mean for the tiers in one line; empty where sizes do not vary."""
+    seen = [one.largest for one in tiers if one.largest is not None]
+    if not seen:
+        return ""
+    widest = max(seen, key=lambda one: one.times_usual or 0.0)
+    trained = [one.tier.value for one in tiers if one.largest and one.largest.survived]
+    on_device = any(one.peak_reserved_bytes is not None for one in tiers if one.largest)
+    counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
+    who = "every tier" if len(trained) == len(tiers) else ", ".join(trained) or "no tier"
+    return f"largest samples (measured): {batches_text(widest)}; {who} trained on such a batch; {counted}"
 
 
 def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
@@ -379,6 +407,7 @@ def _data_text(best: Recommendation | None) -> str:
         return ""
     if check.verdict is Sameness.NOT_CHECKED:
         return f" Data not checked: {check.why_not}."
-    left_out = f", {check.left_out_samples:,} more left out" if check.left_out_samples else ""
+    dropped = f"{check.left_out_samples:,} in the last, incomplete batch dropped, different ones each epoch"
+    left_out = f", {dropped}" if check.left_out_samples else ""
     contents = f"{check.samples_checked:,} contents compared{f' ({check.why_not})' if check.why_not else ''}"
     return f" Same samples: {check.indices_checked:,} per epoch counted, {contents}{left_out}."

@@ -1,13 +1,7 @@
 """The bottleneck in words: of a profiled loop, and of a run's configs beside what its model says. Pure."""
 
-from collections.abc import Iterator
-
-from tunekit.diagnose.attribution import Bound
-from tunekit.diagnose.bottleneck import Bottleneck, bottleneck, bottleneck_of
-from tunekit.records.interval import Interval
-from tunekit.records.recommendation import Limit, ModelSummary, Recommendation
+from tunekit.records.recommendation import Bottleneck, Bound, Limit, ModelSummary, PredictedLimits
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Basis, Passage
 from tunekit.units import rate_text, share_text
 
@@ -26,15 +20,9 @@ _WORDS = {
 }
 
 
-def verdict_text(record: TrialRecord, rate: Interval | None = None) -> str:
-    """Return the bottleneck of one measured loop, such as "Data-bound, 36% data wait".
-
-    Args:
-        record: the loop's trial.
-        rate: of the loop, with the range that is shown beside the sentence.
-    """
-    seen = bottleneck([record], rate=rate)
-    words = "bottleneck n/a" if seen is None else _seen_text(seen)
+def bound_text(seen: Bottleneck | None) -> str:
+    """Return the bottleneck of one measured loop, such as "Data-bound, 36% data wait"."""
+    words = _seen_text(seen) if seen else "bottleneck n/a"
     return f"{words[0].upper()}{words[1:]}"
 
 
@@ -43,32 +31,28 @@ def _seen_text(seen: Bottleneck) -> str:
     return f"{_WORDS[seen.bound]}, {share} data wait"
 
 
-def bottleneck_text(run: Run, best: Recommendation | None) -> str:
+def bottleneck_text(run: Run) -> str:
     """Return the bottleneck before and after in a line, by what was measured; empty without that."""
-    known = [_seen_text(seen) for _, seen in _bottlenecks(run, best)]
-    return f"Bottleneck: {' -> '.join(dict.fromkeys(known))} (measured)." if known else ""
+    known = dict.fromkeys(map(_seen_text, run.bottlenecks))
+    return f"Bottleneck: {' -> '.join(known)} (measured)." if known else ""
 
 
-def bottleneck_passage(run: Run, best: Recommendation | None) -> Passage:
+def bottleneck_passage(run: Run) -> Passage:
     """Return the bottleneck of the baseline and of the config that the answer speaks of.
 
     What was measured comes first, then what the model predicts of each part.
     """
-    lines = [f"{name}: {_seen_text(seen)}{_model_text(seen)}" for name, seen in _bottlenecks(run, best)]
+    limits = {one.tier: one for one in run.model.limits} if run.model else {}
+    lines = [
+        f"{seen.tier or 'baseline'}: {_seen_text(seen)}{_model_text(limits.get(seen.tier), seen)}"
+        for seen in run.bottlenecks
+    ]
     if lines and run.model is not None:
         lines.append(_model_error_text(run.model))
     return Passage("Bottleneck", tuple(lines), Basis.MEASURED)
 
 
-def _bottlenecks(run: Run, best: Recommendation | None) -> Iterator[tuple[str, Bottleneck]]:
-    tiers = [best] if best is not None and best.is_baseline else [None, *([best] if best else [])]
-    for tier in tiers:
-        if (seen := bottleneck_of(run, tier)) is not None:
-            yield "baseline" if tier is None else tier.tier.value, seen
-
-
-def _model_text(seen: Bottleneck) -> str:
-    of = seen.predicted
+def _model_text(of: PredictedLimits | None, seen: Bottleneck) -> str:
     if of is None:
         return ""
     parts = {"loader": of.loader_samples_per_s, "training": of.training_samples_per_s}

@@ -211,7 +211,7 @@ def _columns(reference: str) -> tuple[Column[_Row], ...]:
         Column("samples/s (95%)", field_text("run.rate_samples_per_s", _INTERVAL)),
         Column(f"vs {reference} (99%)", _factor),
         Column("verdict", _verdict, is_numeric=False),
-        Column("VRAM", field_text("run.peak_reserved_bytes", bytes_text), is_optional=True),
+        Column("VRAM", field_text("run.memory.peak_reserved_bytes", bytes_text), is_optional=True),
         Column("speedup over baseline", _speedup, is_numeric=False),
         Column(f"baseline vs {reference}'s (99%)", field_text("one.baseline_factor", _FACTOR)),
         Column(f"speedup vs {reference}'s (99%)", field_text("one.relative_factor", _FACTOR)),
@@ -252,10 +252,10 @@ def _knobs_table(comparison: RunComparison) -> Table:
     columns = _rows(comparison)
     figures = {
         "tier": field_text("run.tier", str, "own"),
-        "VRAM reserved": field_text("run.peak_reserved_bytes", bytes_text),
-        "RAM of processes": field_text("run.base_ram_bytes", bytes_text),
-        f"RAM buffer {PREDICTED}": field_text("run.buffer_bytes", bytes_text),
-        f"  verdict {PREDICTED}": field_text("run.buffer_verdict"),
+        "VRAM reserved": field_text("run.memory.peak_reserved_bytes", bytes_text),
+        "RAM of processes": field_text("run.memory.base_ram_bytes", bytes_text),
+        f"RAM buffer {PREDICTED}": field_text("run.memory.buffer_bytes", bytes_text),
+        f"  verdict {PREDICTED}": field_text("run.memory.buffer_verdict"),
     }
     rows += [(name, *map(cell, columns)) for name, cell in figures.items()]
     return Table(

@@ -27,7 +27,7 @@ from tunekit.report.blocks import (
     table_of,
     trial_notes,
 )
-from tunekit.report.bottleneck import verdict_text
+from tunekit.report.bottleneck import bound_text
 from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
     kernel_blocks,
@@ -102,7 +102,7 @@ def _answers(profile: LoopProfile, seen: TrialRecord) -> Iterator[str]:
     rate = own.rate_samples_per_s if own else None
     numbers = [one.number for one in profile.trials if own and one.measurement and one.number in own.trials]
     processes = count_text(len(numbers), "process", "processes")
-    yield f"{verdict_text(seen, rate)}: {interval_text(rate, ' samples/s')} (measured, {processes})."
+    yield f"{bound_text(profile.bottleneck)}: {interval_text(rate, ' samples/s')} (measured, {processes})."
     asked, other = profile.options.against, next(iter(profile.contenders[1:]), None)
     if other is not None and other.factor is not None:
         yield f"{other.name}: {other.verdict}, {speedup_text(other.factor)} (measured)."

@@ -1,7 +1,8 @@
 """The memory that a training takes on another machine, in words. Pure."""
 
-from tunekit.predict.ram import GridCell, RamVerdict
+from tunekit.predict.ram import GridCell
 from tunekit.records.machine_memory import GpuFit, MachineMemory
+from tunekit.records.recommendation import RamVerdict
 from tunekit.report.blocks import Block, Lead, Line, Passage, Table
 from tunekit.report.loop_memory import grid_table, reason_lines
 from tunekit.units import bytes_text, count_text

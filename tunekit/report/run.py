@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.diagnose.software import threads_text
-from tunekit.recommend.memory import largest_samples_line
-from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import answer_of
 from tunekit.recommend.tiers import POLICIES
@@ -67,7 +65,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
         answer.answer_lead(run, best),
         Line(answer.candidate_text(run, str(folder))),
         Line(answer.other_tiers_text(run, best)),
-        Line(bottleneck_text(run, best)),
+        Line(bottleneck_text(run)),
         Line(answer.headroom_text(run, best)),
         *(Line(f"{predicted.title}: {line}") for line in predicted.lines[:1]),
         *map(Line, answer.missing_lines(run) if best is None else ()),
@@ -116,7 +114,7 @@ def on_page(
         *_answer_blocks(run, best, folder, configs),
         Section("time", "Where the time goes", "Time"),
         *of("time_breakdown"),
-        bottleneck_passage(run, best),
+        bottleneck_passage(run),
         Section("telemetry", "GPU, CPU and storage over time", "Telemetry"),
         *telemetry_chart(run, best, saved),
         telemetry_table(run, best),
@@ -199,7 +197,7 @@ def in_comment(
         Line(answer.tried_text(run, best)),
         Line("; ".join(answer.missing_lines(run))),
         Commands("Commands", (*map(_in_shell, commands), "# the same search again", search_again(run))),
-        bottleneck_passage(run, best),
+        bottleneck_passage(run),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
         Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),
@@ -220,7 +218,7 @@ def _title(run: Run) -> str:
 
 def _on_samples(run: Run) -> tuple[str, str]:
     """Return what other arithmetic did to the losses, and what the largest samples mean for the tiers."""
-    return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
+    return answer.losses_text(run.loss_checks), answer.largest_samples_text(run.recommendations)
 
 
 def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) -> tuple[Commands, ...]:

@@ -19,7 +19,6 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
-from tunekit.tune.confirm import MIN_ROUNDS, expected_duration_s, typical_duration_s
 from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -265,10 +264,8 @@ def resume_command(run: Run, folder: str) -> str:
     """
     place = run.shared_at
     if place is None:
-        each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
-        more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
-        enough_s = max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
-        more = f" --budget {typed_duration_text(enough_s)}" if run.status is RunStatus.FINISHED else ""
+        longer_s = run.longer_budget_s if run.status is RunStatus.FINISHED else None
+        more = f" --budget {typed_duration_text(longer_s)}" if longer_s else ""
         return f"tunekit search --resume {quoted(folder)}{more}{missing_command(run.target)}"
     has_note = MASK not in place or has_mask(run.target.command)
     return search_again(run, place) + ("" if has_note else f"  # with the user in place of {MASK}")

@@ -4,13 +4,21 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
+from tunekit.diagnose.bottleneck import bottlenecks
 from tunekit.diagnose.run import run_findings
 from tunekit.recommend.candidate import candidate_of
 from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch
-from tunekit.recommend.numerics import Mode, guarded_modes, unchecked_modes
+from tunekit.recommend.numerics import Mode, guarded_modes, loss_checks, unchecked_modes
 from tunekit.recommend.outcome import outcome_of
-from tunekit.recommend.recommendation import answer_of, comparison_of, is_confirmed, recommend, settle
+from tunekit.recommend.recommendation import (
+    answer_of,
+    baseline_figures,
+    comparison_of,
+    is_confirmed,
+    recommend,
+    settle,
+)
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import keeps_global_batch, pick_tiers, violations
 from tunekit.records.host import Host
@@ -19,6 +27,8 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
 from tunekit.session.predicted import corrected
+from tunekit.trial.bindings import bound_steps
+from tunekit.tune.confirm import longer_budget_s
 from tunekit.tune.explain import explain
 
 _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
@@ -73,8 +83,20 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
+    return concluded(run)
+
+
+def concluded(run: Run) -> Run:
+    """Return the run with what its recommendations and trials come to, as reports show it."""
     run = run.changed(candidate=candidate_of(run))
-    return run.changed(outcome=outcome_of(run))
+    return run.changed(
+        outcome=outcome_of(run),
+        baseline_figures=baseline_figures(run),
+        bottlenecks=bottlenecks(run, answer_of(run.recommendations)),
+        loss_checks=loss_checks(run.trials),
+        bound_steps=bound_steps(run.target, run.discovery.options if run.discovery else ()),
+        longer_budget_s=longer_budget_s(run),
+    )
 
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
@@ -90,18 +112,4 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
 def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:
     config = trials.baseline.config if trials.baseline else None
     base = None if run.script_scales_lr else base_learning_rate(trials.discovery, run.options, config)
-    rows: list[ScalingRow] = []
-    for recommendation in settled:
-        seen = next(
-            r.measurement.loop.bytes_per_sample
-            for r in trials.records
-            if r.measurement and r.number == recommendation.search_trial
-        )
-        rows += scaling_rows(
-            recommendation.tier,
-            recommendation.config,
-            recommendation.buffered_bytes_per_sample or seen,
-            recommendation.base_ram_bytes,
-            base,
-        )
-    return tuple(rows)
+    return tuple(row for one in settled for row in scaling_rows(one, base))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tunekit.diagnose.bottleneck import bottleneck
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.errors import UsageError
 from tunekit.records.config import KNOBS, TrainConfig
@@ -238,4 +239,4 @@ class ProfileWalk(Session[LoopProfile]):
             seen, profile.target, profile.discovery, profile.rank_host, self.here, rate, profile.trials
         )
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
-        return profile.changed(findings=tuple(shown))
+        return profile.changed(bottleneck=bottleneck([seen], rate), findings=tuple(shown))

@@ -119,24 +119,29 @@ def _text_in_force(binding: Binding, options: Collection[ScriptOption]) -> str |
     return None if value is None else value_text(value)
 
 
-def scaled_steps(
-    target: Target, config: TrainConfig, baseline: TrainConfig, options: Collection[ScriptOption]
-) -> tuple[int, int] | None:
-    """Return the steps of the training as it is, and those that take the same samples with a config.
-
-    None where no option for them is bound, or its value is not known. As many processes are taken to train.
+def bound_steps(target: Target, options: Collection[ScriptOption]) -> int | None:
+    """Return the steps of the training as it is; None where no option is bound for them, or none is known.
 
     Args:
         target: the command and its bindings.
-        config: the knobs wanted.
-        baseline: the knobs that the script has.
         options: of the script's parser, for an option that the searched command left out, as this one does.
     """
-    steps = present_values(target, options if STEPS in target.unset_knobs else ()).get(STEPS)
-    if not target.is_bound(STEPS) or not isinstance(steps, int):
+    if not target.is_bound(STEPS):
         return None
+    steps = present_values(target, options if STEPS in target.unset_knobs else ()).get(STEPS)
+    return steps if isinstance(steps, int) else None
+
+
+def scaled_steps(steps: int, config: TrainConfig, baseline: TrainConfig) -> int:
+    """Return the steps that take the same samples with a config, by as many processes.
+
+    Args:
+        steps: of the training as it is.
+        config: the knobs wanted.
+        baseline: the knobs that the script has.
+    """
     before, now = (one.batch_size * one.accumulate_grad_batches for one in (baseline, config))
-    return steps, max(1, math.ceil(steps * before / now))
+    return max(1, math.ceil(steps * before / now))
 
 
 def check_bindings(target: Target) -> None:
@@ -193,8 +198,8 @@ def _changed(
     if lr is not None:
         wanted[LEARNING_RATE] = lr
         present |= {knob: now for knob, now in present_values(target).items() if knob == LEARNING_RATE}
-    if config and baseline and (steps := scaled_steps(target, config, baseline, options)):
-        present[STEPS], wanted[STEPS] = steps
+    if config and baseline and (steps := bound_steps(target, options)):
+        present[STEPS], wanted[STEPS] = steps, scaled_steps(steps, config, baseline)
     changed = {}
     for knob in (knob for knob in BINDABLE if knob in wanted):
         value = wanted[knob]

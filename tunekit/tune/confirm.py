@@ -7,6 +7,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
@@ -119,6 +120,13 @@ def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> 
         return eager_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
     return max(compiled, default=eager_s + COMPILE_PRIOR_S)
+
+
+def longer_budget_s(run: Run) -> float:
+    """Return a budget with time for another trial and its confirming rounds, in whole minutes."""
+    each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
+    more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
+    return max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
 
 
 def durations_s(records: Sequence[TrialRecord], config: TrainConfig) -> tuple[float, float]:

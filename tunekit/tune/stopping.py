@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tunekit.recommend.noise import t_quantile
-from tunekit.recommend.numerics import LossOutcome, Mode, guarded_modes
+from tunekit.recommend.numerics import Mode, guarded_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.tiers import balanced_tolerance, pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.recommendation import LossOutcome, NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials

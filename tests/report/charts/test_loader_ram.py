@@ -14,27 +14,26 @@ from build_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.predict.ram import buffer_bytes
+from tunekit.recommend.memory import memory_need
 from tunekit.records.run import Run
 from tunekit.report.blocks import Table
 from tunekit.report.charts.memory import loader_ram_blocks
-from tunekit.report.tiers import tier_column
+from tunekit.report.tiers import buffer_text
 
 
-def finished(tier_config, sample_bytes: int = MIB, **overrides) -> Run:
-    best = recommendation(
-        of=tier_config, buffer_bytes=buffer_bytes(tier_config, tier_config.batch_bytes(sample_bytes))
-    )
-    values = {
-        "trials": (
+def finished(knobs, sample_bytes: int = MIB) -> Run:
+    confirmed = confirm_records([1000.0], knobs, bytes_per_sample=sample_bytes)
+    machine = host(ram_limit_bytes=16 * GIB, ram_total_bytes=16 * GIB)
+    need = memory_need(knobs, [one.measurement for one in confirmed], machine)
+    return run(
+        trials=(
             baseline_record(0, 500.0, config(), bytes_per_sample=sample_bytes),
-            trial_record(1, 1000.0, tier_config, bytes_per_sample=sample_bytes),
-            *confirm_records([1000.0], tier_config, bytes_per_sample=sample_bytes),
+            trial_record(1, 1000.0, knobs, bytes_per_sample=sample_bytes),
+            *confirmed,
         ),
-        "recommendations": (best,),
-        "host": host(ram_limit_bytes=16 * GIB, ram_total_bytes=16 * GIB),
-    }
-    return run(**(values | overrides))
+        recommendations=(recommendation(of=knobs, **dict(need)),),
+        host=machine,
+    )
 
 
 def test_a_loop_without_a_loader_has_no_buffers():
@@ -50,4 +49,4 @@ def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, pref
     assert isinstance(table, Table)
     (row,) = (row for row in table.rows if row[0] == str(workers))
     own = row[table.columns.index(f"prefetch {prefetch}")]
-    assert own == f"*{tier_column(whole.recommendations[0], whole).buffer}"
+    assert own == f"*{buffer_text(whole.recommendations[0])}"

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from tunekit.predict.ram import OOM_SHARE, base_ram, ram_grid
 from tunekit.predict.vram.budget import vram_budget
-from tunekit.recommend.memory import baseline_sample, peak_reserved_bytes, ram_buffer, tier_sample
-from tunekit.recommend.tiers import POLICIES, base_ram_bytes
+from tunekit.recommend.memory import peak_reserved_bytes
+from tunekit.recommend.tiers import POLICIES
 from tunekit.records.prediction import PeakShown, PredictedFit, Purpose
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
@@ -106,14 +106,10 @@ def _predicted_bar(fit: PredictedFit, peak: PeakShown) -> _Bar:
 
 def _host_bar(marked: Marked, run: Run) -> _Bar:
     """Return the processes of one rank and their loader's buffer."""
-    tier = marked.recommendation
-    base_bytes = (
-        tier.base_ram_bytes if tier else max(base_ram_bytes(one.measurement) for one in marked.evidence)
-    )
-    buffer = ram_buffer(marked.config, baseline_sample(run), base_bytes, run.rank_host)
-    buffered = tier.buffer_bytes if tier else buffer.size_bytes
-    parts = {(_PROCESSES, Basis.MEASURED): base_bytes, (_BUFFER, Basis.PREDICTED): buffered}
-    basis = Basis.PREDICTED if buffered else Basis.MEASURED
+    need = marked.recommendation or run.baseline_figures
+    processes, buffer = (need.base_ram_bytes, need.buffer_bytes) if need else (0, 0)
+    parts = {(_PROCESSES, Basis.MEASURED): processes, (_BUFFER, Basis.PREDICTED): buffer}
+    basis = Basis.PREDICTED if buffer else Basis.MEASURED
     return _Bar(marked.name, parts, run.rank_host.ram_limit_bytes, basis)
 
 
@@ -153,22 +149,20 @@ def _point(bar: _Bar, size_bytes: int, text: str = "") -> Point:
 
 def loader_ram_blocks(run: Run, best: Recommendation | None) -> tuple[Table | Passage, ...]:
     """Return the RAM buffer of every workers x prefetch with its verdict; nothing where it is unknown."""
-    config = best.config if best is not None else run.baseline_config
-    measured = [one.measurement for one in run.history.evidence(best)]
-    if config is None or not measured or queue_is_needless(measured[0].loop):
+    of, measured = best or run.baseline_figures, [one.measurement for one in run.history.evidence(best)]
+    if of is None or not measured or queue_is_needless(measured[0].loop):
         return ()
-    data, shared = baseline_sample(run) if best is None else tier_sample(best, run)
-    data = data or measured[0].loop.bytes_per_sample
+    config = of.config
     # The most that any of its processes took: what the tier's verdict goes by.
     base = max((base_ram(one) for one in measured), key=lambda one: one.with_workers(config.num_workers))
     host = run.rank_host
     cells = ram_grid(
-        config.batch_bytes(data),
+        config.batch_bytes(of.held_bytes_per_sample),
         base.main_bytes,
         base.worker_bytes,
         host,
         (config.num_workers, config.prefetch_factor),
-        None if shared is None else config.batch_bytes(shared),
+        config.batch_bytes(of.shared_bytes_per_sample),
     )
     limits = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     batches = f"batches of {config.batch_size:,} samples against {limits}"

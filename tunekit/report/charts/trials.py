@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tunekit.recommend.noise import mean_of_known
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Recommendation
@@ -43,7 +42,7 @@ def marked_configs(run: Run) -> tuple[Marked, ...]:
     found: dict[TrainConfig, Marked] = {}
     if (own := run.baseline_config) is not None:
         evidence = tuple(run.history.evidence(None))
-        rate = mean_of_known([one.measurement.rate_samples_per_s for one in evidence], run.noise_floor)
+        rate = run.baseline_figures.rate_samples_per_s if run.baseline_figures else None
         found[own] = Marked((BASELINE,), own, rate, evidence)
     for tier in run.recommendations:
         evidence = tuple(run.history.evidence(tier))
