@@ -24,7 +24,7 @@ from tunekit.records.recommendation import (
 )
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
-from tunekit.report.blocks import Basis, Changes, Lead, Passage, Tone
+from tunekit.report.blocks import Basis, Changes, Lead, Passage, Step, Tone
 from tunekit.report.text import (
     PATHS,
     UNKNOWN,
@@ -321,31 +321,31 @@ def largest_samples_text(tiers: Sequence[Recommendation]) -> str:
     return f"largest samples (measured): {batches_text(widest)}; {who} trained on such a batch; {counted}"
 
 
-def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
+def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[Step, ...]:
     """Return what to do with a run that lies in a folder."""
     words = missing_command(run.target)
     if best is None or run.status is not RunStatus.FINISHED:
-        return (resume_command(run, folder),)
-    steps = []
+        return (("", resume_command(run, folder)),)
+    steps = list[Step]()
     if run.is_emulated:
-        steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
+        steps.append((f"on a machine with {run.profile.device_names[0]}", search_again(run)))
     elif run.outcome.settled_by:
-        steps.append(f"to settle it: {_settling_command(run, folder)}")
+        steps.append(("to settle it", _settling_command(run, folder)))
     if run.outcome.untried_factor:
-        steps.append(f"to try more: {resume_command(run, folder)}")
+        steps.append(("to try more", resume_command(run, folder)))
     if run.target.builtin:
-        return (*steps, "on your own script: tunekit search -- python train.py")
+        return (*steps, ("on your own script", "tunekit search -- python train.py"))
     if best.is_baseline:
-        return (*steps, f"train as before: {target_text(run.target)}")
+        return (*steps, ("train as before", target_text(run.target)))
     command, baseline = f"tunekit run {quoted(f'{folder}/{best.tier.value}.yaml')}", run.baseline_config
     same_batch = baseline is None or global_batch(best.config) == global_batch(baseline)
     if same_batch or run.target.is_bound("lr") or run.script_scales_lr:
-        return (*steps, f"{command}{words}")
+        return (*steps, ("", f"{command}{words}"))
     lr = "choose an lr"
     if best.learning_rate is not None:
         lr = f"set lr to {lr_text(best.learning_rate.value)} (predicted)"
     by_hand = f"{lr} in your script, or bind it (--bind), then:"
-    return (*steps, by_hand, f"{command} --keep-lr{words}")
+    return (*steps, (by_hand, ""), ("", f"{command} --keep-lr{words}"))
 
 
 # --- the GPU that was asked for --------------------------------------------------------------

@@ -124,13 +124,28 @@ class Note:
         return f"{SEVERITY_WORDS[self.severity]}: {self.text}"
 
 
+Step = tuple[str, str]
+"""Words, and the command after them; without a command, words for what is done by hand."""
+
+
 @dataclass(frozen=True)
 class Commands:
     """Lines to be copied, never broken: commands, or a config."""
 
     title: str
-    lines: tuple[str, ...]
+    steps: tuple[str | Step, ...]
+    """Commands, or lines of a config."""
     language: str = "sh"
+
+    @property
+    def pairs(self) -> tuple[Step, ...]:
+        """Every step with its words."""
+        return tuple(("", one) if isinstance(one, str) else one for one in self.steps)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every step in one line."""
+        return tuple(": ".join(filter(None, pair)) for pair in self.pairs)
 
 
 @dataclass(frozen=True)

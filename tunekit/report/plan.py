@@ -177,9 +177,9 @@ def _next_step(plan: Plan, folder: str) -> Commands:
     if asked.measured_on == "cpu":
         size = f"--samples {asked.samples_per_epoch} --epochs {asked.epochs}"
         return Commands("Next, with a rate of a GPU", (f"tunekit plan --rate R {size} --gpu t4",))
-    here = f"on {asked.measured_on}: tunekit run {quoted(f'{folder}/{asked.tier}.yaml')}"
+    here = (f"on {asked.measured_on}", f"tunekit run {quoted(f'{folder}/{asked.tier}.yaml')}")
     steps = (here,) if asked.tier is not None else ()
-    return Commands("Next", (*steps, "on the machine that you choose: tunekit search -- COMMAND"))
+    return Commands("Next", (*steps, ("on the machine that you choose", "tunekit search -- COMMAND")))
 
 
 # --- the table -------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     changes, predicted = answer.changes_of(run, best), answer.prediction_passage(run, best)
     in_line = ", ".join(changes.lines)
     errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
-    full = f"all figures and findings: tunekit report {quoted(str(folder))} --full"
+    full = ("all figures and findings", f"tunekit report {quoted(str(folder))} --full")
     quiet = answer.how_measured(run, best), answer.tried_text(run, best), _written_text(folder, files)
     return (
         answer.answer_lead(run, best),
@@ -186,7 +186,8 @@ def in_comment(
     best = answer_of(run.recommendations)
     planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
-    commands = answer.next_steps(run, best, folder)
+    steps = (*answer.next_steps(run, best, folder), ("the same search again", search_again(run)))
+    commands = [line for words, step in steps for line in (words and f"# {words}", step) if line]
     blocks: list[Block] = [
         answer.answer_lead(run, best),
         short_tiers_table(run),
@@ -196,7 +197,7 @@ def in_comment(
         Line(answer.how_measured(run, best)),
         Line(answer.tried_text(run, best)),
         Line("; ".join(answer.missing_lines(run))),
-        Commands("Commands", (*map(_in_shell, commands), "# the same search again", search_again(run))),
+        Commands("Commands", tuple(commands)),
         bottleneck_passage(run),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
@@ -205,11 +206,6 @@ def in_comment(
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
     ]
     return Report(f"tunekit: {_title(run)}", tuple(blocks))
-
-
-def _in_shell(step: str) -> str:
-    """Return a step as a shell takes it: what is done by hand is a comment."""
-    return step if step.startswith("tunekit ") else f"# {step}"
 
 
 def _title(run: Run) -> str:
