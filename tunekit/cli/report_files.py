@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,13 +19,13 @@ from tunekit.machine.telemetry.series import load_series
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
-from tunekit.records.run import Run
+from tunekit.records.run import Run, TargetRecord
 from tunekit.report.blocks import Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.terminal import draw
-from tunekit.report.text import shortener, without_places
+from tunekit.report.text import about_text, shortener, without_places
 from tunekit.session.folder import TELEMETRY_STORE
 
 Shown = TypeVar("Shown", bound=Record)
@@ -110,7 +111,8 @@ def drawn(
 
     def html() -> str:
         held, report = public()
-        return page(report, f"{to_json(held)}\n".encode(), name)
+        about = about_text(held) if isinstance(held, TargetRecord) else ""
+        return page(replace(report, about=about), f"{to_json(held)}\n".encode(), name)
 
     return Drawn(
         lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], most_lines)

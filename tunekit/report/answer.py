@@ -118,7 +118,7 @@ def tier_text(run: Run, tier: Recommendation) -> str:
 
 def _kept_tiers_text(run: Run) -> str:
     kept = " and ".join(one.tier.value for one in run.recommendations if one.is_baseline)
-    return f" Within the limits of {kept} keep your current settings." if kept else ""
+    return f" {kept.capitalize()}: keep your current settings." if kept else ""
 
 
 def _why_none(run: Run) -> str:
@@ -299,13 +299,13 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
 def losses_text(checks: Sequence[LossCheck]) -> str:
     """Return what another precision or compile did to the losses, in one line; empty without a check."""
     words = {
-        LossOutcome.OK: "trains as the baseline over {} steps (measured)",
+        LossOutcome.OK: "trains like the baseline over {} steps (measured)",
         LossOutcome.DIVERGENT: "ends higher than the baseline (measured)",
         LossOutcome.NONFINITE: "is NaN or infinite (measured)",
         LossOutcome.UNKNOWN: "n/a",
     }
     parts = [f"{one.name} {words[one.outcome].format(one.steps)}" for one in checks]
-    return f"losses: {'; '.join(parts)}" if parts else ""
+    return f"Losses: {'; '.join(parts)}" if parts else ""
 
 
 def largest_samples_text(tiers: Sequence[Recommendation]) -> str:
@@ -318,7 +318,7 @@ def largest_samples_text(tiers: Sequence[Recommendation]) -> str:
     on_device = any(one.peak_reserved_bytes is not None for one in tiers if one.largest)
     counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
     who = "every tier" if len(trained) == len(tiers) else ", ".join(trained) or "no tier"
-    return f"largest samples (measured): {batches_text(widest)}; {who} trained on such a batch; {counted}"
+    return f"Largest samples (measured): {batches_text(widest)}; {who} trained on such a batch; {counted}"
 
 
 def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[Step, ...]:
