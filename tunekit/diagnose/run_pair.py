@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tunekit.recommend.memory import peak_reserved_bytes
-from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
+from tunekit.recommend.noise import unpaired_factor, verdict
 from tunekit.records.comparison import ComparedBy
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
@@ -191,7 +191,8 @@ class RunPair:
     @property
     def noise(self) -> NoiseFloor | None:
         """The larger noise floor of the two."""
-        return larger_noise(self.reference.run.noise_floor, self.other.run.noise_floor)
+        known = [one.run.noise_floor for one in (self.reference, self.other) if one.run.noise_floor]
+        return max(known, key=lambda one: one.relative, default=None)
 
     @property
     def reserved_ratio(self) -> float | None:
@@ -201,7 +202,7 @@ class RunPair:
 
     def verdict_on(self, factor: Interval | None) -> Verdict | None:
         """Return what a factor between the two may be called, by the larger of their noise floors."""
-        return None if factor is None else difference(factor, self.noise)
+        return None if factor is None else verdict(factor, self.noise, seeks_gain=False)
 
 
 # --- what a run ran on -----------------------------------------------------------------------

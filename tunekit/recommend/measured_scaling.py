@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from tunekit.predict.scaling import fit_scaling, fitted_efficiency, link_between, scaled_step
 from tunekit.recommend.learning_rate import base_learning_rate, rule_of
-from tunekit.recommend.noise import mean_interval, noise_floor, speedup
+from tunekit.recommend.noise import noise_floor, rate_interval, speedup
 from tunekit.recommend.scaling import batch_warnings, scaled_lr
-from tunekit.records.config import TrainConfig
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import LearningRateRule
 from tunekit.records.run import SearchOptions
 from tunekit.records.scaling import OneGpuStep, ScaledStep, ScalingMode
 from tunekit.records.scaling_run import ScaledCount, ScalingRun, StepSplit
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Measured, measured
 
 _FELT_SHARE = 0.05
 """Of an iteration, from which on waiting for data says more of further processes than the fitted law."""
@@ -27,18 +27,6 @@ _FURTHER = (2, 4)
 """Times the largest count that the fitted law is asked for."""
 
 
-class _Round(NamedTuple):
-    """One measured trial of a count."""
-
-    record: TrialRecord
-    measurement: Measurement
-    config: TrainConfig
-
-    @property
-    def loop(self) -> LoopMeasurement:
-        return self.measurement.loop
-
-
 def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
     """Return a run with everything that follows from its trials, but for findings.
 
@@ -46,7 +34,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
         run: with its trials.
         here: profile of the device that they ran on.
     """
-    least = _rounds(run, run.options.processes[0])
+    least = measured(trials_of(run, run.options.processes[0]))
     if not least:
         return run.changed(counts=tuple(_missing(run, n) for n in run.options.processes))
     rule = rule_of(run.discovery)
@@ -62,7 +50,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
     return run if run.is_without_wrapper else _by_the_law(run, least, here)
 
 
-def _by_the_law(run: ScalingRun, least: Sequence[_Round], here: Profile) -> ScalingRun:
+def _by_the_law(run: ScalingRun, least: Sequence[Measured], here: Profile) -> ScalingRun:
     """Return a run with what one process's step predicts, the fitted law, and what it expects of more."""
     predict = _predictor(run, least, here)
     rates = {
@@ -73,31 +61,24 @@ def _by_the_law(run: ScalingRun, least: Sequence[_Round], here: Profile) -> Scal
         if one.rate_samples_per_s and one.step and one.step.compute_s
     }
     fit = fit_scaling(rates, run.mode)
-    run = run.changed(
-        fit=fit,
-        counts=tuple(
-            one.changed(
-                predicted=predict(one.processes),
-                fitted=fitted_efficiency(fit, one.processes) if fit else None,
-            )
-            if one.rate_samples_per_s
-            else one
-            for one in run.counts
-        ),
-    )
-    if fit is None:
-        return run
+
+    def beside_the_law(one: ScaledCount) -> ScaledCount:
+        fitted = fitted_efficiency(fit, one.processes) if fit else None
+        return one.changed(predicted=predict(one.processes), fitted=fitted) if one.rate_samples_per_s else one
+
+    run = run.changed(fit=fit, counts=tuple(map(beside_the_law, run.counts)))
     largest, alone = run.measured[-1], run.measured[0].rate_samples_per_s
+    if fit is None or why_no_further(largest):
+        return run
     assert largest.efficiency is not None and alone is not None
-    spread = largest.efficiency.times(1 / largest.efficiency.value)
-    expected = []
-    for n in () if why_no_further(largest) else tuple(times * max(rates) for times in _FURTHER):
-        share = fitted_efficiency(fit, n)
+    spread, expected = largest.efficiency.times(1 / largest.efficiency.value), []
+    for n in (times * max(rates) for times in _FURTHER):
+        share, linear = fitted_efficiency(fit, n), n * alone.value
         expected.append(
             ScaledCount(
                 processes=n,
-                rate_samples_per_s=spread.times(n * alone.value * share),
-                linear_samples_per_s=n * alone.value,
+                rate_samples_per_s=spread.times(linear * share),
+                linear_samples_per_s=linear,
                 efficiency=spread.times(share),
                 fitted=share,
             )
@@ -119,42 +100,24 @@ def trials_of(run: ScalingRun, processes: int, no_sync: bool = False) -> tuple[T
     )
 
 
-def _rounds(run: ScalingRun, processes: int, no_sync: bool = False) -> list[_Round]:
-    return [
-        _Round(one, one.measurement, one.config)
-        for one in trials_of(run, processes, no_sync)
-        if one.measurement is not None and one.config is not None
-    ]
-
-
 def _missing(run: ScalingRun, processes: int) -> ScaledCount:
     records = trials_of(run, processes)
     failure = next((record.failure for record in records if record.failure), None)
-    why = run.left_out.get(processes, "not run")
-    if failure is not None:
-        why = f"{failure.text}; {failure.remedy}" if failure.remedy else failure.text
-    return ScaledCount(
-        processes=processes, trials=tuple(record.number for record in records), why_missing=why
-    )
+    why = failure.with_remedy if failure else run.left_out.get(processes, "not run")
+    return ScaledCount(processes=processes, trials=tuple(one.number for one in records), why_missing=why)
 
 
-def _rate(one: _Round) -> float:
+def _rate(one: Measured) -> float:
     """Return samples/s of all processes in steady steps: how often epochs end follows from the count."""
     loop = one.loop
     return loop.rate_samples_per_s * loop.steady_samples / loop.steady_time_s / loop.rank_rate_samples_per_s
 
 
-def _rate_interval(rounds: Sequence[_Round]) -> Interval:
-    """Return the rate over rounds; that of one has the range that it gives itself, if it gives one."""
-    rates = [_rate(one) for one in rounds]
-    own = rounds[0].loop.rate_interval_relative
-    if len(rates) > 1 or own is None:
-        return mean_interval(rates)
-    half = min(1.0, own)
-    return Interval(value=rates[0], low=rates[0] * (1 - half), high=rates[0] * (1 + half))
+def _rate_interval(rounds: Sequence[Measured]) -> Interval:
+    return rate_interval([_rate(one) for one in rounds], rounds[0].loop)
 
 
-def _efficiency(rounds: Sequence[_Round], least: Sequence[_Round]) -> Interval:
+def _efficiency(rounds: Sequence[Measured], least: Sequence[Measured]) -> Interval:
     """Return a process's rate as a share of that of the least count.
 
     It is paired by round; without two pairs the ranges of both give its range.
@@ -171,9 +134,9 @@ def _efficiency(rounds: Sequence[_Round], least: Sequence[_Round]) -> Interval:
 
 
 def _count(
-    run: ScalingRun, processes: int, least: Sequence[_Round], rule: LearningRateRule | None
+    run: ScalingRun, processes: int, least: Sequence[Measured], rule: LearningRateRule | None
 ) -> ScaledCount:
-    rounds = _rounds(run, processes)
+    rounds = measured(trials_of(run, processes))
     if not rounds:
         return _missing(run, processes)
     loops = [one.loop for one in rounds]
@@ -188,7 +151,7 @@ def _count(
         rate_samples_per_s=_rate_interval(rounds),
         linear_samples_per_s=_rate_interval(least).value * processes / least[0].loop.world_size,
         efficiency=EXACTLY_ONE if processes == least[0].loop.world_size else _efficiency(rounds, least),
-        step=_split(loops, [one.loop for one in _rounds(run, processes, no_sync=True)]),
+        step=_split(loops, [one.loop for one in measured(trials_of(run, processes, no_sync=True))]),
         batch_size=batch,
         global_batch=global_batch,
         epoch_samples=loop.epoch_samples,
@@ -258,7 +221,7 @@ def _split(together: Sequence[LoopMeasurement], apart: Sequence[LoopMeasurement]
 class Losses(NamedTuple):
     """Seconds of an iteration that a count loses against the least one, by part.
 
-    A part may be longer than the whole, where others take less than they did alone: what mending it brings
+    A part may be longer than the whole, where others take less than they did alone: what removing it brings
     ends at linear scaling.
     """
 
@@ -272,7 +235,7 @@ class Losses(NamedTuple):
     compute_s: float
 
     def at_most(self, part_s: float) -> float:
-        """Return what mending a part saves at most."""
+        """Return what removing a part saves at most."""
         return min(part_s, self.total_s)
 
     def gain(self, part_s: float) -> float:
@@ -280,7 +243,7 @@ class Losses(NamedTuple):
         return self.time_s / (self.time_s - self.at_most(part_s))
 
     def is_felt(self, part_s: float, share: float) -> bool:
-        """Return whether mending a part saves at least a share of the iteration."""
+        """Return whether removing a part saves at least a share of the iteration."""
         return part_s > 0 and self.at_most(part_s) >= share * self.time_s
 
 
@@ -308,14 +271,16 @@ def _wait_s(loop: LoopMeasurement) -> float:
 
 def _first_over_mean(loop: LoopMeasurement) -> float:
     """Return the rate of rank 0 over the mean of all; 1 where they were not timed."""
-    rates = [one.samples_per_s for one in loop.ranks]
-    return rates[0] / fmean(rates) if rates else 1.0
+    rates = [one.samples_per_s for one in loop.ranks] or [1.0]
+    return rates[0] / fmean(rates)
 
 
 # --- predicted -----------------------------------------------------------------------------
 
 
-def _predictor(run: ScalingRun, least: Sequence[_Round], here: Profile) -> Callable[[int], ScaledStep | None]:
+def _predictor(
+    run: ScalingRun, least: Sequence[Measured], here: Profile
+) -> Callable[[int], ScaledStep | None]:
     """Return what predicts the step on a number of GPUs from that on one; None where nothing can."""
     first = least[0]
     gradients_bytes = gradients_of(run)
@@ -336,6 +301,9 @@ def _predictor(run: ScalingRun, least: Sequence[_Round], here: Profile) -> Calla
         return scaled_step(one, gpus, link, run.mode) if link is not None else None
 
     return predicted
+
+
+_Predictor = Callable[[int], ScaledStep | None]
 
 
 def gradients_of(run: ScalingRun) -> int | None:

@@ -1,4 +1,4 @@
-"""What fresh processes may claim: noise floor, speed-up and its range, verdict.
+"""What fresh processes may claim: noise floor, speedup and its range, verdict.
 
 All figures are ratios, so everything is computed on logarithms and given back as plain factors.
 """
@@ -6,23 +6,24 @@ All figures are ratios, so everything is computed on logarithms and given back a
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import NormalDist
-from typing import Literal, NamedTuple
+from statistics import NormalDist, fmean, variance
+from typing import NamedTuple
 
 from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Confidence, NoiseFloor, Verdict
 
 CONFIDENCE = 0.95
 """Probability that every range shown is made for."""
 
 MIN_GAIN = 0.05
-"""The smallest change of a rate that matters to anybody."""
+"""The smallest change of a rate that matters."""
 
 BUSY_FLOOR = 0.10
 """Noise floor from which on a machine is too busy for its figures to be relied on."""
 
 MAX_WORTHWHILE_ROUNDS = 50
-"""Rounds that anybody would wait for."""
+"""Rounds that are worth waiting for."""
 
 _QUIET_FLOOR = 0.05
 _HIGH_WIDTH = 1.10
@@ -50,7 +51,13 @@ class _MeanOfLogs(NamedTuple):
     value: float
     variance: float
     """Of the mean itself."""
-    degrees: int
+    degrees: float
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        half = t_quantile(self.degrees, confidence) * math.sqrt(self.variance)
+        ends = (self.value - half, self.value, self.value + half)
+        low, value, high = (math.exp(min(one, _MAX_EXPONENT)) for one in ends)
+        return Interval(value=value, low=low, high=high)
 
 
 def noise_floor(rates_per_process: Sequence[float]) -> NoiseFloor | None:
@@ -94,20 +101,12 @@ def speedup(
     Raises:
         ValueError: the two have different numbers of rounds.
     """
-    if len(candidate_rates) != len(baseline_rates):
-        raise ValueError(
-            f"rates are paired by round, got {len(candidate_rates)} of the candidate "
-            f"and {len(baseline_rates)} of the baseline; drop the rounds in which one failed"
-        )
     log_ratios = [
         math.log(candidate) - math.log(baseline)
         for candidate, baseline in zip(candidate_rates, baseline_rates, strict=True)
     ]
-    if len(log_ratios) >= 2:
-        return _interval_of_logs(log_ratios)
-    if not log_ratios or noise is None:
-        return None
-    return _interval(log_ratios[0], t_quantile(noise.pairs) * math.log1p(noise.relative))
+    seen = _mean_of_logs(log_ratios, noise, processes=2)
+    return seen.interval() if seen else None
 
 
 def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval:
@@ -119,13 +118,23 @@ def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> I
     Raises:
         ValueError: there are no values.
     """
-    if not values:
-        raise ValueError("a mean needs at least one value, got none; leave the figure out instead")
     logs = [math.log(value) for value in values]
-    if len(logs) >= 2:
-        return _interval_of_logs(logs)
-    half = t_quantile(noise.pairs) * math.log1p(noise.relative) / math.sqrt(2) if noise else 0.0
-    return _interval(logs[0], half)
+    return (_mean_of_logs(logs, noise) or _MeanOfLogs(fmean(logs), 0.0, 1)).interval()
+
+
+def rate_interval(rates: Sequence[float], loop: LoopMeasurement, noise: NoiseFloor | None = None) -> Interval:
+    """Return the mean of rates, one per process; a single one has the range of its loop's own window.
+
+    Args:
+        rates: samples/s of fresh processes.
+        loop: of the first process.
+        noise: the run's noise floor; a single rate takes its range from that, where it is known.
+    """
+    own = loop.rate_interval_relative
+    if len(rates) > 1 or noise is not None or own is None:
+        return mean_interval(rates, noise)
+    half = rates[0] * min(1.0, own)
+    return Interval(low=rates[0] - half, value=rates[0], high=rates[0] + half)
 
 
 def mean_of_known(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval | None:
@@ -160,38 +169,38 @@ def unpaired_factor(
         The ratio of the geometric means with its range; None where a side has no process, or one process
         and no noise floor: its range is unknown.
     """
-    own, other = _mean_of_logs(rates, noise), _mean_of_logs(reference_rates, reference_noise)
+    own, other = (
+        _mean_of_logs([math.log(rate) for rate in side], floor)
+        for side, floor in ((rates, noise), (reference_rates, reference_noise))
+    )
     if own is None or other is None:
         return None
-    variance = own.variance + other.variance
-    if not variance:
-        return _interval(own.value - other.value, 0.0)
-    share = own.variance / variance
+    both = own.variance + other.variance
+    share = own.variance / both if both else 0.5
     degrees = 1 / (share**2 / own.degrees + (1 - share) ** 2 / other.degrees)
-    return _interval(own.value - other.value, t_quantile(degrees, confidence) * math.sqrt(variance))
+    return _MeanOfLogs(own.value - other.value, both, degrees).interval(confidence)
 
 
-def larger_noise(first: NoiseFloor | None, second: NoiseFloor | None) -> NoiseFloor | None:
-    """Return the larger of two noise floors; None where neither is known."""
-    known = [one for one in (first, second) if one is not None]
-    return max(known, key=lambda one: one.relative, default=None)
+def verdict(factor: Interval, noise: NoiseFloor | None, seeks_gain: bool = True) -> Verdict:
+    """Return what a speedup over the baseline may be called, or one figure over another.
 
+    A change counts when the whole range lies beyond 1 and its value beyond the noise floor. Otherwise there
+    is no gain, or no difference, where the range leaves out every change that would matter, MIN_GAIN; where
+    it does not, the answer is open.
 
-def verdict(speedup: Interval, noise: NoiseFloor | None) -> Verdict:
-    """Return what a speed-up over the baseline may be called.
-
-    A change counts when the whole range lies beyond 1 and its value beyond the noise floor. Else there is no
-    gain where the range leaves out all that would matter, MIN_GAIN, and no answer where it does not.
+    Args:
+        factor: with its range.
+        noise: the run's noise floor.
+        seeks_gain: whether only a gain would matter, and not a loss.
     """
-    changed = _change(speedup, noise)
-    return changed or ("no gain" if speedup.high < 1 + MIN_GAIN else "inconclusive")
-
-
-def difference(factor: Interval, noise: NoiseFloor | None) -> Verdict:
-    """Return the verdict on one figure over another where neither direction is hoped for."""
-    changed = _change(factor, noise)
-    is_small = factor.low > 1 / (1 + MIN_GAIN) and factor.high < 1 + MIN_GAIN
-    return changed or ("no difference" if is_small else "inconclusive")
+    floor = 1.0 + (noise.relative if noise else 0.0)
+    if factor.low > 1.0 and factor.value > floor:
+        return "faster"
+    if factor.high < 1.0 and factor.value < 1.0 / floor:
+        return "slower"
+    if factor.high >= 1 + MIN_GAIN or not (seeks_gain or factor.low > 1 / (1 + MIN_GAIN)):
+        return "inconclusive"
+    return "no gain" if seeks_gain else "no difference"
 
 
 def confidence(factor: Interval, noise: NoiseFloor | None) -> Confidence:
@@ -228,21 +237,6 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
     return max(rounds, math.floor(rounds * (half / to_spare) ** 2) + 1)
 
 
-def rounds_still_needed(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> int | None:
-    """Return `rounds_to_tell` of a speedup that is still inconclusive; None where it is settled."""
-    is_open = verdict(speedup, noise) == "inconclusive"
-    return rounds_to_tell(speedup, rounds, noise) if is_open else None
-
-
-def _change(factor: Interval, noise: NoiseFloor | None) -> Literal["faster", "slower"] | None:
-    floor = 1.0 + (noise.relative if noise else 0.0)
-    if factor.low > 1.0 and factor.value > floor:
-        return "faster"
-    if factor.high < 1.0 and factor.value < 1.0 / floor:
-        return "slower"
-    return None
-
-
 def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
     """Return t with P(|T| <= t) = confidence, T being Student's t with that many degrees of freedom.
 
@@ -268,31 +262,17 @@ def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
     )
 
 
-def _mean_of_logs(rates: Sequence[float], noise: NoiseFloor | None) -> _MeanOfLogs | None:
-    """Return the mean of log rates with its variance; None where one process has no noise floor."""
-    logs = [math.log(rate) for rate in rates]
+def _mean_of_logs(logs: Sequence[float], noise: NoiseFloor | None, processes: int = 1) -> _MeanOfLogs | None:
+    """Return the mean of logarithms with its variance; None of one figure without a noise floor.
+
+    Args:
+        logs: of rates, or of ratios of two.
+        noise: of the run, used with one figure only.
+        processes: whose rates a figure is made of.
+    """
     if len(logs) >= 2:
-        mean, variance = _mean_and_variance(logs)
-        return _MeanOfLogs(mean, variance / len(logs), len(logs) - 1)
+        return _MeanOfLogs(fmean(logs), variance(logs) / len(logs), len(logs) - 1)
     if not logs or noise is None:
         return None
     # The floor is the spread of a ratio of two processes: twice the variance of one.
-    return _MeanOfLogs(logs[0], math.log1p(noise.relative) ** 2 / 2, noise.pairs)
-
-
-def _mean_and_variance(logs: Sequence[float]) -> tuple[float, float]:
-    mean = math.fsum(logs) / len(logs)
-    return mean, math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1)
-
-
-def _interval_of_logs(logs: Sequence[float]) -> Interval:
-    count = len(logs)
-    mean, variance = _mean_and_variance(logs)
-    return _interval(mean, t_quantile(count - 1) * math.sqrt(variance / count))
-
-
-def _interval(log_value: float, half: float) -> Interval:
-    low, value, high = (
-        math.exp(min(exponent, _MAX_EXPONENT)) for exponent in (log_value - half, log_value, log_value + half)
-    )
-    return Interval(value=value, low=low, high=high)
+    return _MeanOfLogs(logs[0], processes * math.log1p(noise.relative) ** 2 / 2, noise.pairs)

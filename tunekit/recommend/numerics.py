@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import fmean, linear_regression, median, stdev
 from typing import ClassVar, NamedTuple
 
 from tunekit.recommend.noise import t_quantile
@@ -80,7 +80,8 @@ def judge_losses(
     longest = max((len(one) for one in baseline), default=0)
     usable = [one for one in baseline if len(one) >= max(MIN_STEPS, longest / 2)]
     steps = min((len(one) for one in (*usable, candidate)), default=0) if usable else 0
-    if _is_nonfinite(baseline, candidate):
+    # More losses that are none than any run of the unchanged script has.
+    if _missing(candidate) > max(map(_missing, baseline), default=0):
         return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate))
     if not usable:
         return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {longest} losses")
@@ -93,23 +94,18 @@ def judge_losses(
     return _compared([one for one in theirs if one is not None], ours, steps)
 
 
-def _is_nonfinite(baseline: Sequence[Sequence[float | None]], candidate: Sequence[float | None]) -> bool:
-    """Return whether the candidate has losses that are none, more than any run of the unchanged script."""
-    usual = max((sum(_missing(loss) for loss in one) for one in baseline), default=0)
-    return sum(_missing(loss) for loss in candidate) > usual
+def _finite(losses: Sequence[float | None]) -> list[float]:
+    return [loss for loss in losses if loss is not None and abs(loss) < _LARGEST]
 
 
-def _missing(loss: float | None) -> bool:
-    return loss is None or not abs(loss) < _LARGEST
+def _missing(losses: Sequence[float | None]) -> int:
+    return len(losses) - len(_finite(losses))
 
 
 def _block_means(losses: Sequence[float | None]) -> list[float] | None:
     """Return the mean of each eighth of a curve; None where one has no finite loss."""
     borders = [round(index * len(losses) / _BLOCKS) for index in range(_BLOCKS + 1)]
-    blocks = [
-        [loss for loss in losses[first:end] if loss is not None and not _missing(loss)]
-        for first, end in pairwise(borders)
-    ]
+    blocks = [_finite(losses[first:end]) for first, end in pairwise(borders)]
     return [fmean(block) for block in blocks] if all(blocks) else None
 
 
@@ -142,14 +138,9 @@ def _chance_within(differences: list[float]) -> float:
     drifts away must not be taken for a noisy one.
     """
     count = len(differences)
-    middle, mean = (count - 1) / 2, fmean(differences)
-    squares = math.fsum((index - middle) ** 2 for index in range(count))
-    slope = math.fsum((index - middle) * value for index, value in enumerate(differences)) / squares
-    left = math.fsum(
-        (value - mean - slope * (index - middle)) ** 2 for index, value in enumerate(differences)
-    )
-    error = math.sqrt(left / (count - 2) / _END_BLOCKS)
-    return t_quantile(count - 2, CONFIDENCE) * error
+    slope, start = linear_regression(range(count), differences)
+    left = math.fsum((value - start - slope * index) ** 2 for index, value in enumerate(differences))
+    return t_quantile(count - 2, CONFIDENCE) * math.sqrt(left / (count - 2) / _END_BLOCKS)
 
 
 def _chance_between(spread: float, processes: int) -> float:
@@ -258,8 +249,7 @@ def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]
 def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
     """Return what a mode changes of the baseline's own, such as "bf16 + compile"."""
     names = (str(mode.precision), "compile" if mode.compile else "no compile")
-    own = Mode.of(baseline_config)
-    return " + ".join(name for name, now, before in zip(names, mode, own, strict=True) if now != before)
+    return " + ".join(_of_changed(mode, Mode.of(baseline_config), names))
 
 
 def loss_checks(records: Sequence[TrialRecord]) -> tuple[LossCheck, ...]:
@@ -286,9 +276,8 @@ def _judged(
     baseline: Sequence[Sequence[float | None]],
     trials: Sequence[TrialRecord],
 ) -> GuardedMode:
-    wrong = next((r for r in trials if r.failure and r.failure.kind is OutcomeKind.NONFINITE_LOSS), None)
-    measured = next((record for record in trials if record.measurement), None)
-    deciding = wrong or measured or (trials[0] if trials else None)
+    wrong = [r for r in trials if r.failure and r.failure.kind is OutcomeKind.NONFINITE_LOSS]
+    deciding = next(iter((*wrong, *(r for r in trials if r.measurement), *trials)), None)
     return GuardedMode(
         mode=mode,
         name=mode_name(mode, baseline_config),
@@ -299,23 +288,27 @@ def _judged(
 
 
 def _verdict(baseline: Sequence[Sequence[float | None]], trial: TrialRecord | None) -> LossVerdict:
-    if trial is not None and trial.failure is not None:
-        if trial.failure.kind is OutcomeKind.NONFINITE_LOSS:
-            return LossVerdict(LossOutcome.NONFINITE, why=trial.failure.message)
-        return LossVerdict(
-            LossOutcome.UNKNOWN, why=f"its run ended as {trial.failure.kind}: {trial.failure.message}"
-        )
-    if trial is not None and trial.measurement is not None and baseline:
-        return judge_losses(baseline, trial.measurement.loop.losses)
-    if not baseline:
-        return LossVerdict(LossOutcome.UNKNOWN, why="the baseline was not measured")
-    most = max(map(len, baseline))
-    if most < MIN_STEPS:
-        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline reported {most} losses")
-    return LossVerdict(LossOutcome.UNKNOWN, why="no time was left in the budget to run it")
+    failure, measurement = (trial.failure, trial.measurement) if trial else (None, None)
+    if failure is not None and failure.kind is OutcomeKind.NONFINITE_LOSS:
+        return LossVerdict(LossOutcome.NONFINITE, why=failure.message)
+    if measurement is not None and baseline:
+        return judge_losses(baseline, measurement.loop.losses)
+    why = "no time was left in the budget to run it"
+    if failure is not None:
+        why = f"its run ended as {failure.kind}: {failure.message}"
+    elif not baseline:
+        why = "the baseline was not measured"
+    elif (most := max(map(len, baseline))) < MIN_STEPS:
+        why = f"the baseline reported {most} losses"
+    return LossVerdict(LossOutcome.UNKNOWN, why=why)
 
 
 def _remedy(mode: Mode, baseline_config: TrainConfig) -> str:
     own = Mode.of(baseline_config)
     flags = (f"--fix precision={own.precision}", f"--fix compile={str(own.compile).lower()}")
-    return " or ".join(flag for flag, now, before in zip(flags, mode, own, strict=True) if now != before)
+    return " or ".join(_of_changed(mode, own, flags))
+
+
+def _of_changed(mode: Mode, own: Mode, texts: tuple[str, str]) -> list[str]:
+    """Return the texts of what a mode changes: precision, compile."""
+    return [text for text, now, before in zip(texts, mode, own, strict=True) if now != before]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tunekit.recommend.data_check import data_checks
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, memory_need
-from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
+from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
 from tunekit.recommend.tiers import run_noise, violations
 from tunekit.records.config import TrainConfig
@@ -196,7 +196,7 @@ def _is_better(recommendation: Recommendation, ratio: Interval, against: Compari
         return ratio.value >= 1
     own = against.baseline_config
     is_smaller = own is not None and _size(recommendation.config) < _size(own)
-    return is_smaller and difference(ratio, against.noise) == "no difference"
+    return is_smaller and verdict(ratio, against.noise, seeks_gain=False) == "no difference"
 
 
 def _size(config: TrainConfig) -> tuple[int, int, int, bool]:

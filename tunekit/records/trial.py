@@ -65,6 +65,11 @@ class Failure(Record):
         """What happened, after its kind; of a knob that is not in force the message says it all."""
         return self.message if self.kind is OutcomeKind.KNOB_NOT_APPLIED else f"{self.kind}: {self.message}"
 
+    @property
+    def with_remedy(self) -> str:
+        """The same and what to do about it, where that is known."""
+        return "; ".join(filter(None, (self.text, self.remedy)))
+
 
 class TrialRole(StrEnum):
     """What a trial was run for."""

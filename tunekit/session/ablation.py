@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.recommend.knob_gains import factor
-from tunekit.recommend.noise import mean_interval, noise_floor, verdict
+from tunekit.recommend.noise import noise_floor, rate_interval, verdict
 from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
@@ -29,6 +29,7 @@ def contender(
 ) -> Contender:
     """Return a config with what its trials come to, beside those of the config that it is compared with."""
     measured = [record.measurement for record in records if record.measurement]
+    failures = (record.failure.with_remedy for record in records if record.failure)
     ratio = None if beside is None else factor(records, beside, noise)
     return Contender(
         name=name,
@@ -37,7 +38,7 @@ def contender(
         rate_samples_per_s=_rate(measured, noise),
         factor=ratio,
         verdict=verdict(ratio, noise) if ratio else None,
-        why_missing=None if measured else _why_missing(records),
+        why_missing=None if measured else next(failures, "not run"),
     )
 
 
@@ -46,24 +47,9 @@ def processes_noise(records: Sequence[TrialRecord]) -> NoiseFloor | None:
     return noise_floor([record.measurement.rate_samples_per_s for record in records if record.measurement])
 
 
-def _why_missing(records: Sequence[TrialRecord]) -> str:
-    """Return why a config has no figures."""
-    failure = next((record.failure for record in records if record.failure), None)
-    if failure is None:
-        return "not run"
-    remedy = f"; {failure.remedy}" if failure.remedy else ""
-    return f"{failure.kind}: {failure.message}{remedy}"
-
-
 def _rate(measured: Sequence[Measurement], noise: NoiseFloor | None) -> Interval | None:
-    """Return samples/s; of a single process with the interval that it gives itself, if no other is known."""
-    if not measured:
-        return None
-    interval_relative = measured[0].loop.rate_interval_relative
-    if len(measured) > 1 or noise is not None or interval_relative is None:
-        return mean_interval([one.rate_samples_per_s for one in measured], noise)
-    rate, half = measured[0].rate_samples_per_s, min(1.0, interval_relative)
-    return Interval(value=rate, low=rate * (1 - half), high=rate * (1 + half))
+    rates = [one.rate_samples_per_s for one in measured]
+    return rate_interval(rates, measured[0].loop, noise) if measured else None
 
 
 # --- what each optimisation brings ---------------------------------------------------------
@@ -104,23 +90,19 @@ class AblationPlan:
 
 def plan_ablation(config: TrainConfig, context: SearchContext, workers: int | None = None) -> AblationPlan:
     """Return the optimisations that apply to a config on this target and device."""
-    kept: list[Optimisation] = []
-    left_out: list[str] = []
-    for name, changes, why_not in (
-        _loader_workers(config, context, workers),
-        _choice("pin_memory", True, config, context),
-        _choice("precision", Precision.TF32, config, context),
-        _choice("precision", Precision.BF16, config, context),
-        _choice("channels_last", True, config, context),
-        _choice("compile", True, config, context),
-    ):
-        if why_not is None:
-            kept.append(Optimisation(name, changes))
-        else:
-            left_out.append(f"{name}: {why_not}")
-    return AblationPlan(tuple(kept), tuple(left_out))
+    choices = [_loader_workers(config, context, workers)]
+    choices += [_choice(knob, value, config, context) for knob, value in _SWITCHED_ON]
+    kept = tuple(Optimisation(name, changes) for name, changes, why_not in choices if why_not is None)
+    return AblationPlan(kept, tuple(f"{name}: {why_not}" for name, _, why_not in choices if why_not))
 
 
+_SWITCHED_ON: tuple[tuple[str, KnobValue], ...] = (
+    ("pin_memory", True),
+    ("precision", Precision.TF32),
+    ("precision", Precision.BF16),
+    ("channels_last", True),
+    ("compile", True),
+)
 _Choice = tuple[str, tuple[FixedKnob, ...], str | None]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tunekit.recommend.noise import rounds_still_needed
+from tunekit.recommend.noise import rounds_to_tell, verdict
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
@@ -62,7 +62,8 @@ def second_stage(
     """
     more: dict[TrainConfig, int] = {}
     for config, ratio in speedups.items():
-        needed = rounds_still_needed(ratio, rounds[config], noise)
+        is_open = verdict(ratio, noise) == "inconclusive"
+        needed = rounds_to_tell(ratio, rounds[config], noise) if is_open else None
         if needed is not None and needed <= MAX_ROUNDS:
             more[config] = needed - rounds[config]
     return more
