@@ -22,9 +22,9 @@ from tunekit.records.trial import TrialRecord
 from tunekit.tune.acquisition import (
     Acquisition,
     Criteria,
-    PlannedObjective,
     all_configs,
     expected_improvement,
+    over_planned_training,
 )
 from tunekit.tune.confirm import COMPILE_PRIOR_S
 from tunekit.tune.space import build_space
@@ -287,8 +287,8 @@ def started(number: int, compiled: bool, first_step_s: float):
 
 
 def whole_s(samples: float, measured) -> list[float]:
-    objective = PlannedObjective(PlannedTraining(samples, judged_by_finish=True), measured)
-    return list(samples / np.exp(objective.of(COLUMNS, RATES).log_rate))
+    planned = PlannedTraining(samples, judged_by_finish=True)
+    return list(samples / np.exp(over_planned_training(RATES, COLUMNS, planned, measured).log_rate))
 
 
 def test_the_start_is_part_of_the_training():

@@ -15,7 +15,7 @@ from tunekit.predict.throughput.evidence import STEP_NOISE
 from tunekit.predict.throughput.model import Prediction, ThroughputModel
 from tunekit.predict.throughput.observation import Columns, Flags, Floats, observations
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
-from tunekit.records.config import KNOBS, MODEL_SWITCHES, KnobValue, TrainConfig
+from tunekit.records.config import KNOBS, MODEL_SWITCHES, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import KnobSpace
@@ -86,33 +86,24 @@ class Proposal:
     """Whether it is expected to save more of the planned training than it costs; true without a plan."""
 
 
-class PlannedObjective:
-    """Turns predicted rates into what is to be high: the rate, or that of the whole planned training.
+def over_planned_training(
+    predicted: Prediction, columns: Columns, planned: PlannedTraining, measured: Sequence[TrialRecord]
+) -> Prediction:
+    """Return predicted rates as those of the whole planned training, where its finish is what counts.
 
     Args:
+        predicted: rates over whole epochs.
+        columns: of the configs.
         planned: the training to come.
         measured: trials that have shown how long configs take to start.
     """
-
-    def __init__(self, planned: PlannedTraining, measured: Sequence[TrialRecord]) -> None:
-        self._samples = planned.finish_samples
-        self._eager_s, self._compiled_s = _starts_s(measured)
-
-    def of(self, columns: Columns, predicted: Prediction) -> Prediction:
-        """Return the prediction with log_rate that of samples/s over the whole planned training.
-
-        Args:
-            columns: of the configs.
-            predicted: their rates over whole epochs.
-        """
-        if self._samples is None:
-            return predicted
-        start_s = np.where(columns.switches["compile"], self._compiled_s, self._eager_s) / self._samples
-        sample_s = np.exp(-predicted.log_rate)
-        whole_s = start_s + sample_s
-        return replace(
-            predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s
-        )
+    if planned.finish_samples is None:
+        return predicted
+    eager_s, compiled_s = _starts_s(measured)
+    start_s = np.where(columns.switches["compile"], compiled_s, eager_s) / planned.finish_samples
+    sample_s = np.exp(-predicted.log_rate)
+    whole_s = start_s + sample_s
+    return replace(predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s)
 
 
 def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
@@ -191,12 +182,12 @@ class Acquisition:
         if measured:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
-                    objective = PlannedObjective(criteria.planned, measured)
-                    believed = self._columns.take(self._believed(pending, tried, chances))
-                    expectations = self._expectations(measured, objective, places, believed)
-                    pool = _CandidatePool(places, chances[places], costs[places])
+                    unheard = self._places_of(set(pending).difference(tried))
+                    believed = self._columns.take(unheard[chances[unheard] >= _LIKELY])
+                    expected = self._expectations(measured, criteria.planned, places, believed)
+                    pool = _CandidatePool(places, chances[places], costs[places], *expected)
                     own = None if measured[1:] or pending else measured[0].config
-                    return self._best(expectations, pool, criteria, own)
+                    return self._best(pool, criteria, own)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
         place = self._smallest(candidates, pending, places)
@@ -210,32 +201,30 @@ class Acquisition:
         return "no untried config is expected to fit the CPUs and the memory"
 
     def _expectations(
-        self, measured: Sequence[TrialRecord], objective: PlannedObjective, places: Places, pending: Columns
-    ) -> "_Expectations":
-        """Return what the model expects of the configs at some places, beside what is best so far."""
+        self, measured: Sequence[TrialRecord], planned: PlannedTraining, places: Places, pending: Columns
+    ) -> tuple[Prediction, Prediction, float]:
+        """Return what the model expects of the configs at some places: rates, objective, best objective."""
         informative, first = without_superseded(measured), measured[0].measurement
         assert first is not None
         on_cpu, epoch_samples = first.loop.device.type == "cpu", first.loop.epoch_samples
         model = ThroughputModel(observations(informative), self._host.cpus, on_cpu, epoch_samples)
         configs = [(record.config, self._may_choose(record)) for record in informative if record.config]
         tried = [config for config, may in configs if may] or [config for config, _ in configs]
+
+        def objective(columns: Columns, rates: Prediction) -> Prediction:
+            return over_planned_training(rates, columns, planned, measured)
+
         to_beat = [
-            objective.of(columns, model.predict_columns(columns)).log_rate
+            objective(columns, model.predict_columns(columns)).log_rate
             for columns in (Columns.of(tried), pending)
         ]
         columns = self._columns.take(places)
         rates = model.predict_columns(columns, pending)
-        return _Expectations(rates, objective.of(columns, rates), float(np.max(np.concatenate(to_beat))))
+        return rates, objective(columns, rates), float(np.max(np.concatenate(to_beat)))
 
-    def _best(
-        self,
-        expectations: "_Expectations",
-        pool: "_CandidatePool",
-        criteria: Criteria,
-        baseline: TrainConfig | None,
-    ) -> Proposal:
+    def _best(self, pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None) -> Proposal:
         """Return the config that gains most per second, equal ones by their size; at first the fastest."""
-        rates, expected, best_log_rate = expectations
+        expected, best_log_rate = pool.objective, pool.best_log_rate
         gains = expected_improvement(expected, best_log_rate) * pool.chances
         log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
         sure = expected_improvement(_as_one_trial_tells(expected), best_log_rate) * pool.chances
@@ -253,7 +242,7 @@ class Acquisition:
             )
         )
         first = order[0]
-        remedy = self._remedy(expected, pool, baseline) if baseline else None
+        remedy = self._remedy(pool, baseline) if baseline else None
         # Of what there is no time for after that, what gains more comes first, else it is never seen; not
         # for the first trial, which must leave time for its confirmation.
         last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
@@ -268,18 +257,19 @@ class Acquisition:
         return Proposal(
             config=self.configs[pool.places[first]],
             cost_s=float(pool.costs[first]),
-            expected_rate_samples_per_s=math.exp(min(float(rates.log_rate[first]), 700.0)),
+            expected_rate_samples_per_s=math.exp(min(float(pool.rates.log_rate[first]), 700.0)),
             gain=float(sure[first]),
             pays=bool(pays[first]),
         )
 
-    def _remedy(self, expected: Prediction, pool: "_CandidatePool", baseline: TrainConfig) -> int | None:
+    def _remedy(self, pool: "_CandidatePool", baseline: TrainConfig) -> int | None:
         """Return where the config stands that changes least of those nearly as fast as any eager one.
 
         None where other modes of the model promise more than loader and batch size.
         """
         columns, home = self._columns.take(pool.places), Columns.of([baseline])
-        scores = np.where(columns.switches["compile"], -math.inf, expected.log_rate + np.log(pool.chances))
+        log_rates = pool.objective.log_rate + np.log(pool.chances)
+        scores = np.where(columns.switches["compile"], -math.inf, log_rates)
         is_near = scores >= np.max(scores, initial=-1e9) - _NEARLY
         is_near &= columns.precision == home.precision
         for knob in MODEL_SWITCHES:
@@ -363,13 +353,6 @@ class Acquisition:
         is_twin = self._pinned_twin != np.arange(len(tried))
         return np.asarray(~tried & (~is_twin | tried[self._pinned_twin]))
 
-    def _believed(
-        self, pending: Collection[TrainConfig], tried: Collection[TrainConfig], chances: Floats
-    ) -> Places:
-        """Return where the pending configs stand that nothing was heard of yet and that likely run."""
-        places = self._places_of(set(pending).difference(tried))
-        return places[chances[places] >= _LIKELY]
-
     def _places_of(self, configs: Iterable[TrainConfig]) -> Places:
         """Return where the configs stand that the space has, in the space's order."""
         found = (self._place_of.get(config) for config in configs)
@@ -390,16 +373,12 @@ def _changes(config: TrainConfig, baseline: TrainConfig) -> int:
     return sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
 
 
-@dataclass(frozen=True)
-class _CandidatePool:
-    """What may be proposed, one entry per config."""
+class _CandidatePool(NamedTuple):
+    """What may be proposed, one entry per config, and what the model expects of it."""
 
     places: Places
     chances: Floats
     costs: Floats
-
-
-class _Expectations(NamedTuple):
     rates: Prediction
     objective: Prediction
     """The rates, or those of the whole planned training where its finish counts."""
@@ -409,14 +388,9 @@ class _Expectations(NamedTuple):
 
 def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
     """Return every config of a space once, in order."""
-    searched = [entry for entry in space if entry.is_searched]
-    chosen = itertools.product(*(entry.values for entry in searched))
-    names = [entry.knob for entry in searched]
-    configs: dict[TrainConfig, None] = {}
-    for one in chosen:
-        values: dict[str, KnobValue] = dict(zip(names, one, strict=True))
-        configs[config_from(values, space)] = None
-    return tuple(configs)
+    values = {entry.knob: entry.values for entry in space if entry.is_searched}
+    chosen = (dict(zip(values, one, strict=True)) for one in itertools.product(*values.values()))
+    return tuple(dict.fromkeys(config_from(one, space) for one in chosen))
 
 
 def _as_one_trial_tells(prediction: Prediction) -> Prediction:

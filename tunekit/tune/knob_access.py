@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from tunekit.predict.throughput.boundary import Boundary
-from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.config import KNOB, Place, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.target import BindingKind, Discovery, Target
@@ -47,16 +47,11 @@ def access_of(knob: str, context: SearchContext) -> Access:
     binding = context.target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FIXED:
         return Access(BindingKind.FIXED, "bound as fixed")
-    inert = why_inert(knob, context)
-    if inert is not None:
-        return Access(BindingKind.FIXED, inert)
-    if binding is not None and context.target.is_bound(knob):
+    why = why_inert(knob, context)
+    if why is None and binding is not None and context.target.is_bound(knob):
         return Access(binding.kind)
-    insisted = context.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
-    inaccessible = _why_inaccessible(knob, context, insisted=insisted)
-    if inaccessible is not None:
-        return Access(BindingKind.FIXED, inaccessible)
-    return Access(BindingKind.INJECT)
+    why = why or _why_inaccessible(knob, context)
+    return Access(BindingKind.FIXED if why else BindingKind.INJECT, why)
 
 
 def why_inert(knob: str, context: SearchContext) -> str | None:
@@ -71,19 +66,14 @@ def why_inert(knob: str, context: SearchContext) -> str | None:
     return None
 
 
-def _why_inaccessible(knob: str, context: SearchContext, insisted: bool) -> str | None:
+def _why_inaccessible(knob: str, context: SearchContext) -> str | None:
     """Return why the agent can't set a knob inside the process."""
-    if knob == "accumulate_grad_batches":
-        hint = _bind_hint(knob, context.discovery, context.baseline, context.target)
-        return f"only the script can change it; {hint}"
-    if knob in LOADER_KNOBS:
-        return _why_not_in_loader(knob, context, insisted)
-    return why_not_in_roots(knob, context.discovery, context.baseline)
-
-
-def _why_not_in_loader(knob: str, context: SearchContext, insisted: bool) -> str | None:
-    loader = context.discovery.training_loader
+    if KNOB[knob].place is Place.MODEL:
+        return why_not_in_roots(knob, context.discovery, context.baseline)
     hint = _bind_hint(knob, context.discovery, context.baseline, context.target)
+    if KNOB[knob].place is Place.LOOP:
+        return f"only the script can change it; {hint}"
+    loader = context.discovery.training_loader
     if loader is None:
         return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
     if knob == "batch_size" and not loader.batch_size_bound:
@@ -91,8 +81,9 @@ def _why_not_in_loader(knob: str, context: SearchContext, insisted: bool) -> str
     if knob == "persistent_workers" and context.changing and not context.baseline.persistent_workers:
         names = ", ".join(context.changing)
         return f"the data set changes between epochs ({names}), which persistent workers would not see"
-    worker_knob = knob == "num_workers" or knob in WORKER_KNOBS
-    if worker_knob and loader.iterable and not loader.shards_itself and not insisted:
+    is_of_workers = knob == "num_workers" or KNOB[knob].needs_workers
+    is_insisted = context.target.binding_of("num_workers") is not None
+    if is_of_workers and loader.iterable and not loader.shards_itself and not is_insisted:
         return (
             "the iterable data set does not ask which worker it is in, so every worker may repeat its "
             "samples; if it shards some other way: --bind num_workers=inject"
@@ -102,14 +93,9 @@ def _why_not_in_loader(knob: str, context: SearchContext, insisted: bool) -> str
 
 def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
     """Return why the agent can't set a knob of the modules, whatever the device."""
-    own = f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"
-    if knob == "compile" and baseline.compile:
-        return own
-    if knob == "channels_last" and baseline.channels_last:
-        return own
-    sets_dtype = discovery.autocast_dtype or any(root.autocast_dtype for root in discovery.roots)
-    if knob == "precision" and sets_dtype:
-        return own
+    autocast = [discovery.autocast_dtype, *(root.autocast_dtype for root in discovery.roots)]
+    if any(autocast) if knob == "precision" else getattr(baseline, knob):
+        return f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"
     if not discovery.roots or not discovery.roots_cover_step:
         return "no outermost module owns all the parameters that are stepped"
     return None

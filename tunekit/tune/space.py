@@ -21,6 +21,13 @@ _MAX_GROWTH, _MAX_SMALL = 16, 512
 """Times the script's own batch that are tried at most, or this many samples if that is more."""
 _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
+_NO_OTHER_VALUE = "its binding allows no other value"
+_WHY_SINGLE = {
+    "batch_size": "the data set is too small",
+    "accumulate_grad_batches": "it changes the global batch, not the rate; --global-batch N makes it follow "
+    "the batch size",
+}
+"""Why a knob that can be set has one value."""
 
 
 def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpace, ...]:
@@ -137,23 +144,18 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
     wanted = config.model_dump()
     chosen: dict[str, KnobValue] = {}
     for entry in space:
-        value = wanted[entry.knob]
-        if value in entry.values or value is None:
-            chosen[entry.knob] = value if value in entry.values else entry.values[0]
-        elif entry.knob in NUMERIC_KNOBS:
-            at_most = [v for v in _numbers(entry) if v <= value]
-            chosen[entry.knob] = max(at_most) if at_most else min(_numbers(entry), default=entry.values[0])
-        else:
-            chosen[entry.knob] = entry.values[0]
+        value, smaller = wanted[entry.knob], list[int]()
+        if entry.knob in NUMERIC_KNOBS and value is not None:
+            smaller = [number for number in _numbers(entry) if number <= value]
+        chosen[entry.knob] = value if value in entry.values else max(smaller, default=entry.values[0])
     return config_from(chosen, space)
 
 
 def is_batch_variant(config: TrainConfig, baseline: TrainConfig) -> bool:
     """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
-    names = ("batch_size", "accumulate_grad_batches")
-    return config.batch_size != baseline.batch_size and baseline == config.changed(
-        **{name: getattr(baseline, name) for name in names}
-    )
+    accumulated = baseline.accumulate_grad_batches
+    own_batch = config.changed(batch_size=baseline.batch_size, accumulate_grad_batches=accumulated)
+    return config.batch_size != baseline.batch_size and own_batch == baseline
 
 
 def _numbers(entry: KnobSpace) -> list[int]:
@@ -172,7 +174,9 @@ def _natural(knob: str, context: SearchContext) -> KnobSpace:
         return KnobSpace(knob=knob, values=(present,), why_fixed=access.why_fixed)
     values = _candidates(knob, context)
     if len(values) == 1:
-        return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, context))
+        only = f"{context.profile.id} computes natively in {present} only"
+        why = only if knob == "precision" else _WHY_SINGLE.get(knob, _NO_OTHER_VALUE)
+        return KnobSpace(knob=knob, values=values, why_fixed=why)
     return KnobSpace(knob=knob, values=values)
 
 
@@ -194,16 +198,6 @@ def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
             return (baseline.accumulate_grad_batches,)
     choices = KNOB[knob].choices
     return tuple(dict.fromkeys((getattr(baseline, knob), *choices))) if choices else (False, True)
-
-
-def _why_single(knob: str, context: SearchContext) -> str:
-    if knob == "batch_size":
-        return "the data set is too small"
-    if knob == "precision":
-        return f"{context.profile.id} computes natively in {context.baseline.precision} only"
-    if knob == "accumulate_grad_batches":
-        return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
-    return "its binding allows no other value"
 
 
 def _precisions(context: SearchContext) -> tuple[Precision, ...]:
@@ -302,13 +296,13 @@ def _decided(entry: KnobSpace, context: SearchContext) -> KnobSpace:
     """
     if entry.knob != "persistent_workers" or not entry.is_searched:
         return entry
-    start_s = (context.boundary or fit_boundary(())).per_worker_s
-    if start_s <= 0:
-        why = "restarting workers at an epoch's end was seen to cost nothing, so it stays as it is"
-        return KnobSpace(knob=entry.knob, values=(context.baseline.persistent_workers,), why_fixed=why)
+    start_s, value = (context.boundary or fit_boundary(())).per_worker_s, True
     cost = f"restarting a worker costs {duration_text(start_s)} per epoch (predicted)"
     why = f"on wherever there are workers: {cost}"
-    return KnobSpace(knob=entry.knob, values=(True,), why_fixed=why)
+    if start_s <= 0:
+        value = context.baseline.persistent_workers
+        why = "restarting workers at an epoch's end was seen to cost nothing, so it stays as it is"
+    return KnobSpace(knob=entry.knob, values=(value,), why_fixed=why)
 
 
 def _spelled(entry: KnobSpace, context: SearchContext) -> KnobSpace:
@@ -324,7 +318,7 @@ def _spelled(entry: KnobSpace, context: SearchContext) -> KnobSpace:
             f"{entry.knob}: its binding spells none of {', '.join(map(str, entry.values))}; "
             f"it knows {', '.join(map(str, possible))}"
         )
-    why = entry.why_fixed or ("its binding allows no other value" if len(values) == 1 else None)
+    why = entry.why_fixed or (_NO_OTHER_VALUE if len(values) == 1 else None)
     return entry.changed(values=values, why_fixed=why)
 
 
