@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.recommend.learning_rate import (
+    BaseLearningRate,
     base_learning_rate,
     follows_batch,
     global_batch,
     recommended,
     rule_for,
     rule_of,
-    scale,
 )
 from tunekit.records.recommendation import LearningRate, LearningRateRule
 from tunekit.records.target import OptimizerSeen
@@ -35,13 +35,14 @@ def test_only_optimizers_that_a_source_covers_have_a_rule(names, rule):
 
 @given(lrs, batches, st.sampled_from(LearningRateRule))
 def test_an_unchanged_batch_leaves_the_learning_rate(lr, batch, rule):
-    assert scale(lr, batch, batch, rule) == lr
+    assert BaseLearningRate(lr, batch, "flags").scaled(batch, rule) == lr
 
 
 @given(lrs, batches, batches, batches, st.sampled_from(LearningRateRule))
 def test_scaling_in_two_steps_equals_one(lr, first, second, third, rule):
-    stepwise = scale(scale(lr, first, second, rule), second, third, rule)
-    assert stepwise == pytest.approx(scale(lr, first, third, rule), rel=1e-12)
+    base = BaseLearningRate(lr, first, "flags")
+    stepwise = BaseLearningRate(base.scaled(second, rule), second, "flags").scaled(third, rule)
+    assert stepwise == pytest.approx(base.scaled(third, rule), rel=1e-12)
 
 
 def test_the_global_batch_counts_devices_and_accumulation():

@@ -26,7 +26,7 @@ from tunekit.records.run import Run
 from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES
 from tunekit.report.text import resume_command
-from tunekit.session.folder import load_run
+from tunekit.session.folder import folder_of, load_run
 
 REGRESSION = 1
 """Exit code where a later run is a regression."""
@@ -86,7 +86,7 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"compare takes at most {_MAX_RUNS} runs, got {len(runs)}; leave some out")
     seen: dict[Path, Path] = {}
     for given in runs:
-        folder = _folder(given).resolve()
+        folder = folder_of(given).resolve()
         if folder in seen:
             raise UsageError(f"{given} and {seen[folder]} are the same run; give two different ones")
         seen[folder] = given
@@ -96,7 +96,7 @@ def _side(name: str, path: Path, tier: str | None) -> Side:
     """Return a run with the config of it to compare."""
     run = load_run(path)
     chosen = None if tier == BASELINE else _recommendation(run, path, tier)
-    side = Side(name, str(_folder(path)), run, chosen)
+    side = Side(name, str(folder_of(path)), run, chosen)
     if not side.measured or side.config is None:
         raise RunFolderError(
             f"the baseline of {path} could not be measured, so there is nothing to compare; choose a --tier"
@@ -104,17 +104,12 @@ def _side(name: str, path: Path, tier: str | None) -> Side:
     return side
 
 
-def _folder(given: Path) -> Path:
-    """Return the folder of a run, which may be given as its run.json."""
-    return given.parent if given.is_file() else given
-
-
 def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     """Return the recommendation of a tier, or the one that the run's answer speaks of."""
     if not run.recommendations:
         raise RunFolderError(
             f"{path} recommends nothing yet (status: {run.status}); go on with it by "
-            f"`{resume_command(run, str(_folder(path)))}`, or compare the "
+            f"`{resume_command(run, str(folder_of(path)))}`, or compare the "
             f"baselines with --tier {BASELINE}"
         )
     if tier is None:

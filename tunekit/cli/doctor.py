@@ -21,12 +21,12 @@ from tunekit.machine.host.limits import load_average
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.machine.storage.inspect import inspect_storage_apart
 from tunekit.predict.ram import held_per_sample
+from tunekit.recommend.recommendation import ANSWER_ORDER
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import to_json
-from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity, without_findings
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
+from tunekit.records.trials import Measured
 from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.terminal import draw
 from tunekit.session.folder import load_run
@@ -37,7 +37,6 @@ WARNED = 11
 FAILED = 12
 _EXIT_CODES = {Severity.ERROR: FAILED, Severity.WARNING: WARNED}
 _LOADER_FLAGS = ("workers", "prefetch", "batch_mib", "processes")
-_NEAREST_FIRST = ("balanced", "conservative", "aggressive")
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -121,7 +120,7 @@ def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
         raise UsageError(
             f"{folder} has no {name or BASELINE} config (it has: {has}); choose another --tier, or --workers"
         )
-    config, loop = configs[name]
+    config, loop = configs[name].config, configs[name].loop
     held_bytes = config.batch_bytes(held_per_sample(config, loop))
     batch_bytes = config.batch_bytes(loop.bytes_per_sample)
     return LoaderPlan(
@@ -134,21 +133,12 @@ def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
     )
 
 
-def _configs(run: Run) -> dict[str, tuple[TrainConfig, LoopMeasurement]]:
-    """Return the measured configs by their tier, the nearest to balanced first and the baseline last."""
-    loops = {trial.number: trial.measurement.loop for trial in run.trials if trial.measurement is not None}
-    by_tier = {one.tier.value: one for one in run.recommendations}
-    found = {}
-    for tier in _NEAREST_FIRST:
-        best = by_tier.get(tier)
-        numbers = (*best.confirm_trials, best.search_trial) if best else ()
-        measured = [loops[number] for number in numbers if number in loops]
-        if best and measured:
-            found[tier] = (best.config, max(measured, key=lambda loop: loop.bytes_per_sample))
-    baseline = run.baseline
-    if baseline is not None and baseline.config is not None and baseline.number in loops:
-        found[BASELINE] = (baseline.config, loops[baseline.number])
-    return found
+def _configs(run: Run) -> dict[str, Measured]:
+    """Return each tier's process with the largest samples, in the answer's order, then the baseline's."""
+    tiers = sorted(run.recommendations, key=lambda one: ANSWER_ORDER.index(one.tier))
+    seen = {one.tier.value: run.history.evidence(one) for one in tiers}
+    seen[BASELINE] = run.history.evidence(None)
+    return {name: max(each, key=lambda one: one.loop.bytes_per_sample) for name, each in seen.items() if each}
 
 
 # --- --calibrate ---------------------------------------------------------------------------

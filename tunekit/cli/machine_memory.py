@@ -29,7 +29,7 @@ from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.machine_memory import machine_memory_blocks
 from tunekit.report.terminal import draw
-from tunekit.session.folder import load_run, load_saved
+from tunekit.session.folder import folder_of, load_run, load_saved
 from tunekit.session.predicted import outside_of
 from tunekit.units import MIB
 
@@ -101,9 +101,8 @@ def _gpu_need(
     config = config_of(run)
     assert config is not None
     outside = outside_of(run.trials, memory_outside())(profile)
-    folder = path.parent if path.is_file() else path
     with contextlib.suppress(Unpredictable, RecordError, IndexError):  # no trials at all
-        fits = Fits(run.trials, folder / "trials", run.rank_host.cpus)
+        fits = Fits(run.trials, folder_of(path) / "trials", run.rank_host.cpus)
         if found := traced_need(fits, profile, config.precision, batch_size, outside):
             return found
     return saved_need(run, profile, config.precision, batch_size, outside)

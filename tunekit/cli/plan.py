@@ -25,7 +25,7 @@ from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_answer, plan_report
-from tunekit.session.folder import load_run
+from tunekit.session.folder import folder_of, load_run
 from tunekit.units import GIB
 
 
@@ -46,8 +46,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.milestones is not None:
         _show_milestones(options, request, profiles)
         return 0
-    given: Path = options.run or Path()
-    folder = given.parent if given.is_file() else given
+    folder = folder_of(options.run or Path())
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignored)
     report = drawn(plan, plan_report, "plan.json", options.full_paths, folder)
     present(options, plan, report, plan_answer(plan, str(folder)))

@@ -16,7 +16,7 @@ from tunekit.cli.report_files import (
     summary_file,
     write_files,
 )
-from tunekit.errors import RunFolderError, UsageError
+from tunekit.errors import UsageError
 from tunekit.records.finding import without_findings
 from tunekit.records.run import LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
@@ -26,9 +26,9 @@ from tunekit.report.scale import scaling_report
 from tunekit.session.folder import (
     FITS_FILE,
     PROFILE_FILE,
-    RECORD_FILES,
     SCALE_FILE,
     SavedRun,
+    folder_of,
     load_saved,
 )
 
@@ -45,11 +45,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
     summary = summary_file(options)
     given: Path = options.run
-    record = without_findings(_load(given), options.ignored)
+    record = without_findings(load_saved(given), options.ignored)
     if options.ignored and isinstance(record, Run):  # what its report works out goes by its own options
         ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))
-    folder = given.parent if given.is_file() else given
+    folder = folder_of(given)
     report = _drawn(record, folder, options.full_paths, options.full)
     done = [f"written to {path}" for path in write_files(options, report, folder)]
     if summary is not None:
@@ -61,16 +61,6 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if done:
         say(*done, to_stderr=is_printed)
     return 0
-
-
-def _load(given: Path) -> SavedRun:
-    """Return the record that a folder holds, or a file is."""
-    if not (given.is_file() or any((given / name).exists() for name in RECORD_FILES)):
-        raise RunFolderError(
-            f"nothing to show in {given}: {', '.join(RECORD_FILES[:-1])} and {RECORD_FILES[-1]} are missing; "
-            "give the folder that a search, tunekit profile, tunekit fits or tunekit scale wrote"
-        )
-    return load_saved(given)
 
 
 def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Drawn:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 
 from tunekit.cli.machine import host_here
-from tunekit.cli.screen import ScaleScreen
+from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import (
     before_trials,
     quiet_wait,
@@ -48,7 +48,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     facts = before_trials(without_secrets(target), asked.gpu, host, profiles, asked.ignored)
     run = ScalingRun(options=asked, mode=asked.mode, **facts)
     here = profile_here(run.measured_on, host, profiles)
-    screen = ScaleScreen(options.json, is_quiet=options.quiet)
+    screen = TrialScreen(options.json, is_quiet=options.quiet)
 
     def run_in(folder: RunFolder, executor: ProcessExecutor) -> ScalingRun:
         return ScaleWalk(run, folder, executor, here, screen, quiet=quiet_wait(asked)).run()

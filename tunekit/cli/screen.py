@@ -81,9 +81,6 @@ class TrialScreen:
         is_quiet: show the answer alone.
     """
 
-    _of_trial = "config"
-    """What a trial is told by."""
-
     def __init__(
         self, to_stderr: bool = False, console: Console | None = None, is_quiet: bool = False
     ) -> None:
@@ -150,18 +147,15 @@ class TrialScreen:
         self._stop_live()
         self._ended += 1
         text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
-        self._print_trial(record, text.append(f"  {self._what_ended(record)}", style="not bold default"))
+        what = self._purpose if record.processes else _who_ran(record)
+        self._print_trial(record, text.append(f"  {what}", style="not bold default"))
 
     def _print_trial(self, record: TrialRecord, text: Text) -> None:
         if not self._has_titles:
             self._has_titles = True
-            titles = f"{'result':<{_RESULT_WIDTH}}  {self._of_trial}"
+            titles = f"{'result':<{_RESULT_WIDTH}}  {'processes' if record.processes else 'config'}"
             self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
-
-    def _what_ended(self, record: TrialRecord) -> str:
-        """Return what a trial was of."""
-        return _who_ran(record)
 
     def interrupted(self, folder: Path, then: str = "") -> None:
         """Say where the finished trials are, and what to do next."""
@@ -288,12 +282,3 @@ class SearchScreen(TrialScreen):
             best = max(rates, key=rates.__getitem__)
             shown.append(f"best {rate_text(rates[best])} samples/s")
         return ", ".join(filter(None, shown))
-
-
-class ScaleScreen(TrialScreen):
-    """Shows the trials of a measured scaling."""
-
-    _of_trial = "processes"
-
-    def _what_ended(self, record: TrialRecord) -> str:
-        return self._purpose

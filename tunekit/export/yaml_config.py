@@ -8,7 +8,7 @@ import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.recommend.compatibility import loader_only_text
-from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, rule_of
+from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import batch_warnings
 from tunekit.recommend.tiers import POLICIES
@@ -126,8 +126,7 @@ def _lr_text(run: Run, one: Recommendation | Candidate) -> str:
     rate, batch = one.learning_rate, global_batch(one.config, run.world_size)
     if rate is None:
         return f"lr is left out: {_why_no_lr(run, one)}"
-    base = BaseLearningRate(rate.base_lr, rate.base_batch, rate.source)
-    warnings = "".join(f"; {one}" for one in batch_warnings(batch, base, rate.rule))
+    warnings = "".join(f"; {one}" for one in batch_warnings(batch, rate.base_batch, rate.rule))
     return (
         f"lr: {rate.base_lr:.6g} at global batch {rate.base_batch} ({rate.source}), "
         f"scaled by k = {batch / rate.base_batch:.4g}, {_RULE_TEXTS[rate.rule]}{warnings}"

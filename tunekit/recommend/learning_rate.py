@@ -38,6 +38,12 @@ class BaseLearningRate:
     """Global batch that it belongs to."""
     source: Literal["baseline", "flags"]
 
+    def scaled(self, new_batch: int, rule: LearningRateRule) -> float | None:
+        """Return the learning rate of another global batch; None for one that under- or overflows."""
+        ratio = new_batch / self.batch
+        lr = self.lr * (ratio if rule is LearningRateRule.LINEAR else math.sqrt(ratio))
+        return lr if math.isfinite(lr) and lr > 0 else None
+
 
 def rule_for(optimizer_class_name: str) -> LearningRateRule | None:
     """Return the scaling rule published for an optimizer, None where there is none.
@@ -54,19 +60,6 @@ def rule_of(discovery: Discovery | None) -> LearningRateRule | None:
     """Return the rule that all optimizers of the target share, None when they differ or are unknown."""
     rules = {rule_for(optimizer.class_name) for optimizer in discovery.optimizers} if discovery else set()
     return rules.pop() if len(rules) == 1 else None
-
-
-def scale(base_lr: float, base_batch: int, new_batch: int, rule: LearningRateRule) -> float:
-    """Return the learning rate for `new_batch`, both batches being global; unchanged when they are equal."""
-    if new_batch == base_batch:
-        return base_lr
-    ratio = new_batch / base_batch
-    return base_lr * (ratio if rule is LearningRateRule.LINEAR else math.sqrt(ratio))
-
-
-def usable(lr: float) -> float | None:
-    """Return the learning rate, None for one that under- or overflowed."""
-    return lr if math.isfinite(lr) and lr > 0 else None
 
 
 def global_batch(config: TrainConfig, gpus: int = 1) -> int:
@@ -125,12 +118,9 @@ def recommended(
         It, with 12 significant digits: 0.1 for six times the batch is 0.6, not 0.6000000000000001. None when
         the base or the rule is unknown.
     """
-    base = base_learning_rate(discovery, options, baseline)
-    rule = rule_of(discovery)
-    if base is None or rule is None:
-        return None
-    value = usable(scale(base.lr, base.batch, new_batch, rule))
-    if value is None:
+    base, rule = base_learning_rate(discovery, options, baseline), rule_of(discovery)
+    value = base.scaled(new_batch, rule) if base and rule else None
+    if base is None or rule is None or value is None:
         return None
     rounded = float(f"{value:.12g}")
     return LearningRate(value=rounded, rule=rule, base_lr=base.lr, base_batch=base.batch, source=base.source)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tunekit.predict.scaling import fit_scaling, fitted_efficiency, link_between, scaled_step
 from tunekit.recommend.learning_rate import base_learning_rate, rule_of
 from tunekit.recommend.noise import noise_floor, rate_interval, speedup
-from tunekit.recommend.scaling import batch_warnings, scaled_lr
+from tunekit.recommend.scaling import batch_warnings
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.profile import Profile
@@ -158,9 +158,9 @@ def _count(
         threads=loop.threads.intra_op if loop.threads else None,
         workers=processes * loop.num_workers,
         ram_bytes=max(one.measurement.memory.peak_pss_bytes for one in rounds),
-        lr_linear=scaled_lr(base, global_batch, LearningRateRule.LINEAR),
-        lr_sqrt=scaled_lr(base, global_batch, LearningRateRule.SQRT),
-        warnings=tuple(batch_warnings(global_batch, base, rule)),
+        lr_linear=base.scaled(global_batch, LearningRateRule.LINEAR) if base else None,
+        lr_sqrt=base.scaled(global_batch, LearningRateRule.SQRT) if base else None,
+        warnings=tuple(batch_warnings(global_batch, base.batch if base else None, rule)),
     )
 
 

@@ -1,6 +1,6 @@
 """One tier on 1, 2, 4 and 8 GPUs of one host: batch, workers, RAM and learning rate. All predicted."""
 
-from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, scale, usable
+from tunekit.recommend.learning_rate import BaseLearningRate, global_batch
 from tunekit.records.recommendation import LearningRateRule, Recommendation, ScalingRow
 
 GPU_COUNTS = (1, 2, 4, 8)
@@ -30,30 +30,23 @@ def scaling_rows(of: Recommendation, base: BaseLearningRate | None) -> tuple[Sca
                 total_workers=gpus * of.config.num_workers,
                 buffer_bytes=gpus * of.buffer_bytes,
                 ram_bytes=gpus * of.ram_bytes,
-                lr_linear=scaled_lr(base, total_batch, LearningRateRule.LINEAR),
-                lr_sqrt=scaled_lr(base, total_batch, LearningRateRule.SQRT),
+                lr_linear=base.scaled(total_batch, LearningRateRule.LINEAR) if base else None,
+                lr_sqrt=base.scaled(total_batch, LearningRateRule.SQRT) if base else None,
             )
         )
     return tuple(rows)
 
 
-def scaled_lr(base: BaseLearningRate | None, total_batch: int, rule: LearningRateRule) -> float | None:
-    """Return the learning rate of a global batch by a rule; None where the base is unknown."""
-    return usable(scale(base.lr, base.batch, total_batch, rule)) if base else None
-
-
-def batch_warnings(
-    total_batch: int, base: BaseLearningRate | None, rule: LearningRateRule | None
-) -> list[str]:
+def batch_warnings(total_batch: int, base_batch: int | None, rule: LearningRateRule | None) -> list[str]:
     """Return why a rule is not known to hold for a global batch; nothing where it is."""
     if rule is LearningRateRule.LINEAR and total_batch > MAX_LINEAR_BATCH:
         return [
             f"global batch {total_batch} is above {MAX_LINEAR_BATCH}, "
             "beyond what the source of the linear rule shows"
         ]
-    if rule is LearningRateRule.SQRT and base and total_batch >= MAX_SQRT_FACTOR * base.batch:
+    if rule is LearningRateRule.SQRT and base_batch and total_batch >= MAX_SQRT_FACTOR * base_batch:
         return [
-            f"global batch {total_batch} is {total_batch / base.batch:.3g} times the base of {base.batch}; "
+            f"global batch {total_batch} is {total_batch / base_batch:.3g} times the base of {base_batch}; "
             f"the square-root rule fails as this nears 1 / (1 - beta1), {MAX_SQRT_FACTOR} at beta1 0.9"
         ]
     return []

@@ -27,12 +27,12 @@ AnyRun = TypeVar("AnyRun", Run, LoopProfile, FitsRun, ScalingRun)
 
 
 _KINDS: dict[type[SavedRun], tuple[str, str, str]] = {
-    Run: (RUN_FILE, "run", "a search"),
-    LoopProfile: (PROFILE_FILE, "loop profile", "tunekit profile"),
-    FitsRun: (FITS_FILE, "prediction", "tunekit fits"),
-    ScalingRun: (SCALE_FILE, "measured scaling", "tunekit scale"),
+    Run: (RUN_FILE, "run", "search"),
+    LoopProfile: (PROFILE_FILE, "loop profile", "profile"),
+    FitsRun: (FITS_FILE, "prediction", "fits"),
+    ScalingRun: (SCALE_FILE, "measured scaling", "scale"),
 }
-"""The file of each kind of run, what it is called, and what writes it."""
+"""The file of each kind of run, what it is called, and the verb that writes it."""
 RECORD_FILES = tuple(file for file, _, _ in _KINDS.values())
 """Of which a folder holds one."""
 
@@ -147,44 +147,42 @@ def load_run(path: Path) -> Run:
         RunFolderError: there is no run.
         RecordError: run.json is damaged or newer than this tunekit.
     """
-    other = _kind_held(path)
-    if other is not Run and not path.is_file():
-        what = _KINDS[other][1]
+    saved = load_saved(path)
+    if not isinstance(saved, Run):
+        what = _KINDS[type(saved)][1]
         raise RunFolderError(f"no run in {path}: it holds a {what}; show it with tunekit report {path}")
-    run = _load(path, Run)
-    assert isinstance(run, Run)
-    return run
+    return saved
 
 
 def load_saved(path: Path) -> SavedRun:
-    """Return whatever a folder (or a file) holds: a run, a loop profile, a prediction or a measured scaling.
+    """Return what a folder (or a file) holds: a run, a loop profile, a prediction or a measured scaling.
+
+    It is a search's run where a folder holds several.
 
     Raises:
         RunFolderError: there is none of them.
         RecordError: it is damaged or newer than this tunekit.
     """
-    return _load(path, _kind_held(path))
-
-
-def _load(path: Path, kind: type[SavedRun]) -> SavedRun:
-    name, what, writer = _KINDS[kind]
+    kinds = (kind for kind, (name, _, _) in _KINDS.items() if name == path.name or (path / name).is_file())
+    kind = next(kinds, Run)
+    name, what, verb = _KINDS[kind]
     file = path if path.is_file() else path / name
     if not file.exists():
-        raise RunFolderError(f"no {what} in {path}: {name} is missing; give the folder that {writer} wrote")
+        raise RunFolderError(
+            f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote; tunekit report "
+            "also shows those of profile, fits and scale"
+        )
     try:
         return read_json(file, kind)
     except DamagedRecordError as error:
         if file.name != name:
             # A file of the run's, such as a trial's: the run that it belongs to, if it belongs to one.
             holding = next((folder for folder in file.parents if (folder / name).is_file()), None)
-            to_give = f": {holding}" if holding else f" that {writer} wrote"
+            to_give = f": {holding}" if holding else f" that tunekit {verb} wrote"
             raise RunFolderError(f"{file} is no {what}; give the folder{to_give}") from error
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
 
 
-def _kind_held(path: Path) -> type[SavedRun]:
-    """Return the kind of run that a folder, or a file, holds; a search's where it holds several or none."""
-    for kind, (name, _, _) in _KINDS.items():
-        if path.name == name if path.is_file() else (path / name).is_file():
-            return kind
-    return Run
+def folder_of(given: Path) -> Path:
+    """Return the folder of a run that is given as such or as the file in it."""
+    return given.parent if given.is_file() else given

@@ -364,7 +364,7 @@ class Acquisition:
 
     def _costs(self, records: Sequence[TrialRecord]) -> Floats:
         """Return the seconds that a trial of each config is taken to need: more where it compiles."""
-        eager_s, compiled_s = durations_s(records, self.configs[0])
+        eager_s, compiled_s = durations_s(records)
         return np.where(self._columns.switches["compile"], compiled_s, eager_s)
 
 

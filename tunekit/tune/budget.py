@@ -63,7 +63,7 @@ def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options
     those of an ablation that is asked for.
     """
     compiles = any(entry.knob == "compile" and entry.is_searched for entry in space)
-    eager_s, compiled_s = _lengths_s(records)
+    eager_s, compiled_s = durations_s(records)
     extra_s = compiled_s - eager_s if compiles else 0.0
     known_s = sum(one.duration_s for one in records if one.role in (TrialRole.BASELINE, TrialRole.TRACE))
     trials = search_trials(options)
@@ -107,10 +107,6 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
     return max(budget_s_of(run), spent_s + _MORE * more_s)
 
 
-def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
-    return durations_s(records, next(record.config for record in records if record.config is not None))
-
-
 @dataclass(frozen=True)
 class TimeLeft:
     """What there is time for, by the trials so far.
@@ -148,7 +144,7 @@ class TimeLeft:
         Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
         another round. For the very first trial, fewer do.
         """
-        trial_s, _ = _lengths_s(self.records)
+        trial_s, _ = durations_s(self.records)
         searched = len(self._trials.searched)
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
@@ -195,7 +191,7 @@ class TimeLeft:
         asked, first = self.run.options, _first_measured(self.records)
         if not first or self._trials.searched or asked.budget_s is not None:
             return None
-        trial_s, _ = _lengths_s(first)
+        trial_s, _ = durations_s(first)
         trials = count_text(search_trials(asked), "search trial")
         return (
             f"budget {duration_text(self._budget_s)}: room for {trials} of {duration_text(trial_s)} and "

@@ -114,13 +114,16 @@ def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | Non
 
 def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> float:
     """Return the seconds that a trial of a config is taken to need, compiling included."""
+    return durations_s(records)[config.compile]
+
+
+def durations_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
+    """Return the seconds that a trial is taken to need without compile, and with it."""
     whole = _whole(records)
     eager = [plain_duration_s(r) for r in whole if r.config and not r.config.compile]
     eager_s = _mean(eager or [plain_duration_s(r) for r in whole])
-    if not config.compile:
-        return eager_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
-    return max(compiled, default=eager_s + COMPILE_PRIOR_S)
+    return eager_s, max(compiled, default=eager_s + COMPILE_PRIOR_S)
 
 
 def longer_budget_s(run: Run) -> float:
@@ -128,12 +131,6 @@ def longer_budget_s(run: Run) -> float:
     each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
     more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
     return max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
-
-
-def durations_s(records: Sequence[TrialRecord], config: TrainConfig) -> tuple[float, float]:
-    """Return the seconds that a trial is taken to need without compile, and with it."""
-    eager, compiled = (expected_duration_s(records, config.changed(compile=value)) for value in (False, True))
-    return eager, compiled
 
 
 def plain_duration_s(record: TrialRecord) -> float:

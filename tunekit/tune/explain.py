@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 
 from tunekit.predict.throughput.model import ThroughputModel, limit_of
 from tunekit.predict.throughput.observation import observations
-from tunekit.recommend.noise import mean_interval
+from tunekit.recommend.noise import mean_of_known
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.records.trials import without_superseded
+from tunekit.records.trials import Trials, rates_by_config, without_superseded
 
 MIN_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
@@ -56,14 +57,16 @@ def _summary(
     shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
     baseline = next((one for one in records if one.role is TrialRole.BASELINE and one.measurement), None)
     if baseline is not None:
-        shown.append((None, baseline.config, _baseline_rate(records, baseline)))
+        rates = [one.loop.rate_samples_per_s for one in Trials(tuple(records)).evidence(None)]
+        rate = mean_of_known(rates)
+        shown.append((None, baseline.config, rate.value if rate else 0.0))
     shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
     model = model_of(learnt_from)
     limits = [_limits(model, loop.world_size, tier, config, rate) for tier, config, rate in shown if config]
     known = tuple(one for one in limits if one is not None)
     if not known:
         return None
-    missed = _missed(records, learnt_from, model_of)
+    missed = _missed(records, learnt_from, model_of, loop.world_size)
     missed_relative = sum(missed) / len(missed) if missed else None
     return ModelSummary(limits=known, missed_relative=missed_relative, checked_configs=len(missed) or None)
 
@@ -93,28 +96,17 @@ def _limits(
     )
 
 
-def _baseline_rate(records: Sequence[TrialRecord], first: TrialRecord) -> float:
-    """Return the baseline's rate by its confirming processes, else by its first trial."""
-    confirmed = [one for one in records if one.role is TrialRole.CONFIRM and one.is_baseline_config]
-    rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s]
-    known = rates or ([first.rate_samples_per_s] if first.rate_samples_per_s else [])
-    return mean_interval(known).value if known else 0.0
-
-
 def _missed(
     records: Sequence[TrialRecord],
     learnt_from: Sequence[TrialRecord],
     model_of: Callable[[Sequence[TrialRecord]], ThroughputModel],
+    ranks: int,
 ) -> list[float]:
     """Return by what share the rate of each config is missed when it is predicted from the others."""
-    rates: dict[TrainConfig, list[float]] = {}
-    for one in records:
-        if one.measurement and one.config and one.role is not TrialRole.NUMERICS and not one.is_abandoned:
-            rates.setdefault(one.config, []).append(one.measurement.loop.rank_rate_samples_per_s)
     missed = []
-    for config, seen in rates.items():
+    for config, seen in rates_by_config(records).items():
         others = [record for record in learnt_from if record.config != config]
         if others:
-            predicted = math.exp(float(model_of(others).predict([config]).log_rate[0]))
-            missed.append(abs(predicted * len(seen) / sum(seen) - 1))
+            predicted = ranks * math.exp(float(model_of(others).predict([config]).log_rate[0]))
+            missed.append(abs(predicted / fmean(seen) - 1))
     return [one for one in missed if math.isfinite(one)]
