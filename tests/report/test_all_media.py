@@ -25,7 +25,7 @@ from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.fits import fits_report
 from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.milestones import milestones_report
 from tunekit.report.plan import plan_report
 from tunekit.report.run import in_comment, on_page
@@ -157,7 +157,7 @@ def test_the_examples_page_has_every_figure_that_it_had(example: Run):
 def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
     text = drawn_run(example, Path("reports/example-images")).markdown()
     assert figures(of_markdown((EXAMPLE / "report.md").read_text())) - figures(of_markdown(text)) == set()
-    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.splitlines()) <= MAX_LINES
 
 
 def test_the_example_on_a_terminal(example: Run, golden: Callable[[str, str], None]):

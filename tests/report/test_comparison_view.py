@@ -9,7 +9,7 @@ from read_report import Read, drawn
 
 from tunekit.records.comparison import RunComparison
 from tunekit.report.comparison import comparison_answer, comparison_report
-from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.markdown import MAX_LINES, markdown
 
 Golden = Callable[[str, str], None]
 ON_CPU = {"device": cpu()}
@@ -85,7 +85,7 @@ def test_findings_that_would_settle_it_come_first_with_their_remedy():
 
 
 def comment(comparison: RunComparison) -> str:
-    return markdown(comparison_report(comparison), MOST_LINES)
+    return markdown(comparison_report(comparison), MAX_LINES)
 
 
 def test_a_comment(golden: Golden):
@@ -99,7 +99,7 @@ def test_it_is_under_sixty_lines_whatever_differs(runs: int):
     loops = {"peak_reserved_bytes": 9 * GIB, "epoch_samples": 20_000}
     slow = slower(0.25, own_rates=(400.0, 404.0, 396.0), tuned=knobs, loop=loops, **other)
     text = comment(compared(searched(), *([slow] * (runs - 1))))
-    assert len(text.splitlines()) <= MOST_LINES < 60
+    assert len(text.splitlines()) <= MAX_LINES < 60
     assert text.endswith("</sub>\n")
     if runs == 10:
         assert "more in the report" in text

@@ -15,7 +15,7 @@ from tunekit.export.yaml_config import knobs_yaml
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
-from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.run import in_comment, on_page
 from tunekit.report.summary_html import summary_html
 
@@ -63,7 +63,7 @@ def in_terminal(of: Run, width: int) -> str:
 
 def comment(of: Run) -> str:
     configs = [(one.tier.value, knobs_yaml(one, of.target)) for one in of.recommendations]
-    return markdown(in_comment(of, full_plan(), configs), MOST_LINES, 4)
+    return markdown(in_comment(of, full_plan(), configs), MAX_LINES, 4)
 
 
 def test_a_report_on_a_terminal(name: str, golden: Callable[[str, str], None]):

@@ -17,7 +17,7 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.recommendation import MissingTier, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
-from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.run import in_comment
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -30,7 +30,7 @@ OWN_TAGS = {
 
 def drawn(shown: Run, **more: Any) -> str:
     configs = [(one.tier.value, knobs_yaml(one, shown.target)) for one in shown.recommendations]
-    return markdown(in_comment(shown, configs=configs, **more), MOST_LINES, 4)
+    return markdown(in_comment(shown, configs=configs, **more), MAX_LINES, 4)
 
 
 def three_tiers(**overrides: Any) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ def test_a_command_is_whole_or_named():
 
 def has_only_its_own_lines(text: str) -> bool:
     """Return whether there are as few lines as are promised, and no text broke one of them."""
-    return text.count("\n") == len(text.splitlines()) <= MOST_LINES and len(text) < 65_536
+    return text.count("\n") == len(text.splitlines()) <= MAX_LINES and len(text) < 65_536
 
 
 def from_texts(text: str) -> set[str]:

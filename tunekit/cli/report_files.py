@@ -22,7 +22,7 @@ from tunekit.records.codec import to_json, write_text
 from tunekit.records.run import Run, TargetRecord
 from tunekit.report.blocks import Block, Report
 from tunekit.report.html.page import page
-from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.terminal import draw
 from tunekit.report.text import about_text, shortener, without_places
@@ -34,7 +34,7 @@ HTML_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a step of GitHub Actions shows below itself."""
-MOST_LISTED = 4
+MAX_LISTED = 4
 """Lines of a list in the Markdown of a run, whose report.html has them all."""
 
 
@@ -75,7 +75,7 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
     def text() -> str:
         """Return it for a pull request, with the tiers' knobs."""
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
-        return markdown(in_comment(public, plan(), configs, place), MOST_LINES, MOST_LISTED)
+        return markdown(in_comment(public, plan(), configs, place), MAX_LINES, MAX_LISTED)
 
     def blocks() -> Sequence[Block]:
         return on_page(run, str(folder), plan_of_run(run)).blocks if full else on_one_screen(run, folder)

@@ -195,7 +195,7 @@ def _knob_changes(before: TrainConfig, after: TrainConfig) -> dict[str, str]:
 
 
 def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
-    """Return what to do about the learning rate for so many times the batch."""
+    """Return what to do about the learning rate when the batch grows by a factor."""
     if run.script_scales_lr:
         return "leave it, your script scales it with the batch"
     batches = f"{times:.3g}x the batch"

@@ -45,7 +45,7 @@ class Line:
 
     text: str
     is_quiet: bool = False
-    """Whether it is how something came about, and not what came of it."""
+    """Whether it says how a result was obtained, not the result."""
     is_apart: bool = False
     """Whether it doesn't belong to the block above."""
 
@@ -291,7 +291,7 @@ Drawing = Chart | Timeline
 
 
 class TrialState(StrEnum):
-    """What came of a trial, in a word."""
+    """The outcome of a trial in a word."""
 
     MEASURED = "measured"
     ABANDONED = "abandoned"

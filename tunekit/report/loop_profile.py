@@ -97,7 +97,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
 
 
 def _answers(profile: LoopProfile, seen: TrialRecord) -> Iterator[str]:
-    """Yield the bottleneck with its rate, what came of the other config, and what helps most."""
+    """Yield the bottleneck with its rate, the verdict on the other config, and what helps most."""
     own = profile.contenders[0] if profile.contenders else None
     rate = own.rate_samples_per_s if own else None
     numbers = [one.number for one in profile.trials if own and one.measurement and one.number in own.trials]

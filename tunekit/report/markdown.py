@@ -20,7 +20,7 @@ from tunekit.report.blocks import (
     has_content,
 )
 
-MOST_LINES = 59
+MAX_LINES = 59
 """Of a comment on a pull request."""
 _TEXT_LETTERS = 700
 """Of one sentence, as Markdown; only what is hostile or broken is longer. GitHub takes 65,536 in all."""
@@ -140,7 +140,7 @@ def _lines(parts: Sequence[_Part]) -> list[str]:
 
 
 def _table(table: Table) -> list[str]:
-    """Return titles, alignment and rows; the table's title stands in an empty corner, else above."""
+    """Return titles, alignment and rows; the table's title goes into an empty corner, else above."""
     corner, *titles = table.columns
     align = ["---:" if place in table.numeric else "---" for place in range(len(table.columns))]
     rows = [
@@ -200,7 +200,7 @@ def as_text(text: str) -> str:
 
 
 def clipped(text: str, most: int = _TEXT_LETTERS) -> str:
-    """Return a text as `as_text` does, of at most so many letters: what is left out is counted."""
+    """Return `as_text` of a text, cut to a number of letters; what is left out is counted."""
     kept = text
     while len(as_text(kept)) > most:
         kept = kept[: min(len(kept) // 2, most)]

@@ -158,7 +158,7 @@ def own_precision_text(config: TrainConfig, found: Discovery | None) -> str:
 
 
 def outcome_text(record: TrialRecord) -> str:
-    """Return what came of a trial in one line; "abandoned" is one that was given up early as too slow."""
+    """Return a trial's outcome in one line; "abandoned" means given up early as too slow."""
     if record.measurement is not None:
         loop = record.measurement.loop
         rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)

@@ -48,7 +48,7 @@ def _only(cells: Sequence[str]) -> str | None:
 
 
 def trial_state(record: TrialRecord) -> TrialState:
-    """Return what came of a trial."""
+    """Return the state of a trial."""
     if record.failure is not None:
         return TrialState.REFUSED if record.failure.kind is OutcomeKind.REFUSED else TrialState.FAILED
     return TrialState.ABANDONED if record.is_abandoned else TrialState.MEASURED
@@ -112,7 +112,7 @@ _CELLS: dict[str, Callable[[TrialRecord], str]] = {
     "took": lambda record: duration_text(record.duration_s),
     "outcome": trial_outcome,
 }
-"""What stands in each column."""
+"""The cell of each column."""
 _TEXTS = ("for", "outcome", *(name for name, knob in _KNOBS.items() if knob.least is None))
 """Columns that hold no figures."""
 _NOTHING = (UNKNOWN, "-")

@@ -72,7 +72,7 @@ def memory_charts(run: Run) -> tuple[Chart, ...]:
 
 
 def _measured_bar(marked: Marked) -> _Bar | None:
-    """Return the largest peak of a config's fresh processes; split where the process that made it tells."""
+    """Return the largest peak of a config's fresh processes, by purpose where that process knows it."""
     peaks = [(peak_reserved_bytes(one.measurement) or 0, one) for one in marked.evidence]
     peak, largest = max(peaks, key=lambda one: one[0], default=(0, None))
     if not peak or largest is None:

@@ -23,7 +23,7 @@ from tunekit.report.text import UNKNOWN, config_text, interval_text
 from tunekit.units import count_text
 
 _FAR = 4.0
-"""A ceiling so many times above every rate binds nothing, and would press all else to the floor."""
+"""A ceiling this many times above every rate limits nothing and would flatten the rest of the chart."""
 
 
 def throughput_chart(run: Run) -> Chart:

@@ -17,7 +17,7 @@ from tunekit.report.charts.trials import BASELINE
 from tunekit.units import GIB, rate_text
 
 MAX_POINTS = 160
-"""Of one figure of one trial: more could not be told apart in a page's width."""
+"""Points per figure and trial: a page's width can't show more."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The trials and configs that charts show, and what stands beside a point of theirs. Pure."""
+"""The trials and configs that charts show, with the text of each point. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -17,7 +17,7 @@ _SIGNS = {
     TrialState.ABANDONED: "\u25cb",
     TrialState.MEASURED: "\u25cf",
 }
-"""Signs of what came of a trial, failures first; colour is never the only sign."""
+"""A sign for each state, so that colour is never the only one."""
 _HEADED = ("time_breakdown", "telemetry", "throughput", "history", "Environment")
 """Charts by id, and other blocks by title, whose title the heading above them says."""
 

@@ -21,7 +21,7 @@ from tunekit.report.figures import DARK_OF, figure
 from tunekit.report.html.drawing import drawn, name_of, templates
 from tunekit.units import bytes_text
 
-_MOST_BYTES = 6_000_000
+_MAX_BYTES = 6_000_000
 """What a page may take with its raw data."""
 
 
@@ -46,13 +46,13 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     figures = _figures_json(charts)
     raw = packed(raw_json)
     carried = (*bodies, figures, style, script, plotly)
-    fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
+    fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MAX_BYTES
     return environment.get_template("page.html").render(
         title=report.title,
         about=report.about,
         answer=places,
         parts=list(zip((section for section, _ in parts), bodies, strict=True)),
-        # An empty style is where plotly.js puts the rules of its own that it writes one by one.
+        # plotly.js inserts its own rules into an empty style element.
         policy=policy((*((plotly_script(),) if charts else ()), script), (style, "")),
         style=style,
         script=script,
