@@ -24,7 +24,7 @@ from tunekit.records.finding import without_findings
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report.comparison import comparison_answer, comparison_report
-from tunekit.report.markdown import MOST_LINES
+from tunekit.report.markdown import MAX_LINES
 from tunekit.report.text import resume_command
 from tunekit.session.folder import folder_of, load_run
 
@@ -55,7 +55,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         lambda shown, _: comparison_report(shown),
         "comparison.json",
         options.full_paths,
-        most_lines=MOST_LINES,
+        most_lines=MAX_LINES,
     )
     if not options.full:
         report = report._replace(blocks=lambda: comparison_answer(comparison))
