@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from weakref import WeakSet
 
 from _tunekit_agent.measure.device_times import DeviceTimes
 
@@ -17,7 +18,7 @@ class Stream:
     """The only one."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Event:
     """A mark in the stream, which comes to pass when the work before it is done."""
 
@@ -55,7 +56,7 @@ class SimulatedCuda:
     free_at_s: float = 0.0
     busy_s: float = 0.0
     is_capturing: bool = False
-    events: list[Event] = field(default_factory=list)
+    events: WeakSet[Event] = field(default_factory=WeakSet)
     record_count: int = 0
     synchronised: int = 0
     stream: Stream = field(default_factory=Stream)
@@ -88,8 +89,9 @@ class SimulatedCuda:
 
     def Event(self, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
         assert enable_timing
-        self.events.append(Event(self))
-        return self.events[-1]
+        event = Event(self)
+        self.events.add(event)
+        return event
 
     def is_available(self) -> bool:
         return self.is_here

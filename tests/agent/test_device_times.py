@@ -61,16 +61,7 @@ def test_a_host_that_runs_far_ahead_holds_few_events():
     assert parts is not None
     assert parts.batches >= 3
     assert parts.compute_s / parts.batches == pytest.approx(0.5, rel=0.01)
-    assert len(loop.cuda.events) < 200
-
-
-def test_events_go_back_to_the_pool():
-    loop = DeviceLoop(wait_s=0.01, host_s=0.001, work_s=0.005, step_s=0.001)
-    parts = loop.measure(500)
-    assert parts is not None
-    assert parts.batches == 500
-    assert len(loop.cuda.events) < 20
-    assert loop.cuda.record_count == 4 * 500 + 2
+    assert len(loop.cuda.events) < 200  # the others are gone
 
 
 def test_nothing_is_synchronised_within_the_window():
@@ -156,7 +147,7 @@ def test_without_cuda_there_are_no_events():
             times.step_ended()
             times.asked(True)
         assert times.facts() is None
-    assert cuda.events == []
+    assert not cuda.events
 
 
 def test_a_fault_of_the_device_ends_the_events_for_good(monkeypatch: pytest.MonkeyPatch):

@@ -1,11 +1,10 @@
 """The address by which a later trial, or the real training, knows a loader again."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
-from _tunekit_agent.loader.info import matches, threads_held_by
+from _tunekit_agent.loader.info import matches
 from _tunekit_agent.loader.watch import LoaderWatch
 from torch.utils.data import DataLoader, dataloader
 
@@ -64,10 +63,3 @@ def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
     files = [frame.partition(":")[0] for frame in address["call_stack"]]
     assert files == ["trainer/loop/fit.py", "shop/data.py", "shop/__init__.py", "train.py"]
     assert matches(address, built_by(COPIED)[1])
-
-
-def test_an_attribute_of_a_data_set_that_owns_threads_is_told() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        assert threads_held_by(SimpleNamespace(pool=pool)) == "SimpleNamespace.pool (ThreadPoolExecutor)"
-    assert threads_held_by(SimpleNamespace(pool=[1], name="a")) is None
-    assert threads_held_by(None) is None

@@ -1,9 +1,8 @@
 """The window and the boundary, proved on loops whose clock, workers and device are simulated."""
 
 import pytest
-from _tunekit_agent.measure import steady
 from _tunekit_agent.measure.host_times import CompileSettling
-from _tunekit_agent.measure.steady import FINISHED, LoopClock, Tally, ramp_batches
+from _tunekit_agent.measure.steady import FINISHED, LoopClock, ramp_batches
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import Loop, Simulation, always, step_s
@@ -128,17 +127,6 @@ def test_a_script_that_ends_after_enough_batches_is_measured() -> None:
     clock = measured(loop(0.1, 30), most_epochs=1)
     assert clock.phase == FINISHED
     assert clock.stop_reason == "loop_ended"
-
-
-def test_durations_of_a_long_window_are_joined_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steady, "_MAX_DURATIONS", 8)
-    tally = Tally()
-    for place in range(43):
-        tally.add(1.0 if place < 42 else 9.0, 16, (0.0, 0.0, 0.0, 0.0, 0.0), 1)
-    assert len(tally.durations) <= 8
-    assert tally.durations[0] == pytest.approx(8.0)
-    assert max(tally.durations) > 16.0
-    assert (tally.batches, tally.time_s) == (43, 51.0)
 
 
 @given(

@@ -208,9 +208,6 @@ ENDS: dict[str, Evidence] = {
     "the keeper killed by the kernel": ended(None, keeper_end="was killed (signal 9)", oom_kills=1),
     **{f"limit: {kind.value}": limited(kind) for kind in OutcomeKind if kind.value in (
         "timeout", "hang", "host_oom", "no_training_loop")},
-    "hang of workers without threads": limited(
-        OutcomeKind.HANG, fetching=True, held_threads="Remote.pool (ThreadPoolExecutor)"
-    ),
     "hang for want of /dev/shm": limited(OutcomeKind.HANG, last_lines=("Traceback", NO_BATCH_SHM)),
 }  # fmt: skip
 ERRORS: dict[str, Evidence] = {

@@ -170,14 +170,6 @@ class LearntEvent(AgentEvent):
     """Of the schedulers that are stepped with the optimizer."""
 
 
-class HeldThreadsEvent(AgentEvent):
-    """A data set goes into forked workers with threads, which don't go with it."""
-
-    event: Literal["held_threads"]
-    held: str = Field(max_length=200)
-    """Such as "Remote.pool (ThreadPoolExecutor)"."""
-
-
 class RerunsMainEvent(AgentEvent):
     """A process that spawn or forkserver started asks a loader for a batch while it imports the script."""
 
@@ -282,7 +274,6 @@ AnyEvent = (
     | RankEvent
     | OptionsEvent
     | LearntEvent
-    | HeldThreadsEvent
     | RerunsMainEvent
     | DoneEvent
     | NonfiniteEvent

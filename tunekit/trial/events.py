@@ -6,7 +6,6 @@ Events are validated line by line, bounded in size and number.
 import os
 import re
 import struct
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -24,7 +23,6 @@ from tunekit.records.agent_messages import (
     DoneEvent,
     ExitEvent,
     GuardErrorEvent,
-    HeldThreadsEvent,
     LearntEvent,
     NonfiniteEvent,
     OptionsEvent,
@@ -63,8 +61,6 @@ _MIN_TIMED_S = 0.1
 """Of a rank's turns, for a rate."""
 _LOOP_BATCHES = 16
 """Batches after which a script without steps is in its loop; before, it may still compile."""
-_MAX_EXECS = 20
-"""Programs that one process may become before its first batch."""
 _RERUN = "processes that the script starts by spawn or forkserver run all of it again, its training too"
 NO_GUARD_REMEDY = (
     'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
@@ -171,8 +167,6 @@ class Evidence:
     started: bool = False
     images: set[int] = field(default_factory=set)
     """Where the stacks of the processes start that have the agent."""
-    starts: Counter[int] = field(default_factory=Counter)
-    """How often each process loaded the agent: again where it became another program."""
     phase: str = "starting"
     steps: int = 0
     batches: int = 0
@@ -196,8 +190,6 @@ class Evidence:
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
-    held_threads: str | None = None
-    """What of the data set owns threads, which its forked workers do not have."""
     by_hand: ByHandEvent | None = None
     """The loop trains without an optimizer of torch."""
     external_launcher: ExternalLauncher | None = None
@@ -249,7 +241,8 @@ class Evidence:
         """
         match event:
             case StartEvent():
-                self._take_start(event)
+                self.started = True
+                self.images.add(event.image)
             case ProgressEvent():
                 self._take_progress(event, at_s)
             case RankEvent():
@@ -265,8 +258,6 @@ class Evidence:
                 self.done = event  # told again, it comes with more details
             case NonfiniteEvent():
                 self.nonfinite = event
-            case HeldThreadsEvent():
-                self.held_threads = event.held
             case RerunsMainEvent():
                 self.hit_limit(OutcomeKind.WORKER_CRASH, _RERUN, NO_GUARD_REMEDY)
             case ByHandEvent():
@@ -335,20 +326,6 @@ class Evidence:
 
     def _advance(self, batches: int, steps: int) -> None:
         self.batches, self.steps = max(self.batches, batches), max(self.steps, steps)
-
-    def _take_start(self, event: StartEvent) -> None:
-        """A process loaded the agent; one that becomes another program again and again gets nowhere."""
-        self.started = True
-        self.images.add(event.image)
-        self.starts[event.pid] += 1
-        if self.starts[event.pid] > _MAX_EXECS and self.batches == self.steps == 0:
-            self.hit_limit(
-                OutcomeKind.SCRIPT_ERROR,
-                f"process {event.pid} restarted Python {_MAX_EXECS} times in its own place (os.exec) "
-                "and never asked for a batch",
-                "see by what the script decides to start itself again: a variable or flag that it sets for "
-                "that may not arrive",
-            )
 
     def standstill(self, limit_s: float) -> tuple[OutcomeKind, str]:
         """Return what it is when nothing moves any more, and how to say so."""

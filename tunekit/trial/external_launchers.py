@@ -10,32 +10,23 @@ from tunekit.machine.host.interpreter import unwrapped
 _IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit ... -- python train.py"
 _IN_JOB = "put tunekit into the job that trains: tunekit ... -- python train.py in the job's own script"
 _OVER_THERE = "log in there and start tunekit there: tunekit ... -- python train.py"
-_CONTAINERS = ("run", "exec", "compose", "start", "create")
 _LAUNCHERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "docker": (_CONTAINERS, _IN_CONTAINER),
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl"), (("run", "exec", "compose", "start", "create"), _IN_CONTAINER)
+    ),
     "docker-compose": (("run", "exec", "up"), _IN_CONTAINER),
-    "podman": (_CONTAINERS, _IN_CONTAINER),
-    "nerdctl": (_CONTAINERS, _IN_CONTAINER),
-    "singularity": (("run", "exec", "shell"), _IN_CONTAINER),
-    "apptainer": (("run", "exec", "shell"), _IN_CONTAINER),
+    **dict.fromkeys(("singularity", "apptainer"), (("run", "exec", "shell"), _IN_CONTAINER)),
     "enroot": (("start", "exec", "batch"), _IN_CONTAINER),
-    "sbatch": ((), _IN_JOB),
-    "srun": ((), _IN_JOB),
-    "qsub": ((), _IN_JOB),
-    "bsub": ((), _IN_JOB),
-    "condor_submit": ((), _IN_JOB),
-    "kubectl": (("run", "exec", "create", "apply"), _IN_JOB),
-    "oc": (("run", "exec", "create", "apply"), _IN_JOB),
+    **dict.fromkeys(("sbatch", "srun", "qsub", "bsub", "condor_submit", "gcloud"), ((), _IN_JOB)),
+    **dict.fromkeys(("kubectl", "oc"), (("run", "exec", "create", "apply"), _IN_JOB)),
     "ray": (("job", "submit", "exec"), _IN_JOB),
     "sky": (("launch", "exec", "jobs"), _IN_JOB),
     "modal": (("run",), _IN_JOB),
-    "gcloud": ((), _IN_JOB),
-    "ssh": ((), _OVER_THERE),
-    "mosh": ((), _OVER_THERE),
+    **dict.fromkeys(("ssh", "mosh"), ((), _OVER_THERE)),
 }
 """Program -> words of which one must follow for it to start something (none: any), and what to do instead."""
 _TUNNEL_OPTION = re.compile(r"-[A-Za-z]*[Nf]")
-_MOST_WORDS = 4
+_MAX_WORDS = 4
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ def launcher_in(words: Sequence[str]) -> ExternalLauncher | None:
         return None
     needed, remedy = known
     following = [word for word in words[1:] if not word.startswith("-")]
-    if needed and not any(word in needed for word in following[:_MOST_WORDS]):
+    if needed and not any(word in needed for word in following[:_MAX_WORDS]):
         return None
     if _name(words[0]) == "ssh" and any(_TUNNEL_OPTION.match(word) for word in words[1:]):
         return None  # it runs no command

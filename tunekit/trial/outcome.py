@@ -196,9 +196,6 @@ _CANNOT_TELL_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
     "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
 )
-_THREADS_REMEDY = (
-    "create it where the workers use it, at the first sample or in worker_init_fn; or load with num_workers=0"
-)
 _UNJOINED_REMEDY = (
     "let the script read RANK and WORLD_SIZE, as torchrun sets them: torch.distributed.init_process_group "
     "and DistributedDataParallel around the model; or write {processes} into the command where the script "
@@ -470,9 +467,6 @@ def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
     if limit is OutcomeKind.HANG and lost:
         message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
         return _Reason(OutcomeKind.SHM_EXHAUSTED, message)
-    if limit is OutcomeKind.HANG and evidence.held_threads is not None and evidence.fetching:
-        cause = f"likely cause: {evidence.held_threads} has threads, and a forked worker has none of them"
-        return _Reason(limit, f"{evidence.limit_message}; {cause}", _THREADS_REMEDY)
     return _Reason(limit, evidence.limit_message, evidence.limit_remedy)
 
 

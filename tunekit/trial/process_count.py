@@ -84,13 +84,7 @@ def with_processes(command: Sequence[str], processes: int, script_text: str | No
         raise _refused(command, "what it starts is not known", _write_place("torchrun --nproc-per-node", ""))
     if is_python(words[0]):
         return (*before, *_python(command, words, processes, script_text))
-    if program == "torchrun":
-        return (*before, words[0], *_torchrun(words[1:], processes))
-    if program == "accelerate-launch":
-        return (*before, words[0], *_accelerate(command, words[1:], processes))
-    if program == "accelerate" and words[1:2] == ["launch"]:
-        return (*before, *words[:2], *_accelerate(command, words[2:], processes))
-    raise _refused(command, *_why_unknown(program))
+    return (*before, words[0], *_by_launcher(command, program, words[1:], processes))
 
 
 def on_first_devices(environment: Mapping[str, str], processes: int, gpus: int) -> dict[str, str]:
@@ -130,14 +124,8 @@ def _python(
         remedy = "give the script as a file: python train.py"
         raise _refused(command, "several processes can't read one script from standard input", remedy)
     program = LAUNCHER_MODULES.get(run[1]) if run[0] == "-m" and len(run) > 1 else None
-    if program == "torchrun":
-        return (words[0], *own, *run[:2], *_torchrun(run[2:], processes))
-    if program == "accelerate-launch":
-        return (words[0], *own, *run[:2], *_accelerate(command, run[2:], processes))
-    if program == "accelerate" and run[2:3] == ["launch"]:
-        return (words[0], *own, *run[:3], *_accelerate(command, run[3:], processes))
     if program is not None:
-        raise _refused(command, *_why_unknown(program))
+        return (words[0], *own, *run[:2], *_by_launcher(command, program, run[2:], processes))
     if script_text is not None and _SPAWNS.search(script_text):
         typed = shlex.join(masked_words(words))
         remedy = f"{_write_place(f'{typed} --world-size', '')}; or start it by torchrun, if it can be"
@@ -167,10 +155,17 @@ def own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, waiting
 
 
-def _torchrun(words: Sequence[str], processes: int) -> list[str]:
-    options, rest = _options(words, _BARE_OF_TORCHRUN)
-    names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes the beginning of one
-    return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
+def _by_launcher(command: Sequence[str], program: str, words: Sequence[str], processes: int) -> list[str]:
+    """Return the words after a launcher's name, with the number in them."""
+    if program == "torchrun":
+        options, rest = _options(words, _BARE_OF_TORCHRUN)
+        names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes an abbreviation
+        return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
+    if program == "accelerate-launch":
+        return _accelerate(command, words, processes)
+    if program == "accelerate" and words[:1] == ["launch"]:
+        return ["launch", *_accelerate(command, words[1:], processes)]
+    raise _refused(command, *_why_unknown(program))
 
 
 def _accelerate(command: Sequence[str], words: Sequence[str], processes: int) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tunekit.machine.host.limits import oom_kills
 from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler
 from tunekit.machine.telemetry.tree import TreeMeter
-from tunekit.records.agent_messages import AnyEvent, DoneEvent, StartEvent
+from tunekit.records.agent_messages import AnyEvent, DoneEvent
 from tunekit.records.measurement import DryLoop
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
@@ -178,12 +178,11 @@ class TrialWatch:
     def take(self, *events: AnyEvent) -> None:
         """Take what the agents told, and keep the tree's peaks of a trial that is measured by now."""
         for event in events:
-            if not isinstance(event, StartEvent) or event.pid not in self.evidence.starts:
-                self._moved_at = self._clock()
+            self._moved_at = self._clock()
             known = self.evidence.done
-            self.evidence.take(event, self._clock() - self._started_at)
+            self.evidence.take(event, self._moved_at - self._started_at)
             if self.evidence.done is not known:
-                self._told_at = self._clock()
+                self._told_at = self._moved_at
                 if known is None:
                     self._keep_peaks(isinstance(event, DoneEvent) and event.is_final)
 

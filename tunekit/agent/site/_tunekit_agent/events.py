@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
-import resource
 import struct
 import sys
 import threading
@@ -93,7 +91,7 @@ class EventLog:
             try:
                 self._write(line.encode("utf-8", "replace"))
             except OSError as error:
-                self._tell_fault(f"{error.strerror or error}{_limit_reached(error)}")
+                self._tell_fault(error.strerror or str(error))
             else:
                 self._tell_fault("")
 
@@ -121,15 +119,6 @@ class EventLog:
             return self._handle >= 0 and os.path.samestat(os.fstat(self._handle), os.stat(path))
         except OSError:
             return False
-
-
-def _limit_reached(error: OSError) -> str:
-    """Return which limit of the process an error comes from, in brackets; empty where it is none."""
-    if error.errno not in (errno.EFBIG, errno.EMFILE):
-        return ""
-    name = "RLIMIT_FSIZE" if error.errno == errno.EFBIG else "RLIMIT_NOFILE"
-    unit = "bytes" if error.errno == errno.EFBIG else "files"
-    return f" ({name} of {resource.getrlimit(getattr(resource, name))[0]} {unit})"
 
 
 class Progress:

@@ -82,6 +82,6 @@ def hook_torch(watcher: Any, install_optimizer: Any) -> None:
     """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
     when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
     when_imported("torch.utils.data.dataloader", watcher.loaders.install)
-    when_imported(STATEFUL, watcher.loaders.install_stateful)
+    when_imported(STATEFUL, lambda module: watcher.loaders.wrap_construction(module.StatefulDataLoader))
     when_imported("torch.optim.optimizer", install_optimizer)
     when_imported("torch.nn.modules.module", watcher.roots.install)

@@ -13,7 +13,7 @@ from . import faults, imports, process
 from .events import FETCHING, TRAINING, Progress
 from .faults import kept_from_script
 from .loader.batches import BatchWatch
-from .loader.info import LoaderInfo, epoch_of, restarts, threads_held_by
+from .loader.info import LoaderInfo, epoch_of, restarts
 from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
@@ -113,10 +113,6 @@ class Observer:
             self._clock.epoch_started(now)
             self._growth.epoch_started()
             self._work_window.follow(info.work)
-        if info.epoch_fetches == info.fetches == 0 and info.facts.get("num_workers"):
-            held = threads_held_by(getattr(info.loader(), "dataset", None))
-            if held is not None:
-                self._log.emit("held_threads", held=held)
         if self._stages is not None:
             self._stages.call("interrupted")
             self._progress(None)
@@ -529,6 +525,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
     imports.when_imported(imports.STATEFUL, observer.work.install_stateful)
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
+    imports.when_imported("torch.utils.data._utils.worker", observer.work.install_worker)
     imports.when_imported("torch.optim.lr_scheduler", observer.schedules.install)
     imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import sys
 from typing import Any
 
 _COMPRESSED_ROWS = ("crow_indices", "col_indices", "values")
@@ -16,8 +15,6 @@ _MEMBERS = {
     "torch.sparse_bsc": _COMPRESSED_COLUMNS,
 }
 _NESTED = ("values", "_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets")
-_NAMED_FILE_HEADER_BYTES = 64
-"""What torch puts before the data where it shares by file name: a count of who uses it."""
 
 
 def is_tensor(item: object) -> bool:
@@ -78,11 +75,4 @@ class Storages:
     @property
     def shared_bytes(self) -> int:
         """Bytes they take in /dev/shm, handed to another process: a file each, in whole pages."""
-        header = _NAMED_FILE_HEADER_BYTES if _shares_by_name() else 0
-        pages = sum(-(-(size + header) // mmap.PAGESIZE) for size in self._sizes.values() if size)
-        return pages * mmap.PAGESIZE
-
-
-def _shares_by_name() -> bool:
-    sharing = sys.modules.get("torch.multiprocessing")
-    return sharing is not None and sharing.get_sharing_strategy() == "file_system"
+        return sum(-(-size // mmap.PAGESIZE) for size in self._sizes.values()) * mmap.PAGESIZE

@@ -15,7 +15,7 @@ from ..measure.host import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS, applying
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, length_of, matches, shards_itself
+from .info import LoaderInfo, length_of, matches
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -70,13 +70,10 @@ class LoaderWatch:
     def install(self, module: Any) -> None:
         """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
         self.module = module
-        self._wrap_construction(module.DataLoader)
+        self.wrap_construction(module.DataLoader)
 
-    def install_stateful(self, module: Any) -> None:
-        """Wrap torchdata's StatefulDataLoader, whose constructor does not call its base's."""
-        self._wrap_construction(module.StatefulDataLoader)
-
-    def _wrap_construction(self, loader_class: Any) -> None:
+    def wrap_construction(self, loader_class: Any) -> None:
+        """Wrap a loader's constructor; torchdata's StatefulDataLoader does not call that of its base."""
         original = loader_class.__init__
         signature = inspect.signature(original)
         watch = self
@@ -215,7 +212,7 @@ class LoaderWatch:
             "persistent_workers": bool(loader.persistent_workers),
             "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
             "iterable": iterable,
-            "shards_itself": iterable and shards_itself(loader.dataset),
+            "shards_itself": False,  # until it asks which worker it is in
             "batch_size_bound": loader.batch_size is not None
             or info.origin is not None
             or self._is_plain(sampler),
@@ -283,6 +280,7 @@ class LoaderWatch:
                 raise
             batch = source.fetch()
         wait_s = time.perf_counter() - asked
+        info.facts["shards_itself"] |= info.work is not None and info.work.asked_for_share()
         info.fetches += 1
         info.epoch_fetches += 1
         self.observer.fetched(info, batch, wait_s, time.thread_time() - cpu_before)

@@ -45,11 +45,6 @@ class _Turn:
         self.ended: Any = None  # the next turn's ask
         self.ended_at = 0.0
         self.opened: tuple = ()  # of the segment
-        self.owns_end = False  # where that turn is gone already
-
-    def within(self) -> list:
-        steps = [event for pair in self.steps for event in pair]
-        return [event for event in (self.fetched, *steps) if event is not None]
 
 
 class DeviceTimes:
@@ -79,7 +74,6 @@ class DeviceTimes:
         self._is_off = self._cuda is None
         self._is_open = False
         self._stream: Any = None
-        self._pool: list = []
         self._pending: deque = deque()
         self._turn: _Turn | None = None
         self._opened: tuple = ()  # an event, and when it came to pass by the host's clock
@@ -176,24 +170,16 @@ class DeviceTimes:
 
     def _close(self, turn: _Turn, counts: bool) -> None:
         is_whole = self._turn is not None and (turn.fetched is not None or not self._has_loader)
-        if not (counts and is_whole) or len(self._pending) >= _MAX_PENDING:
-            self._pool += turn.within()
-            if self._pending and self._pending[-1].ended is turn.asked:
-                self._pending[-1].owns_end = True
-            else:
-                self._pool.append(turn.asked)
-            return
-        turn.ended = self._turn.asked
-        turn.ended_at, turn.opened = self._turn.asked_at, self._opened
-        self._pending.append(turn)
+        if counts and is_whole and len(self._pending) < _MAX_PENDING:
+            turn.ended = self._turn.asked
+            turn.ended_at, turn.opened = self._turn.asked_at, self._opened
+            self._pending.append(turn)
 
     def _resolve(self, most: int) -> None:
         for _ in range(most):
             if not self._pending or not self._pending[0].ended.query():
                 return
-            turn = self._pending.popleft()
-            self._add(turn)
-            self._pool += [turn.asked, *turn.within(), *([turn.ended] if turn.owns_end else [])]
+            self._add(self._pending.popleft())
 
     def _add(self, turn: _Turn) -> None:
         total_s = _between_s(turn.asked, turn.ended)
@@ -210,7 +196,7 @@ class DeviceTimes:
         self._drained += lag_s <= max(_LAG_S, _LAG_SHARE * total_s)
 
     def _mark(self) -> Any:
-        event = self._pool.pop() if self._pool else self._cuda.Event(enable_timing=True)
+        event = self._cuda.Event(enable_timing=True)
         event.record(self._stream)
         return event
 
@@ -224,7 +210,7 @@ class DeviceTimes:
     def _switch_off(self) -> None:
         self._is_off = True
         self._turn = self._began = self._stream = None
-        self._pool, self._pending = [], deque()
+        self._pending.clear()
 
 
 def _between_s(first: Any, second: Any) -> float:

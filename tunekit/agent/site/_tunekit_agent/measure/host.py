@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
+from typing import NamedTuple
 
 from ..originals import os
 
@@ -32,19 +33,15 @@ def shm_used_bytes() -> int | None:
     return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
-class ProcessMemory:
-    """Memory of one process.
+class ProcessMemory(NamedTuple):
+    """Memory of one process."""
 
-    Attributes:
-        base_bytes: proportional, without shared memory: what is shared after a fork counts in parts.
-        private_bytes: that no other process has, without shared memory.
-        pss_bytes: proportional, of all that it has mapped.
-    """
-
-    def __init__(self, base_bytes: int, private_bytes: int, pss_bytes: int) -> None:
-        self.base_bytes = base_bytes
-        self.private_bytes = private_bytes
-        self.pss_bytes = pss_bytes
+    base_bytes: int
+    """Proportional, without shared memory: what is shared after a fork counts in parts."""
+    private_bytes: int
+    """That no other process has, without shared memory."""
+    pss_bytes: int
+    """Proportional, of all that it has mapped."""
 
 
 def memory_of(pid: int) -> ProcessMemory | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..loader import batches
 from ..loader.info import epoch_of
-from ..loader.storages import Storages, data_bytes, is_tensor
+from ..loader.storages import Storages, is_tensor
 from ..model import knobs
 from ..model.loop import Loop
 from ..model.steps import StepWatch
@@ -88,39 +88,28 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
     here = device.of_tensors(one for module in modules for one in module.parameters())
     if here is None:
         return None
-    parameters, trained, buffers, states = (Storages(here) for _ in range(4))
+    parameters, trained, buffers, states, gradients, predicted = (Storages(here) for _ in range(6))
     for module in modules:
+        has_gradients = any(parameter.grad is not None for parameter in module.parameters())
         for parameter in module.parameters():
             parameters.add(parameter)
             if parameter.requires_grad:
                 trained.add(parameter)
+            if parameter.grad is not None:
+                gradients.add(parameter.grad)
+            elif parameter.requires_grad and not has_gradients:
+                predicted.add(parameter)
         for buffer in module.buffers():
             buffers.add(buffer)
     for optimizer in optimizers:
         for _, leaf in batches.walk([list(getattr(optimizer, "state", {}).values())]):
             if is_tensor(leaf):
                 states.add(leaf)
-    gradients_bytes, are_predicted = _gradients_bytes(modules, here)
     return {
         "parameters_bytes": parameters.bytes,
         "buffers_bytes": buffers.bytes,
         "frozen_bytes": parameters.bytes - trained.bytes,
-        "gradients_bytes": gradients_bytes,
-        "gradients_are_predicted": are_predicted,
+        "gradients_bytes": gradients.bytes + predicted.bytes,
+        "gradients_are_predicted": predicted.bytes > 0,
         "optimizer_bytes": states.bytes,
     }
-
-
-def _gradients_bytes(modules: list, device: Any) -> tuple:
-    present = Storages(device)
-    predicted = 0
-    known: set = set()
-    for module in modules:
-        own = [one for one in module.parameters() if one.device == device and id(one) not in known]
-        known.update(id(one) for one in own)
-        gradients = [one.grad for one in own if one.grad is not None]
-        for gradient in gradients:
-            present.add(gradient)
-        if not gradients:
-            predicted += sum(data_bytes(one) for one in own if one.requires_grad)
-    return present.bytes + predicted, predicted > 0

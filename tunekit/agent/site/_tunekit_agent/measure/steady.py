@@ -27,7 +27,6 @@ _CAP_WINDOWS, _LATE_WINDOWS, _MAX_WINDOWS = 2, 4, 12
 """Limits in windows: of steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
 _MIN_SLOW_BATCHES, or of the ramp of a loop that was held up."""
 _MAX_MARKS = 100_000
-_MAX_DURATIONS = 8192
 _SYNCHRONIZE_S = 0.001
 """Waiting for a device that has no work left takes less."""
 _BOUNDARY_TRIES = 3
@@ -55,21 +54,14 @@ class Tally:
     Attributes:
         time_s, samples, batches: of all of them.
         parts: seconds of each part, as `host_times.HostTimes` returns them.
+        durations: seconds of each, in order.
     """
 
     def __init__(self) -> None:
         self.time_s = 0.0
         self.samples = self.batches = 0
         self.parts = [0.0] * 5
-        self._durations: list = []
-        self._each = 1  # consecutive batches that one of them is of
-        self._unfilled: list = []
-
-    @property
-    def durations(self) -> list:
-        """Seconds of each so many consecutive batches, in order; what fills no such group counts in full."""
-        left = self._unfilled
-        return self._durations + ([sum(left) * self._each / len(left)] if left else [])
+        self.durations: list = []
 
     def add(self, duration: float, samples: int, parts: tuple, batches: int) -> None:
         self.time_s += duration
@@ -77,18 +69,11 @@ class Tally:
         self.batches += batches
         for place, seconds in enumerate(parts):
             self.parts[place] += seconds
-        self._unfilled.append(duration)
-        if len(self._unfilled) == self._each:
-            self._durations.append(sum(self._unfilled))
-            self._unfilled = []
-        if len(self._durations) == _MAX_DURATIONS:
-            pairs = zip(self._durations[::2], self._durations[1::2])  # noqa: B905 - Python 3.9
-            self._durations = [first + second for first, second in pairs]
-            self._each *= 2
+        self.durations.append(duration)
 
     def copy(self) -> Tally:
         same = copy.copy(self)
-        same.parts, same._durations, same._unfilled = [*self.parts], [*self._durations], [*self._unfilled]
+        same.parts, same.durations = [*self.parts], [*self.durations]
         return same
 
 
