@@ -65,7 +65,7 @@ def test_a_trials_temporary_folder_goes_however_it_ends(
     temporary = tmp_path / "t"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(executor, "_LONGEST_SOCKET_PARENT", 1000)
+    monkeypatch.setattr(executor, "_MAX_SOCKET_PARENT", 1000)
     run_shell(script, tmp_path / "trials", elsewhere)
     assert list(temporary.iterdir()) == []
 

@@ -62,7 +62,7 @@ from tunekit.trial.processes import end_leftovers
 from tunekit.trial.target import script_text_of
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
-_LONGEST_SOCKET_PARENT = 50
+_MAX_SOCKET_PARENT = 50
 
 ProgressCallback = Callable[[TrialProgress], None]
 
@@ -352,7 +352,7 @@ def _scratch_folder() -> Iterator[str]:
     The keeper removes it too: it outlives a tunekit that is killed, as this outlives a keeper that is.
     """
     usual = tempfile.gettempdir()
-    place = usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp"
+    place = usual if len(usual) <= _MAX_SOCKET_PARENT else "/tmp"
     folder = tempfile.mkdtemp(prefix="tunekit-", dir=place)
     try:
         yield folder

@@ -13,13 +13,13 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, InputSeen, RootSeen
 from tunekit.units import count_text
 
-_LEAST_FULL = 0.75
+_MIN_FULL = 0.75
 """Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
-_MOST_INPUTS = 4
+_MAX_INPUTS = 4
 """Of a model, that a message tells."""
 _DROPPED = "the collate function drops or merges the other samples"
 _SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
-_LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
+_MIN_FOLLOWING, _MAX_FOLLOWING = 0.5, 1.5
 """Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
 _AUTOCAST_DTYPES = {Precision.BF16: "bfloat16", Precision.FP16: "float16"}
 
@@ -79,7 +79,7 @@ def _missed_in_loader(
         wanted, real = changed.get(name), getattr(loader, name)
         if name == "batch_size" and wanted is not None and real is None:
             mean = loop.steady_samples / loop.steady_batches  # a sampler of the script's own tells no size
-            is_about = isinstance(wanted, int) and _LEAST_FULL * wanted <= mean <= wanted / _LEAST_FULL
+            is_about = isinstance(wanted, int) and _MIN_FULL * wanted <= mean <= wanted / _MIN_FULL
             real = wanted if is_about else f"batches of {mean:.1f} samples"
         if wanted is not None and real != wanted:
             return f"{name} was set to {wanted}, but the training loader has {real}"
@@ -109,11 +109,10 @@ def _missed_batch(
         f"batch_size was set from {own_batch} to {wanted}, and the model's input went from "
         f"{inputs_text(baseline)} to {inputs_text(discovery)}"
     )
-    batches = baseline.batches_per_step, discovery.batches_per_step
-    if _is_scaled(*batches, own_batch, wanted):
-        return f"{message}, the batches of a step from {batches[0]} to {batches[1]}: {_SPLIT}"
-    shared = {baseline.batches_per_step, baseline.world_size, baseline.batches_per_step * baseline.world_size}
-    if any(before * share == own_batch for before in scaled for share in shared):
+    batches, ranks = baseline.batches_per_step, baseline.world_size
+    shares = (batches, ranks, batches * ranks)
+    is_shared = any(before * share == own_batch for before in scaled for share in shares)
+    if is_shared or _is_scaled(batches, discovery.batches_per_step, own_batch, wanted):
         return f"{message}: {_SPLIT}"
     if any(before != now == wanted for before, now in pairs):
         return message
@@ -162,7 +161,7 @@ def _sizes_text(*groups: Sequence[InputSeen]) -> str:
         for one in group
         if not any(other.path.startswith(f"{one.path}[") for other in group)
     )
-    return " and ".join(list(shapes)[:_MOST_INPUTS]) or "n/a"
+    return " and ".join(list(shapes)[:_MAX_INPUTS]) or "n/a"
 
 
 def _paired_input_sizes(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
@@ -191,7 +190,7 @@ def _follows(before: int, now: int, own_batch: int, wanted: int) -> bool:
     if not before or not now:
         return False
     share = math.log(now / before) / math.log(wanted / own_batch)
-    return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
+    return _MIN_FOLLOWING <= share <= _MAX_FOLLOWING
 
 
 def _missed_in_roots(

@@ -22,7 +22,7 @@ from tunekit.trial.keeper import PR_SET_CHILD_SUBREAPER, children_of, descendant
 PROC = Path("/proc")
 _STACK_START = 25
 """Place of `startstack` among the fields of /proc/PID/stat that follow the program's name."""
-_LONGEST_COMMAND = 200
+_MAX_COMMAND = 200
 
 _LOOK_EVERY_S = 2.0
 _CPU_SHARE = 0.02
@@ -95,7 +95,7 @@ class AgentlessTorch:
         pid, _ = min(again)
         words = " ".join(command_of(pid, self._proc)).encode("utf-8", "replace").decode()
         text = re.sub(r"\s+", " ", words).strip()
-        return f"{text[:_LONGEST_COMMAND] or 'its command is not known'} (process {pid})"
+        return f"{text[:_MAX_COMMAND] or 'its command is not known'} (process {pid})"
 
     def _image(self, pid: int) -> int:
         try:

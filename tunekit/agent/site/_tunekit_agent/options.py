@@ -8,18 +8,20 @@ and no path leaves the process.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
+import types
 from typing import Any, Callable, Iterable, Iterator
 
 from . import imports
 
-_MOST_OPTIONS = 64
-_MOST_REPORTS = 16
-_MOST_CHOICES = 16
-_MOST_LEAVES = 5000
-_LONGEST_TEXT = 80
-_DEEPEST = 12
+_MAX_OPTIONS = 64
+_MAX_REPORTS = 16
+_MAX_CHOICES = 16
+_MAX_LEAVES = 5000
+_MAX_TEXT = 80
+_MAX_DEPTH = 12
 
 FLAG, OPTIONAL, SWITCH, KEY, PAIR = "flag", "optional", "switch", "key", "pair"
 """How an option is typed: `--bs 8`, `--amp` or `--amp true`, `--amp`, `data.bs=8`, `DATA.BS 8`."""
@@ -63,10 +65,10 @@ class OptionWatch:
             longs = [flag for flag in option["flags"] if flag.startswith("--")]
             names = [option["name"], *(longs or option["flags"])]
             key = (option["form"], *option["flags"], *option["off"])
-            is_known = key in self._seen or len(self._seen) < _MOST_OPTIONS
+            is_known = key in self._seen or len(self._seen) < _MAX_OPTIONS
             if is_known and not self._names.isdisjoint(map(plain_name, names)):
                 self._seen[key] = option
-        if self._seen != before and self._reported < _MOST_REPORTS:
+        if self._seen != before and self._reported < _MAX_REPORTS:
             self._reported += 1
             self._log.emit("options", pid=os.getpid(), options=list(self._seen.values()))
 
@@ -78,15 +80,9 @@ class OptionWatch:
 
         @functools.wraps(original)
         def make_parse_function(function, *args, **kwargs):
-            parse = original(function, *args, **kwargs)
-
-            @functools.wraps(parse)
-            def parse_and_look(*words, **more):
-                parsed = parse(*words, **more)
-                self._look(_of_fire, function, *parsed[0])
-                return parsed
-
-            return parse_and_look
+            made = types.SimpleNamespace(parse=original(function, *args, **kwargs))
+            after(made, "parse", lambda parsed, *_, **__: self._look(_of_fire, function, *parsed[0]))
+            return made.parse
 
         module._MakeParseFn = make_parse_function
 
@@ -107,7 +103,7 @@ class OptionWatch:
         after(module.OmegaConf, "merge", self._merged_by_omegaconf)
 
     def _typed_for_omegaconf(self, result: Any, *_: Any, **__: Any) -> None:
-        if len(self._typed) < _MOST_REPORTS:
+        if len(self._typed) < _MAX_REPORTS:
             self._typed.append(result)
 
     def _merged_by_omegaconf(self, result: Any, *configs: Any, **__: Any) -> None:
@@ -146,12 +142,12 @@ def _option(
 ) -> dict:
     listed = choices if isinstance(choices, (list, tuple, set, frozenset, range)) else ()
     return {
-        "name": str(name)[:_LONGEST_TEXT],
+        "name": str(name)[:_MAX_TEXT],
         "form": form,
         "value": _scalar(value),
-        "flags": [str(flag) for flag in flags if len(str(flag)) <= _LONGEST_TEXT][:8],
-        "off": [str(flag) for flag in off if len(str(flag)) <= _LONGEST_TEXT][:8],
-        "choices": [str(_bare(one))[:_LONGEST_TEXT] for one in list(listed)[:_MOST_CHOICES]],
+        "flags": [str(flag) for flag in flags if len(str(flag)) <= _MAX_TEXT][:8],
+        "off": [str(flag) for flag in off if len(str(flag)) <= _MAX_TEXT][:8],
+        "choices": [str(_bare(one))[:_MAX_TEXT] for one in list(listed)[:_MAX_CHOICES]],
     }
 
 
@@ -163,7 +159,7 @@ def _scalar(value: Any) -> Any:
     """Return a value that JSON has; None for all others, and for long texts."""
     bare = _bare(value)
     if isinstance(bare, str):
-        return bare if len(bare) <= _LONGEST_TEXT else None
+        return bare if len(bare) <= _MAX_TEXT else None
     if isinstance(bare, (bool, int)):
         return bare if abs(bare) < 1 << 53 else None
     if isinstance(bare, float):
@@ -203,7 +199,7 @@ def _of_jsonargparse(config: Any, parser: Any, *_: Any, **__: Any) -> Iterator[d
             actions += action.choices[command]._actions
     positional = {action.dest for action in actions if not action.option_strings}
     choices = {action.dest: action.choices for action in actions}
-    for key, value in list(config.items())[:_MOST_LEAVES]:
+    for key, value in list(config.items())[:_MAX_LEAVES]:
         name = key[len(command) + 1 :] if command and key.startswith(f"{command}.") else key
         if name not in positional:
             yield _option(name, FLAG, value, [f"--{name}"], choices=choices.get(name, ()))
@@ -247,26 +243,22 @@ def _of_fire(function: Any, varargs: Any, kwargs: Any) -> Iterator[dict]:
 def _of_omegaconf(config: Any) -> Iterator[dict]:
     container = sys.modules["omegaconf"].OmegaConf.to_container(config, resolve=False)
     container.pop("hydra", None)
-    for key, value in _leaves(container):
+    for key, value in itertools.islice(_leaves(container), _MAX_LEAVES):
         if not (isinstance(value, str) and "${" in value):  # what it refers to is the place to change
             yield _option(key, KEY, value, [key])
 
 
 def _of_yacs(result: Any, config: Any, *_: Any, **__: Any) -> Iterator[dict]:
-    return (_option(key, PAIR, value, [key]) for key, value in _leaves(config))
+    leaves = itertools.islice(_leaves(config), _MAX_LEAVES)
+    return (_option(key, PAIR, value, [key]) for key, value in leaves)
 
 
-def _leaves(tree: Any) -> Iterator[tuple]:
-    waiting, count = [("", tree, 0)], 0
-    while waiting and count < _MOST_LEAVES:
-        prefix, node, depth = waiting.pop()
-        for key, value in node.items():
-            count += 1
-            if isinstance(value, dict):
-                if depth < _DEEPEST:
-                    waiting.append((f"{prefix}{key}.", value, depth + 1))
-            else:
-                yield f"{prefix}{key}", value
+def _leaves(tree: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple]:
+    for key, value in tree.items():
+        if not isinstance(value, dict):
+            yield f"{prefix}{key}", value
+        elif depth < _MAX_DEPTH:
+            yield from _leaves(value, f"{prefix}{key}.", depth + 1)
 
 
 _PARSERS = (

@@ -12,6 +12,8 @@ import posix
 import stat
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Callable
 
 from .mirror import Mirror, failure, is_folder, status_of
@@ -258,20 +260,14 @@ class _Entry:
         return getattr(self._entry, name)
 
 
-class _Entries:
+class _Entries(Iterator, AbstractContextManager):
     """What os.scandir returns: an iterator that can be closed."""
 
     def __init__(self, entries: Any) -> None:
         self._entries = entries
 
-    def __iter__(self):
-        return self
-
     def __next__(self):
         return next(self._entries)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

@@ -258,10 +258,8 @@ class BatchWatch:
         declared = info.facts.get("batch_size")
         is_full = declared is None or samples == declared
         if info.batch is None or (is_full and not info.has_full_batch):
-            info.batch, info.has_full_batch = (
-                _scaled(batch_facts(batch, samples), declared or samples),
-                is_full,
-            )
+            info.batch = _scaled(batch_facts(batch, samples), declared or samples)
+            info.has_full_batch = is_full
             info.batch_sizes = sizes_in((batch,), {})
         self._latest = info.batch
         self._is_settled = is_training and info.has_full_batch
@@ -272,9 +270,7 @@ class BatchWatch:
         Args:
             training: the training loader's `loader_info.LoaderInfo`, None for a loop without one.
         """
-        known = self._latest
-        if training is not None and training.batch is not None and not self._is_settled:
-            known = training.batch
+        known = (training and training.batch) or self._latest
         return {
             "batch_bytes": known["total_bytes"] if known else 0,
             "batch": known if training is not None else None,
