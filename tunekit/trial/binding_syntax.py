@@ -201,17 +201,11 @@ def _file_binding(knob: str, match: re.Match[str]) -> Binding:
 
 
 def _value_words(knob: str, how: str) -> Binding:
-    spelling: Spelling = ()
-    places = how.count(PLACE)
-    if places == 0:
-        braces = _BRACES.findall(how)
-        if len(braces) > 1:
-            raise UsageError("braces in more than one place; the value goes into one")
-        spelling = _parse_spelling(knob, braces[0])
-        how = _BRACES.sub(PLACE, how)
-    elif places > 1:
-        raise UsageError(f"{PLACE} stands in {places} places; the value goes into one")
-    words = _split(how)
+    braces = _BRACES.findall(how)
+    if len(braces) > 1:
+        raise UsageError(f"braces in {len(braces)} places; the value goes into one")
+    spelling = _parse_spelling(knob, braces[0])
+    words = _split(_BRACES.sub(PLACE, how))
     if sum(word.count(PLACE) for word in words) != 1:
         raise UsageError(f"quotes part the braces; write {PLACE} where the value goes")
     if words == (PLACE,) and not _are_switches(spelling):
@@ -229,14 +223,10 @@ def _switch_words(knob: str, how: str) -> Binding:
     if knob not in SWITCH_KNOBS:
         what = "'--precision {fp32:32-true,bf16:bf16-mixed}'" if knob == "precision" else f"'{how} {PLACE}'"
         raise UsageError(f"{knob} is not true or false; say where its value goes, as in: {what}")
-    if how.count("|") > 1:
-        raise UsageError("a switch has at most one |, between the words for true and those for false")
     on, bar, off = how.partition("|")
     words, words_off = _split(on), _split(off)
-    if not words or (bar and not words_off):
-        raise UsageError("a switch with | has words on both sides, as in: '--compile|--no-compile'")
-    if words == words_off:
-        raise UsageError("the words for true and those for false are the same")
+    if not words or (bar and not words_off) or "|" in off or words == words_off:
+        raise UsageError("write a switch as the words for true, |, those for false: '--compile|--no-compile'")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, words_off=words_off)
 
 

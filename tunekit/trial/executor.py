@@ -223,10 +223,8 @@ class ProcessExecutor:
             spec.processes,
             spec.no_sync,
         )
-        if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
-            result = self._naming_a_flag(result, evidence)
-        if isinstance(result, Failure) and known and "batch_size" in bound.injected:
-            result = self._doubting_batch(result, known)
+        if isinstance(result, Failure):
+            result = self._with_a_place_for_the_batch(result, evidence, bound, known)
         still_unknown = known is None or not known.discovery.complete
         found = evidence.discovery
         limits = step_numbers(self.target.changed(command=bound.command), found) if found else ()
@@ -291,21 +289,19 @@ class ProcessExecutor:
             present = default_values(self.target).get("batch_size")
         return present if isinstance(present, int) and present != self.target.samples_per_step else None
 
-    def _naming_a_flag(self, failure: Failure, evidence: Evidence) -> Failure:
-        """Return the failure with a place of the script's own for its batch size, if it seems to have one."""
-        possible = possible_batch(self.target, evidence.learnt.discovery) if evidence.learnt else None
-        if possible is None or failure.remedy is None:
-            return failure
-        remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
-        return failure.changed(remedy=remedy)
-
-    def _doubting_batch(self, failure: Failure, known: KnownTarget) -> Failure:
-        """Return the failure of a script whose loader alone has another batch size, with how to bind it."""
-        if failure.kind is not OutcomeKind.SCRIPT_ERROR:
-            return failure
-        hint = binding_hint("batch_size", known.discovery, known.baseline.batch_size, self.target)
-        remedy = f"only the loader got the other batch size; where the script needs it too, add {hint}"
-        return failure.changed(remedy=remedy)
+    def _with_a_place_for_the_batch(
+        self, failure: Failure, evidence: Evidence, bound: Bound, known: KnownTarget | None
+    ) -> Failure:
+        """Return a failure that may come of an unbound batch size with the place to bind it to."""
+        if failure.kind is OutcomeKind.SAMPLES_UNKNOWN and failure.remedy and evidence.learnt:
+            possible = possible_batch(self.target, evidence.learnt.discovery)
+            words = binding_text(possible) if possible else "batch_size=--FLAG {}"
+            return failure.changed(remedy=failure.remedy.replace("batch_size=--FLAG {}", words))
+        if failure.kind is OutcomeKind.SCRIPT_ERROR and known and "batch_size" in bound.injected:
+            hint = binding_hint("batch_size", known.discovery, known.baseline.batch_size, self.target)
+            remedy = f"only the loader got the other batch size; where the script needs it too, add {hint}"
+            return failure.changed(remedy=remedy)
+        return failure
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self.trials_folder / f"{number:04d}"
