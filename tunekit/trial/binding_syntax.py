@@ -206,8 +206,6 @@ def _value_words(knob: str, how: str) -> Binding:
         raise UsageError(f"braces in {len(braces)} places; the value goes into one")
     spelling = _parse_spelling(knob, braces[0])
     words = _split(_BRACES.sub(PLACE, how))
-    if sum(word.count(PLACE) for word in words) != 1:
-        raise UsageError(f"quotes part the braces; write {PLACE} where the value goes")
     if words == (PLACE,) and not _are_switches(spelling):
         raise UsageError(f"nothing tells where the value stands; write the flag too, as in: '--flag {PLACE}'")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, spelling=spelling)
@@ -226,7 +224,7 @@ def _switch_words(knob: str, how: str) -> Binding:
     on, bar, off = how.partition("|")
     words, words_off = _split(on), _split(off)
     if not words or (bar and not words_off) or "|" in off or words == words_off:
-        raise UsageError("write a switch as the words for true, |, those for false: '--compile|--no-compile'")
+        raise UsageError("write a switch as ON or as ON|OFF, as in: '--compile|--no-compile'")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, words_off=words_off)
 
 

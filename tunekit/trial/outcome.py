@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, ErrorSeen
+from tunekit.records.agent_messages import AgentErrorEvent, ByHandEvent, DoneEvent, ErrorSeen
 from tunekit.records.details import Details
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
@@ -246,9 +246,9 @@ def measurement_of(
         return _blaming_knobs(_failure(_why_not_measured(evidence), evidence), evidence, bound)
     loop = evidence.done.loop
     if isinstance(loop, DryLoop):
-        seen = _details(evidence, sizes) or Details()
+        seen = _details(evidence, evidence.done, sizes) or Details()
         return DryRun(loop=loop, details=seen, is_whole=evidence.done.is_final)
-    too_large = _failed_on_largest_samples(evidence)
+    too_large = _failed_on_largest_samples(evidence, evidence.done)
     if too_large is not None:
         return too_large
     why = _why_unusable(loop, evidence, bound, baseline, own_batch)
@@ -256,7 +256,7 @@ def measurement_of(
     if why is not None:
         return _failure(why, evidence)
     assert evidence.memory is not None
-    details, memory = _details(evidence, sizes), evidence.memory
+    details, memory = _details(evidence, evidence.done, sizes), evidence.memory
     seen_bytes = (details and details.queue and details.queue.pss_bytes) or 0  # between two samples
     memory = memory.changed(peak_pss_bytes=max(memory.peak_pss_bytes, seen_bytes))
     return Measurement(loop=_with_other_ranks(loop, evidence), memory=memory, details=details)
@@ -295,9 +295,8 @@ def _why_not_parallel(loop: LoopMeasurement, processes: int | None, no_sync: boo
     return None
 
 
-def _details(evidence: Evidence, sizes: Sequence[int]) -> Details | None:
-    assert evidence.done is not None
-    return evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes)
+def _details(evidence: Evidence, done: DoneEvent, sizes: Sequence[int]) -> Details | None:
+    return done.details if done.is_final else _cut_short(evidence, done.details or Details(), sizes)
 
 
 def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) -> str | None:
@@ -322,14 +321,13 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
     return None
 
 
-def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
+def _failed_on_largest_samples(evidence: Evidence, done: DoneEvent) -> Failure | None:
     """Return the failure of a measured script that ran out of memory on the data set's largest samples.
 
     A long training meets such a batch some day. Whatever else ended it there leaves the measurement as it is.
     """
-    assert evidence.done is not None
-    seen = evidence.done.details.largest if evidence.done.details else None
-    if evidence.done.is_final or seen is None or not seen.is_given or seen.survived:
+    seen = done.details.largest if done.details else None
+    if done.is_final or seen is None or not seen.is_given or seen.survived:
         return None
     failure = _failure(_why_not_measured(evidence), evidence)
     if not failure.kind.is_memory:
@@ -338,10 +336,9 @@ def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
     return failure.changed(message=message, largest=seen)
 
 
-def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
+def _cut_short(evidence: Evidence, seen: Details, sizes: Sequence[int]) -> Details:
     """Return what was seen of a script that was measured and then ended, and what ended it."""
-    assert evidence.done is not None
-    seen, why = evidence.done.details or Details(), _why_cut_short(evidence)
+    why = _why_cut_short(evidence)
     tried = len(seen.sizes.sizes) if seen.sizes is not None else len(sizes)
     is_at_largest = seen.largest is not None and seen.largest.is_given and not seen.largest.survived
     at_work = {

@@ -67,11 +67,11 @@ class Observer:
         )
         self.data_parallel = DataParallelWatch(request.no_sync)
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
-        self._clock: LoopClock | None = None
+        self._clock: Any = None  # a LoopClock once the loop is learnt
         self._samples = 0  # of the batch that is being trained on
         self._host_times = HostTimes(run_queue_ns)
         self._times: Any = DeviceTimes(None, "cpu")
-        self._stages: StageRunner | None = None
+        self._stages: Any = None  # a StageRunner once it is measured
         self._measured: dict = {}
         self._others_fetched = False
         self._source: Any = None  # of the batch that is asked for, while the clock ticks
@@ -149,7 +149,6 @@ class Observer:
 
     def _tick(self, now: float, info: LoaderInfo | None = None, source: Any = None) -> Any:
         """The loop asks its loader for a batch, or without one has made the first optimizer's step."""
-        assert self._clock is not None
         batches = 1 if info is not None else self._loop.batches_per_step
         samples = self._samples if info is not None else self._loop.own_batch_samples * batches
         parts = self._host_times.asked(now)
@@ -175,7 +174,6 @@ class Observer:
         return None
 
     def _throw_away(self) -> None:
-        assert self._clock is not None
         until = time.perf_counter() + self._clock.boundary_limit_s
         self._source.throw_away(until, lambda: self._progress(None))
 
@@ -215,7 +213,6 @@ class Observer:
         self._progress("validating" if learnt_other else None)
 
     def _fetched_in_stage(self, info: LoaderInfo, batch: object) -> None:
-        assert self._stages is not None
         is_training = info is self._loop.training
         self._progress_log.batches += is_training
         self._progress_log.pulse(TRAINING)
@@ -397,7 +394,6 @@ class Observer:
 
     def _measurement_complete(self, source: Any) -> Any:
         """Report what was measured, then have stages look if that is asked for, else wait for the end."""
-        assert self._clock is not None
         samples_unknown = self._loop.training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
@@ -406,7 +402,6 @@ class Observer:
         return self._ask_stages(source)
 
     def _step_s(self) -> float:
-        assert self._clock is not None
         return self._clock.steady.time_s / max(1, self._clock.steady.batches)
 
     def _start_stages(self, measured: dict, wanted: list, step_s: float) -> None:
@@ -429,7 +424,6 @@ class Observer:
 
         Never os._exit: `train.py && next` must not run `next`; the parent ends this process.
         """
-        assert self._stages is not None
         self._progress(None)
         answer = None
         if not self._stages.is_over:

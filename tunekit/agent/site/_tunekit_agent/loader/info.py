@@ -7,8 +7,6 @@ from typing import Any
 from . import batches
 from .samples import AttributeWatch
 
-_AGREED_PER_DIFFERED = 1
-
 
 class LoaderInfo:
     """What is known of one DataLoader of the script.
@@ -85,7 +83,7 @@ class LoaderInfo:
         epoch_batches = epoch_of(self)[1]
         if epoch_batches is not None:
             return seen if self.epoch_fetches % epoch_batches == 0 else declared
-        return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
+        return seen if self._agreed >= self._differed else declared
 
 
 def matches(address: dict, info: LoaderInfo) -> bool:
