@@ -156,7 +156,7 @@ def keeper_end_of(said: bytes, returncode: int, folder: Path) -> str | None:
         (b"", -9, "was killed (signal 9)"),
         (b"", 1, "failed with exit status 1"),
         (b"{}", 0, "failed with exit status 0"),
-        (b'{"returncode": 0, "ended": false, "error": null, "left": 0}', 0, None),
+        (b'{"returncode": 0, "error": null, "left": 0}', 0, None),
     ],
     ids=["killed", "failed", "no fields", "as it should"],
 )

@@ -312,16 +312,15 @@ def main() -> None:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
         remove_tree(scratch)
-        report(returncode=None, ended=False, error=error.strerror, left=0)
+        report(returncode=None, error=error.strerror, left=0)
         return
     os.close(output_write)
     status = follow(process.pid, log, segments, wake_read)
-    ended = status is None
-    left = 0 if ended else sum(not is_tracker(pid) for pid in descendants(os.getpid()))
+    left = 0 if status is None else sum(not is_tracker(pid) for pid in descendants(os.getpid()))
     end_tree(process.pid, log, segments)
     remove_tree(scratch)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
-    report(returncode=returncode, ended=ended, error=None, left=left)
+    report(returncode=returncode, error=None, left=left)
 
 
 if __name__ == "__main__":

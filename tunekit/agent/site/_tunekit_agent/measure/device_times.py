@@ -188,8 +188,7 @@ class DeviceTimes:
         other_s = _between_s(turn.steps[-1][1], turn.ended) if turn.steps else 0.0
         compute_s = max(0.0, total_s - stall_s - optimizer_s - other_s)
         parts_s = (stall_s, compute_s, optimizer_s, other_s)
-        for place, seconds in enumerate(parts_s):
-            self._totals_s[place] += seconds
+        self._totals_s = [total_s + part_s for total_s, part_s in zip(self._totals_s, parts_s)]  # noqa: B905
         self._turns += 1
         opened, opened_at = turn.opened
         lag_s = _between_s(opened, turn.ended) - (turn.ended_at - opened_at)

@@ -67,13 +67,12 @@ class Tally:
         self.time_s += duration
         self.samples += samples
         self.batches += batches
-        for place, seconds in enumerate(parts):
-            self.parts[place] += seconds
+        self.parts = [total + seconds for total, seconds in zip(self.parts, parts)]  # noqa: B905 - Python 3.9
         self.durations.append(duration)
 
     def copy(self) -> Tally:
         same = copy.copy(self)
-        same.parts, same.durations = [*self.parts], [*self.durations]
+        same.durations = [*self.durations]
         return same
 
 
@@ -231,7 +230,7 @@ class LoopClock:
             self._await_boundary(now, is_settled)
         return self.phase
 
-    def epoch_ended(self, asked_at: float) -> str:
+    def epoch_ended(self, asked_at: float) -> None:
         """The loader ran dry; `asked_at` is when the loop asked for the batch that did not come."""
         stop_s = self._clock() - asked_at
         owed = self._drain(asked_at)  # while the device worked that off, ending the epoch cost nothing
@@ -246,19 +245,15 @@ class LoopClock:
             self.whole_epoch = self.whole_epoch if self.phase == DRAINING else whole
         if self.phase == DRAINING:
             self.phase = REFILLING
-        return self.phase
 
     def end(self) -> bool:
         """The script is over: close with what there is. Returns whether that is a measurement."""
-        if self.phase in (DRAINING, REFILLING, FINISHED):
-            self.phase = FINISHED
-            return True
-        if self.steady.batches >= _MIN_BATCHES:
-            self.interval = interval_relative(self.steady.durations)
-            self.stop_reason = "loop_ended"
-            self.phase = FINISHED
-            return True
-        return False
+        if self.phase in (WARMING, MEASURING):
+            if self.steady.batches < _MIN_BATCHES:
+                return False
+            self.interval, self.stop_reason = interval_relative(self.steady.durations), "loop_ended"
+        self.phase = FINISHED
+        return True
 
     def _add(self, now: float, samples: int, parts: tuple, interrupted: bool, batches: int) -> None:
         assert self._last_tick is not None
