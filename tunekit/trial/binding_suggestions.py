@@ -117,9 +117,7 @@ def binding_hint(knob: str, discovery: Discovery | None, seen: Scalar, target: T
         target: whose command and text are read where the script has no parser that was seen.
     """
     options = discovery.options if discovery else ()
-    places: Sequence[_Place] = _places_of(options, ())
-    if not options and target is not None:
-        places = tuple(_without_a_parser(target))
+    places = _places_of(options, ()) if options or target is None else _on_the_line(target, None)
     named = _named(knob, places)
     fitting = list(_bindings_to(knob, named, seen)) if seen is not None else []
     if knob == "precision" and seen is not None:
@@ -317,7 +315,9 @@ def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
 def _on_the_line(target: Target, discovery: Discovery | None) -> tuple[_Place, ...]:
     """Return the places on the command line: of the script's parser, or without one what its text shows."""
     options = discovery.options if discovery else ()
-    return _places_of(options, target.command) if options else tuple(_without_a_parser(target))
+    if options:
+        return _places_of(options, target.command)
+    return (*_on_the_command_line(target), *_in_the_script(target))
 
 
 def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[_Place, ...]:
@@ -346,12 +346,6 @@ def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
 
 
 # --- places that are found without a parser -------------------------------------------------
-
-
-def _without_a_parser(target: Target) -> Iterator[_Place]:
-    """Yield the words of the command, and what the script's text declares and the command does not say."""
-    yield from _on_the_command_line(target)
-    yield from _in_the_script(target)
 
 
 def _on_the_command_line(target: Target) -> Iterator[_Place]:
