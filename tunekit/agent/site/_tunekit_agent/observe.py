@@ -516,8 +516,9 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.report_to(observer.failed)
     imports.hook_torch(observer, observer.steps.install_optimizer)
     imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
-    imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
-    imports.when_imported(imports.STATEFUL, observer.work.install_stateful)
+    start = observer.work.wrap_start
+    imports.when_imported("torch.utils.data.dataloader", lambda module: start(module.DataLoader))
+    imports.when_imported(imports.STATEFUL, lambda module: start(module.StatefulDataLoader))
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
     imports.when_imported("torch.utils.data._utils.worker", observer.work.install_worker)
     imports.when_imported("torch.optim.lr_scheduler", observer.schedules.install)

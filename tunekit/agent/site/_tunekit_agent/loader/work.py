@@ -203,15 +203,6 @@ class WorkWatch:
         finally:
             self._reading = before
 
-    def install_start(self, module: Any) -> None:
-        """Wrap how `torch.utils.data.dataloader` starts an iterator and its workers."""
-        self._wrap_start(module.DataLoader)
-
-    def install_stateful(self, module: Any) -> None:
-        """Wrap torchdata's StatefulDataLoader, which has a way of its own."""
-        if "_get_iterator" in vars(module.StatefulDataLoader):
-            self._wrap_start(module.StatefulDataLoader)
-
     def _timed(self, original: Any) -> Any:
         watch = self
 
@@ -263,7 +254,8 @@ class WorkWatch:
         known = words is not None and _HEADER + (worker_id + 1) * _SLOT <= len(words)
         return Tally(words, worker_id, time.process_time_ns) if known else None
 
-    def _wrap_start(self, loader_class: Any) -> None:
+    def wrap_start(self, loader_class: Any) -> None:
+        """Wrap how a loader starts an iterator and its workers; torchdata's has a way of its own."""
         original = loader_class._get_iterator
         watch = self
 
