@@ -26,8 +26,7 @@ from tunekit.report.fits import fits_report
 from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MAX_LINES, markdown
-from tunekit.report.milestones import milestones_report
-from tunekit.report.plan import plan_report
+from tunekit.report.plan import milestones_report, plan_report
 from tunekit.report.run import in_comment, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.session.folder import load_run

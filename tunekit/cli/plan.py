@@ -23,8 +23,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.milestones import milestones_report
-from tunekit.report.plan import plan_answer, plan_report
+from tunekit.report.plan import milestones_report, plan_answer, plan_report
 from tunekit.session.folder import folder_of, load_run
 from tunekit.units import GIB
 

@@ -1,6 +1,6 @@
 """Machines to rent: what is wrong with a plan's figures, or worth knowing before money is spent on them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunekit.diagnose.policy import MAX_NAMED
@@ -11,6 +11,26 @@ from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.units import bytes_text, count_text, listed, rate_text
 
 _PROFILES = "~/.config/tunekit/profiles"
+
+
+PREVENTING: Mapping[str, Callable[[PlanRow], bool]] = {
+    "rates-unknown": lambda row: row.how is None,
+    "memory-too-small": lambda row: row.fits is False,
+    "session-too-short": lambda row: row.is_without_session and row.fits is not False,
+    "no-torch-build": lambda row: row.how is not None and row.obstacle == NO_TORCH_BUILD,
+    "gpus-would-idle": lambda row: row.can_be_chosen and row.is_mostly_idle,
+    # Macs are not rented.
+    "no-price": lambda row: (
+        not (
+            row.is_measured_machine
+            or row.lower_usd
+            or row.hours is None
+            or row.device_name.startswith("Apple ")
+        )
+    ),
+    "too-slow": lambda row: False,  # these are not among the rows
+}
+"""By code of what keeps machines from being chosen, whether it does so with one."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +44,9 @@ class PlanFacts:
     left_out: int
     """Machines that would need longer than asked for, and are not among the rows."""
 
-    @property
-    def without_session(self) -> list[PlanRow]:
-        """Machines that hold it, but whose sessions are too short for it."""
-        return [row for row in self.rows if row.is_without_session and row.fits is not False]
+    def prevented(self, code: str) -> list[PlanRow]:
+        """Return the machines that something keeps from being chosen."""
+        return list(filter(PREVENTING[code], self.rows))
 
 
 def plan_findings(facts: PlanFacts, ignored: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -38,30 +57,15 @@ def plan_findings(facts: PlanFacts, ignored: Collection[str] = ()) -> tuple[Find
     """
     findings, answer = findings_of(facts), None
     if not facts.choices:
-        prevented = _prevented(facts)
-        findings.sort(key=lambda one: -prevented.get(one.code, 0))
-        answer = next((one for one in findings if one.code in prevented), None)
+        counts = {code: len(facts.prevented(code)) for code in PREVENTING} | {"too-slow": facts.left_out}
+        findings.sort(key=lambda one: -counts.get(one.code, 0))
+        answer = next((one for one in findings if one.code in counts), None)
     return tuple(one for one in findings if one is answer or one.code not in ignored)
-
-
-def _prevented(facts: PlanFacts) -> dict[str, int]:
-    """Return how many machines each finding keeps from being chosen."""
-    others = [row for row in facts.rows if not row.is_measured_machine]
-    return {
-        "rates-unknown": sum(row.how is None for row in others),
-        "memory-too-small": sum(row.fits is False for row in others),
-        "session-too-short": len(facts.without_session),
-        "no-torch-build": sum(row.obstacle == NO_TORCH_BUILD for row in others),
-        "gpus-would-idle": sum(row.can_be_chosen and row.is_mostly_idle for row in others),
-        "no-price": sum(bool(row.hours) and row.lower_usd is None for row in others),
-        "too-slow": facts.left_out,
-    }
 
 
 @check("rates-unknown", WARNING, "The rate is unknown on some GPUs")
 def _rates_unknown(facts: PlanFacts) -> Hits:
-    unknown = [row for row in facts.rows if row.how is None]
-    if unknown:
+    if unknown := facts.prevented("rates-unknown"):
         reasons = sorted({row.basis for row in unknown})[:MAX_NAMED]
         yield Hit(
             f"{_gpus(unknown)}: {'; '.join(reasons)}",
@@ -79,15 +83,14 @@ def _memory_unknown(facts: PlanFacts) -> Hits:
 
 @check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
 def _memory_too_small(facts: PlanFacts) -> Hits:
-    small = [row for row in facts.rows if row.fits is False]
-    if small:
+    if small := facts.prevented("memory-too-small"):
         peak = f"{bytes_text(facts.request.peak_reserved_bytes)} per GPU: {_gpus(small)}"
         yield Hit(peak, "a smaller batch may fit: search there")
 
 
 @check("session-too-short", WARNING, "The training does not fit into the sessions of some machines")
 def _session_too_short(facts: PlanFacts) -> Hits:
-    if blocked := facts.without_session:
+    if blocked := facts.prevented("session-too-short"):
         yield Hit(
             f"{_names(blocked)}: {'; '.join(sorted({row.obstacle for row in blocked if row.obstacle}))}",
             "let the script write checkpoints, raise --max-session, or leave these out with --provider",
@@ -120,16 +123,13 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
 
 @check("no-torch-build", INFO, "Current torch does not run on some GPUs")
 def _no_torch_build(facts: PlanFacts) -> Hits:
-    old = [row for row in facts.rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
-    if old:
+    if old := facts.prevented("no-torch-build"):
         yield Hit(f"{_gpus(old)}: {NO_TORCH_BUILD}", "take a newer GPU")
 
 
 @check("no-price", INFO, "No price is known of some machines")
 def _no_price(facts: PlanFacts) -> Hits:
-    unpriced = [row for row in facts.rows[1:] if row.hours and row.lower_usd is None]
-    without = [row for row in unpriced if not row.device_name.startswith("Apple ")]  # Macs are not rented
-    if without:
+    if without := facts.prevented("no-price"):
         yield Hit(_names(without), f"add one to its profile in {_PROFILES}")
 
 

@@ -1,15 +1,14 @@
-"""A plan in words: what to choose on one screen; all machines and what was assumed in full. Pure."""
+"""A plan, or a project's milestones, in words: what to choose on one screen, every machine in full. Pure."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
+from tunekit.diagnose.plan import PREVENTING
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.plan import (
-    ChoiceKind,
-    Plan,
-    PlanRow,
-    RateSource,
-)
+from tunekit.records.milestones import MilestoneCost, MilestonePlan
+from tunekit.records.plan import ChoiceKind, Plan, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
     Block,
@@ -19,59 +18,38 @@ from tunekit.report.blocks import (
     Line,
     Passage,
     Report,
+    Table,
+    field_text,
     note_of,
     table_of,
 )
-from tunekit.report.plan_figures import (
-    FigureText,
-    dollars_text,
-    figure_text,
-    gpus_text,
-    machine_name,
-    machine_remarks,
-    price_text,
-    rate_basis,
-    whole_text,
-    with_legend,
-)
-from tunekit.report.text import finding_text
+from tunekit.report.text import UNKNOWN, finding_text, taken_text
 from tunekit.trial.typed_commands import quoted
 from tunekit.units import (
     bytes_text,
     count_text,
+    digits_text,
     duration_text,
     hours_text,
     rate_text,
+    usd_text,
 )
 
-_PREVENTING = (
-    *("rates-unknown", "memory-too-small", "session-too-short", "no-torch-build"),
-    *("gpus-would-idle", "no-price", "too-slow"),
-)
-"""Findings that say why no machine could be chosen."""
+FigureText = Callable[[float | None], str]
+"""How a figure is written."""
 
-
-class _Option(NamedTuple):
-    """A machine to choose, at one of its prices."""
-
-    name: str
-    """What it is best at."""
-    row: PlanRow
-    on_spot: bool = False
-
-    @property
-    def hours(self) -> Interval | None:
-        """Of the training, on spot with its interruptions."""
-        return self.row.spot_hours if self.on_spot else self.row.hours
-
-    @property
-    def usd(self) -> str:
-        """Dollars of the training."""
-        return dollars_text(self.row, self.on_spot) + " spot" * self.on_spot
-
-    def figure(self, interval: Interval | None, text: FigureText) -> str:
-        """Return a figure with its mark; interruptions are always predicted."""
-        return figure_text(interval, text, self.on_spot or self.row.how is RateSource.PREDICTED)
+PREDICTED_MARK = "~"
+_STALE_MARK, _MAY_NOT_FIT_MARK, _DOES_NOT_FIT_MARK = "*", "?", "!"
+_MARKS = {
+    PREDICTED_MARK: "predicted",
+    _STALE_MARK: "stale price",
+    _MAY_NOT_FIT_MARK: "may not fit its memory",
+    _DOES_NOT_FIT_MARK: "does not fit it",
+}
+_HOUR_UNIT = " h"
+_FREE = "free"
+_WHOLE: FigureText = "{:,.0f}".format
+"""A number of whole things, such as sessions."""
 
 
 def plan_report(plan: Plan, folder: str = "") -> Report:
@@ -81,13 +59,13 @@ def plan_report(plan: Plan, folder: str = "") -> Report:
 
 def plan_blocks(plan: Plan) -> tuple[Block, ...]:
     """Return the same without the next command."""
-    rows = tuple(row for row in plan.rows if row.how is not None and row.obstacle != NO_TORCH_BUILD)
+    kept = [row for row in plan.rows if row.how is not None and row.obstacle != NO_TORCH_BUILD]
+    machines = [_machine(plan.request, row) for row in kept] if len(kept) > 1 else []
     by = "the lower of on demand and spot" if plan.request.may_use_spot else "dollars on demand"
-    machines = with_legend(table_of(f"Machines by {by}", _COLUMNS, rows if len(rows) > 1 else ()))
     preventing = _preventing(plan)
     return (
         *_answer(plan),
-        machines,
+        _with_legend(table_of(f"Machines by {by}", _MACHINE_COLUMNS, machines)),
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
         Passage("Sources", plan.sources, is_list=True, is_quiet=True),
         *(note_of(one) for one in plan.findings if one is not preventing),
@@ -104,49 +82,40 @@ def plan_answer(plan: Plan, folder: str = "") -> tuple[Block, ...]:
     )
 
 
+def milestones_report(plan: MilestonePlan) -> Report:
+    """Return what milestones take and cost."""
+    runs = [_runs(plan.request, one) for one in plan.milestones]
+    table = table_of("Milestones, each on its cheapest machine", _MILESTONE_COLUMNS, runs)
+    is_predicted = any(one.is_predicted for one in runs)
+    total = (
+        figure_text(plan.hours, hours_text, is_predicted),
+        figure_text(plan.usd, price_text, is_predicted),
+    )
+    unpriced = ", ".join(one.name for one in runs if one.usd is None)
+    blocks: tuple[Block, ...] = (
+        Lead(f"{figure_text(plan.hours, hours_text)} and {figure_text(plan.usd, usd_text)} in total."),
+        *map(Lead, _checks(plan)),
+        Line(f"At {_rate_basis(plan.request)}", is_quiet=True),
+        _with_legend(replace(table, rows=(*table.rows, ("total", "", "", "", *total)))),
+        _remarks(runs, f"not in the dollars, without a price: {unpriced}" if unpriced else ""),
+    )
+    return Report(f"Milestones: {plan.request.source}", blocks)
+
+
 # --- the answer ------------------------------------------------------------------------------
 
 
 def _answer(plan: Plan) -> tuple[Block, ...]:
     """Return the measured machine, those that stand out beside it, and what to know of these."""
-    options, asked = _options(plan), plan.request
+    asked, options = plan.request, _options(plan)
     samples = f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples"
-    remarks = ((one.name, machine_remarks(asked, one.row, one.on_spot)) for one in options)
-    columns = (
-        Column[_Option]("", lambda one: one.name, is_numeric=False),
-        Column[_Option]("machine", lambda one: machine_name(one.row), is_numeric=False),
-        Column[_Option]("GPUs", lambda one: gpus_text(one.row), is_numeric=False),
-        Column[_Option](
-            "epoch", lambda one: one.figure(one.hours and one.hours.times(1 / asked.epochs), hours_text)
-        ),
-        Column[_Option]("training", lambda one: one.figure(one.hours, hours_text)),
-        Column[_Option]("dollars", lambda one: one.usd),
-        Column[_Option](
-            "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), is_optional=True
-        ),
-    )
     return (
         Lead(_measured_text(plan)),
         Lead("" if plan.choices else _without_choice(_preventing(plan))),
-        Line(f"{samples}, at {rate_basis(asked)}", is_quiet=True),
-        with_legend(table_of("What to choose", columns, options)),
-        Passage("", tuple(f"{name}: {text}" for name, text in remarks if text)),
+        Line(f"{samples}, at {_rate_basis(asked)}", is_quiet=True),
+        _with_legend(table_of("What to choose", _OPTION_COLUMNS, options)),
+        _remarks(options),
     )
-
-
-def _options(plan: Plan) -> tuple[_Option, ...]:
-    """Return every machine that was chosen, once at each of its prices.
-
-    A balanced choice that is the cheapest or the fastest too is not named.
-    """
-    together: dict[tuple[int, bool], list[ChoiceKind]] = {}
-    for choice in plan.choices:
-        together.setdefault((choice.row, choice.on_spot), []).append(choice.kind)
-    options = []
-    for (row, on_spot), kinds in together.items():
-        ends = [kind for kind in kinds if kind is not ChoiceKind.BALANCED]
-        options.append(_Option(", ".join(ends or kinds), plan.rows[row], on_spot))
-    return tuple(options)
 
 
 def _measured_text(plan: Plan) -> str:
@@ -155,17 +124,17 @@ def _measured_text(plan: Plan) -> str:
     is_offered = offer is not None and offer.how is RateSource.MEASURED
     hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
     epoch_h = None if hours is None else hours.value / plan.request.epochs
-    text = f"Measured on {gpus_text(own)}: {figure_text(hours, hours_text)}, {hours_text(epoch_h)} an epoch"
+    text = f"Measured on {_gpus_text(own)}: {figure_text(hours, hours_text)}, {hours_text(epoch_h)} an epoch"
     if offer is None:
         return f"{text}; no price in this plan."
     few = "" if is_offered else ", predicted: it has fewer CPUs"
     stale = f", price of {offer.price_as_of}" if offer.is_stale else ""
-    return f"{text}, {figure_text(offer.usd_on_demand, price_text)} on {machine_name(offer)}{few}{stale}."
+    return f"{text}, {figure_text(offer.usd_on_demand, price_text)} on {_name(offer)}{few}{stale}."
 
 
 def _preventing(plan: Plan) -> Finding | None:
     """Return why nothing was chosen; None where something was."""
-    return None if plan.choices else next((one for one in plan.findings if one.code in _PREVENTING), None)
+    return None if plan.choices else next((one for one in plan.findings if one.code in PREVENTING), None)
 
 
 def _without_choice(why: Finding | None) -> str:
@@ -182,29 +151,226 @@ def _next_step(plan: Plan, folder: str) -> Commands:
     return Commands("Next", (*steps, ("on the machine that you choose", "tunekit search -- COMMAND")))
 
 
-# --- the table -------------------------------------------------------------------------------
+def _checks(plan: MilestonePlan) -> Iterable[str]:
+    """Yield whether the sum of milestones is within the limits."""
+    limits = (
+        (f"--max-cost {usd_text(plan.max_usd)}", plan.usd, plan.max_usd, usd_text),
+        (f"--deadline {plan.deadline}", plan.hours, plan.deadline_h, hours_text),
+    )
+    for flag, expected, most, text in limits:
+        if expected is not None and most is not None:
+            over = expected.value - most
+            yield f"{flag}: {f'exceeded by {text(over)}' if over > 0 else 'met'}."
 
 
-def _figure(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
-    return figure_text(interval, text, row.how is RateSource.PREDICTED)
+# --- one machine at one of its prices ----------------------------------------------------------
 
 
-def _limited(row: PlanRow, interval: Interval | None, text: FigureText) -> str:
-    """Return what only notebook services have; elsewhere it is not unknown but nothing."""
-    return _figure(row, interval, text) if interval else ""
+class _Offer(NamedTuple):
+    """A machine at one of its prices, for a training or for the runs of a milestone."""
+
+    asked: PlanRequest
+    row: PlanRow
+    on_spot: bool
+    hours: Interval | None
+    """On spot with its interruptions."""
+    usd: Interval | None
+    name: str = ""
+    """What it is best at, or of the milestone."""
+    runs: str = ""
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether its figures are; interruptions always are."""
+        return self.on_spot or self.row.how is RateSource.PREDICTED
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it goes by an old price."""
+        return self.usd is not None and (self.row.is_spot_stale if self.on_spot else self.row.is_stale)
+
+    def figure(self, interval: Interval | None, text: FigureText) -> str:
+        """Return a figure with its mark."""
+        return figure_text(interval, text, self.is_predicted)
+
+    def limited(self, interval: Interval | None, text: FigureText) -> str:
+        """Return what only notebook services have; elsewhere it is not unknown but nothing."""
+        return self.figure(interval, text) if interval else ""
+
+    @property
+    def dollars(self) -> str:
+        """Dollars, marked where the price is stale."""
+        return self.figure(self.usd, price_text) + _STALE_MARK * self.is_stale
+
+    @property
+    def remarks(self) -> str:
+        """What else there is to know of it; nothing where there is nothing."""
+        asked, row = self.asked, self.row
+        parts = [f"in {row.precision}"] if row.precision is not asked.precision else []
+        if row.sessions is not None and row.sessions.high > 1:
+            longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
+            weeks = ""
+            if row.weeks is not None:
+                weeks = f" over {figure_text(row.weeks, _WHOLE)} weeks of {row.hours_per_week:g} h"
+            parts.append(f"{figure_text(row.sessions, _WHOLE)} sessions of up to {longest}{weeks}")
+        if row.checkpoint_interval_s is not None and (self.on_spot or row.sessions is not None):
+            parts.append(f"a checkpoint every {self._checkpoint_text(row.checkpoint_interval_s)}")
+        parts += _purchase_texts(row)
+        hours = row.spot_hours if self.on_spot else row.hours
+        if asked.max_hours is not None and hours is not None and hours.high > asked.max_hours:
+            parts.append(f"up to {hours_text(hours.high)}, beyond --max-hours {asked.max_hours:,g}")
+        if self.is_stale:
+            parts.append(f"price of {row.spot_as_of if self.on_spot else row.price_as_of}")
+        if row.may_not_fit:
+            parts.append("its memory may be too small")
+        rate = row.rate_samples_per_s
+        if rate is not None and row.is_loader_bound:
+            unknown = "loader speed unknown, assuming the measured rate"
+            bound = unknown if row.loader_is_assumed else "loader-bound"
+            parts.append(f"{bound}, GPUs {row.gpu_busy:.0%} busy")
+        elif rate and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
+            needed = ends_text(rate, rate_text) or rate_text(rate.value)
+            parts.append(f"needs {needed} samples/s from the loader")
+        return "; ".join(parts)
+
+    def _checkpoint_text(self, interval_s: float) -> str:
+        """Return the time between two checkpoints, in steps where these are known, and in epochs."""
+        asked, row = self.asked, self.row
+        samples = interval_s * (row.rate_samples_per_s or asked.rate_samples_per_s).value
+        steps = ""
+        if asked.samples_per_step is not None:  # each GPU keeps its batch
+            each = asked.samples_per_step / asked.measured_gpus * row.gpus
+            steps = f"{max(1.0, samples / each):,.0f} steps, "
+        epochs = samples / asked.samples_per_epoch
+        few = rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, ".1g")
+        return f"{duration_text(interval_s)} ({steps}{few} epochs)"
 
 
-_COLUMNS: tuple[Column[PlanRow], ...] = (
-    Column("machine", machine_name, is_numeric=False),
-    Column("GPUs", gpus_text, is_numeric=False),
-    Column("training", lambda row: _figure(row, row.hours, hours_text)),
-    Column("samples/s", lambda row: _figure(row, row.rate_samples_per_s, rate_text)),
-    Column("on demand", lambda row: dollars_text(row, on_spot=False), is_optional=True),
-    Column("spot", lambda row: dollars_text(row, on_spot=True), is_optional=True),
-    Column("units", lambda row: _limited(row, row.compute_units, rate_text), is_optional=True),
-    Column("sessions", lambda row: _limited(row, row.sessions, whole_text), is_optional=True),
-    Column("price seen", lambda row: (row.price_as_of or "") if row.usd_on_demand else "", is_optional=True),
+def _machine(asked: PlanRequest, row: PlanRow, on_spot: bool = False, name: str = "") -> _Offer:
+    hours, usd = (row.spot_hours, row.usd_spot) if on_spot else (row.hours, row.usd_on_demand)
+    return _Offer(asked, row, on_spot, hours, usd, name)
+
+
+def _options(plan: Plan) -> list[_Offer]:
+    """Return every machine that was chosen, once at each of its prices.
+
+    A balanced choice that is the cheapest or the fastest too is not named.
+    """
+    together: dict[tuple[int, bool], list[ChoiceKind]] = {}
+    for choice in plan.choices:
+        together.setdefault((choice.row, choice.on_spot), []).append(choice.kind)
+    options = []
+    for (row, on_spot), kinds in together.items():
+        ends = [kind for kind in kinds if kind is not ChoiceKind.BALANCED]
+        options.append(_machine(plan.request, plan.rows[row], on_spot, ", ".join(ends or kinds)))
+    return options
+
+
+def _runs(request: PlanRequest, one: MilestoneCost) -> _Offer:
+    of = one.milestone
+    runs = f"{of.runs}{' at once' if one.machines > 1 else ' in turn' if of.runs > 1 else ''}"
+    asked = request.changed(samples_per_epoch=of.samples_per_epoch, epochs=of.epochs)
+    return _Offer(asked, one.row, one.on_spot, one.hours, one.usd, of.name, runs)
+
+
+def _remarks(offers: Iterable[_Offer], more: str = "") -> Passage:
+    lines = (f"{one.name}: {said}" for one in offers if (said := one.remarks))
+    return Passage("", (*lines, *([more] if more else [])))
+
+
+_MACHINE: tuple[Column[_Offer], ...] = (
+    Column("machine", lambda one: _name(one.row) + " spot" * one.on_spot, is_numeric=False),
+    Column("GPUs", lambda one: _gpus_text(one.row), is_numeric=False),
 )
+_HOURS = Column[_Offer]("training", lambda one: one.figure(one.hours, hours_text))
+_DOLLARS = Column[_Offer]("dollars", field_text("dollars"))
+_UNITS = Column[_Offer]("units", lambda one: one.limited(one.row.compute_units, rate_text), is_optional=True)
+_OPTION_COLUMNS: tuple[Column[_Offer], ...] = (
+    Column("", field_text("name"), is_numeric=False),
+    *_MACHINE,
+    Column("epoch", lambda one: one.figure(one.hours and one.hours.times(1 / one.asked.epochs), hours_text)),
+    *(_HOURS, _DOLLARS, _UNITS),
+)
+_MACHINE_COLUMNS: tuple[Column[_Offer], ...] = (
+    *(*_MACHINE, _HOURS),
+    Column("samples/s", lambda one: one.figure(one.row.rate_samples_per_s, rate_text)),
+    replace(_DOLLARS, title="on demand", is_optional=True),
+    Column("spot", lambda one: _machine(one.asked, one.row, on_spot=True).dollars, is_optional=True),
+    _UNITS,
+    Column("sessions", lambda one: one.limited(one.row.sessions, _WHOLE), is_optional=True),
+    Column("price seen", lambda one: (one.row.price_as_of or "") if one.usd else "", is_optional=True),
+)
+_MILESTONE_COLUMNS: tuple[Column[_Offer], ...] = (
+    Column("milestone", field_text("name"), is_numeric=False),
+    Column("runs", field_text("runs"), is_numeric=False),
+    *(*_MACHINE, replace(_HOURS, title="hours"), _DOLLARS),
+)
+
+
+def _name(row: PlanRow) -> str:
+    """Return provider and instance, or what stands for them."""
+    if row.is_measured_machine:
+        return "(as measured)"
+    return "(no offer known)" if row.instance is None else f"{row.provider} {row.instance}"
+
+
+def _gpus_text(row: PlanRow) -> str:
+    """Return number and model of its GPUs, marked where their memory is too small or may be."""
+    mark = _DOES_NOT_FIT_MARK if row.fits is False else _MAY_NOT_FIT_MARK if row.may_not_fit else ""
+    return f"{row.gpus}x {row.profile_id}{mark}"
+
+
+def _purchase_texts(row: PlanRow) -> list[str]:
+    """Return what a notebook's units are bought as, beside what they are worth; nothing elsewhere."""
+    units, bought = row.compute_units, row.purchase
+    if units is None or bought is None:
+        return []
+    counts = bought.count(units)
+    count = ends_text(counts, _WHOLE) or _WHOLE(counts.value)
+    of = f"months of {bought.name}" if bought.is_monthly else f"packs of {bought.units:g}"
+    worth = f" ({usd_text(row.usd_of_units.value)})" if row.usd_of_units else ""
+    return [f"{rate_text(units.value)} units{worth}, sold as {count} {of} at {usd_text(bought.usd)}"]
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def price_text(usd: float | None) -> str:
+    """Return what has to be paid."""
+    return _FREE if usd == 0 else usd_text(usd)
+
+
+def ends_text(interval: Interval, text: FigureText) -> str:
+    """Return "LOW to HIGH"; nothing where both read the same."""
+    low, high = text(interval.low), text(interval.high)
+    if high.endswith(_HOUR_UNIT):
+        low = low.removesuffix(_HOUR_UNIT)
+    return "" if low == high.removesuffix(_HOUR_UNIT) else f"{low} to {high}"
+
+
+def figure_text(
+    interval: Interval | None, text: FigureText, is_predicted: bool = False, unit: str = ""
+) -> str:
+    """Return "MIDDLE (LOW to HIGH)", without the range where it reads the same, and marked if predicted."""
+    if interval is None:
+        return UNKNOWN
+    figure, ends = text(interval.value), ends_text(interval, text)
+    mark = PREDICTED_MARK * (is_predicted and figure not in (UNKNOWN, _FREE))
+    return f"{mark}{figure}{unit}{f' ({ends})' if ends else ''}"
+
+
+def _rate_basis(asked: PlanRequest) -> str:
+    """Return the measured rate, with where it comes from."""
+    rate = figure_text(asked.rate_samples_per_s, rate_text, unit=" samples/s")
+    assumed = ", assumed" if asked.precision_is_assumed else ""
+    return f"{rate} in {asked.precision}{assumed} ({asked.source}).{taken_text(asked.taken_names)}"
+
+
+def _with_legend(table: Table) -> Table:
+    """Return a table whose title explains the marks in its cells."""
+    cells = "".join(cell for row in table.rows for cell in row)
+    legend = ", ".join(f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in cells)
+    return replace(table, title=f"{table.title} ({legend})") if legend else table
 
 
 # --- what was assumed ------------------------------------------------------------------------
@@ -214,27 +380,24 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     """Return what these figures rest on and was not measured, a line each with the flag that sets it."""
     asked, assumed, rows = plan.request, plan.request.assumptions, plan.rows
     has_spot, has_sessions = any(row.usd_spot for row in rows), any(row.sessions for row in rows)
+    scaled = {row.scaling_is_predicted for row in rows if row.scaling}
     is_predicted = any(row.how is RateSource.PREDICTED for row in rows)
-    cost_s, gradients_bytes = assumed.checkpoint_cost_s, asked.gradients_bytes
     checkpoints = "the script writes no checkpoints"
-    if cost_s is not None:
-        restart = duration_text(assumed.restart_cost_s)
-        checkpoints = f"checkpoints of {duration_text(cost_s)}, a restart takes {restart}"
+    if assumed.checkpoint_cost_s is not None:
+        cost, restart = map(duration_text, (assumed.checkpoint_cost_s, assumed.restart_cost_s))
+        checkpoints = f"checkpoints of {cost}, a restart takes {restart}"
+    efficiency = f"{assumed.scaling_low:.0%} to {assumed.scaling_high:.0%}"
+    same = "the same batch per GPU (--scaling)"
     holds = {
-        f"{bytes_text(gradients_bytes)} of gradients per step, the same batch per GPU (--scaling)": (
-            gradients_bytes is not None and any(row.scaling_is_predicted for row in rows)
-        ),
-        (
-            f"each of more GPUs has {assumed.scaling_low:.0%} to {assumed.scaling_high:.0%} of its rate, the "
-            "same batch per GPU (--scaling)"
-        ): any(row.scaling and not row.scaling_is_predicted for row in rows),
+        f"{bytes_text(asked.gradients_bytes)} of gradients per step, {same}": True in scaled,
+        f"each of more GPUs has {efficiency} of its rate, {same}": False in scaled,
         **dict.fromkeys(plan.model_assumptions, True),
         f"the rate was measured in {asked.precision} (--precision)": asked.precision_is_assumed,
         f"{checkpoints} (--no-checkpoints)": has_spot or has_sessions,
         f"a spot machine is preempted every {duration_text(assumed.interrupted_every_s)}": has_spot,
         f"a session lasts {duration_text(assumed.max_session_s)} at most (--max-session)": has_sessions,
-        "dollars are for the hours of training: no storage, transfer, set-up or tax": (
-            any(row.usd_on_demand for row in rows)
+        "dollars are for the hours of training: no storage, transfer, set-up or tax": any(
+            row.usd_on_demand for row in rows
         ),
         f"another GPU needs {bytes_text(asked.peak_reserved_bytes)} of memory (--memory-gib)": (
             asked.peak_reserved_bytes is not None and is_predicted

@@ -32,7 +32,7 @@ from tunekit.report.blocks import (
 )
 from tunekit.report.charts.trials import rate_point, samples_point
 from tunekit.report.loop_time import step_text
-from tunekit.report.plan_figures import PREDICTED_MARK
+from tunekit.report.plan import PREDICTED_MARK
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     UNKNOWN,
