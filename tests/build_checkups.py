@@ -105,7 +105,6 @@ def storage_of(**overrides: Any) -> Storage:
         "random_mb_per_s": 412.0,
         "random_read_bytes": 64 << 10,
         "bytes_read": 512 * MIB,
-        "cached_share_before": 0.25,
         "measured_cold": True,
     }
     return Storage(**(values | overrides))

@@ -108,7 +108,7 @@ def test_a_healthy_and_an_ill_machine(golden: Golden):
     golden("doctor.txt", drawn(healthy(), 80) + drawn(ill(), 80, ("numa",)))
 
 
-NOT_MEASURED = {"sequential_mb_per_s": None, "random_mb_per_s": None, "cached_share_before": None}
+NOT_MEASURED = {"sequential_mb_per_s": None, "random_mb_per_s": None}
 BARE_GPU = gpu(driver=None, compute_capability=None, profile_id=None, pcie=None, seen_by=("torch",))
 CHECKUPS: dict[str, Checkup] = {
     "two GPUs": checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": None}, pcie=link(8, None)))),
@@ -127,14 +127,12 @@ CHECKUPS: dict[str, Checkup] = {
     "no cuDNN": checkup(torch=torch_of(cudnn_version=None)),
     "ROCm": checkup(torch=torch_of(cuda_version=None, cudnn_version=None, hip_version="6.4")),
     "no torch": checkup(torch=None, why_no_torch="no torch there"),
-    "small storage": checkup(
-        storage=storage_of(files=1, total_bytes=5, cached_share_before=None, filesystem=None)
-    ),
+    "small storage": checkup(storage=storage_of(files=1, total_bytes=5, filesystem=None)),
     "virtual disk": checkup(storage=storage_of(device="vda", kind=StorageKind.UNKNOWN, random_mb_per_s=None)),
     "unknown storage": checkup(
         storage=storage_of(device=None, kind=StorageKind.UNKNOWN, filesystem="9p", measured_cold=None)
     ),
-    "cached": checkup(storage=storage_of(measured_cold=False, cached_share_before=1.0)),
+    "cached": checkup(storage=storage_of(measured_cold=False)),
     "in memory": checkup(
         storage=storage_of(kind=StorageKind.MEMORY, filesystem="tmpfs", device=None, **NOT_MEASURED)
     ),

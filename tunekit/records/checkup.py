@@ -1,7 +1,7 @@
 """What `tunekit doctor` looked at on a machine, storage among it, and what it found."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -50,10 +50,8 @@ class Storage(Record):
     random_read_bytes: PositiveInt | None = None
     """Size of one random read; the mean where one read is one small file."""
     bytes_read: NonNegativeInt = 0
-    cached_share_before: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of the pages to be read that were in the page cache already; None where the kernel is silent."""
     measured_cold: bool | None = None
-    """Whether those pages were out of the page cache when they were read, so that storage was measured.
+    """Whether what was read came from storage, not from the page cache.
 
     None where nothing was measured or the kernel does not tell. Caches below this machine's own (of a disk,
     a hypervisor, a file server) can't be emptied from here.

@@ -13,7 +13,6 @@ from tunekit.machine.storage.data_files import DataFile
 from tunekit.machine.storage.read_probe import (
     Part,
     Reading,
-    Residency,
     plan_of,
     read_parts,
 )
@@ -106,33 +105,15 @@ def test_what_vanished_was_cut_or_became_a_pipe_is_left_out(parts: list[Part], t
 
 
 @pytest.mark.parametrize(
-    ("answers", "share", "cold"),
-    [
-        ([Residency(25, 25), Residency(25, 0)], 1.0, True),
-        ([Residency(25, 25), Residency(25, 25), Residency(25, 0)], 1.0, True),
-        ([Residency(25, 5), Residency(25, 5), Residency(25, 5)], 0.2, False),
-        ([Residency(25, 0), Residency(25, 0)], 0.0, True),
-        ([None, None, None], None, None),
-    ],
-    ids=["dropped", "dropped once written out", "kept", "never there", "not told"],
+    ("fetched", "is_cold"), [(100 * KIB, True), (99 * KIB, True), (50 * KIB, False), (0, None)]
 )
-def test_the_page_cache_before_and_after_is_told(
-    parts: list[Part],
-    monkeypatch: pytest.MonkeyPatch,
-    answers: list[Residency | None],
-    share: float | None,
-    cold: bool | None,
+def test_what_the_page_cache_answered_is_told(
+    parts: list[Part], monkeypatch: pytest.MonkeyPatch, fetched: int, is_cold: bool | None
 ) -> None:
-    waiting = iter(answers)
-    monkeypatch.setattr(read_probe, "residency", lambda *_: next(waiting))
-    reading = read_parts(parts[:1], False, 1e9, ticking())
-    assert (reading.cached_share, reading.is_cold) == (share, cold)
-    assert next(waiting, "all were asked") == "all were asked"
+    counts = iter([1000, 1000 + fetched])
+    monkeypatch.setattr(read_probe, "fetched_bytes", lambda: next(counts))
+    assert read_parts(parts[:1], False, 1e9, ticking()).is_cold is is_cold
 
 
-def test_what_no_file_told_is_unknown() -> None:
-    told = Reading(pages=20, cached_pages=10)
-    assert (told.cached_share, told.is_cold) == (0.5, True)
-    silent = Reading(pages=20, is_residency_known=False)
-    assert (silent.cached_share, silent.is_cold) == (None, None)
-    assert (Reading().cached_share, Reading().is_cold) == (None, None)
+def test_nothing_is_known_of_what_was_not_read() -> None:
+    assert Reading(fetched_bytes=10).is_cold is None

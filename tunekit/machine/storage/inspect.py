@@ -235,7 +235,6 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
         "random_mb_per_s": rates[1],
         "random_read_bytes": random_read_bytes,
         "bytes_read": bytes_read,
-        "cached_share_before": sequential.cached_share,  # random reads empty the cache around each other
         "measured_cold": None if None in are_cold or not are_cold else all(are_cold),
         "problem": problem,
     }

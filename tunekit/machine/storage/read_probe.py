@@ -6,9 +6,7 @@ read twice: the sequential and the random reads have parts of their own.
 
 import bisect
 import contextlib
-import ctypes
 import itertools
-import mmap
 import os
 import random
 import re
@@ -16,16 +14,12 @@ import stat
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tunekit.machine.host.limits import text_of
 from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
-
-_CAP_FOWNER = 3
-_FAILED = ctypes.c_void_p(-1).value
 
 MAX_READ_BYTES = 256 * MIB
 """By each of the two ways of reading."""
@@ -41,42 +35,14 @@ _HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
 _MIN_BYTES = MIB
 _MIN_READS = 16
 """Fewer reads of fewer bytes are too little to tell a rate."""
-_COLD_SHARE = 0.02
-"""At most so many of the pages may have stayed in the page cache."""
+_CACHED_SHARE = 0.02
+"""At most so much may have come from the page cache."""
 
 
-class Residency(NamedTuple):
-    """How many pages of a part of a file are in the page cache."""
-
-    pages: int
-    resident: int
-
-
-def residency(descriptor: int, start: int, length: int) -> Residency | None:
-    """Return how much of a part of a file is in the page cache; None where the kernel does not say.
-
-    The kernel calls every page resident to a process that neither owns the file nor may write it
-    (mincore(2), since Linux 5.2), so such a process gets no answer.
-    """
-    if length <= 0 or not _may_query_residency(descriptor):
-        return None
-    before = start % mmap.PAGESIZE
-    size = length + before
-    pages = -(-size // mmap.PAGESIZE)
-    try:
-        library = _library()
-        address = library.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, start - before)
-    except (OSError, AttributeError):
-        return None
-    if address in (None, _FAILED):
-        return None
-    try:
-        vector = (ctypes.c_ubyte * pages)()
-        if library.mincore(address, size, vector) != 0:
-            return None
-    finally:
-        library.munmap(address, size)
-    return Residency(pages, sum(byte & 1 for byte in vector))
+def fetched_bytes() -> int:
+    """Return what this process has fetched from storage so far; 0 where the kernel does not count it."""
+    found = re.search(r"^read_bytes: (\d+)$", text_of(Path("/proc/self/io")) or "", re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def drop(descriptor: int, start: int, length: int) -> None:
@@ -88,34 +54,7 @@ def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
     try:
         os.posix_fadvise(descriptor, start, length, getattr(os, advice))
     except (OSError, AttributeError):
-        return  # advice is no promise: whether it helped is seen by `residency`
-
-
-def _may_query_residency(descriptor: int) -> bool:
-    try:
-        owner = os.fstat(descriptor).st_uid
-        return owner == os.geteuid() or _has_capability() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
-    except OSError:
-        return False
-
-
-@cache
-def _has_capability() -> bool:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", text_of(Path("/proc/self/status")) or "", re.MULTILINE)
-    return bool(found and int(found[1], 16) >> _CAP_FOWNER & 1)
-
-
-@cache
-def _library() -> Any:
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    library.mmap.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
-        ctypes.c_long,
-    )
-    library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    return library
+        return  # advice is no promise: whether it helped is seen by what is fetched
 
 
 class Part(NamedTuple):
@@ -134,14 +73,8 @@ class Reading:
     reads: int = 0
     """Parts or blocks."""
     time_s: float = 0.0
-    pages: int = 0
-    """Pages that were put out of the page cache before they were read."""
-    cached_pages: int = 0
-    """Those of them that were in it before."""
-    kept_pages: int = 0
-    """Those of them that stayed in it."""
-    is_residency_known: bool = True
-    """Whether the kernel said of every page whether it is resident."""
+    fetched_bytes: int = 0
+    """From storage, while it read."""
     problem: str | None = None
 
     @property
@@ -151,15 +84,10 @@ class Reading:
         return self.bytes_read / self.time_s / 1e6 if enough and self.bytes_read and self.time_s > 0 else None
 
     @property
-    def cached_share(self) -> float | None:
-        """Share of the pages that were in the page cache before; None where the kernel does not say."""
-        return self.cached_pages / self.pages if self.pages and self.is_residency_known else None
-
-    @property
     def is_cold(self) -> bool | None:
-        """Whether the pages were out of the page cache when they were read; None where that is not known."""
-        is_known = self.pages and self.is_residency_known
-        return self.kept_pages <= self.pages * _COLD_SHARE if is_known else None
+        """Whether all came from storage, not the page cache; None where the kernel counts nothing (FUSE)."""
+        is_known = self.bytes_read and self.fetched_bytes
+        return self.fetched_bytes >= (1 - _CACHED_SHARE) * self.bytes_read if is_known else None
 
 
 @dataclass(frozen=True)
@@ -199,7 +127,7 @@ def read_parts(
     parts: Sequence[Part], is_random: bool, deadline_s: float, clock: Callable[[], float]
 ) -> Reading:
     """Read parts of files one after another until the deadline or the cap; what can't be read is left out."""
-    reading = Reading()
+    reading, before = Reading(), fetched_bytes()
     for part in parts:
         if clock() >= deadline_s or reading.bytes_read >= MAX_READ_BYTES:
             break
@@ -208,6 +136,7 @@ def read_parts(
                 _read_part(descriptor, part, is_random, deadline_s, clock, reading)
         except OSError as error:
             reading.problem = reading.problem or f"{os.fsdecode(part.path)}: {error.strerror}"
+    reading.fetched_bytes = fetched_bytes() - before
     return reading
 
 
@@ -219,8 +148,11 @@ def _read_part(
     clock: Callable[[], float],
     reading: Reading,
 ) -> None:
-    _make_cold(descriptor, part, reading)
     _, start, length = part
+    window = start // _WINDOW_BYTES * _WINDOW_BYTES
+    beyond = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
+    for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
+        drop(descriptor, window, beyond - window)
     if is_random:
         _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # nothing ahead: it is to be read later
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
@@ -235,25 +167,6 @@ def _read_part(
         reading.bytes_read += got
         reading.reads += 1
         start += got
-
-
-def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
-    _, start, length = part
-    window = start // _WINDOW_BYTES * _WINDOW_BYTES
-    end = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
-    before = residency(descriptor, start, length)
-    after = before
-    for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
-        drop(descriptor, window, end - window)
-        after = residency(descriptor, start, length)
-        if after is not None and after.resident == 0:
-            break
-    if before is None or after is None:
-        reading.is_residency_known = False
-        return
-    reading.pages += after.pages
-    reading.cached_pages += before.resident
-    reading.kept_pages += after.resident
 
 
 @contextlib.contextmanager
