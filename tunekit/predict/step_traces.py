@@ -1,6 +1,5 @@
 """The steps that trials traced of their own loop, and why others traced none."""
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,19 +11,17 @@ from tunekit.records.prediction import PredictionPath, StepTrace
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.binding_suggestions import binding_hint
-from tunekit.trial.watch import window_s_for
 from tunekit.units import count_text
 
 _MEASURE = "measure on the GPU itself instead: tunekit search -- COMMAND"
 _REMEDIES = (
     ("train together", "give the command of one process, without its launcher"),
     ("does not tell when memory is freed", "train with that torch"),
+    ("it took too long", "give a longer --window, which that limit follows"),
 )
 """By what the agent says."""
 _TRACE_BYTES = 64 << 20
 """Of a trace file: the agent gives up at a million events, each with three figures."""
-_LATE = re.compile(r"trace: it took too long: more than (\d+) s")
-"""How the agent tells that a stage met its deadline."""
 _BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
 
 
@@ -121,21 +118,12 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
         batch_size = first.config.batch_size if first.config else None
         hint = binding_hint("batch_size", first.discovery, batch_size)
         return Unpredictable(_BY_ITSELF, f"bind its batch size: {hint}")
-    seen = trace_of(first)
-    faults = [
-        fault for fault in (first.details.faults if first.details else ()) if fault.startswith("trace: ")
-    ]
-    late = next(filter(None, map(_LATE.fullmatch, faults)), None)
-    if late is not None:
-        reason = (seen.why_ended if seen else None) or "the steps were too slow to be traced"
-        window_s = window_s_for(2 * float(late[1]))
-        return Unpredictable(
-            f"{reason} within {late[1]} s", f"that limit follows --window: give --window {window_s:g}"
-        )
-    if seen is not None:
-        return _as_reported(seen.why_ended or "no steps at two batch sizes were traced")
-    if faults:
-        return _as_reported(faults[0].removeprefix("trace: "))
+    seen, details = trace_of(first), first.details
+    faults = [one for one in (details.faults if details else ()) if one.startswith("trace: ")]
+    reasons = [seen.why_ended or "no steps at two batch sizes were traced"] if seen else []
+    if reasons or faults:
+        reason = "; ".join([*reasons, *(fault.removeprefix("trace: ") for fault in faults[:1])])
+        return Unpredictable(reason, next((remedy for said, remedy in _REMEDIES if said in reason), _MEASURE))
     if first.failure is not None:
         remedy = first.failure.remedy or _MEASURE
         return Unpredictable(f"{first.failure.kind}: {first.failure.message}", remedy)
@@ -147,9 +135,3 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
             "let it train longer, with more epochs or data: it is ended once it was looked at",
         )
     return Unpredictable("no steps were traced")
-
-
-def _as_reported(reason: str) -> Unpredictable:
-    """Return the agent's reason, with what to do."""
-    remedy = next((remedy for said, remedy in _REMEDIES if said in reason), _MEASURE)
-    return Unpredictable(reason, remedy)

@@ -8,9 +8,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,8 @@ def image_folder(
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
     It is made under another name and renamed, so it is whole whenever it exists. Who is ended while making it
-    leaves what is written to the next; of two that make it at once, the second waits for the first.
+    leaves what is written to the next; of two that make it at once, the second waits for the first. A small
+    lock file stays beside it.
 
     Args:
         root: where to keep it; None for the user's cache.
@@ -55,7 +55,8 @@ def image_folder(
     if folder.is_dir():
         return folder
     root.mkdir(parents=True, exist_ok=True)
-    with _alone(root / f".{folder.name}.lock"):
+    with (root / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             making = root / f".{folder.name}"
             try:
@@ -72,21 +73,6 @@ def _cache_folder() -> Path:
     """Return the user's; a relative one is to be ignored by the XDG specification."""
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return named if named.is_absolute() else Path.home() / ".cache"
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Wait until nobody else is in here; whoever is killed is out."""
-    while True:
-        with lock.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            if not lock.exists() or not os.path.samestat(os.fstat(held.fileno()), lock.stat()):
-                continue  # whoever was in here took it away
-            try:
-                yield
-            finally:
-                lock.unlink()
-            return
 
 
 def stored_size(image_size: int) -> int:
