@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .peaks import DevicePeak
-from .replay import (
-    CHANGED_IN_PLACE,
-    WARM_TURNS,
-    ReplayedBatch,
-    ReplayStage,
-    resized,
-)
-from .runner import NO_WHOLE_BATCH, Missing
+from .replay import WARM_TURNS, ReplayStage, resized
+from .runner import Missing
 
 
 class BatchSizes(ReplayStage):
@@ -29,7 +23,7 @@ class BatchSizes(ReplayStage):
         super().__init__(*arguments, **keywords)
         self._waiting = list(self._loop.request.sizes)
         self._batch: Any = None
-        self._own_size = self._size = self._turn_count = 0
+        self._own_size = self._size = 0
         self._peak = DevicePeak.of(self._loop)
         self._seen: list = []
 
@@ -41,12 +35,12 @@ class BatchSizes(ReplayStage):
 
     def facts(self) -> dict:
         """Return the plain facts of a ComputeSweep record."""
-        return {"sizes": list(self._seen), "why_ended": self._why_ended and self._why_ended[:500]}
+        return {"sizes": list(self._seen), "why_ended": self._why_ended}
 
     def _turn(self, source: Any) -> None:
         if self._batch is None:
             self._take(source)
-        elif not self._is_timed():
+        elif not self._is_measured():
             return
         self._begin_next()
 
@@ -70,18 +64,12 @@ class BatchSizes(ReplayStage):
             raise
         except Exception as error:  # as no memory for it
             raise Missing(f"no batch of {size} could be made: {type(error).__name__}: {error}") from error
-        self._replayed, self._training, self._turn_count = ReplayedBatch(batch), self._timer(), 0
+        self._train_on(batch)
 
-    def _is_timed(self) -> bool:
+    def _is_measured(self) -> bool:
         """Return whether the size at work is timed, and keep what it took."""
-        training, replayed, peak = self._training, self._replayed, self._peak
-        assert training is not None and replayed is not None
-        is_enough = training.asked()
-        if training.is_hopeless:
-            raise Missing(NO_WHOLE_BATCH)
-        self._turn_count += 1
-        if (self._turn_count <= WARM_TURNS or is_enough) and replayed.was_changed:
-            raise Missing(CHANGED_IN_PLACE)
+        is_enough, training, peak = self._is_timed(), self._training, self._peak
+        assert training is not None
         if peak is not None and self._turn_count == WARM_TURNS - 1:
             peak.begin(gives_back=True)
         if is_enough:

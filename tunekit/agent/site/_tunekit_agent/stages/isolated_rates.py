@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .loader_alone import LoaderAlone
-from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, ReplayedBatch, ReplayStage, TrainingTimer
-from .runner import NO_WHOLE_BATCH
+from .replay import CAP_WINDOWS, ReplayStage
+from .runner import Missing
 from .worker_sweep import WorkerSweep
 
 _MIN_CAP_S = 15.0
@@ -27,32 +27,40 @@ class IsolatedRates(ReplayStage):
         self._loader: LoaderAlone | None = None
         self._sweep: WorkerSweep | None = None
         self._is_dry = self._loop.is_dry
-        self._training: TrainingTimer = self._timer()
+        self._has_trained = False
 
     @property
     def phase(self) -> str:
         """Its name, another where the loader alone is timed."""
         return "loader" if self._is_dry else self.name
 
+    def leave(self) -> None:
+        """Say why the training has no time if it is still at work."""
+        if self._training is not None and not self.is_over:
+            batches = self._training.batches
+            self._why_ended = f"the training alone was too slow: {batches} batches were timed"
+
     def facts(self) -> dict:
         """Return the plain facts of an IsolatedRates record."""
-        why_untrained, loader, training = self._why_untrained(), self._loader, self._training
-        is_trained = self._replayed is not None and not why_untrained
-        sweep = self._sweep
-        reasons = [self._why_ended, loader.why_not if loader else "", why_untrained]
+        loader, sweep = self._loader, self._sweep
+        trained = self._training if self._has_trained else None
+        reasons = [loader.why_not if loader else "", self._why_ended]
         return {
             "loader_step_s": loader.batch_s if loader else None,
-            "compute_step_s": training.step_s if is_trained else None,
+            "compute_step_s": trained.step_s if trained else None,
             "loader_work": loader.work.facts() if loader else None,
             "why_not": "; ".join(reason for reason in reasons if reason)[:500] or None,
             "workers": sweep.points if sweep else [],
         }
 
     def _turn(self, source: Any) -> None:
-        if self._replayed is not None:
-            self.is_over = self._training.asked() or self._training.is_hopeless
+        if self._training is not None:
+            try:
+                self.is_over = self._has_trained = self._is_timed()
+            except Missing as error:
+                self.is_over, self._why_ended = True, f"training alone: {error}"
             if self.is_over:
-                self._try_workers(source)
+                self._try_workers(source, self._training.step_s if self._training.batches else None)
             return
         self._require_loader(source)
         window_s, is_dry = self._loop.request.window_s, self._is_dry
@@ -60,23 +68,11 @@ class IsolatedRates(ReplayStage):
         self._loader = LoaderAlone(source, window_s, self._moved, self._clock, most_s)
         self._loader.run()
         if self._loader.full_batch is not None and not is_dry:
-            self._replayed = ReplayedBatch(self._loader.full_batch)
+            self._train_on(self._loader.full_batch)
             self._let_refill(source)
         self.is_over = self._replayed is None
 
-    def _try_workers(self, source: Any) -> None:
+    def _try_workers(self, source: Any, compute_s: float | None) -> None:
         self.knows_more()
-        compute_s = self._training.step_s if self._training.batches else None
         self._sweep = WorkerSweep(source, self._loop, compute_s, self._moved, self._clock)
         self._sweep.run()
-
-    def _why_untrained(self) -> str:
-        if self._replayed is None:
-            return ""
-        if self._replayed.was_changed:
-            return CHANGED_IN_PLACE
-        if self._training.is_hopeless:
-            return f"training alone: {NO_WHOLE_BATCH}"
-        if not self._training.is_enough:
-            return f"the training alone was too slow: {self._training.batches} batches were timed"
-        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 from typing import Any, Callable
 
@@ -30,6 +31,7 @@ class ReplayStage(Stage):
         super().__init__(*arguments, **keywords)
         self._replayed: ReplayedBatch | None = None  # what the script trains on
         self._training: TrainingTimer | None = None
+        self._turn_count = 0
         self._why_ended: str | None = None
 
     def asked(self, source: Any) -> Any:
@@ -38,7 +40,7 @@ class ReplayStage(Stage):
 
     def explains(self, error: Exception) -> bool:
         if isinstance(error, Missing):
-            self._why_ended = str(error)
+            self._why_ended = str(error)[:500]
         return isinstance(error, Missing)
 
     def interrupted(self) -> None:
@@ -66,16 +68,31 @@ class ReplayStage(Stage):
         wanted = "" if declared is None else f", not its loader's batch size, {declared}"
         raise Missing(f"the first dimension of the batch's first tensor is {size or 'n/a'}{wanted}")
 
+    def _train_on(self, batch: Any, most_window_s: float = float("inf")) -> None:
+        """Give the script this batch from now on."""
+        window_s = min(self._loop.request.window_s, most_window_s)
+        timer = TrainingTimer(window_s, self._loop.batches_per_step, self._loop.synchronize, self._clock)
+        self._replayed, self._training, self._turn_count = ReplayedBatch(batch), timer, 0
+
+    def _is_timed(self) -> bool:
+        """The loop is through with the batch; return whether it was timed often enough.
+
+        Raises:
+            Missing: something else runs within every batch, or the script has changed its batch.
+        """
+        assert self._training is not None and self._replayed is not None
+        self._turn_count += 1
+        is_enough = self._training.asked()
+        if (self._turn_count <= WARM_TURNS or is_enough) and self._replayed.was_changed:
+            raise Missing(CHANGED_IN_PLACE)
+        return is_enough
+
     def _let_refill(self, source: Any) -> None:
         """Wait, for a window at most, until the workers rest: they would slow the training down."""
         until = self._clock() + _REFILL_WINDOWS * self._loop.request.window_s
         while source.has_all_made is False and self._clock() < until:
             self._moved()
             self._sleep(_LOOK_EVERY_S)
-
-    def _timer(self, most_window_s: float = float("inf")) -> TrainingTimer:
-        window_s = min(self._loop.request.window_s, most_window_s)
-        return TrainingTimer(window_s, self._loop.batches_per_step, self._loop.synchronize, self._clock)
 
     def _moved(self) -> None:
         self.moved(self.phase)
@@ -88,9 +105,6 @@ class TrainingTimer:
         window_s: half of it is timed; where ten batches take longer, four must do after a whole one.
         group: a multiple of this many batches is timed.
         synchronize: returns when the device has no work left.
-
-    Attributes:
-        is_hopeless: whether no turn is a batch by itself, so that none will be timed.
     """
 
     def __init__(
@@ -103,7 +117,6 @@ class TrainingTimer:
         self._asked_at: float | None = None
         self.batches = 0
         self.time_s = 0.0
-        self.is_hopeless = False
 
     @property
     def is_enough(self) -> bool:
@@ -119,12 +132,8 @@ class TrainingTimer:
         self._turns.interrupted()
 
     def asked(self) -> bool:
-        """The loop is through with a batch; returns whether enough are timed."""
-        try:
-            is_whole = self._turns.asked()
-        except Missing:
-            self.is_hopeless = True
-            return False
+        """The loop is through with a batch; return whether enough are timed. Raises Missing as `Turns` does."""
+        is_whole = self._turns.asked()
         if self._asked_at is None or not is_whole:
             self._warm_turns += 1
             if self._warm_turns >= WARM_TURNS:
@@ -168,12 +177,12 @@ def _version(leaf: Any) -> int | None:
 
 
 class Rebuilding:
-    """Makes a batch anew in containers of its own; what it holds twice, and in circles, stays so.
+    """Makes a batch again in containers of its own; what it holds twice, and in circles, stays so.
 
     Args:
         stands_for: returns what takes a part's place, or the part itself where it stays; containers that hold
             nothing new then stay too, and objects are looked into. Without it every list, dict and tuple is
-            made anew, while a container of another kind is copied with what it holds.
+            made again, while a container of another kind is copied with what it holds.
     """
 
     def __init__(self, stands_for: Callable[[Any], Any] | None = None) -> None:
@@ -213,28 +222,22 @@ class Rebuilding:
 
 
 def _copied(item: Any) -> Any:
-    """Return a copy of a container that knows how to copy itself, as a BatchEncoding does."""
-    if isinstance(item, (list, dict)) or hasattr(item, "__dict__"):
-        try:
-            return copy.copy(item)
-        except Exception:
-            return item
-    return item
+    """Return a copy of a container, itself where it can't be copied."""
+    try:
+        return copy.copy(item)
+    except Exception:
+        return item
 
 
 def _with_parts(item: Any, has_keys: bool, changed: list) -> Any:
+    # A data class may be frozen.
+    get, put = (operator.getitem, operator.setitem) if has_keys else (getattr, object.__setattr__)
     try:
         own = copy.copy(item)
         for key, old, new in changed:
-            if not has_keys:
-                object.__setattr__(own, key, new)  # a data class may be frozen
-                is_shared = getattr(item, key) is new
-            else:
-                own[key] = new
-                is_shared = item[key] is new
-                if is_shared:
-                    item[key] = old
-            if is_shared:
+            put(own, key, new)
+            if get(item, key) is new:
+                put(item, key, old)
                 raise TypeError("its copy shares what it holds")
     except Exception as error:
         raise Missing(f"a {type(item).__name__} of the batch takes no other parts: {error}") from error

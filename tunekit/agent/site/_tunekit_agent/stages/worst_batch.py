@@ -15,15 +15,8 @@ from ..loader.info import length_of
 from ..loader.watch import MAX_WRAPPED
 from ..measure import errors
 from .peaks import DevicePeak
-from .replay import (
-    CHANGED_IN_PLACE,
-    WARM_TURNS,
-    Rebuilding,
-    ReplayedBatch,
-    ReplayStage,
-    TrainingTimer,
-)
-from .runner import NO_WHOLE_BATCH, Missing
+from .replay import WARM_TURNS, Rebuilding, ReplayStage
+from .runner import Missing
 
 _FIRST_READ = 16
 """Samples that are all alike show that sizes do not vary."""
@@ -54,8 +47,8 @@ class WorstBatch(ReplayStage):
         self._usual_bytes: int | None = None
         self._peak = DevicePeak.of(self._loop)
         self._least_turns = max(WARM_TURNS, self._loop.batches_per_step + 1)
-        self._turn_count = self._graphs_before = 0
-        self._has_lived = self._is_timed = False
+        self._graphs_before = 0
+        self._has_time = False
 
     def leave(self) -> None:
         """Say why there is no time if the script is still at work."""
@@ -65,6 +58,8 @@ class WorstBatch(ReplayStage):
     def facts(self) -> dict:
         """Return the plain facts of a LargestSamples record."""
         samples, reading, training = self._samples, self._reading, self._training
+        timed = training if self._has_time else None
+        peak = self._peak if self._has_survived else None
         return {
             "samples_read": reading.read if reading else 0,
             "data_set_samples": samples.count if samples else None,
@@ -73,25 +68,31 @@ class WorstBatch(ReplayStage):
             "batch_bytes": self._batch_bytes,
             "usual_batch_bytes": self._usual_bytes,
             "is_given": training is not None,
-            **(self._facts_of(training) if training is not None else {}),
-            "why_ended": self._why_ended and self._why_ended[:500],
+            "survived": self._has_survived,
+            "batches": timed.batches if timed else 0,
+            "step_s": timed.step_s if timed else None,
+            "peak_allocated_bytes": peak.allocated_bytes() if peak else None,
+            "peak_reserved_bytes": peak.reserved_bytes() if peak else None,
+            "why_ended": self._why_ended,
         }
 
-    def _facts_of(self, training: TrainingTimer) -> dict:
-        peak = self._peak if self._has_lived else None
-        return {
-            "survived": self._has_lived,
-            "batches": training.batches if self._is_timed else 0,
-            "step_s": training.step_s if self._is_timed else None,
-            "peak_allocated_bytes": peak.allocated_bytes() if peak is not None else None,
-            "peak_reserved_bytes": peak.reserved_bytes() if peak is not None else None,
-        }
+    @property
+    def _has_survived(self) -> bool:
+        """Whether the loop trained on the batch: an optimizer has stepped, or the script changed the batch."""
+        was_changed = self._turn_count > 0 and self._replayed is not None and self._replayed.was_changed
+        return was_changed or self._turn_count >= self._least_turns
 
     def _turn(self, source: Any) -> None:
         if self._replayed is None:
             self._begin(source)
-        else:
-            self._train(self._replayed, self._training)
+            return
+        is_enough = self._is_timed()
+        if self._turn_count == WARM_TURNS:
+            self._graphs_before = self._loop.graphs_captured()
+        if is_enough:
+            self._has_time = self._loop.graphs_captured() == self._graphs_before
+            self._why_ended = None if self._has_time else "torch.compile compiled anew while it was timed"
+            self.is_over = True
 
     def _begin(self, source: Any) -> None:
         self._require_loader(source, "train together: none is given another batch alone")
@@ -107,31 +108,11 @@ class WorstBatch(ReplayStage):
             batch = samples.batch_of(reading.take_largest())
         self._batch_bytes = batches.size_bytes(batch)
         self._let_refill(source)
-        self._replayed, self._training = ReplayedBatch(batch), self._timer(_MAX_TIMED_S)
+        self._train_on(batch, _MAX_TIMED_S)
         if self._peak is not None:
             # What torch keeps of other batches stays: a long training meets this batch with as much.
             self._peak.begin()
         self.knows_more()
-
-    def _train(self, replayed: ReplayedBatch, training: Any) -> None:
-        """The loop is through with the batch, of which it has lived through once an optimizer has stepped.
-
-        A batch that the script has changed is not given again: by then it has trained on it once.
-        """
-        is_enough = training.asked()
-        self._turn_count += 1
-        self._has_lived = self._has_lived or self._turn_count >= self._least_turns
-        if self._turn_count == WARM_TURNS:
-            self._graphs_before = self._loop.graphs_captured()
-        if (self._turn_count <= WARM_TURNS or is_enough) and replayed.was_changed:
-            self._has_lived = True
-            raise Missing(CHANGED_IN_PLACE)
-        if training.is_hopeless:
-            raise Missing(NO_WHOLE_BATCH)
-        if is_enough:
-            self._is_timed = self._loop.graphs_captured() == self._graphs_before
-            self._why_ended = None if self._is_timed else "torch.compile compiled anew while it was timed"
-            self.is_over = True
 
 
 class _Reading:
