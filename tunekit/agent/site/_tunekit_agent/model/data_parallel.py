@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from typing import Any, Iterator
+
+from ..options import after
 
 _SHARDED_1, _SHARDED_2 = "FullyShardedDataParallel", ("FSDPModule", "FSDP")
 """Classes of torch's, of which the second is a base of every module that `fully_shard` was called with."""
@@ -33,16 +34,11 @@ class DataParallelWatch:
 
         The class stays what it is, for those who subclass it and those who ask for it.
         """
-        if not self._no_sync:
-            return
-        original = module.DistributedDataParallel.__init__
+        if self._no_sync:
+            after(module.DistributedDataParallel, "__init__", self._built_one)
 
-        @functools.wraps(original)
-        def __init__(ddp, *args, **kwargs):  # noqa: N807
-            original(ddp, *args, **kwargs)
-            self._built.append(weakref.ref(ddp))
-
-        module.DistributedDataParallel.__init__ = __init__
+    def _built_one(self, _: None, ddp: Any, *__: Any, **___: Any) -> None:
+        self._built.append(weakref.ref(ddp))
 
     def found(self, roots: list) -> None:
         """Take the modules that are trained."""

@@ -7,10 +7,11 @@ import functools
 import math
 import sys
 import weakref
-from typing import Any
+from typing import Any, Iterator
 
 from ..faults import kept_from_script
 from ..measure import device
+from ..options import after
 from ..originals import time
 from ..process import Owner
 
@@ -67,7 +68,7 @@ class StepWatch:
         self.last_loss: Any = None
         self._inside: set = set()  # optimizers that are within a step
         self._recorded: list = []  # weak references to those that stepped while a CUDA graph is captured
-        self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
+        self._scaled: tuple = (lambda: None, None)  # the scaler's last result, and the loss that it scaled
         self._kept: KeptHooks | None = None
         self._owner = owner
 
@@ -77,24 +78,17 @@ class StepWatch:
 
     def install_graphs(self, module: Any) -> None:
         """Wrap `torch.cuda.CUDAGraph`: each replay makes the steps that were captured."""
-        graph_class = module.CUDAGraph
-        original_end, original_replay = graph_class.capture_end, graph_class.replay
+        after(module.CUDAGraph, "capture_end", self._captured)
+        after(module.CUDAGraph, "replay", self._replayed)
 
-        @functools.wraps(original_end)
-        def capture_end(graph, *args, **kwargs):
-            graph._tunekit_steps, self._recorded = self._recorded, []
-            return original_end(graph, *args, **kwargs)
+    def _captured(self, _: None, graph: Any) -> None:
+        graph._tunekit_steps, self._recorded = self._recorded, []
 
-        @functools.wraps(original_replay)
-        def replay(graph, *args, **kwargs):
-            result = original_replay(graph, *args, **kwargs)
-            for reference in getattr(graph, "_tunekit_steps", ()):
-                optimizer = reference()
-                if optimizer is not None:
-                    self._saw_step(optimizer)
-            return result
-
-        graph_class.capture_end, graph_class.replay = capture_end, replay
+    def _replayed(self, _: None, graph: Any) -> None:
+        for reference in getattr(graph, "_tunekit_steps", ()):
+            optimizer = reference()
+            if optimizer is not None:
+                self._saw_step(optimizer)
 
     def remember_hooks(self, torch: Any) -> None:
         """Remember which classes are hooked, before anything compiled runs."""
@@ -131,7 +125,7 @@ class StepWatch:
         scaler_class = module.GradScaler
         if "step" not in vars(scaler_class) or "scale" not in vars(scaler_class):
             return  # it inherits both from one that is wrapped
-        original_step, original_scale = scaler_class.step, scaler_class.scale
+        original_step = scaler_class.step
 
         @functools.wraps(original_step)
         def step(scaler, optimizer, *args, **kwargs):
@@ -141,23 +135,17 @@ class StepWatch:
                 self._saw_step(optimizer)
             return result
 
-        @functools.wraps(original_scale)
-        def scale(scaler, outputs, *args, **kwargs):
-            result = original_scale(scaler, outputs, *args, **kwargs)
-            if scaler.is_enabled():
-                self._saw_scaled(result, outputs)
-            return result
-
-        scaler_class.step, scaler_class.scale = step, scale
+        scaler_class.step = step
+        after(scaler_class, "scale", self._saw_scaled)
 
     def failed(self, error: Exception) -> None:
         self.observer.failed(error)
 
     @kept_from_script
-    def _saw_scaled(self, scaled: Any, loss: Any) -> None:
-        if hasattr(loss, "detach"):
+    def _saw_scaled(self, scaled: Any, scaler: Any, outputs: Any) -> None:
+        if scaler.is_enabled() and hasattr(outputs, "detach"):
             self.scales_gradients = True
-            self._scaled = (weakref.ref(scaled), loss.detach())
+            self._scaled = (weakref.ref(scaled), outputs.detach())
 
     @kept_from_script
     def _saw_gradients(self, losses: tuple) -> None:
@@ -211,8 +199,8 @@ class StepWatch:
         try:
             if not losses or any(loss.numel() != 1 for loss in losses):
                 return
-            unscaled = self._scaled is not None and self._scaled[0]() is losses[0]
-            kept = self._scaled[1] if self._scaled is not None and unscaled else losses[0].detach()
+            scaled, unscaled = self._scaled
+            kept = unscaled if scaled() is losses[0] else losses[0].detach()
             for loss in losses[1:]:
                 kept = kept + loss.detach()
             if len(self.losses) < _LOSSES and not device.is_capturing():
@@ -265,14 +253,8 @@ class KeptHooks:
 
     def __init__(self, torch: Any, before: Any, after: Any) -> None:
         self._before, self._after = before, after
-        self._steps: dict = {}
-        waiting = list(torch.optim.Optimizer.__subclasses__())
-        while waiting:
-            kind = waiting.pop()
-            waiting += kind.__subclasses__()
-            step = vars(kind).get("step")
-            if getattr(step, "hooked", False):
-                self._steps[kind] = step
+        own_steps = {kind: vars(kind).get("step") for kind in _optimizer_classes(torch)}
+        self._steps = {kind: step for kind, step in own_steps.items() if getattr(step, "hooked", False)}
 
     def restore(self) -> None:
         for kind, hooked in self._steps.items():
@@ -354,7 +336,9 @@ class ManualUpdates:
 
     def _compare(self, losses: tuple) -> None:
         torch = sys.modules["torch"]
-        if _is_sharded(torch) or device.is_capturing():
+        # Parameters that are spread over ranks come and go by themselves.
+        is_sharded = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if is_sharded or device.is_capturing():
             return
         if self._leaves is None:
             self._leaves = [weakref.ref(leaf) for leaf in _parameters_of(torch, losses)]
@@ -370,11 +354,6 @@ class ManualUpdates:
         if is_certain:
             self._is_over = True
             self._log.emit("by_hand", passes=self.passes, changes=self._changes, seconds=seconds)
-
-
-def _is_sharded(torch: Any) -> bool:
-    """Return whether parameters may come and go by themselves, as where they are spread over ranks."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _parameters_of(torch: Any, losses: tuple) -> list:
@@ -406,10 +385,12 @@ def _first_elements(leaf: Any) -> Any:
 
 def _has_optimizer(torch: Any) -> bool:
     """Return whether an optimizer of torch was made: its class is hooked then."""
+    return any(getattr(kind.step, "hooked", False) for kind in _optimizer_classes(torch))
+
+
+def _optimizer_classes(torch: Any) -> Iterator[Any]:
     waiting = [torch.optim.Optimizer]
     while waiting:
         kind = waiting.pop()
-        if getattr(getattr(kind, "step", None), "hooked", False):
-            return True
         waiting += kind.__subclasses__()
-    return False
+        yield kind
