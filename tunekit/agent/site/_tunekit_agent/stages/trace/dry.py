@@ -63,6 +63,7 @@ class DrySteps:
 
     def enter(self) -> None:
         if self._mode is None:
+            self._pytree = importlib.import_module(f"{self._torch.__name__}.utils._pytree")
             fakes = importlib.import_module(f"{self._torch.__name__}._subclasses.fake_tensor")
             self._fakes = (fakes.FakeTensorMode(), fakes.FakeTensor)
             self._mode = mode_for(self._torch, self.run)
@@ -76,9 +77,7 @@ class DrySteps:
 
     def run(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """Return what an op gives, without its arithmetic where that is no matter."""
-        known = self._by_op.get(func)
-        if known is None:
-            known = self._by_op[func] = _Op(self._torch, func)
+        known = self._by_op.get(func) or self._by_op.setdefault(func, _Op(self._torch, func))
         if known.is_real or self._is_fetching():
             return func(*args, **kwargs)
         tensors = tensors_in((args, kwargs))
@@ -107,20 +106,16 @@ class DrySteps:
 
     def _given(self, func: Any, args: tuple, kwargs: dict, forms: tuple) -> Any:
         leaves, structure = forms
-        torch = self._torch
-        if all(kind == _AS_TENSOR and what[2] is torch.bool for kind, what in leaves):
+        if all(kind == _AS_TENSOR and what[2] is self._torch.bool for kind, what in leaves):
             return self._compared(func, args, kwargs, leaves, structure)
-        arguments = None
-        given = []
-        for kind, what in leaves:
+        arguments = tensors_in((args, kwargs))
+
+        def given(kind: int, what: Any) -> Any:
             if kind == _AS_TENSOR:
-                given.append(self._unfilled(*what))
-            elif kind == _AS_ARGUMENT:
-                arguments = arguments or tensors_in((args, kwargs))
-                given.append(arguments[what])
-            else:
-                given.append(what)
-        return _in_structure(structure, iter(given))
+                return self._unfilled(*what)
+            return arguments[what] if kind == _AS_ARGUMENT else what
+
+        return self._pytree.tree_unflatten([given(*leaf) for leaf in leaves], structure)
 
     def _unfilled(self, size: tuple, stride: tuple, dtype: Any) -> Any:
         torch = self._torch
@@ -143,10 +138,12 @@ class DrySteps:
 
         if all(math.prod(what[0]) <= _MAX_WHOLE_NUMBERS for _, what in leaves):
             try:
-                return func(*_mapped(as_ones, args), **_mapped(as_ones, kwargs))
+                args, kwargs = self._pytree.tree_map(as_ones, (args, kwargs))
+                return func(*args, **kwargs)
             except Exception:  # an in-place op, or one of the script's own, may refuse ones: all is true then
                 pass
-        return _in_structure(structure, iter([torch.ones(what[0], dtype=torch.bool) for _, what in leaves]))
+        given = [torch.ones(what[0], dtype=torch.bool) for _, what in leaves]
+        return self._pytree.tree_unflatten(given, structure)
 
     def _forms(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
         try:
@@ -168,6 +165,7 @@ class DrySteps:
         metas = [
             torch.empty_strided(one.size(), one.stride(), dtype=one.dtype, device="meta") for one in tensors
         ]
+        written = _written(func, args, kwargs, tensors)
         with mode:
             fakes = [fake_class(mode, meta, torch.device("cpu")) for meta in metas]
             by_id = {id(one): fake for one, fake in zip(tensors, fakes)}  # noqa: B905 - Python 3.9
@@ -175,12 +173,11 @@ class DrySteps:
             def faked(item: Any) -> Any:
                 return by_id.get(id(item), item) if isinstance(item, torch.Tensor) else item
 
-            made = func(*_mapped(faked, args), **_mapped(faked, kwargs))
+            args, kwargs = self._pytree.tree_map(faked, (args, kwargs))
+            made = func(*args, **kwargs)
         places = {id(fake): place for place, fake in enumerate(fakes)}
         storages = {fake.untyped_storage()._cdata for fake in fakes}
-        written = _written(func, args, kwargs, tensors)
-        leaves: list = []
-        structure = _structure(torch, made, leaves)
+        leaves, structure = self._pytree.tree_flatten(made)
         forms = []
         for number, leaf in enumerate(leaves):
             if not isinstance(leaf, torch.Tensor):
@@ -248,14 +245,6 @@ def _is_few_numbers(leaves: list) -> bool:
     return all(kind != _AS_TENSOR or math.prod(what[0]) <= _MAX_WHOLE_NUMBERS for kind, what in leaves)
 
 
-def _mapped(change: Callable, item: Any) -> Any:
-    if isinstance(item, (list, tuple)):
-        return type(item)(_mapped(change, part) for part in item)
-    if isinstance(item, dict):
-        return {key: _mapped(change, part) for key, part in item.items()}
-    return change(item)
-
-
 def _signature(torch: Any, item: Any) -> Any:
     if isinstance(item, torch.Tensor):
         return tuple(item.size()), item.stride(), item.dtype
@@ -264,17 +253,3 @@ def _signature(torch: Any, item: Any) -> Any:
     if isinstance(item, dict):
         return tuple((key, _signature(torch, part)) for key, part in item.items())
     return type(item), item
-
-
-def _structure(torch: Any, made: Any, leaves: list) -> Any:
-    if isinstance(made, (list, tuple)) and not isinstance(made, torch.Size):
-        return type(made), [_structure(torch, part, leaves) for part in made]
-    leaves.append(made)
-    return None
-
-
-def _in_structure(structure: Any, leaves: Any) -> Any:
-    if structure is None:
-        return next(leaves)
-    kind, parts = structure
-    return kind(_in_structure(part, leaves) for part in parts)
