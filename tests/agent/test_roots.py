@@ -74,7 +74,7 @@ def test_knobs_reach_a_lazy_module_at_the_forward_that_follows_its_first() -> No
     set_on: list[bool] = []
 
     def apply(torch: Any, seen: SeenModule) -> None:
-        knobs.apply_to_root(torch, seen, {"channels_last": True})
+        knobs.apply(torch, seen.module, {"channels_last": True}, "cpu")
         set_on.append(seen.module[0].weight.is_contiguous(memory_format=torch.channels_last))
 
     watching = RootFinder([known], apply, lambda: False, faults.append, lambda *seen: None)
@@ -138,7 +138,7 @@ def test_a_tensor_of_any_kind_is_looked_at_and_left_alone_where_knobs_are_none_o
         model.register_buffer("odd", odd)
     seen = SeenModule(torch, model, {})
     RootSeen.model_validate(seen.facts())
-    knobs.apply_to_root(torch, seen, {"channels_last": True, "precision": "bf16"})
+    knobs.apply(torch, seen.module, {"channels_last": True, "precision": "bf16"}, "cpu")
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
     assert model(torch.ones(1, 3, 8, 8)).dtype is torch.float32
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -156,7 +156,7 @@ def test_the_order_of_a_sharded_weight_is_left_to_what_shards_it(tmp_path: Path)
         sharded = tensors.distribute_tensor(model.weight.detach(), mesh, [tensors.Shard(0)])
         model.weight = nn.Parameter(sharded)
         seen = SeenModule(torch, model, {})
-        knobs.apply_to_root(torch, seen, {"channels_last": True})
+        knobs.apply(torch, seen.module, {"channels_last": True}, "cpu")
         assert (seen.has_4d_weights, seen.numel) == (False, 4 * 3 * 9 + 4)
         assert model.weight.to_local().is_contiguous()
         told = ModelBytes.model_validate(model_bytes([seen], []))

@@ -158,7 +158,7 @@ class Applier:
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
         self._kept = KeptHooks(torch, lambda *arguments: None, self._counter)
-        knobs.apply_to_root(torch, seen, self._model_knobs)
+        knobs.apply(torch, seen.module, self._model_knobs, getattr(seen.device, "type", "cpu"))
 
     def _keep_hooks(self, torch: Any) -> None:
         if self._kept is not None:

@@ -376,7 +376,7 @@ class Observer:
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
         self.steps.remember_hooks(torch)
-        knobs.apply_to_root(torch, seen, self._model_knobs)
+        knobs.apply(torch, seen.module, self._model_knobs, getattr(seen.device, "type", "cpu"))
 
     def _is_settled(self) -> bool:
         count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches

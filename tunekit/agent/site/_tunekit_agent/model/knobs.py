@@ -35,22 +35,8 @@ def split(knobs: dict) -> tuple:
     return loader, {name: value for name, value in knobs.items() if name not in LOADER_KNOBS}
 
 
-def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
-    """Apply the model knobs to a root that is about to run for the first time.
-
-    Raises:
-        NotApplied: as `apply` does.
-    """
-    device_type = getattr(seen.device, "type", "cpu")
-    settings = _settings(torch, seen.module, knobs, device_type)
-    if knobs.get("precision"):
-        matmul = functools.partial(set_matmul_precision, torch, knobs["precision"], device_type)
-        settings.insert(0, ("precision", matmul))
-    _set_each(settings)
-
-
 def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
-    """Apply the model knobs to one root before its forward runs.
+    """Apply the model knobs to a root that is about to run for the first time, whichever of them fail.
 
     Args:
         knobs: `channels_last`, `precision` and `compile`; absent ones are left alone.
@@ -59,24 +45,18 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     Raises:
         NotApplied: some could not be set; the others are.
     """
-    _set_each(_settings(torch, module, knobs, device_type))
-
-
-def _settings(torch: Any, module: Any, knobs: dict, device_type: str) -> list:
-    """Return (knob, what sets it) for a root, in the order in which they are set."""
     settings: list = []
+    precision = knobs.get("precision")
+    if precision:
+        matmul = functools.partial(set_matmul_precision, torch, precision, device_type)
+        settings.append(("precision", matmul))
     if knobs.get("channels_last"):
         settings.append(("channels_last", functools.partial(_set_channels_last, torch, module)))
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(knobs.get("precision"))
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
     if dtype is not None:
         settings.append(("precision", functools.partial(_autocast, torch, module, device_type, dtype)))
     if knobs.get("compile"):
         settings.append(("compile", functools.partial(_compile, torch, module)))
-    return settings
-
-
-def _set_each(settings: list) -> None:
-    """Set knobs one after the other, whichever of them fail; then raise `NotApplied` of those."""
     causes: dict = {}
     for knob, set_it in settings:
         try:
