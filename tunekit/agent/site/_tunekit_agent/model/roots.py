@@ -7,6 +7,7 @@ it is restored for good; a hook left in place would stop torch.compile.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
@@ -40,13 +41,7 @@ class SeenModule:
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
         self.compiled = knobs.is_compiled(module)
-        self.autocast_dtype = _autocast_dtype(torch, self.device)
-        if (
-            self.autocast_dtype is None
-            and parameters
-            and parameters[0].dtype in (torch.bfloat16, torch.float16)
-        ):
-            self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
+        self.autocast_dtype = _half_precision(torch, self.device, parameters)
 
     def called_with(self, arguments: tuple, keywords: dict, step: int) -> None:
         """Keep the sizes of its largest inputs since the first step: others come before the loop.
@@ -218,16 +213,16 @@ def _is_channels_last(torch: Any, weight: Any) -> bool:
         return False
 
 
-def _autocast_dtype(torch: Any, device: Any) -> str | None:
+def _half_precision(torch: Any, device: Any, parameters: list) -> str | None:
+    """Return autocast's precision, else that of the parameters if it is a half one."""
     kind = getattr(device, "type", "cpu")
-    try:
+    dtype = parameters[0].dtype if parameters else None
+    with contextlib.suppress(Exception):
         if kind == "cuda" and torch.is_autocast_enabled():
-            return str(torch.get_autocast_gpu_dtype()).replace("torch.", "")
-        if kind == "cpu" and torch.is_autocast_cpu_enabled():
-            return str(torch.get_autocast_cpu_dtype()).replace("torch.", "")
-    except Exception:
-        return None
-    return None
+            dtype = torch.get_autocast_gpu_dtype()
+        elif kind == "cpu" and torch.is_autocast_cpu_enabled():
+            dtype = torch.get_autocast_cpu_dtype()
+    return str(dtype).replace("torch.", "") if dtype in (torch.bfloat16, torch.float16) else None
 
 
 class MemoryCap:
