@@ -78,7 +78,7 @@ class WorstBatch(ReplayStage):
 
     @property
     def _has_survived(self) -> bool:
-        """Whether the loop trained on the batch: an optimizer has stepped, or the script changed the batch."""
+        """Whether the loop trained on the batch: an optimizer has stepped, or the batch was changed."""
         was_changed = self._turn_count > 0 and self._replayed is not None and self._replayed.was_changed
         return was_changed or self._turn_count >= self._least_turns
 
@@ -138,20 +138,17 @@ class _Reading:
             sample = self._samples.sample(number)
             size_bytes, shapes = batches.extent_of(sample)
             self._keep(size_bytes, sample)
-            if self.varies is None:
-                extents.add((size_bytes, shapes))
-                if self.read == _FIRST_READ:
-                    self.varies = len(extents) > 1
+            extents.add((size_bytes, shapes))
+            if self.read >= min(_FIRST_READ, self._samples.count):
+                self.varies = len(extents) > 1
             now = self._clock()
             if self.varies is False or now - began_at > self._limit_s:
                 break
             if now - moved_at > _MOVED_EVERY_S:
                 moved_at = now
                 moved()
-        if self.varies is None and self.read < self._samples.count:
-            raise Missing(f"the data set is too slow: {self.read} samples were read in {self._limit_s:g} s")
         if self.varies is None:
-            self.varies = len(extents) > 1
+            raise Missing(f"the data set is too slow: {self.read} samples were read in {self._limit_s:g} s")
 
     def take_first(self) -> list:
         first, self._first = self._first, []
@@ -277,19 +274,12 @@ def _random_states_kept() -> Iterator[None]:
     Of modules that the script has imported; those of CUDA devices too once one is in use. Generators of the
     script's own are beyond reach.
     """
-    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    of_python = random.getstate()
-    of_numpy = numpy.get_state() if numpy is not None else None
-    of_torch = torch.get_rng_state() if torch is not None else None
-    of_devices: Any = cuda.get_rng_state_all() if cuda is not None and cuda.is_initialized() else None
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules["torch"]
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(random.setstate, random.getstate())
         if numpy is not None:
-            numpy.set_state(of_numpy)
-        if torch is not None:
-            torch.set_rng_state(of_torch)
-        if of_devices is not None:
-            cuda.set_rng_state_all(of_devices)
+            at_the_end.callback(numpy.set_state, numpy.get_state())
+        at_the_end.callback(torch.set_rng_state, torch.get_rng_state())
+        if torch.cuda.is_initialized():
+            at_the_end.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        yield
