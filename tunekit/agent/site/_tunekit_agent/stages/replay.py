@@ -132,7 +132,11 @@ class TrainingTimer:
         self._turns.interrupted()
 
     def asked(self) -> bool:
-        """The loop is through with a batch; return whether enough are timed. Raises Missing as `Turns` does."""
+        """The loop is through with a batch; return whether enough are timed.
+
+        Raises:
+            Missing: no turn has been whole for a while.
+        """
         is_whole = self._turns.asked()
         if self._asked_at is None or not is_whole:
             self._warm_turns += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 _MIN_BYTES = 1 << 20
@@ -61,26 +62,18 @@ class TemporaryBytes:
 
     def __init__(self, torch: Any) -> None:
         self._c, self._cuda = torch._C, torch.cuda
-        self._device: int | None = None
-        self._is_broken = False
+        self._device: int | None = None  # None too where this torch does not tell
 
     def begin(self) -> None:
-        if self._is_broken:
-            return
-        try:
-            if self._device is None:
-                self._device = self._cuda.current_device()
-            self._c._cuda_resetPeakMemoryStats(self._device)
-        except Exception:  # not in this torch
-            self._is_broken = True
+        self._device = None
+        with contextlib.suppress(Exception):
+            device = self._cuda.current_device()
+            self._c._cuda_resetPeakMemoryStats(device)
+            self._device = device
 
     def end(self) -> int:
         """Return the bytes beyond what stayed, at most; 0 where torch does not tell."""
-        if self._is_broken or self._device is None:
-            return 0
-        try:
+        with contextlib.suppress(Exception):
             counts = self._c._cuda_memoryStats(self._device)["allocated_bytes"]["all"]
-            return max(0, int(counts["peak"]) - int(counts["current"]))
-        except Exception:  # nor is this
-            self._is_broken = True
-            return 0
+            return max(0, int(counts["peak"]) - int(counts["current"])) if self._device is not None else 0
+        return 0
