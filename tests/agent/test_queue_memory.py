@@ -135,11 +135,11 @@ def test_an_epoch_that_ends_ends_the_looks_at_its_workers(monkeypatch: pytest.Mo
 @pytest.mark.real
 def test_private_memory_leaves_out_shared_memory_and_what_a_fork_shares() -> None:
     before = memory_of(os.getpid())
-    own = bytearray(b"1" * (64 << 20))
-    shared = torch.ones(32 << 20, dtype=torch.uint8).share_memory_()
+    own = bytearray(b"1") * (256 << 20)
+    shared = torch.ones(128 << 20, dtype=torch.uint8).share_memory_()
     after = memory_of(os.getpid())
     assert before is not None
     assert after is not None
-    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.3)
-    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.3)
+    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.1)
+    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.1)
     assert memory_of(1 << 30) is None
