@@ -309,7 +309,7 @@ def start_method(loader: Any) -> str:
     """Return how a loader starts its workers, such as "fork"."""
     import multiprocessing  # torch did so before; the script may do without
 
-    context = loader.multiprocessing_context
+    context = getattr(loader, "multiprocessing_context", None)
     method = context.get_start_method() if context is not None else None
     return (
         method

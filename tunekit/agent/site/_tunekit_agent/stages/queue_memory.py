@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import mmap
-import multiprocessing
 import os
 from typing import Any
 
 from ..loader.info import epoch_of
+from ..loader.work import start_method
 from ..measure.host import memory_of, shm_used_bytes
 from .runner import Missing, Stage
 
@@ -126,8 +126,7 @@ class QueueMemory(Stage):
 
 def _forks(info: Any) -> bool:
     """Return whether a loader's workers are forked, and so have mapped what the script has."""
-    context = getattr(info.loader(), "multiprocessing_context", None) or multiprocessing
-    return context.get_start_method() == "fork"
+    return start_method(info.loader()) == "fork"
 
 
 def _memory_of(live: Any) -> dict:
