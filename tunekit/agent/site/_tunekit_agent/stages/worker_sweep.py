@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import os
 import weakref
@@ -100,17 +101,6 @@ class WorkerSweep:
         return count * self._worker_bytes + queue_bytes > _MAX_SHARE * left_bytes
 
 
-class _Endless:
-    """The draws of a sampler, one epoch after another."""
-
-    def __init__(self, sampler: Any) -> None:
-        self._sampler = sampler
-
-    def __iter__(self) -> Any:
-        while True:
-            yield from self._sampler
-
-
 class _Clone:
     """A copy of the script's loader with its own workers; deleting it ends them.
 
@@ -125,7 +115,8 @@ class _Clone:
         changed = {"num_workers": count, "prefetch_factor": prefetch, "persistent_workers": False}
         if not source.info.facts.get("iterable"):
             draws = "batch_sampler" if original.batch_sampler is not None else "sampler"
-            changed[draws] = _Endless(getattr(original, draws))
+            epochs = itertools.repeat(getattr(original, draws))
+            changed[draws] = itertools.chain.from_iterable(epochs)
         info = LoaderInfo(source.info.call_stack, source.info.ordinal)
         info.facts = {**source.info.facts, **changed}
         info.loader = weakref.ref(loader)
