@@ -8,8 +8,8 @@ from typing import Any, Iterator
 
 from ..options import after
 
-_SHARDED_1, _SHARDED_2 = "FullyShardedDataParallel", ("FSDPModule", "FSDP")
-"""Classes of torch's, of which the second is a base of every module that `fully_shard` was called with."""
+_SHARDED = {"FullyShardedDataParallel": "fsdp", "FSDPModule": "fsdp2", "FSDP": "fsdp2"}
+"""Classes of torch's, of which the later are bases of every module that `fully_shard` was called with."""
 _SUMMED_STEPS = 4
 """Before gradients are summed no more: torch needs the first of a static graph."""
 
@@ -88,13 +88,9 @@ class DataParallelWatch:
     def _kind(self) -> str:
         if self._ddp is not None:
             return "ddp"
-        for module in self._modules():
-            for base in type(module).__mro__:
-                if base.__module__.startswith("torch.distributed") and base.__name__ == _SHARDED_1:
-                    return "fsdp"
-                if base.__module__.startswith("torch.distributed") and base.__name__ in _SHARDED_2:
-                    return "fsdp2"
-        return "none"
+        bases = {base for module in self._modules() for base in type(module).__mro__}
+        names = {base.__name__ for base in bases if base.__module__.startswith("torch.distributed")}
+        return next((kind for name, kind in _SHARDED.items() if name in names), "none")
 
     def _gradient_bytes(self, kind: str) -> int | None:
         """Return the bytes that are summed, of sharded parameters in their whole size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from contextlib import nullcontext
 from typing import Any
 
@@ -160,12 +161,8 @@ def _busy_s(work: list) -> float:
 
 
 def _longest(named_s: Any) -> list:
-    totals: dict = {}
+    calls: dict = {}
     for name, seconds in named_s:
-        calls, total_s = totals.get(name, (0, 0.0))
-        totals[name] = (calls + 1, total_s + max(0.0, seconds))
-    ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
-    return [
-        {"name": name[:_MAX_NAME], "calls": calls, "time_s": total_s}
-        for name, (calls, total_s) in ranked[:_MAX_KERNELS]
-    ]
+        calls.setdefault(name, []).append(max(0.0, seconds))
+    longest = heapq.nlargest(_MAX_KERNELS, calls.items(), key=lambda item: sum(item[1]))
+    return [{"name": name[:_MAX_NAME], "calls": len(each), "time_s": sum(each)} for name, each in longest]
