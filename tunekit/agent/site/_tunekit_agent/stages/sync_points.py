@@ -5,7 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import traceback
 import warnings
+from collections import Counter
 from typing import Any
 
 from .runner import Missing, Stage
@@ -42,8 +44,8 @@ class SyncPoints(Stage):
         self._filter: Any = None
         self._show_before: Any = None
         self._show: Any = None
-        self._counts: dict = {}
-        self._in_turn: dict = {}  # counts of the turn at work, which may prove no batch
+        self._counts: Counter = Counter()
+        self._in_turn: Counter = Counter()  # of the turn at work, which may prove no batch
 
     def asked(self, source: Any) -> None:
         """Look until three batches went by with nothing else in between."""
@@ -55,9 +57,8 @@ class SyncPoints(Stage):
         if not self._is_on:
             self._begin()
         if is_whole:
-            for point, count in self._in_turn.items():
-                self._counts[point] = self._counts.get(point, 0) + count
-        self._in_turn = {}
+            self._counts += self._in_turn
+        self._in_turn.clear()
         self.is_over = self._is_complete = self._turns.whole >= self._wanted
 
     def fetched(self, batch: Any) -> None:
@@ -115,7 +116,7 @@ class SyncPoints(Stage):
         except Exception:  # shown from within the script's own call, which must not fail for it
             return
         if point in self._in_turn or len(self._in_turn) < 4 * _MAX_POINTS:
-            self._in_turn[point] = self._in_turn.get(point, 0) + 1
+            self._in_turn[point] += 1
 
     def _check(self) -> None:
         """Raise Missing where the script took the warnings: what it catches, this stage does not see."""
@@ -128,32 +129,27 @@ class SyncPoints(Stage):
 
         Where a library's trainer waits, this is the user's line that calls the library.
         """
-        frame = sys._getframe(1)
         within, library = "", None
-        while frame is not None:
+        for frame, at in traceback.walk_stack(sys._getframe(1)):
             name = frame.f_code.co_filename
-            is_torch = name.startswith(self._skipped[0])
             is_library = name.startswith(self._stdlib) or any(folder in name for folder in _LIBRARIES)
-            if not name.startswith(self._skipped) and not is_library:
-                return self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
-            if not name.startswith(self._skipped) and library is None:
-                library = self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
+            if name.startswith(self._skipped):
+                if name.startswith(self._skipped[0]) and not within:  # torch
+                    within = _function(frame)
+            elif not is_library:
+                return self._shown(name, at, within)
+            elif library is None:
+                library = self._shown(name, at, within)
                 within = _function(frame)  # nearer to the user than torch's
-            elif is_torch and not within:
-                within = _function(frame)
-            frame = frame.f_back  # type: ignore[assignment]
-        return library or (self._shown(filename, line), self._called(filename, line, within))
+        return library or self._shown(filename, line, within)
 
-    def _shown(self, name: str, line: int) -> str:
-        inside = name.startswith(self._working_dir + os.sep)
-        shown = os.path.relpath(name, self._working_dir) if inside else name
-        return f"{shown}:{line}"[-_MAX_TEXT:]
-
-    def _called(self, name: str, line: int, within: str) -> str:
+    def _shown(self, name: str, line: int, within: str) -> tuple:
+        is_inside = name.startswith(self._working_dir + os.sep)
+        shown = os.path.relpath(name, self._working_dir) if is_inside else name
         source = linecache.getline(name, line).strip()
         if within:
             source = f"{source} (in {within})" if source else within
-        return (source or "n/a")[:_MAX_TEXT]
+        return f"{shown}:{line}"[-_MAX_TEXT:], (source or "n/a")[:_MAX_TEXT]
 
 
 def _function(frame: Any) -> str:
