@@ -241,9 +241,9 @@ def test_a_mode_of_the_scripts_within_a_step_is_no_matter() -> None:
 
 def test_a_mode_of_the_scripts_that_stays_is_left_in_place() -> None:
     tracer, theirs = Tracer(torch, "cpu"), Passing()
-    tracer.enter()
+    tracer.__enter__()
     theirs.__enter__()
-    tracer.leave()
+    tracer.__exit__()
     torch.zeros(256)
     theirs.__exit__(None, None, None)  # finds itself where it was
     tracer._mode.__exit__(None, None, None)

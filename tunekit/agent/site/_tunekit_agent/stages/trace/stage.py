@@ -90,7 +90,6 @@ class LoopTrace(ReplayStage):
         self._checkpointing: dict | None = None
         self._sizes: tuple = _SIZES
         self._is_own = False  # whether the script makes its batches itself
-        self._matching = MatchingTraces(_SIZES)
         self._seen: list = []
         self._kept: list | None = None  # of the first trace
         self._doubts: list = []
@@ -267,14 +266,13 @@ class LoopTrace(ReplayStage):
         """Begin with the next trace that is needed."""
         self._at_work = None
         size = self._matching.next_size
-        while size is None and self._waiting:
+        while size is None:
             self._write()
+            if not self._waiting:
+                self.is_over = True
+                return
             self._way, self._matching = self._waiting.pop(0), MatchingTraces(self._sizes)
             size = self._matching.next_size
-        if size is None:
-            self._write()
-            self.is_over = True
-            return
         self.knows_more()
         made: Any = None
         if not self._is_own:
@@ -336,6 +334,7 @@ class TracedSteps:
         self._loop = loop
         self._has_tensors = False
         self._is_entered = False
+        self._seeing = contextlib.ExitStack()
         self._tracer = Tracer(loop.torch, "cuda" if loop.on_cuda else "cpu")
         self._kept = KeptBlocks(loop.torch) if loop.on_cuda else None
         with contextlib.ExitStack() as opened:
@@ -364,7 +363,7 @@ class TracedSteps:
                 self._hold()
             if traced % self._per_step == 0:
                 self._tracer.mark()
-            self._tracer.enter()
+            self._seeing.enter_context(self._tracer)
             self._is_entered = True
 
     def asked(self) -> bool:
@@ -429,9 +428,8 @@ class TracedSteps:
         self._tracer.holds("optimizer state", _states(self._loop))
 
     def _pause(self) -> None:
-        if self._is_entered:
-            self._is_entered = False
-            self._tracer.leave()
+        self._is_entered = False
+        self._seeing.close()
 
 
 def _gradients(loop: Loop) -> list:

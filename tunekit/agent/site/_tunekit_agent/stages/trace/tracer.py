@@ -81,22 +81,16 @@ class Tracer:
         """Whether backward was seen, and never after an op of a forward that took a parameter."""
         return self._has_seen_backward and not self._has_seen_both
 
-    def enter(self) -> None:
+    def __enter__(self) -> Tracer:
         """See ops from here on."""
         self._mode.run = self._run_op
         self._mode.__enter__()
-
-    def leave(self) -> None:
-        """See no more of them; a mode of the script's that covers this one stays where it is."""
-        if not self._mode.leave():
-            self.fault = "the script enters or leaves a TorchDispatchMode, or a thread, between two batches"
-
-    def __enter__(self) -> Tracer:
-        self.enter()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.leave()
+        """See no more of them; a mode of the script's that covers this one stays where it is."""
+        if not self._mode.leave():
+            self.fault = "the script enters or leaves a TorchDispatchMode, or a thread, between two batches"
 
     @property
     def places(self) -> set:
