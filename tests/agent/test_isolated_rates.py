@@ -123,19 +123,6 @@ def test_work_that_the_device_still_has_counts() -> None:
     assert training.time_s / training.batches == pytest.approx(0.04, rel=0.05)
 
 
-def test_a_validation_in_between_is_left_out() -> None:
-    device = ScriptedDevice()
-    training = TrainingTimer(1.0, 1, device.synchronize, device.clock)
-    turns = 0
-    while not training.asked():
-        turns += 1
-        device.train(0.02, 0.0)
-        if turns % 5 == 0:
-            training.interrupted()
-            device.train(1.0, 3.0)
-    assert training.time_s / training.batches == pytest.approx(0.02)
-
-
 def test_both_halves_are_told_and_the_script_gets_one_batch_over_and_over() -> None:
     source = ScriptedSource(2, 0.1)
     isolated = IsolatedRates(loop_of(), source.clock, lambda seconds: None)

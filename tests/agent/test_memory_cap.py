@@ -1,6 +1,5 @@
 """The cap on a device's memory, on modules whose parameters claim to lie on a CUDA device."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -85,17 +84,6 @@ def test_an_allocator_that_can_not_cap_leaves_the_device_whole() -> None:
     assert cap.with_cap(FACTS, CUDA0) == FACTS
 
 
-def found(modules: Any, act: Callable[[], None], limit_bytes: int | None) -> list[Exception]:
-    faults: list[Exception] = []
-    finder = RootFinder([], lambda *seen: None, lambda: False, faults.append, lambda *seen: None, limit_bytes)
-    finder.install(modules)
-    try:
-        act()
-    finally:
-        finder.stop()
-    return faults
-
-
 def test_the_devices_are_looked_at_before_a_forward_without_gradients_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,12 +95,14 @@ def test_the_devices_are_looked_at_before_a_forward_without_gradients_too(
             order.append("forward")
             return super().forward(rows)
 
-    net, rows = Net(2, 2), torch.ones(1, 2)
-
-    def act() -> None:
+    net, rows, faults = Net(2, 2), torch.ones(1, 2), []
+    finder = RootFinder([], lambda *seen: None, lambda: False, faults.append, lambda *seen: None, 1 << 30)
+    finder.install(torch.nn.modules.module)
+    try:
         with torch.no_grad():
             net(rows)
         net(rows)
-
-    assert found(torch.nn.modules.module, act, 1 << 30) == []
+    finally:
+        finder.stop()
+    assert faults == []
     assert order == ["cap", "forward", "cap", "forward"]

@@ -59,8 +59,8 @@ SCORES_FLOPS = 2 * 2 * 4 * 16 * 16 * 8
 """Of one product whose one side is the scores."""
 
 
-def heads(places: int = 16) -> torch.Tensor:
-    return torch.empty(2, 4, places, 8)
+def heads() -> torch.Tensor:
+    return torch.empty(2, 4, 16, 8)
 
 
 @pytest.mark.parametrize(

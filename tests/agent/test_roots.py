@@ -42,9 +42,12 @@ def test_the_sizes_are_those_of_the_largest_call_since_the_first_step(finder: Ro
     assert inputs_of(finder) == [[20, 4]]
 
 
-def lazy_model() -> nn.Module:
+def lazy_model(is_shaped: bool = False) -> nn.Module:
     first = nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.Flatten()
-    return nn.Sequential(*first, nn.LazyLinear(4))
+    model = nn.Sequential(*first, nn.LazyLinear(4))
+    if is_shaped:
+        model(torch.zeros(2, 3, 8, 8))
+    return model
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, finder: RootFinder) -> None:
@@ -57,9 +60,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, finder: RootFinder
 def test_a_lazy_module_is_known_once_its_parameters_have_shapes(
     finder: RootFinder, is_shaped_before: bool
 ) -> None:
-    model = lazy_model()
-    if is_shaped_before:
-        model(torch.zeros(2, 3, 8, 8))
+    model = lazy_model(is_shaped_before)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         train(model, optimizer, finder)
@@ -70,7 +71,7 @@ def test_a_lazy_module_is_known_once_its_parameters_have_shapes(
 
 def test_knobs_reach_a_lazy_module_at_the_forward_that_follows_its_first() -> None:
     faults: list[Exception] = []
-    known = SeenModule(torch, lazy_shaped(), {}).facts()
+    known = SeenModule(torch, lazy_model(is_shaped=True), {}).facts()
     set_on: list[bool] = []
 
     def apply(torch: Any, seen: SeenModule) -> None:
@@ -89,12 +90,6 @@ def test_knobs_reach_a_lazy_module_at_the_forward_that_follows_its_first() -> No
     assert not model[0].weight.is_contiguous()
 
 
-def lazy_shaped() -> nn.Module:
-    model = lazy_model()
-    model(torch.zeros(2, 3, 8, 8))
-    return model
-
-
 class Unhelpful(torch.Tensor):
     """A tensor that answers next to no call, though it has all of them."""
 
@@ -105,10 +100,6 @@ class Unhelpful(torch.Tensor):
         raise TypeError(f"{func.__name__} is not for this kind")
 
 
-def volume() -> torch.Tensor:
-    return torch.ones(2, 3, 2, 2, 2)
-
-
 def image() -> torch.Tensor:
     return torch.ones(2, 3, 2, 2)
 
@@ -116,7 +107,7 @@ def image() -> torch.Tensor:
 KINDS: dict[str, Callable[[], torch.Tensor]] = {
     "lazy": nn.UninitializedBuffer,
     "meta": lambda: torch.empty(2, 3, 2, 2, device="meta"),
-    "volume": volume,
+    "volume": lambda: torch.ones(2, 3, 2, 2, 2),
     "sparse": lambda: image().to_sparse(),
     "nested": lambda: torch.nested.nested_tensor([image(), image()[:, :2]]),
     "quantised": lambda: torch.quantize_per_tensor(image(), 0.1, 0, torch.qint8),

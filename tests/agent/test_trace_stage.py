@@ -354,13 +354,6 @@ def spread() -> nn.Module:
     return model
 
 
-class Unresizable(ScriptedLoader):
-    """A loader whose batch no one can resize."""
-
-    def take(self) -> Any:
-        return {"rows": torch.eye(8).to_sparse()}
-
-
 @pytest.mark.parametrize(
     ("loader", "known", "reported"),
     [
@@ -370,7 +363,6 @@ class Unresizable(ScriptedLoader):
         (ScriptedLoader(), {"model": nn.DataParallel(nn.Linear(WIDTH, 1))}, "nn.DataParallel spreads"),
         (ScriptedLoader(), {"torch": SimpleNamespace(__version__="2.1.2+cpu")}, "torch 2.1.2+cpu does not"),
         (ScriptedLoader(ends=True), {}, "no further epoch"),
-        (Unresizable(), {}, "can't be resized"),
     ],
 )
 def test_a_loop_that_can_not_be_traced_says_why(
