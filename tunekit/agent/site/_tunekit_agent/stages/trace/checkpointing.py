@@ -54,9 +54,10 @@ class Blocks:
                 open_.callback(getattr(model, f"{switch}_disable"))
                 getattr(model, f"{switch}_enable")(**{f"{switch}_kwargs": dict(_KEYWORDS)})
             if not self._models:
+                open_.enter_context(forwards_kept(self.modules))
                 checkpoint = importlib.import_module(f"{self._torch.__name__}.utils.checkpoint").checkpoint
                 for block in self.modules:
-                    open_.enter_context(_forward_replaced(self._torch, block, checkpoint))
+                    block.__dict__["forward"] = _checkpointed(self._torch, block.forward, checkpoint)
             yield
 
 
@@ -74,9 +75,20 @@ def _with_own_switch(roots: list) -> list:
 
 
 @contextlib.contextmanager
-def _forward_replaced(torch: Any, block: Any, checkpoint: Any) -> Iterator[None]:
-    forward, own = block.forward, block.__dict__.get("forward")
+def forwards_kept(modules: list) -> Iterator[None]:
+    """Put back the forwards that modules have of their own at the end of a block."""
+    names = ("forward", "_tunekit_forward")
+    before = [{name: one.__dict__[name] for name in names if name in one.__dict__} for one in modules]
+    try:
+        yield
+    finally:
+        for module, own in zip(modules, before):  # noqa: B905 - Python 3.9
+            for name in names:
+                module.__dict__.pop(name, None)
+            module.__dict__.update(own)
 
+
+def _checkpointed(torch: Any, forward: Any, checkpoint: Any) -> Any:
     @functools.wraps(forward)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
@@ -84,14 +96,7 @@ def _forward_replaced(torch: Any, block: Any, checkpoint: Any) -> Iterator[None]
         # Its keywords stay its own: checkpoint has some of the same names.
         return checkpoint(functools.partial(forward, **kwargs), *args, **_KEYWORDS)
 
-    block.__dict__["forward"] = checkpointed
-    try:
-        yield
-    finally:
-        if own is None:
-            block.__dict__.pop("forward", None)
-        else:
-            block.__dict__["forward"] = own
+    return checkpointed
 
 
 def repeated_blocks(torch: Any, roots: list) -> list:

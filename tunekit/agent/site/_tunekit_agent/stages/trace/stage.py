@@ -19,7 +19,7 @@ from ..replay import Rebuilding, ReplayStage, resized
 from ..runner import NO_WHOLE_BATCH, Missing
 from . import cuda_memory
 from .allocator import KeptBlocks
-from .checkpointing import Blocks
+from .checkpointing import Blocks, forwards_kept
 from .tracer import Tracer
 
 _SIZES = (2, 4)
@@ -339,7 +339,9 @@ class TracedSteps:
         self._kept = KeptBlocks(loop.torch) if loop.on_cuda else None
         with contextlib.ExitStack() as opened:
             if precision is not None:
-                opened.enter_context(_autocast(loop, precision))
+                opened.enter_context(forwards_kept(loop.modules()))
+                for module in loop.modules():
+                    knobs.apply(loop.torch, module, {"precision": precision}, loop.device_type)
             if blocks is not None:
                 opened.enter_context(blocks.checkpointed())
             self._open = opened.pop_all()
@@ -439,23 +441,6 @@ def _gradients(loop: Loop) -> list:
 def _states(loop: Loop) -> list:
     states = [list(getattr(optimizer, "state", {}).values()) for optimizer in loop.optimizers()]
     return [leaf for _, leaf in batches.walk(states) if is_tensor(leaf)]
-
-
-@contextlib.contextmanager
-def _autocast(loop: Loop, precision: str) -> Any:
-    names, before = ("forward", "_tunekit_forward"), []
-    try:
-        for module in loop.modules():
-            before.append(
-                (module, {name: module.__dict__[name] for name in names if name in module.__dict__})
-            )
-            knobs.apply(loop.torch, module, {"precision": precision}, loop.device_type)
-        yield
-    finally:
-        for module, own in before:
-            for name in names:
-                module.__dict__.pop(name, None)
-            module.__dict__.update(own)
 
 
 class MatchingTraces:
