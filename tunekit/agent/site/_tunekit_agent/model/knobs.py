@@ -186,20 +186,17 @@ def _autocast(torch: Any, module: Any, device_type: str, dtype: Any) -> None:
 
     Bound as a method, so that a deep copy of the module (an EMA) gets a forward of its own.
     """
-    if "forward" in module.__dict__:
+    has_own = "forward" in module.__dict__
+    if has_own:
         module.__dict__["_tunekit_forward"] = module.__dict__["forward"]
 
-        def forward(self, *args, **kwargs):
-            with torch.autocast(device_type, dtype=dtype):
+    def forward(self, *args, **kwargs):
+        with torch.autocast(device_type, dtype=dtype):
+            if has_own:
                 outputs = self.__dict__["_tunekit_forward"](*args, **kwargs)
-            return _as_float32(torch, outputs)
-
-    else:
-
-        def forward(self, *args, **kwargs):
-            with torch.autocast(device_type, dtype=dtype):
+            else:
                 outputs = type(self).forward(self, *args, **kwargs)
-            return _as_float32(torch, outputs)
+        return _as_float32(torch, outputs)
 
     forward.__wrapped__ = type(module).forward
     module.__dict__["forward"] = types.MethodType(forward, module)
