@@ -182,8 +182,7 @@ class StepWatch:
 
     def living(self) -> list:
         """Return the optimizers that stepped and are still there."""
-        living = [reference() for reference in self._living.values()]
-        return [optimizer for optimizer in living if optimizer is not None]
+        return [one for one in (reference() for reference in self._living.values()) if one is not None]
 
     def is_first(self, optimizer: Any) -> bool:
         """Return whether this optimizer was the first to step."""

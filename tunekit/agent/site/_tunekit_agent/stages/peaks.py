@@ -53,7 +53,7 @@ class Peaks(Stage):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._peak = DevicePeak.of(self._loop)
+        self._peak: Any = DevicePeak.of(self._loop)
         self._has_begun = False
         self._depth = 0  # of steps within steps
         self._gradients_bytes = self._batch_bytes = 0
@@ -86,14 +86,14 @@ class Peaks(Stage):
     def step_began(self) -> None:
         """A forward and backward pass are over."""
         self._depth += 1
-        if self._peak is not None and self._has_begun and self._depth == 1:
+        if self._has_begun and self._depth == 1:
             self._outside.append(self._peak.read_bytes())
             self._loss_before = self._loop.last_loss()
 
     def step_ended(self) -> None:
         """Forward and backward of another optimizer may follow."""
         self._depth = max(0, self._depth - 1)
-        if self._peak is None or not self._has_begun or self._depth or not self._outside:
+        if self._depth or not self._outside:
             return
         loss_before, self._loss_before = self._loss_before, None
         if self._loop.last_loss() is not loss_before:

@@ -77,10 +77,9 @@ class QueueMemory(Stage):
         self._next_at += self._each
         self._facts.update(_memory_of(source.live))
         self._looks.append(self._facts["worker_base_bytes"] or 0)
-        if self._looks[-1] - self._looks[-2] < _MIN_COPIED_BYTES:
-            self.is_over = True
-        elif len(self._looks) > _GROWTHS:
-            self.is_over = True
+        has_grown = self._looks[-1] - self._looks[-2] >= _MIN_COPIED_BYTES
+        self.is_over = not has_grown or len(self._looks) > _GROWTHS
+        if has_grown and self.is_over:
             later_bytes = copied_later(*self._looks, self._rounds)
             self._facts["worker_growth_bytes"] = min(later_bytes, self._facts["main_base_bytes"] or 0)
 
