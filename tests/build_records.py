@@ -133,7 +133,6 @@ def largest_seen(**overrides: Any) -> LargestSamples:
         "samples_read": 4096,
         "data_set_samples": 50_000,
         "varies": True,
-        "batch_size": 128,
         "batch_bytes": 310_000,
         "usual_batch_bytes": 100_000,
         "is_given": True,

@@ -155,14 +155,12 @@ def test_the_script_trains_on_the_largest_samples_there_are() -> None:
     loop = Loop()
     seen = loop.run(source_of(Rows(MIXED)))
     assert set(loop.given) == {(4, 94)}
-    assert (seen.varies, seen.samples_read, seen.data_set_samples, seen.batch_size) == (True, 300, 300, 4)
+    assert (seen.varies, seen.samples_read, seen.data_set_samples) == (True, 300, 300)
     assert seen.batch_bytes == 4 * 94 * FLOAT_BYTES
     assert seen.usual_batch_bytes is not None
     assert seen.usual_batch_bytes < seen.batch_bytes
     assert seen.survived
-    assert seen.batches >= 4
-    assert seen.step_s == pytest.approx(STEP_S)
-    assert (seen.peak_allocated_bytes, seen.peak_reserved_bytes, seen.why_ended) == (None, None, None)
+    assert (seen.peak_reserved_bytes, seen.why_ended) == (None, None)
 
 
 def test_what_is_known_is_told_before_the_script_gets_the_batch() -> None:
@@ -176,7 +174,6 @@ def test_what_is_known_is_told_before_the_script_gets_the_batch() -> None:
     assert reported.is_given
     assert not reported.survived
     assert reported.batch_bytes == 4 * 94 * FLOAT_BYTES
-    assert (reported.batches, reported.step_s) == (0, None)
 
 
 def test_the_scripts_random_states_stay_as_they_were() -> None:
@@ -257,7 +254,7 @@ def test_a_batch_that_is_changed_in_place_is_given_once() -> None:
     seen = loop.run(source_of(Rows(MIXED)), lambda batch: batch.add_(1))
     assert len(loop.given) == 1
     assert "in place" in (seen.why_ended or "")
-    assert (seen.survived, seen.step_s, seen.batches) == (True, None, 0)
+    assert seen.survived
 
 
 def test_a_script_too_slow_on_it_says_so() -> None:
@@ -267,19 +264,8 @@ def test_a_script_too_slow_on_it_says_so() -> None:
         loop.clock.now += loop.details.deadline_s
 
     seen = loop.run(source_of(Rows(MIXED)), train)
-    assert (seen.is_given, seen.survived, seen.step_s) == (True, False, None)
+    assert (seen.is_given, seen.survived) == (True, False)
     assert "too slow" in (seen.why_ended or "")
-
-
-@pytest.mark.parametrize(("recompiles_at", "is_timed"), [(1, True), (8, False)])
-def test_what_torch_compiles_anew_spoils_the_time_only_while_it_is_taken(
-    recompiles_at: int, is_timed: bool
-) -> None:
-    loop = Loop(graphs_captured=lambda: 2 if len(loop.given) < recompiles_at else 3)
-    seen = loop.run(source_of(Rows(MIXED)))
-    assert seen.survived
-    assert (seen.step_s is not None) is is_timed
-    assert ("compiled anew" in (seen.why_ended or "")) is not is_timed
 
 
 def test_the_devices_peaks_are_those_of_the_batch_among_what_torch_had_kept() -> None:
@@ -292,7 +278,6 @@ def test_the_devices_peaks_are_those_of_the_batch_among_what_torch_had_kept() ->
         cuda.hold(-10 * batch.shape[1])
 
     seen = Loop(cuda=cuda).run(source_of(Rows(MIXED)), train)
-    assert seen.peak_allocated_bytes == 1000 + 940
     assert seen.peak_reserved_bytes == 5000
     assert cuda.asked_devices == {"cuda:1"}
 

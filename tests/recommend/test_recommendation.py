@@ -66,7 +66,7 @@ def test_figures_come_from_the_confirming_processes_alone():
 def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
     """A process that trained on the data set's largest samples too."""
     assert record.measurement is not None
-    largest = LargestSamples(varies=True, batch_size=256, is_given=True, survived=True, **seen)
+    largest = LargestSamples(varies=True, is_given=True, survived=True, **seen)
     measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
     return record.model_copy(update={"measurement": measured})
 

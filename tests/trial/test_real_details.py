@@ -182,18 +182,17 @@ ROW_BYTES, LABEL_BYTES = 4 * 4, 8
 @looking_at(looks("grows_longer.py", "--longest", "150", details=LARGEST))
 def test_samples_that_the_measured_window_never_met_are_trained_on(ran: Ran) -> None:
     measurement, details = measured(ran)
-    seen, loop = details.largest, measurement.loop
+    seen = details.largest
     assert seen is not None
     assert (details.faults, seen.why_ended, seen.survived) == ((), None, True)
-    assert (seen.varies, seen.data_set_samples, seen.batch_size) == (True, 1_000_000, 16)
+    assert (seen.varies, seen.data_set_samples) == (True, 1_000_000)
     assert seen.samples_read > 16
-    assert seen.batch_bytes is not None and seen.times_usual is not None and seen.step_s is not None
+    assert seen.batch_bytes is not None and seen.times_usual is not None
     # The longest of those that were read, of 130 to 150 rows; each is padded to it.
     rows, rest = divmod(seen.batch_bytes - 16 * LABEL_BYTES, 16 * ROW_BYTES)
     assert (rest, 130 < rows <= 150) == (0, True)
     assert seen.times_usual > 1
-    assert seen.batch_bytes > 1.5 * loop.batch_bytes
-    assert seen.step_s > loop.steady_time_s / loop.steady_batches
+    assert seen.batch_bytes > 1.5 * measurement.loop.batch_bytes
 
 
 @looking_at(looks("grows_longer.py", "--longest", "2500", "--room", "400", details=LARGEST, is_slow=True))

@@ -116,7 +116,6 @@ class LargestSamples(Record):
     varies: bool | None = None
     """Whether samples differ in bytes or shapes; if the first sixteen do not, no more are read. None where
     that is not known."""
-    batch_size: PositiveInt | None = None
     batch_bytes: NonNegativeInt | None = None
     """Data of the batch of the largest samples, as the loader's collate_fn makes it."""
     usual_batch_bytes: NonNegativeInt | None = None
@@ -126,14 +125,9 @@ class LargestSamples(Record):
     survived: bool = False
     """Whether it trained on that a few times: what ends it before says that the batch was too much. One is
     enough where the script changes its batch in place, so that it can't be given again."""
-    batches: NonNegativeInt = 0
-    """Loop batches that were timed."""
-    step_s: PositiveFloat | None = None
-    """Seconds per loop batch; None also where torch.compile compiled again."""
-    peak_allocated_bytes: NonNegativeInt | None = None
-    """Of the device, while the script trained on it; None on a CPU."""
     peak_reserved_bytes: NonNegativeInt | None = None
-    """With what torch had kept of batches before: it gives that back before it runs out."""
+    """Device memory while the script trained on it, with what torch had kept of batches before: it gives that
+    back before it runs out. None on a CPU."""
     why_ended: str | None = Field(default=None, max_length=500)
     """Why something is missing."""
 

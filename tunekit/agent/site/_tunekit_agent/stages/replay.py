@@ -68,11 +68,13 @@ class ReplayStage(Stage):
         wanted = "" if declared is None else f", not its loader's batch size, {declared}"
         raise Missing(f"the first dimension of the batch's first tensor is {size or 'n/a'}{wanted}")
 
-    def _train_on(self, batch: Any, most_window_s: float = float("inf")) -> None:
-        """Give the script this batch from now on."""
-        window_s = min(self._loop.request.window_s, most_window_s)
-        timer = TrainingTimer(window_s, self._loop.batches_per_step, self._loop.synchronize, self._clock)
-        self._replayed, self._training, self._turn_count = ReplayedBatch(batch), timer, 0
+    def _train_on(self, batch: Any) -> None:
+        """Give the script this batch from now on, and time it."""
+        loop = self._loop
+        self._replayed, self._turn_count = ReplayedBatch(batch), 0
+        self._training = TrainingTimer(
+            loop.request.window_s, loop.batches_per_step, loop.synchronize, self._clock
+        )
 
     def _is_timed(self) -> bool:
         """The loop is through with the batch; return whether it was timed often enough.

@@ -15,15 +15,15 @@ from ..loader.info import length_of
 from ..loader.watch import MAX_WRAPPED
 from ..measure import errors
 from .peaks import DevicePeak
-from .replay import WARM_TURNS, Rebuilding, ReplayStage
+from .replay import CHANGED_IN_PLACE, WARM_TURNS, Rebuilding, ReplayedBatch, ReplayStage
 from .runner import Missing
 
 _FIRST_READ = 16
 """Samples that are all alike show that sizes do not vary."""
 _MAX_READ = 4096
 _MIN_READING_S = 2.0
-_MAX_TIMED_S = 1.0
-"""A few batches do: the look is for their memory."""
+_ENOUGH_TURNS = 10
+"""Of training on it: torch's allocator may reserve more at each of the first."""
 _MOVED_EVERY_S = 0.1
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ALL_SHARE = 0.9
@@ -47,52 +47,39 @@ class WorstBatch(ReplayStage):
         self._usual_bytes: int | None = None
         self._peak = DevicePeak.of(self._loop)
         self._least_turns = max(WARM_TURNS, self._loop.batches_per_step + 1)
-        self._graphs_before = 0
-        self._has_time = False
+        self._survived = False
 
     def leave(self) -> None:
-        """Say why there is no time if the script is still at work."""
+        """Say why the script has not trained on it more often."""
         if self._replayed is not None and not self.is_over:
-            self._why_ended = "the script was too slow on it to be timed"
+            self._why_ended = "the script was too slow on it"
 
     def facts(self) -> dict:
         """Return the plain facts of a LargestSamples record."""
-        samples, reading, training = self._samples, self._reading, self._training
-        timed = training if self._has_time else None
-        peak = self._peak if self._has_survived else None
+        samples, reading = self._samples, self._reading
+        peak = self._peak if self._survived else None
         return {
             "samples_read": reading.read if reading else 0,
             "data_set_samples": samples.count if samples else None,
             "varies": reading.varies if reading else None,
-            "batch_size": samples.batch_size if samples else None,
             "batch_bytes": self._batch_bytes,
             "usual_batch_bytes": self._usual_bytes,
-            "is_given": training is not None,
-            "survived": self._has_survived,
-            "batches": timed.batches if timed else 0,
-            "step_s": timed.step_s if timed else None,
-            "peak_allocated_bytes": peak.allocated_bytes() if peak else None,
+            "is_given": self._replayed is not None,
+            "survived": self._survived,
             "peak_reserved_bytes": peak.reserved_bytes() if peak else None,
             "why_ended": self._why_ended,
         }
-
-    @property
-    def _has_survived(self) -> bool:
-        """Whether the loop trained on the batch: an optimizer has stepped, or the batch was changed."""
-        was_changed = self._turn_count > 0 and self._replayed is not None and self._replayed.was_changed
-        return was_changed or self._turn_count >= self._least_turns
 
     def _turn(self, source: Any) -> None:
         if self._replayed is None:
             self._begin(source)
             return
-        is_enough = self._is_timed()
-        if self._turn_count == WARM_TURNS:
-            self._graphs_before = self._loop.graphs_captured()
-        if is_enough:
-            self._has_time = self._loop.graphs_captured() == self._graphs_before
-            self._why_ended = None if self._has_time else "torch.compile compiled anew while it was timed"
-            self.is_over = True
+        self._turn_count += 1
+        was_changed = self._replayed.was_changed  # then it has trained on it once, and is not given it again
+        self._survived = was_changed or self._turn_count >= self._least_turns
+        if was_changed:
+            raise Missing(CHANGED_IN_PLACE)
+        self.is_over = self._turn_count >= max(_ENOUGH_TURNS, self._least_turns)
 
     def _begin(self, source: Any) -> None:
         self._require_loader(source, "train together: none is given another batch alone")
@@ -108,7 +95,7 @@ class WorstBatch(ReplayStage):
             batch = samples.batch_of(reading.take_largest())
         self._batch_bytes = batches.size_bytes(batch)
         self._let_refill(source)
-        self._train_on(batch, _MAX_TIMED_S)
+        self._replayed = ReplayedBatch(batch)
         if self._peak is not None:
             # What torch keeps of other batches stays: a long training meets this batch with as much.
             self._peak.begin()
