@@ -169,11 +169,9 @@ class StepWatch:
 
     def last_loss_value(self) -> float | None:
         """Return the last loss as a float, None where there was none."""
-        if self.last_loss is None:
-            return None
         try:
             return float(self.last_loss)
-        except Exception:  # a CUDA graph has overwritten it; torch says so
+        except Exception:  # none, or a CUDA graph has overwritten it; torch says so
             return None
 
     def seen(self) -> list:
@@ -287,14 +285,11 @@ def base_learning_rate(optimizer: Any) -> float | None:
     A scheduler's warm-up shows a tiny or zero `lr` at the first step; it stores the rate that it
     warms up to in the group.
     """
-    for group in optimizer.param_groups:
-        for name in ("max_lr", "initial_lr", "lr"):
-            if group.get(name) is not None:
-                try:
-                    return float(group[name])
-                except Exception:  # a rate on the meta device, one for each of several, a schedule
-                    return None
-    return None
+    rates = (group.get(name) for group in optimizer.param_groups for name in ("max_lr", "initial_lr", "lr"))
+    try:
+        return float(next(rate for rate in rates if rate is not None))
+    except Exception:  # none, a rate on the meta device, one for each of several, a schedule
+        return None
 
 
 class ManualUpdates:

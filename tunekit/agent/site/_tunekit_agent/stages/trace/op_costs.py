@@ -7,6 +7,7 @@ where a mask hides half of them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 _WRITES_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
@@ -61,10 +62,7 @@ def _numel(tensor: Any) -> int:
 
 def _convolution(positions: Any, weight: Any) -> int:
     """Return the operations where every weight meets every position of one side."""
-    count = int(positions.shape[0])
-    for size in positions.shape[2:]:
-        count *= int(size)
-    return 2 * count * _numel(weight)
+    return 2 * int(positions.shape[0]) * math.prod(map(int, positions.shape[2:])) * _numel(weight)
 
 
 def _attention(name: str, args: tuple) -> int:
@@ -72,8 +70,7 @@ def _attention(name: str, args: tuple) -> int:
     is_backward = name.endswith("_backward")
     query, key, value = tensors[1:4] if is_backward else tensors[:3]
     places = int(key.shape[1 if name.startswith(_HEADS_AFTER_PLACES) else 2])
-    rows = int(query.shape[0]) * int(query.shape[1]) * int(query.shape[2])
-    forward = 2 * rows * places * (int(query.shape[3]) + int(value.shape[3]))
+    forward = 2 * math.prod(map(int, query.shape[:3])) * places * (int(query.shape[3]) + int(value.shape[3]))
     return int(_BACKWARD_PER_FORWARD * forward) if is_backward else forward
 
 

@@ -185,8 +185,7 @@ class LoopTrace(ReplayStage):
         self._require_one_rank()
         if self._loop.device_type not in ("cpu", "cuda"):
             raise Missing(f"steps on a device of type {self._loop.device_type} are not traced")
-        inner = [one for module in self._loop.modules() for one in module.modules()]
-        if any(isinstance(one, self._torch.nn.DataParallel) for one in inner):
+        if self._has_inner(self._torch.nn.DataParallel):
             raise Missing("nn.DataParallel spreads a batch over GPUs, in threads of its own: not traced")
         devices = {str(parameter.device) for parameter in self._loop.parameters()}
         on_gpus = [device for device in devices if device.startswith("cuda")]
@@ -208,7 +207,7 @@ class LoopTrace(ReplayStage):
                 self._dry.enter()
             cuda_memory.take(self._torch)
             self._open.enter_context(cuda_memory.lists_of_parameters())
-            if self._has_recurrent():
+            if self._has_inner(self._torch.nn.RNNBase):
                 self._doubts.append(
                     "recurrent layers run as one kernel on a GPU, which keeps its own buffers"
                 )
@@ -236,8 +235,7 @@ class LoopTrace(ReplayStage):
         words = ",".join(os.environ.get(name, "") for name in _ALLOCATOR_VARIABLES)
         return "expandable_segments:true" in words.replace(" ", "").lower()
 
-    def _has_recurrent(self) -> bool:
-        kind = self._torch.nn.RNNBase
+    def _has_inner(self, kind: type) -> bool:
         return any(isinstance(inner, kind) for module in self._loop.modules() for inner in module.modules())
 
     def _may_set_precision(self) -> bool:
