@@ -1,6 +1,7 @@
 """Training that waits for its data or for a CPU: how long, why, and what the start of each epoch costs."""
 
 import math
+from collections.abc import Iterator
 
 from tunekit.diagnose.attribution import Making, queued_share, ratio
 from tunekit.diagnose.gains import boundary_gain, data_gain, loader_cap, smaller, without, workers_gain
@@ -17,6 +18,7 @@ from tunekit.diagnose.policy import (
 )
 from tunekit.diagnose.registry import WARNING, Hit, Hits, check
 from tunekit.recommend.noise import t_quantile
+from tunekit.records.attribution import LoaderWork
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Bound
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
@@ -75,30 +77,27 @@ def _free_cpus_gain(facts: LoopFacts) -> float | None:
     return smaller(without(facts.measurement, saved_s), data_gain(facts.measurement))
 
 
-def _making_text(facts: LoopFacts) -> str | None:
-    """Return what making a batch takes; None where it was not timed, or training does not wait for it."""
+def _made(facts: LoopFacts, making: Making) -> Iterator[tuple[LoaderWork, str]]:
+    """Yield what making a batch takes, and the same in words, where it mostly is that and training waits."""
     work = facts.work
-    if not facts.waits_for_data or work is None or work.batch_s is None or work.cpu_share is None:
-        return None
+    if work is None or work.cpu_share is None or not facts.waits_for_data or facts.making is not making:
+        return
     queue_share = queued_share(work)
     queued = "n/a" if queue_share is None else f"{queue_share:.0%}"
     made = f"one process makes a batch in {duration_text(work.batch_s)}"
-    return f"{made}, {work.cpu_share:.0%} of it on a CPU, {queued} waiting for one"
+    yield work, f"{made}, {work.cpu_share:.0%} of it on a CPU, {queued} waiting for one"
 
 
 @check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
 def _loader_cpu(facts: LoopFacts) -> Hits:
-    text = _making_text(facts)
-    if text is not None and facts.work is not None and facts.making is Making.COMPUTING:
-        yield _hit(facts, f"{text}{_cores_text(facts)}", facts.work.cpu_share)
+    for work, text in _made(facts, Making.COMPUTING):
+        yield _hit(facts, f"{text}{_cores_text(facts)}", work.cpu_share)
 
 
 @check("loader-contended", WARNING, "the loader is starved of CPU")
 def _loader_contended(facts: LoopFacts) -> Hits:
-    text = _making_text(facts)
-    if text is not None and facts.work is not None and facts.making is Making.WAITING_FOR_CPU:
-        seen = f"{text}{_cores_text(facts)}"
-        yield Hit(seen, _FREE_CPUS, queued_share(facts.work), _free_cpus_gain(facts))
+    for work, text in _made(facts, Making.WAITING_FOR_CPU):
+        yield Hit(f"{text}{_cores_text(facts)}", _FREE_CPUS, queued_share(work), _free_cpus_gain(facts))
 
 
 def _cores_text(facts: LoopFacts) -> str:
@@ -108,20 +107,17 @@ def _cores_text(facts: LoopFacts) -> str:
 
 @check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
 def _loader_storage(facts: LoopFacts) -> Hits:
-    text, work = _making_text(facts), facts.work
-    if text is None or work is None or facts.making is not Making.WAITING_FOR_STORAGE:
-        return
-    text += f"; block I/O {duration_text(work.block_io_s)}{_reads_text(facts)}"
-    remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
-    yield _hit(facts, text, work.cpu_share)._replace(remedy=remedy)
+    for work, text in _made(facts, Making.WAITING_FOR_STORAGE):
+        seen = f"{text}; block I/O {duration_text(work.block_io_s)}{_reads_text(facts)}"
+        remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
+        yield _hit(facts, seen, work.cpu_share)._replace(remedy=remedy)
 
 
 @check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
 def _loader_waits(facts: LoopFacts) -> Hits:
-    text = _making_text(facts)
-    if text is not None and facts.work is not None and facts.making is Making.WAITING:
+    for work, text in _made(facts, Making.WAITING):
         remedy = f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker"
-        yield _hit(facts, f"{text}{_reads_text(facts)}", facts.work.cpu_share)._replace(remedy=remedy)
+        yield _hit(facts, f"{text}{_reads_text(facts)}", work.cpu_share)._replace(remedy=remedy)
 
 
 def _reads_text(facts: LoopFacts) -> str:

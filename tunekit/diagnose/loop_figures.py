@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.diagnose.attribution import ratio
+from tunekit.diagnose.attribution import Gap, ratio
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.policy import (
     CACHED_SHARE,
@@ -75,6 +75,8 @@ def _closure_broken(facts: LoopFacts) -> Hits:
             f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
             f"{rate_text(1000 * seen.compute_s)} ms, the loader alone {rate_text(1000 * seen.loader_s)} ms, "
             f"noise {seen.slack:.0%}: {seen.gap}",
-            "use fewer workers or intra-op threads, stop other programs, and measure longer: --window 30",
+            "measure several epochs: --window 30"
+            if seen.gap is Gap.CACHED
+            else "use fewer workers or intra-op threads, stop other programs, measure longer: --window 30",
             severity=WARNING if seen.is_unexplained else INFO,
         )

@@ -100,7 +100,13 @@ def read_knobs(path: Path) -> KnobFile:
     Raises:
         UsageError: it can't be read.
     """
-    return KnobFile(path, _keys(path))
+    try:
+        tree = parse_yaml(read_text(path))
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}; {_TO_GIVE}") from error
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path} holds no keys; {_TO_GIVE}")
+    return KnobFile(path, flat(tree))
 
 
 def _lr(path: Path, value: Any) -> float | None:
@@ -114,16 +120,6 @@ def _lr(path: Path, value: Any) -> float | None:
     if not 0 < lr < float("inf"):
         raise UsageError(f"{path}: lr must be a positive number, got {_short(value)}; write it as 0.001")
     return lr
-
-
-def _keys(path: Path) -> dict[str, Any]:
-    try:
-        tree = parse_yaml(read_text(path))
-    except UnreadableError as error:
-        raise UsageError(f"{path} {error}; {_TO_GIVE}") from error
-    if not isinstance(tree, dict):
-        raise UsageError(f"{path} holds no keys; {_TO_GIVE}")
-    return flat(tree)
 
 
 def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainConfig:

@@ -95,34 +95,32 @@ def fetch_catalog(today: date | None = None) -> Catalog:
         try:
             theirs.load()
         except Exception as error:  # whatever the network and what it sent end in
-            raise PricesError(_no_prices("the network", error.__cause__ or error)) from error
+            raise PricesError(_no_prices("the network", str(error.__cause__ or error))) from error
         finally:
             socket.setdefaulttimeout(before)
     rows: list[CatalogRow] = []
-    dates, failed = {}, dict[str, Exception | None]()
+    dates, reasons = dict[str, str](), ["its files have no machine with a GPU"]
     latest = today or datetime.now(UTC).date()
     for provider, name in _PROVIDERS.items():
         try:
             items = theirs.query(provider=name, min_gpu_count=1)
         except Exception as error:
-            failed[provider] = error
+            reasons.append(str(error))
             continue
-        if not items:
-            failed[provider] = None
-            continue
-        rows += filter(None, (_row(provider, one) for one in items))
-        dates[provider] = min(_day(theirs, name, folder) or latest, latest).isoformat()
+        if items:
+            rows += filter(None, (_row(provider, one) for one in items))
+            dates[provider] = min(_day(theirs, name, folder) or latest, latest).isoformat()
     if not rows:
-        reason = next(filter(None, failed.values()), None)
-        raise PricesError(_no_prices(f"{FOLDER_VARIABLE}={folder}" if folder else "the network", reason))
-    return Catalog(f"gpuhunt {version('gpuhunt')}", tuple(rows), dates, tuple(failed))
+        raise PricesError(_no_prices(f"{FOLDER_VARIABLE}={folder}" if folder else "the network", reasons[-1]))
+    absent = tuple(provider for provider in _PROVIDERS if provider not in dates)
+    return Catalog(f"gpuhunt {version('gpuhunt')}", tuple(rows), dates, absent)
 
 
-def _no_prices(where: str, reason: BaseException | None) -> str:
-    said = " ".join(str(reason).split()) if reason is not None else "its files have no machine with a GPU"
+def _no_prices(where: str, reason: str) -> str:
     return (
-        f"gpuhunt has no current prices from {where} ({said}); prices stay as they are; try again where the "
-        f"network is, or name a folder with its files (aws.csv, gcp.csv, ...) in {FOLDER_VARIABLE}"
+        f"gpuhunt has no current prices from {where} ({' '.join(reason.split())}); prices stay as they are; "
+        "try again where the network is, or name a folder with its files (aws.csv, gcp.csv, ...) in "
+        f"{FOLDER_VARIABLE}"
     )
 
 

@@ -39,46 +39,25 @@ def time_without_checkpoints_s(work_s: float, interrupted_every_s: float, restar
         return math.inf
 
 
-def time_with_checkpoints_s(
-    work_s: float, interval_s: float, checkpoint_s: float, interrupted_every_s: float, restart_s: float
-) -> float:
-    """Return the expected time with a checkpoint after every interval of work.
-
-    Every interval is a piece of work that has to succeed as a whole: (T/tau) M e^(R/M) (e^((tau+C)/M) - 1).
-
-    Args:
-        work_s: time of the training itself, T.
-        interval_s: work between two checkpoints, tau.
-        checkpoint_s: time to write one, C.
-        interrupted_every_s: mean time between interruptions, M.
-        restart_s: from an interruption to the first step after it, R.
-
-    Returns:
-        Seconds; infinity where they can't be written as a number.
-    """
-    piece_s = time_without_checkpoints_s(interval_s + checkpoint_s, interrupted_every_s, restart_s)
-    return work_s / interval_s * piece_s
-
-
 def spot_time_s(
     work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
 ) -> float:
     """Return the expected time of a training on spot, with checkpoints where they pay.
 
-    A training shorter than the interval writes none: it runs as one piece.
+    A training shorter than Daly's interval tau writes none: it runs as one piece. Else every interval is a
+    piece of work that has to succeed as a whole: (T/tau) M e^(R/M) (e^((tau+C)/M) - 1).
 
     Args:
-        work_s: time of the training itself.
-        checkpoint_s: time to write one checkpoint; None for a script that writes none.
-        interrupted_every_s: mean time between interruptions.
-        restart_s: from an interruption to the first step after it.
+        work_s: time of the training itself, T.
+        checkpoint_s: time to write one checkpoint, C; None for a script that writes none.
+        interrupted_every_s: mean time between interruptions, M.
+        restart_s: from an interruption to the first step after it, R.
     """
-    if checkpoint_s is None:
+    interval_s = math.inf if checkpoint_s is None else daly_interval_s(checkpoint_s, interrupted_every_s)
+    if checkpoint_s is None or interval_s >= work_s:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
-    interval_s = daly_interval_s(checkpoint_s, interrupted_every_s)
-    if interval_s >= work_s:
-        return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
-    return time_with_checkpoints_s(work_s, interval_s, checkpoint_s, interrupted_every_s, restart_s)
+    piece_s = time_without_checkpoints_s(interval_s + checkpoint_s, interrupted_every_s, restart_s)
+    return work_s / interval_s * piece_s
 
 
 def sessions_needed(work_s: float, max_session_s: float, overhead_s: float) -> float:

@@ -53,9 +53,7 @@ def _text(text: str | None) -> str:
 
 
 def _figure(value: float | None, unit: str = "") -> str:
-    if value is None:
-        return UNKNOWN
-    return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + unit
+    return UNKNOWN if value is None else f"{value:,g}{unit}"
 
 
 def _money(usd: float | None) -> str:

@@ -45,11 +45,6 @@ def fetched_bytes() -> int:
     return int(found[1]) if found else 0
 
 
-def drop(descriptor: int, start: int, length: int) -> None:
-    """Ask the kernel to forget a part of a file: clean pages go, dirty and mapped ones stay."""
-    _advise(descriptor, start, length, "POSIX_FADV_DONTNEED")
-
-
 def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
     try:
         os.posix_fadvise(descriptor, start, length, getattr(os, advice))
@@ -152,7 +147,7 @@ def _read_part(
     window = start // _WINDOW_BYTES * _WINDOW_BYTES
     beyond = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
     for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
-        drop(descriptor, window, beyond - window)
+        _advise(descriptor, window, beyond - window, "POSIX_FADV_DONTNEED")
     if is_random:
         _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # nothing ahead: it is to be read later
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)

@@ -51,7 +51,6 @@ class TreeMeter:
         self._listed_at = self._bounded_at = self._sampled_at = self._next_pss_at = -float("inf")
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
-        self._started_at = clock()
         self.cost_cpu_s = 0.0
         """CPU time that reading the PSS took in this process, so far."""
 
@@ -66,8 +65,7 @@ class TreeMeter:
         if now - self._bounded_at < _BOUND_EVERY_S:
             return False
         self._bounded_at = now
-        each = self._anonymous_each()
-        anonymous_bytes = sum(each)
+        anonymous_bytes = self.anonymous_bytes()
         could_be = anonymous_bytes + self.shm_growth_bytes() > limit_bytes
         grown_bytes = anonymous_bytes - self._anonymous_at_sample
         is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
@@ -80,10 +78,7 @@ class TreeMeter:
 
         Pages that a fork left shared count in every process, so it is no measure of what the tree takes.
         """
-        return sum(self._anonymous_each())
-
-    def _anonymous_each(self) -> list[int]:
-        return [_anonymous_bytes(process) for process in self._tree()]
+        return sum(_anonymous_bytes(process) for process in self._tree())
 
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
