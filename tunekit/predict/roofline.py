@@ -126,23 +126,15 @@ def _compute_ratios(
     low_after, high_after = _fraction(other, used)
     pairs = zip(_rates(measured, precision), _rates(other, used), strict=True)
     peaks = [after / before for before, after in pairs]
-    return (
-        *(peak * low_after / high_before for peak in peaks),
-        *(peak * high_after / low_before for peak in peaks),
-    )
+    reached = (low_after / high_before, high_after / low_before)
+    return tuple(peak * share for peak in peaks for share in reached)
 
 
 def _rates(profile: Profile, precision: Precision) -> tuple[float, ...]:
     """Return the dense peak TFLOPS of a precision's matmuls and convolutions; empty where one is unknown."""
-    rates = {
-        Precision.FP32: profile.fp32_tflops,
-        Precision.TF32: profile.tf32_tflops,
-        Precision.BF16: profile.bf16_tflops,
-        Precision.FP16: profile.fp16_tflops,
-    }
-    matmul = convolution = rates[precision]
+    matmul = convolution = getattr(profile, f"{precision}_tflops")
     if precision is Precision.FP32 and _is_native(profile, Precision.TF32):
-        convolution = rates[Precision.TF32]
+        convolution = profile.tf32_tflops
     return () if matmul is None or convolution is None else (matmul, convolution)
 
 

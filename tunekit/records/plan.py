@@ -152,18 +152,18 @@ class PlanRow(Record):
 
     profile_id: str
     device_name: str
-    provider: str | None
+    provider: str | None = None
     """None: no offer of a machine, only the GPU."""
-    instance: str | None
-    region: str | None
+    instance: str | None = None
+    region: str | None = None
     gpus: PositiveInt
-    vcpus: PositiveInt | None
+    vcpus: PositiveInt | None = None
     is_measured_machine: bool = False
     """Whether it is the machine that the rate was measured on."""
 
-    how: RateSource | None
+    how: RateSource | None = None
     """None when the rate is unknown."""
-    rate_samples_per_s: Interval | None
+    rate_samples_per_s: Interval | None = None
     """All GPUs of the machine together, as far as its CPUs feed them."""
     basis: str
     """How the rate came about, or why it is unknown."""
@@ -173,7 +173,7 @@ class PlanRow(Record):
     """Rate per GPU as a share of that with the measured number of GPUs; None for the same rate."""
     scaling_is_predicted: bool = False
     """Whether it follows from the step, its gradients and the link of these GPUs."""
-    hours: Interval | None
+    hours: Interval | None = None
     """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
     sessions: Interval | None = None
     """Sessions that it takes; None where they are not limited."""
@@ -188,7 +188,7 @@ class PlanRow(Record):
     checkpoint_interval_s: PositiveFloat | None = None
     """Best time between checkpoints, on spot or between sessions; None if none is needed."""
 
-    usd_on_demand: Interval | None
+    usd_on_demand: Interval | None = None
     spot_hours: Interval | None = None
     """Expected hours on spot, with checkpoints and interruptions."""
     usd_spot: Interval | None = None
@@ -204,7 +204,7 @@ class PlanRow(Record):
     is_spot_stale: bool = False
     price_source: str | None = None
 
-    fits: bool | None
+    fits: bool | None = None
     """Whether the measured peak fits the memory of its GPUs; None is unknown."""
     may_not_fit: bool = False
     """Whether it is unknown if it fits, and its GPUs have less memory than the measured one."""
