@@ -17,8 +17,6 @@ from tunekit.machine.device import AUTO
 from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.records.profile import NO_TORCH_BUILD, Profile
 from tunekit.records.run import FitsOptions, FitsRun
-from tunekit.report.blocks import Block
-from tunekit.report.fits import fits_answer, fits_report
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
 from tunekit.trial.executor import ProcessExecutor
@@ -52,10 +50,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     def run_in(folder: RunFolder, executor: ProcessExecutor) -> FitsRun:
         return FitsWalk(run, folder, executor, run.profile, screen).run(profiles, memory_outside())
 
-    def answer(finished: FitsRun, where: str) -> Sequence[Block]:
-        return fits_report(finished).blocks if options.full else fits_answer(finished, where)
-
-    return run_walk(run, "fits", options, command, screen, run_in, answer)
+    return run_walk(run, "fits", options, command, screen, run_in)
 
 
 def _named(names: Sequence[str], known: Mapping[str, Profile], here: Profile) -> list[Profile]:

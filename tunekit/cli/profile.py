@@ -9,7 +9,6 @@ from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import (
     before_trials,
     fixed_knobs,
-    quiet_wait,
     run_walk,
     target_or_builtin,
     typed_options,
@@ -22,8 +21,6 @@ from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.run import LoopProfile, ProfileOptions
 from tunekit.records.target import Target
-from tunekit.report.blocks import Block
-from tunekit.report.loop_profile import profile_report
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.profile import Against, ProfileWalk
 from tunekit.trial.executor import ProcessExecutor
@@ -40,13 +37,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     screen = TrialScreen(options.json, is_quiet=options.quiet)
 
     def run_in(folder: RunFolder, executor: ProcessExecutor) -> LoopProfile:
-        quiet = quiet_wait(asked)
-        return ProfileWalk(profile, folder, executor, here, screen, quiet=quiet).run(against)
+        return ProfileWalk(profile, folder, executor, here, screen).run(against)
 
-    def answer(finished: LoopProfile, where: str) -> Sequence[Block]:
-        return profile_report(finished, where).blocks
-
-    return run_walk(profile, "profile", options, command, screen, run_in, answer)
+    return run_walk(profile, "profile", options, command, screen, run_in)
 
 
 def profile_options(options: argparse.Namespace, builtin: bool) -> ProfileOptions:

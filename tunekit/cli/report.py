@@ -7,27 +7,17 @@ from pathlib import Path
 from tunekit.cli.flags import STANDARD_OUTPUT
 from tunekit.cli.pipes import say
 from tunekit.cli.report_files import (
-    Drawn,
     append_summary,
     check_report_files,
-    drawn,
-    drawn_run,
+    drawn_saved,
     show,
     summary_file,
     write_files,
 )
 from tunekit.errors import UsageError
 from tunekit.records.finding import without_findings
-from tunekit.records.run import LoopProfile, Run
-from tunekit.records.scaling_run import ScalingRun
-from tunekit.report.fits import fits_answer, fits_report
-from tunekit.report.loop_profile import profile_report
-from tunekit.report.scale import scaling_report
+from tunekit.records.run import Run
 from tunekit.session.folder import (
-    FITS_FILE,
-    PROFILE_FILE,
-    SCALE_FILE,
-    SavedRun,
     folder_of,
     load_saved,
 )
@@ -50,7 +40,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = folder_of(given)
-    report = _drawn(record, folder, options.full_paths, options.full)
+    report = drawn_saved(record, folder, options.full_paths, options.full)
     done = [f"written to {path}" for path in write_files(options, report, folder)]
     if summary is not None:
         append_summary(summary, report.markdown())
@@ -61,14 +51,3 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if done:
         say(*done, to_stderr=is_printed)
     return 0
-
-
-def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Drawn:
-    if isinstance(record, Run):
-        return drawn_run(record, folder, full_paths, full)
-    if isinstance(record, LoopProfile):
-        return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
-    if isinstance(record, ScalingRun):
-        return drawn(record, scaling_report, SCALE_FILE, full_paths, folder)
-    fits = drawn(record, lambda run, _: fits_report(run), FITS_FILE, full_paths, folder)
-    return fits if full else fits._replace(blocks=lambda: fits_answer(record, str(folder)))

@@ -19,14 +19,18 @@ from tunekit.machine.telemetry.series import load_series
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
-from tunekit.records.run import Run, TargetRecord
+from tunekit.records.run import LoopProfile, Run, TargetRecord
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.blocks import Block, Report
+from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.html.page import page
+from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.run import in_comment, on_one_screen, on_page
+from tunekit.report.scale import scaling_report
 from tunekit.report.terminal import draw
 from tunekit.report.text import about_text, shortener, without_places
-from tunekit.session.folder import TELEMETRY_STORE
+from tunekit.session.folder import FITS_FILE, PROFILE_FILE, SCALE_FILE, TELEMETRY_STORE, SavedRun
 
 Shown = TypeVar("Shown", bound=Record)
 
@@ -117,6 +121,18 @@ def drawn(
     return Drawn(
         lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], most_lines)
     )
+
+
+def drawn_saved(record: SavedRun, folder: Path, full_paths: bool = False, full: bool = False) -> Drawn:
+    """Return the report of what a folder holds, as `drawn_run` does of a search."""
+    if isinstance(record, Run):
+        return drawn_run(record, folder, full_paths, full)
+    if isinstance(record, LoopProfile):
+        return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
+    if isinstance(record, ScalingRun):
+        return drawn(record, scaling_report, SCALE_FILE, full_paths, folder)
+    fits = drawn(record, lambda run, _: fits_report(run), FITS_FILE, full_paths, folder)
+    return fits if full else fits._replace(blocks=lambda: fits_answer(record, str(folder)))
 
 
 # --- the files -------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from tunekit.cli.machine import host_here
 from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import (
     before_trials,
-    quiet_wait,
     run_walk,
     target_of,
     typed_options,
@@ -21,8 +20,6 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.records.host import Host
 from tunekit.records.scaling import ScalingMode
 from tunekit.records.scaling_run import ScaleOptions, ScalingRun
-from tunekit.report.blocks import Block
-from tunekit.report.scale import scaling_report
 from tunekit.session.folder import RunFolder
 from tunekit.session.scale import ScaleWalk
 from tunekit.trial.executor import ProcessExecutor
@@ -51,12 +48,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     screen = TrialScreen(options.json, is_quiet=options.quiet)
 
     def run_in(folder: RunFolder, executor: ProcessExecutor) -> ScalingRun:
-        return ScaleWalk(run, folder, executor, here, screen, quiet=quiet_wait(asked)).run()
+        return ScaleWalk(run, folder, executor, here, screen).run()
 
-    def answer(finished: ScalingRun, where: str) -> Sequence[Block]:
-        return scaling_report(finished, where).blocks
-
-    return run_walk(run, "scale", options, command, screen, run_in, answer)
+    return run_walk(run, "scale", options, command, screen, run_in)
 
 
 def _options(options: argparse.Namespace, host: Host) -> ScaleOptions:

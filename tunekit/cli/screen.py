@@ -154,8 +154,8 @@ class TrialScreen:
         if not self._has_titles:
             self._has_titles = True
             titles = f"{'result':<{_RESULT_WIDTH}}  {'processes' if record.processes else 'config'}"
-            self._print(_LABEL_WIDTH, "trial", shown_text(titles, "dim"))
-        self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
+            self._print("trial", shown_text(titles, "dim"))
+        self._print(f"{record.number:5d}", text)
 
     def interrupted(self, folder: Path, then: str = "") -> None:
         """Say where the finished trials are, and what to do next."""
@@ -185,15 +185,15 @@ class TrialScreen:
         return f"{duration_text(max(0.0, self._left_s - (time.monotonic() - self._started_at)))} left"
 
     def _line(self, label: str, text: str, style: str = "") -> None:
-        self._print(_LABEL_WIDTH, label, shown_text(text, style))
+        self._print(label, shown_text(text, style))
 
-    def _print(self, width: int, label: str, text: Text) -> None:
+    def _print(self, label: str, text: Text) -> None:
         """Print a label and a text that wraps beside it; one long line where no terminal has a width."""
         if not self._console.is_terminal:
-            self._console.print(shown_text(f"{label:<{width}}").append(text), soft_wrap=True)
+            self._console.print(shown_text(f"{label:<{_LABEL_WIDTH}}").append(text), soft_wrap=True)
             return
         grid = Table.grid()
-        grid.add_column(width=width)
+        grid.add_column(width=_LABEL_WIDTH)
         grid.add_column()
         grid.add_row(shown_text(label), text)
         self._console.print(grid)

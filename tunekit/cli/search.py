@@ -27,7 +27,6 @@ from tunekit.cli.trials import (
     make_images,
     memory_outside,
     new_folder,
-    quiet_wait,
     refuse_unseen_command,
     target_or_builtin,
     typed_options,
@@ -98,8 +97,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             screen.shared(store.address.shown, store.host, store.is_only_group)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
-        quiet = quiet_wait(run.options)
-        search = Search(run, folder, executor, profile, screen, memory_outside(), quiet=quiet, store=store)
+        search = Search(run, folder, executor, profile, screen, memory_outside(), store=store)
         finished = _searched(search, folder.path, options, screen, is_shared=store is not None)
         is_done, shown_at = finished.status is RunStatus.FINISHED, folder.path
         if store is not None and store.finisher is not None:

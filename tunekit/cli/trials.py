@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from tunekit import __version__
 from tunekit.cli.machine import ask_torch, variables_here, warnings_of
 from tunekit.cli.numbers import digits
+from tunekit.cli.report_files import drawn_saved
 from tunekit.cli.screen import TrialScreen
 from tunekit.cli.settings import file_and_line
 from tunekit.errors import TargetError, UsageError
@@ -29,7 +30,6 @@ from tunekit.records.measurement import THREAD_VARIABLES
 from tunekit.records.profile import Profile
 from tunekit.records.run import (
     FixedKnob,
-    MeasuringOptions,
     Run,
     RunStatus,
     TargetRecord,
@@ -37,10 +37,8 @@ from tunekit.records.run import (
     usual_options,
 )
 from tunekit.records.target import Binding, Target
-from tunekit.report.blocks import Block
 from tunekit.session.folder import RECORD_FILES, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
-from tunekit.session.session import QuietWait
 from tunekit.trial.binding_syntax import binding_text, parse_binding, parse_value
 from tunekit.trial.bindings import bound_target
 from tunekit.trial.executor import ProcessExecutor
@@ -184,11 +182,6 @@ def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None 
     return asked or min(usual_s, max(_MIN_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
 
 
-def quiet_wait(asked: MeasuringOptions) -> QuietWait | None:
-    """Return what may be waited for the machine to be quiet; None where `--wait-quiet` doesn't ask for it."""
-    return QuietWait(asked.wait_quiet_s) if asked.wait_quiet_s else None
-
-
 def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:
     """Return the settings in "knob=value" texts.
 
@@ -253,7 +246,6 @@ def run_walk(
     command: Sequence[str],
     screen: TrialScreen,
     run_in: Callable[[RunFolder, ProcessExecutor], SavedRun],
-    answer: Callable[[Any, str], Sequence[Block]],
 ) -> int:
     """Run the trials of a verb into a new folder, show them and what came of them, and return 0.
 
@@ -264,7 +256,6 @@ def run_walk(
         command: the training command.
         screen: shows it.
         run_in: runs the trials and returns the finished record.
-        answer: returns what is shown of the finished record in its folder.
     """
     where = new_folder(options.out, f"{record.target.name}-{kind}")
     with RunFolder(where) as folder, screen:
@@ -275,7 +266,7 @@ def run_walk(
         except KeyboardInterrupt:
             screen.interrupted(folder.path)
             raise
-        screen.closed(answer(finished, str(folder.path)))
+        screen.closed(drawn_saved(finished, folder.path, full=options.full).blocks())
     if options.json:
         sys.stdout.write(to_json(finished) + "\n")
     return 0

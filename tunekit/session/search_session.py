@@ -38,7 +38,7 @@ class SearchSession(Session[Run]):
         listener: hears what happens.
         outside: what a GPU's memory holds beside torch's tensors; None to predict nothing of GPUs.
         clock: returns seconds.
-        quiet: what it may wait for the machine to be quiet; None for not at all.
+        quiet: what it may wait for the machine to be quiet; None for what the options say.
         store: says which job comes next; None for this host alone.
 
     Attributes:

@@ -119,7 +119,7 @@ class Session(ABC, Generic[AnyRun]):
         listener: hears what happens.
         records: of the trials that the folder holds already.
         clock: returns seconds.
-        quiet: what it may wait for the machine to be quiet; None for not at all.
+        quiet: what it may wait for the machine to be quiet; None for what the options say.
         store: numbers the trials and keeps their records; None for this host alone.
 
     Attributes:
@@ -146,7 +146,7 @@ class Session(ABC, Generic[AnyRun]):
         self._executor = executor
         self._listener = listener
         self._clock = clock
-        self._quiet = quiet
+        self._quiet = quiet or QuietWait(getattr(run.options, "wait_quiet_s", None) or 0.0)
         self._began_at = clock() - sum(record.duration_s for record in records)
         for record in records:
             self._take_device(record)
@@ -243,7 +243,7 @@ class Session(ABC, Generic[AnyRun]):
         bindings = self.found.target.bindings
         spec = TrialSpec(number, role, config, bindings=bindings, most_s=most_s, **others)
         reason = why_infeasible(spec.config, self.records, self.found.rank_host)
-        if reason is None and self._quiet is not None:
+        if reason is None:
             self._began_at += self._quiet.wait(self.say)  # no part of the budget
         left_s = self.left_s
         self._listener.trial_started(spec, purpose, None if left_s == math.inf else max(0.0, left_s))
