@@ -202,8 +202,7 @@ def test_the_settings_file_is_one_that_tunekit_reads(tmp_path: Path) -> None:
     (written,) = [body for language, body in fences(page) if language == "toml"]
     (tmp_path / "pyproject.toml").write_text(written)
     settings = load_settings(tmp_path, ("python", "jobs/train.py"))
-    assert settings is not None
-    assert settings.defaults()["bind"] == ["lr=--lr {}", "batch_size=--bs {}"]
+    assert settings["bind"] == ["lr=--lr {}", "batch_size=--bs {}"]
 
 
 @pytest.mark.parametrize("command", MODULES, ids=shown)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.cli.parser import build_parser
-from tunekit.cli.settings import Settings, load_settings, with_bindings, write_settings
+from tunekit.cli.settings import load_settings, with_bindings, write_settings
 from tunekit.errors import UsageError
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import binding_text, parse_binding
@@ -62,14 +62,12 @@ def folder(tmp_path: Path) -> Path:
 COMMAND = ("python", "train.py")
 
 
-def loaded(folder: Path, command: Sequence[str] = COMMAND) -> Settings:
-    settings = load_settings(folder, command)
-    assert settings is not None
-    return settings
+def bound(folder: Path, command: Sequence[str] = COMMAND) -> tuple[Binding, ...]:
+    return tuple(map(parse_binding, load_settings(folder, command).get("bind", ())))
 
 
-def parsed(settings: Settings, *words: str) -> argparse.Namespace:
-    return build_parser(settings.defaults()).parse_args(["search", *words])
+def parsed(settings: dict[str, object], *words: str) -> argparse.Namespace:
+    return build_parser(settings).parse_args(["search", *words])
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -77,9 +75,7 @@ def parsed(settings: Settings, *words: str) -> argparse.Namespace:
 
 def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
     (folder / "tunekit.toml").write_text(WHOLE)
-    settings = loaded(folder)
-    assert settings.path == folder / "tunekit.toml"
-    assert settings.defaults() == {
+    assert load_settings(folder) == {
         "gpu": "a10g",
         "budget_s": 1200.0,
         "max_trials": 12,
@@ -103,7 +99,7 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
 
 def test_the_command_line_wins_and_adds_to_lists(folder: Path):
     (folder / "tunekit.toml").write_text(WHOLE)
-    settings = loaded(folder)
+    settings = load_settings(folder)
     options = parsed(settings, "--gpu", "t4", "--fix", "compile=true", "--lr", "0.5")
     assert (options.gpu, options.base_lr, options.epochs) == ("t4", 0.5, 90)
     assert options.fix == ["compile=false", "compile=true"]
@@ -114,13 +110,11 @@ def test_the_command_line_wins_and_adds_to_lists(folder: Path):
 
 def test_pyproject_holds_settings_in_a_table_of_its_own(folder: Path):
     (folder / "pyproject.toml").write_text(PROJECT)
-    assert load_settings(folder) is None
+    assert load_settings(folder) == {}
     (folder / "pyproject.toml").write_text(
         PROJECT + '[tool.tunekit]\ngpu = "l4"\n[tool.tunekit.bind]\nlr="env:LR"\n'
     )
-    settings = loaded(folder)
-    assert settings.path == folder / "pyproject.toml"
-    assert settings.defaults() == {"gpu": "l4", "bind": ["lr=env:LR"]}
+    assert load_settings(folder) == {"gpu": "l4", "bind": ["lr=env:LR"]}
 
 
 def test_two_files_with_settings_are_refused(folder: Path):
@@ -135,16 +129,16 @@ def test_the_nearest_parent_with_settings_counts(folder: Path):
     inner.mkdir(parents=True)
     (folder / "tunekit.toml").write_text("epochs = 3\n")
     (inner / "pyproject.toml").write_text(PROJECT)
-    assert loaded(inner).path == folder / "tunekit.toml"
+    assert load_settings(inner) == {"epochs": 3}
     (folder / "a" / "tunekit.toml").write_text("epochs = 4\n")
-    assert loaded(inner).path == folder / "a" / "tunekit.toml"
+    assert load_settings(inner) == {"epochs": 4}
 
 
 def test_nothing_is_looked_for_outside_the_repository(folder: Path):
     inner = folder / "inner"
     (inner / ".git").mkdir(parents=True)
     (folder / "tunekit.toml").write_text("epochs = 3\n")
-    assert load_settings(inner) is None
+    assert load_settings(inner) == {}
 
 
 def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
@@ -153,7 +147,7 @@ def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
     (folder / "tunekit.toml").write_text(
         '[bind]\nlr = "configs/a.yaml:lr"\nbatch_size = "/etc/b.yaml:bs"\ncompile = "env:C"\n'
     )
-    (binding, absolute, _) = loaded(inner).bindings
+    (binding, absolute, _) = bound(inner)
     assert binding.path == "../../configs/a.yaml"
     assert (inner / str(binding.path)).resolve() == folder / "configs" / "a.yaml"
     assert absolute.path == "/etc/b.yaml"
@@ -180,7 +174,7 @@ def test_what_cannot_be_used_names_the_file_and_the_remedy(folder: Path, golden:
 
 def test_a_broken_project_file_matters_only_when_it_speaks_of_tunekit(folder: Path):
     (folder / "pyproject.toml").write_bytes(b"name = \xff")
-    assert load_settings(folder) is None
+    assert load_settings(folder) == {}
     (folder / "pyproject.toml").write_text("[tool.tunekit\n")
     with pytest.raises(UsageError, match=r"pyproject\.toml can't be read as TOML"):
         load_settings(folder)
@@ -210,15 +204,15 @@ def test_a_script_has_its_own_bindings_beside_those_of_its_folder(
         '[script."jobs/tune.py".bind]\nlr = "env:TUNED"\n'
         '[script.mytrain.bind]\nbatch_size = "--fast {}"\n'
     )
-    assert [binding_text(one) for one in loaded(folder, command).bindings] == found
+    assert load_settings(folder, command)["bind"] == found
 
 
 def test_a_script_is_called_by_where_it_lies_below_the_settings(folder: Path):
     inner = folder / "a"
     inner.mkdir()
     (folder / "tunekit.toml").write_text('[script."a/train.py".bind]\nlr = "env:LR"\n')
-    assert len(loaded(inner, COMMAND).bindings) == len(loaded(folder, ("python", "a/train.py")).bindings) == 1
-    assert loaded(folder, COMMAND).bindings == ()
+    assert len(bound(inner)) == len(bound(folder, ("python", "a/train.py"))) == 1
+    assert bound(folder) == ()
 
 
 # --- writing -------------------------------------------------------------------------------
@@ -236,7 +230,7 @@ BINDINGS = tuple(
 
 def test_bindings_go_to_a_new_file_where_there_is_none(folder: Path):
     assert write_settings(folder, COMMAND, BINDINGS) == folder / "tunekit.toml"
-    assert loaded(folder).bindings == BINDINGS
+    assert bound(folder) == BINDINGS
 
 
 def test_bindings_go_to_the_end_of_the_project_file(folder: Path):
@@ -248,15 +242,15 @@ def test_bindings_go_to_the_end_of_the_project_file(folder: Path):
         PROJECT.replace("\n", "\r\n").encode() + b'\r\n[tool.tunekit.script."train.py".bind]\r\n'
     )
     assert path.stat().st_mode & 0o777 == 0o600
-    assert loaded(folder).bindings == BINDINGS
+    assert bound(folder) == BINDINGS
 
 
 def test_bindings_join_the_settings_that_are_there(folder: Path):
     (folder / "pyproject.toml").write_text(PROJECT)
     (folder / "tunekit.toml").write_text("epochs = 3")
     assert write_settings(folder, COMMAND, BINDINGS) == folder / "tunekit.toml"
-    assert loaded(folder).bindings == BINDINGS
-    assert loaded(folder).flags == {"epochs": 3}
+    assert bound(folder) == BINDINGS
+    assert load_settings(folder)["epochs"] == 3
     assert (folder / "pyproject.toml").read_text() == PROJECT
 
 

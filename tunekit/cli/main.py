@@ -105,8 +105,8 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
         return {}
     if verb != "run" and not command:
         return {}
-    settings = _module("settings").load_settings(Path.cwd(), command)
-    return settings.defaults() if settings is not None else {}
+    defaults: Mapping[str, object] = _module("settings").load_settings(Path.cwd(), command)
+    return defaults
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -4,7 +4,6 @@ import argparse
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -34,29 +33,6 @@ _TABLES = {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a settings file says."""
-
-    path: Path
-    """The file, absolute."""
-    flags: Mapping[str, object]
-    """Values of options, by their names among the parsed options."""
-    bindings: tuple[Binding, ...]
-    """Those of the folder and of the command's script; paths are relative to the folder loaded for."""
-
-    def defaults(self) -> dict[str, object]:
-        """Return the flags' values for `parser.set_defaults`.
-
-        A flag on the command line then wins. What is given there to `--fix`, `--range` and `--bind`
-        comes after what the file says, so that for the same knob the last one wins.
-        """
-        values = dict(self.flags)
-        if self.bindings:
-            values["bind"] = [binding_text(binding) for binding in self.bindings]
-        return values
-
-
 def file_and_line(options: argparse.Namespace, name: str) -> tuple[list[str], list[str]]:
     """Return what the settings file says of a flag that may be repeated, and what the command line adds.
 
@@ -68,12 +44,17 @@ def file_and_line(options: argparse.Namespace, name: str) -> tuple[list[str], li
     return values[:count], values[count:]
 
 
-def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
+def load_settings(folder: Path, command: Sequence[str] = ()) -> dict[str, object]:
     """Return the settings of a folder or of its nearest parent that has some, within the repository.
+
+    They are values for `parser.set_defaults`, by their names among the parsed options: a flag on the command
+    line wins, but what it adds to `--fix`, `--range` and `--bind` comes after what the file says, so that for
+    the same knob the last one wins.
 
     Args:
         folder: where the training command runs.
-        command: the training command; its script may have its own bindings.
+        command: the training command; its script may have its own bindings, whose paths are relative to
+            the folder.
 
     Raises:
         UsageError: a settings file can't be read, names what no flag is called, or gives it another type.
@@ -84,10 +65,11 @@ def load_settings(folder: Path, command: Sequence[str] = ()) -> Settings | None:
         if found is not None:
             path, table = found
             flags, name = _flags(table, path), _script_name(command, folder, path.parent)
-            return Settings(path=path, flags=flags, bindings=_bindings(table, path, folder, name))
+            bound = [binding_text(binding) for binding in _bindings(table, path, folder, name)]
+            return flags | ({"bind": bound} if bound else {})
         if (place / ".git").exists():
-            return None
-    return None
+            break
+    return {}
 
 
 def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
