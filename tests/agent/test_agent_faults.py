@@ -26,7 +26,7 @@ from build_records import root
 from real_trials import ZOO
 
 from tunekit.agent import REQUEST_VARIABLE
-from tunekit.records.agent_messages import AgentErrorEvent, AgentRequest, AnyEvent, DoneEvent
+from tunekit.records.agent_messages import AgentErrorEvent, AgentEvent, AgentRequest, DoneEvent
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.trial.events import EventReader
 from tunekit.trial.launch import agent_path
@@ -48,7 +48,7 @@ class Trained:
 
     printed: str
     errors: str
-    events: tuple[AnyEvent, ...]
+    events: tuple[AgentEvent, ...]
     folder: Path
 
     @property

@@ -18,7 +18,7 @@ from tunekit.machine.telemetry.series import Series
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
-    AnyEvent,
+    AgentEvent,
     ByHandEvent,
     DoneEvent,
     ExitEvent,
@@ -117,14 +117,14 @@ class EventReader:
         self._partial: dict[Path, bytes] = {}
         self.rejected_lines = 0
 
-    def read_new(self) -> list[AnyEvent]:
+    def read_new(self) -> list[AgentEvent]:
         """Return the events that were completed since the last call, file by file in order."""
-        events: list[AnyEvent] = []
+        events: list[AgentEvent] = []
         for path in sorted(self._folder.glob("events-*.jsonl"))[:MAX_FILES]:
             events.extend(self._read_file(path))
         return events
 
-    def _read_file(self, path: Path) -> list[AnyEvent]:
+    def _read_file(self, path: Path) -> list[AgentEvent]:
         offset = self._offsets.get(path, 0)
         if offset >= MAX_FILE_BYTES:
             return []
@@ -140,7 +140,7 @@ class EventReader:
         self._partial[path] = rest if len(rest) <= MAX_LINE_BYTES else b"?"  # which makes it no event
         return [event for line in lines if line and (event := self._parse(line)) is not None]
 
-    def _parse(self, line: bytes) -> AnyEvent | None:
+    def _parse(self, line: bytes) -> AgentEvent | None:
         try:
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError("line too long")
@@ -232,7 +232,7 @@ class Evidence:
         """Note which of our limits ends the trial, and what to say of it."""
         self.limit, self.limit_message, self.limit_remedy = limit, message, remedy
 
-    def take(self, event: AnyEvent, at_s: float) -> None:
+    def take(self, event: AgentEvent, at_s: float) -> None:
         """Add what an agent told.
 
         Args:

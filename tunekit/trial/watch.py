@@ -11,7 +11,7 @@ from pathlib import Path
 from tunekit.machine.host.limits import oom_kills
 from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler
 from tunekit.machine.telemetry.tree import TreeMeter
-from tunekit.records.agent_messages import AnyEvent, DoneEvent
+from tunekit.records.agent_messages import AgentEvent, DoneEvent
 from tunekit.records.measurement import DryLoop
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
@@ -175,7 +175,7 @@ class TrialWatch:
             return False
         return isinstance(done.loop, DryLoop) or done.loop.stop_reason != "loop_ended"
 
-    def take(self, *events: AnyEvent) -> None:
+    def take(self, *events: AgentEvent) -> None:
         """Take what the agents told, and keep the tree's peaks of a trial that is measured by now."""
         for event in events:
             self._moved_at = self._clock()
