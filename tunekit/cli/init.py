@@ -3,6 +3,7 @@
 import argparse
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -117,11 +118,7 @@ def _tried(
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
     given = {one.knob: (one,) for one in target.bindings if target.is_bound(one.knob)}
     candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
-    known = KnownTarget(record.discovery, record.config)
-
-    def run(bound: Target, spec: TrialSpec, base: KnownTarget | None) -> TrialRecord:
-        return _run_trial(bound, spec, base, host, options)
-
+    known, run = KnownTarget(record.discovery, record.config), partial(_run_trial, host=host, options=options)
     with console.status("trying each binding once, with another value"):
         return tuple(try_bindings(candidates, target, known, run))
 

@@ -41,7 +41,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.run is None:
         request = _request_of_rate(options, asked, profiles)
     else:
-        request, profiles = _request_of_run(options, asked, profiles)
+        run, tier = load_run(options.run), Tier(options.tier) if options.tier else None
+        if (held := measured_profile(run)) is not None:
+            profiles = {held.id: held} | profiles
+        request = request_of_run(run, asked, tier, name=str(options.run))
     if options.milestones is not None:
         _show_milestones(options, request, profiles)
         return 0
@@ -104,18 +107,6 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
             **scaling,
         ),
     )
-
-
-def _request_of_run(
-    options: argparse.Namespace, asked: PlanOptions, profiles: dict[str, Profile]
-) -> tuple[PlanRequest, dict[str, Profile]]:
-    """Return what a run asks for, and the profiles with the one that the run itself may hold."""
-    run = load_run(options.run)
-    gpu_profile = measured_profile(run)
-    if gpu_profile is not None:
-        profiles = {gpu_profile.id: gpu_profile} | profiles
-    tier = Tier(options.tier) if options.tier else None
-    return request_of_run(run, asked, tier, name=str(options.run)), profiles
 
 
 def _request_of_rate(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tunekit.recommend.knob_gains import factor
 from tunekit.recommend.noise import noise_floor, rate_interval, verdict
@@ -81,11 +82,8 @@ class AblationPlan:
 
     def configs_at_most(self, config: TrainConfig) -> frozenset[TrainConfig]:
         """Return the different configs that are run if none fails, the plain one included."""
-        added = {config, *self.alone(config)}
-        for one in self.optimisations:
-            config = one.on(config)
-            added.add(config)
-        return frozenset(added)
+        stacked = accumulate(self.optimisations, lambda below, one: one.on(below), initial=config)
+        return frozenset((*self.alone(config), *stacked))
 
 
 def plan_ablation(config: TrainConfig, context: SearchContext, workers: int | None = None) -> AblationPlan:

@@ -3,6 +3,7 @@
 from tunekit.records.run import Run
 from tunekit.records.target import Binding, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.records.trials import measured
 from tunekit.trial.binding_suggestions import candidate_bindings
 from tunekit.trial.knob_names import STEPS
 
@@ -40,10 +41,10 @@ def binding_in_doubt(run: Run, failed: TrialRecord) -> Binding | None:
     own = run.baseline_config
     if own is None or failed.config is None or not is_not_followed(failed):
         return None
-    measured = [one.config for one in run.trials if one.measurement is not None and one.config is not None]
+    ran = [one.config for one in measured(run.trials)]
     for one in run.target.bindings:
         if not one.is_typed and run.target.is_bound(one.knob):
             present, failed_at = getattr(own, one.knob, None), getattr(failed.config, one.knob, None)
-            if failed_at != present and all(getattr(config, one.knob) == present for config in measured):
+            if failed_at != present and all(getattr(config, one.knob) == present for config in ran):
                 return one
     return None

@@ -18,6 +18,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import measured
 from tunekit.tune.knob_access import why_not_in_roots
 
 _FACTORS = (1, 2, 4, 8, 16)
@@ -153,19 +154,16 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
         for record in records
         for one in record.predicted_peaks
     }
-    measured: dict[tuple[Precision, int], int] = {}
-    for record in records:
-        loop = record.measurement.loop if record.measurement else None
-        if record.config is None or loop is None or not loop.peak_reserved_bytes or record.config.compile:
-            continue
-        key = (record.config.precision, record.config.batch_size)
-        measured[key] = max(measured.get(key, 0), loop.peak_reserved_bytes)
+    largest: dict[tuple[Precision, int], int] = {}
+    for one in measured(records):
+        key = (one.config.precision, one.config.batch_size)
+        if one.loop.peak_reserved_bytes and not one.config.compile and key in predicted_bytes:
+            largest[key] = max(largest.get(key, 0), one.loop.peak_reserved_bytes)
     corrections = tuple(
         Correction(
             precision=key[0], batch_size=key[1], predicted_bytes=predicted_bytes[key], measured_bytes=seen
         )
-        for key, seen in sorted(measured.items())
-        if key in predicted_bytes
+        for key, seen in sorted(largest.items())
     )
     return prediction.changed(corrections=corrections[:_MAX_CORRECTIONS])
 

@@ -20,7 +20,7 @@ from tunekit.records.host import Host
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
-from tunekit.records.trials import without_superseded
+from tunekit.records.trials import measured, without_superseded
 from tunekit.tune.confirm import COMPILE_PRIOR_S, durations_s
 from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host
 from tunekit.tune.space import config_from
@@ -87,7 +87,7 @@ class Proposal:
 
 
 def over_planned_training(
-    predicted: Prediction, columns: Columns, planned: PlannedTraining, measured: Sequence[TrialRecord]
+    predicted: Prediction, columns: Columns, planned: PlannedTraining, ran: Sequence[TrialRecord]
 ) -> Prediction:
     """Return predicted rates as those of the whole planned training, where its finish is what counts.
 
@@ -95,28 +95,24 @@ def over_planned_training(
         predicted: rates over whole epochs.
         columns: of the configs.
         planned: the training to come.
-        measured: trials that have shown how long configs take to start.
+        ran: trials that have shown how long configs take to start.
     """
     if planned.finish_samples is None:
         return predicted
-    eager_s, compiled_s = _starts_s(measured)
+    eager_s, compiled_s = _starts_s(ran)
     start_s = np.where(columns.switches["compile"], compiled_s, eager_s) / planned.finish_samples
     sample_s = np.exp(-predicted.log_rate)
     whole_s = start_s + sample_s
     return replace(predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s)
 
 
-def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
+def _starts_s(trials: Sequence[TrialRecord]) -> tuple[float, float]:
     """Return the seconds to the end of the first step, without torch.compile and with it.
 
     The wait for the first batch is left out: every epoch of a predicted rate has a boundary already.
     What compiling takes is what the slowest process has shown: others may have found its code in a cache.
     """
-    loops = [
-        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.once_s)
-        for one in measured
-        if one.measurement and one.config
-    ]
+    loops = [(one.config.compile, one.loop.startup_s + one.loop.once_s) for one in measured(trials)]
     eager_s = [start_s for compiled, start_s in loops if not compiled]
     compiled_s = [start_s for compiled, start_s in loops if compiled]
     usual_s = median(eager_s) if eager_s else 0.0
@@ -178,15 +174,15 @@ class Acquisition:
         if not len(places):
             return None
         chances = fit_chances * chances_to_run(candidates, self._columns)
-        measured = [record for record in candidates if record.measurement is not None]
-        if measured:
+        ran = [record for record in candidates if record.measurement is not None]
+        if ran:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
                     unheard = self._places_of(set(pending).difference(tried))
                     believed = self._columns.take(unheard[chances[unheard] >= _LIKELY])
-                    expected = self._expectations(measured, criteria.planned, places, believed)
+                    expected = self._expectations(ran, criteria.planned, places, believed)
                     pool = _CandidatePool(places, chances[places], costs[places], *expected)
-                    own = None if measured[1:] or pending else measured[0].config
+                    own = None if ran[1:] or pending else ran[0].config
                     return self._best(pool, criteria, own)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
@@ -201,10 +197,10 @@ class Acquisition:
         return "no untried config is expected to fit the CPUs and the memory"
 
     def _expectations(
-        self, measured: Sequence[TrialRecord], planned: PlannedTraining, places: Places, pending: Columns
+        self, ran: Sequence[TrialRecord], planned: PlannedTraining, places: Places, pending: Columns
     ) -> tuple[Prediction, Prediction, float]:
         """Return what the model expects of the configs at some places: rates, objective, best objective."""
-        informative, first = without_superseded(measured), measured[0].measurement
+        informative, first = without_superseded(ran), ran[0].measurement
         assert first is not None
         on_cpu, epoch_samples = first.loop.device.type == "cpu", first.loop.epoch_samples
         model = ThroughputModel(observations(informative), self._host.cpus, on_cpu, epoch_samples)
@@ -212,7 +208,7 @@ class Acquisition:
         tried = [config for config, may in configs if may] or [config for config, _ in configs]
 
         def objective(columns: Columns, rates: Prediction) -> Prediction:
-            return over_planned_training(rates, columns, planned, measured)
+            return over_planned_training(rates, columns, planned, ran)
 
         to_beat = [
             objective(columns, model.predict_columns(columns)).log_rate

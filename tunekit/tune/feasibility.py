@@ -14,7 +14,7 @@ from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.records.trials import Trials
+from tunekit.records.trials import Trials, measured
 
 _FILES_PER_WORKER = 8
 """Pipes and locks of a worker that the training process holds open, rounded up."""
@@ -38,11 +38,11 @@ def why_infeasible(config: TrainConfig | None, records: Sequence[TrialRecord], h
 
 def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
     """Return what says of a config that never ran why it must not be started."""
-    measured = [record.measurement for record in records if record.measurement]
-    if not measured:
+    seen = [record.measurement for record in records if record.measurement]
+    if not seen:
         return lambda config: None
-    base = predicted_base_ram(measured)
-    loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
+    base = predicted_base_ram(seen)
+    loop = next((one.loop for one in seen if one.loop.batch), seen[-1].loop)
     tensors = sum(leaf.kind == "tensor" for leaf in loop.batch.leaves) if loop.batch else 0
 
     def files_of(config: TrainConfig) -> int:
@@ -184,12 +184,6 @@ def compute_sweep_sizes(
 
 def _is_known_mode(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
     """Return whether an earlier trial of the search was asked in the mode, whatever it could see."""
-    return any(
-        record.role is TrialRole.SEARCH
-        and record.measurement is not None
-        and record.measurement.details is not None
-        and record.config is not None
-        and not record.config.compile
-        and (record.config.precision, record.config.channels_last) == (config.precision, config.channels_last)
-        for record in records
-    )
+    looked = [one for one in measured(records) if one.record.role is TrialRole.SEARCH and one.record.details]
+    modes = {(one.config.precision, one.config.channels_last) for one in looked if not one.config.compile}
+    return (config.precision, config.channels_last) in modes

@@ -101,7 +101,7 @@ def rate_to_beat(
     if trials.baseline is None:
         return None
     noise = run_noise(trials)
-    modes = _admissible_modes(records) | ({Mode.of(config)} if config is not None else set())
+    modes = _admissible_modes(trials) | ({Mode.of(config)} if config is not None else set())
     lasting = [one for one in trials.candidates if one.config is not None and Mode.of(one.config) in modes]
     planned = planned_training(options, records)
     known = []
@@ -114,13 +114,11 @@ def rate_to_beat(
     return min(known) / _most_saved(records)
 
 
-def _admissible_modes(records: Sequence[TrialRecord]) -> set[Mode]:
+def _admissible_modes(trials: Trials) -> set[Mode]:
     """Return the modes that no run for losses will bar any more: the baseline's, and those that agree."""
-    baseline_config = next(
-        (record.config for record in records if record.is_baseline_config and record.config), None
-    )
-    agreeing = {one.mode for one in guarded_modes(records) if one.verdict.outcome is LossOutcome.OK}
-    return agreeing | ({Mode.of(baseline_config)} if baseline_config is not None else set())
+    own = trials.baseline.config if trials.baseline else None
+    agreeing = {one.mode for one in guarded_modes(trials.records) if one.verdict.outcome is LossOutcome.OK}
+    return agreeing | ({Mode.of(own)} if own else set())
 
 
 def _at_least(
