@@ -13,6 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from tunekit.machine.host.mounts import mounts_of
+from tunekit.units import KIB
 
 ROOT = Path("/")
 
@@ -86,17 +87,15 @@ def oom_kills(root: Path = ROOT) -> int | None:
     """
     for version, name in ((2, "memory.events"), (1, "memory.oom_control")):
         folder = next(_cgroup_folders(root, version, "memory"), None)
-        if folder is not None and (count := _counter(folder / name, "oom_kill")) is not None:
+        if folder is not None and (count := counter(folder / name, "oom_kill")) is not None:
             return count
-    return _counter(root / "proc/vmstat", "oom_kill")
+    return counter(root / "proc/vmstat", "oom_kill")
 
 
 def ram_total_bytes(root: Path = ROOT) -> int:
     """Return the machine's memory."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text_of(root / "proc/meminfo") or "", re.MULTILINE)
-    if found:
-        return int(found[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total_kib = counter(root / "proc/meminfo", "MemTotal:")
+    return total_kib * KIB if total_kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def ram_limit_bytes(root: Path = ROOT) -> int:
@@ -111,8 +110,8 @@ def ram_available_bytes(root: Path = ROOT) -> int | None:
 
     Inactive page cache counts as free, as the kernel gives it back first. None where neither is known.
     """
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(root / "proc/meminfo") or "", re.MULTILINE)
-    free = [int(found[1]) * 1024] if found else []
+    available_kib = counter(root / "proc/meminfo", "MemAvailable:")
+    free = [] if available_kib is None else [available_kib * KIB]
     free += [group.limit_bytes - group.used_bytes for group in _memory_groups(root)]
     return max(0, min(free)) if free else None
 
@@ -143,11 +142,8 @@ def open_files_limit() -> int | None:
 
 def load_average(root: Path = ROOT) -> float | None:
     """Return how many processes wanted a CPU in the last minute, None where the kernel does not tell."""
-    fields = (text_of(root / "proc/loadavg") or "").split()
-    try:
-        return float(fields[0])
-    except (IndexError, ValueError):
-        return None
+    found = re.match(r"\d+\.\d+", text_of(root / "proc/loadavg") or "")
+    return float(found[0]) if found else None
 
 
 def busy_share(sample_s: float = _SAMPLE_S) -> float:
@@ -171,13 +167,19 @@ def text_of(path: Path) -> str | None:
         return None
 
 
+def counter(path: Path, name: str) -> int | None:
+    """Return the whole number after a name at the beginning of a line, None where there is none."""
+    found = re.search(rf"^{name}\s+(\d+)\b", text_of(path) or "", re.MULTILINE)
+    return int(found[1]) if found else None
+
+
 def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:
     for version, (limits, used, reclaimable) in _MEMORY_FILES.items():
         for folder in _cgroup_folders(root, version, "memory"):
             numbers = [_number(folder / name) for name in limits]
             known = [number for number in numbers if number is not None and 0 < number < _UNLIMITED_BYTES]
             if known:
-                cache_bytes = _counter(folder / "memory.stat", reclaimable) or 0
+                cache_bytes = counter(folder / "memory.stat", reclaimable) or 0
                 yield _MemoryGroup(min(known), max(0, (_number(folder / used) or 0) - cache_bytes))
 
 
@@ -218,12 +220,9 @@ def _v1_quota(folder: Path) -> float | None:
 
 
 def _v2_quota(folder: Path) -> float | None:
-    fields = (text_of(folder / "cpu.max") or "").split()
-    numbers = [int(field) for field in fields[:2] if field.isdecimal()]
-    if not numbers or len(numbers) < len(fields[:2]):
-        return None
-    period_us = numbers[1] if len(numbers) == 2 else _DEFAULT_PERIOD_US
-    return numbers[0] / period_us if numbers[0] > 0 and period_us > 0 else None
+    found = re.fullmatch(r"(\d+)(?: (\d+))?\n?", text_of(folder / "cpu.max") or "")
+    quota_us, period_us = (int(found[1]), int(found[2] or _DEFAULT_PERIOD_US)) if found else (0, 0)
+    return quota_us / period_us if quota_us > 0 and period_us > 0 else None
 
 
 def _number(path: Path) -> int | None:
@@ -231,8 +230,3 @@ def _number(path: Path) -> int | None:
         return int(text_of(path) or "")
     except ValueError:
         return None
-
-
-def _counter(path: Path, name: str) -> int | None:
-    found = re.search(rf"^{name} (\d+)$", text_of(path) or "", re.MULTILINE)
-    return int(found[1]) if found else None

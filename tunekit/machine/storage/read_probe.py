@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import os
 import random
-import re
 import stat
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tunekit.machine.host.limits import text_of
+from tunekit.machine.host.limits import counter
 from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
 
@@ -41,8 +40,7 @@ _CACHED_SHARE = 0.02
 
 def fetched_bytes() -> int:
     """Return what this process has fetched from storage so far; 0 where the kernel does not count it."""
-    found = re.search(r"^read_bytes: (\d+)$", text_of(Path("/proc/self/io")) or "", re.MULTILINE)
-    return int(found[1]) if found else 0
+    return counter(Path("/proc/self/io"), "read_bytes:") or 0
 
 
 def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
