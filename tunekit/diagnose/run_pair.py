@@ -117,12 +117,8 @@ class RunPair:
     @cached_property
     def machine_differences(self) -> tuple[str, ...]:
         """What differs between the machines and their software, as far as it is known of both."""
-        differing = []
-        for name, value in MACHINE.items():
-            before, after = value(self.reference), value(self.other)
-            if before and after and before != after:
-                differing.append(name)
-        return tuple(differing)
+        both = {name: {value(self.reference), value(self.other)} for name, value in MACHINE.items()}
+        return tuple(name for name, values in both.items() if all(values) and len(values) > 1)
 
     @cached_property
     def why_not(self) -> str | None:

@@ -98,13 +98,16 @@ def knobs_yaml(recommendation: Recommendation | Candidate, target: Target, *, is
 
 
 def _file(run: Run, one: Recommendation | Candidate, evidence: Iterable[str]) -> str:
-    lines = [line for text in evidence for line in comment(text)]
+    texts = [*evidence]
     if one.config.precision is Precision.FP16:
-        lines += comment("precision: fp16 needs GradScaler in the training script")
-    loader_only = loader_only_text(run, one.config)
-    lines += comment(f"batch_size: {loader_only}") if loader_only else []
-    lines += comment(_lr_text(run, one))
-    return "\n".join([*lines, "", knobs_yaml(one, run.target, is_short=False)]) + "\n"
+        texts.append("precision: fp16 needs GradScaler in the training script")
+    if loader_only := loader_only_text(run, one.config):
+        texts.append(f"batch_size: {loader_only}")
+    return _commented([*texts, _lr_text(run, one)], knobs_yaml(one, run.target, is_short=False) + "\n")
+
+
+def _commented(texts: Iterable[str], body: str) -> str:
+    return "\n".join([*(line for text in texts for line in comment(text)), "", body])
 
 
 def _measured_text(run: Run, trials: Collection[int]) -> str:
@@ -169,8 +172,7 @@ def predicted_yaml(run: Run) -> str | None:
     keys = config_keys(config, run.target)
     if config.precision is Precision.FP32 and run.target.binding_of("precision") is None:
         keys.pop("precision", None)
-    lines = [line for text in evidence for line in comment(text)]
-    return "\n".join([*lines, "", yaml.safe_dump(nested(keys), sort_keys=False)])
+    return _commented(evidence, yaml.safe_dump(nested(keys), sort_keys=False))
 
 
 def comment(text: str) -> list[str]:

@@ -124,13 +124,7 @@ def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[Table | P
     profile, facts = file.profile, file.profile.facts
     remarks = (("torch.compile", profile.compile_note), ("torch builds", profile.torch_builds))
     software = tuple(f"{name}: {_text(text)}" for name, text in remarks if text)
-    groups = {
-        "memory": facts.memory,
-        "rates": facts.rates,
-        "device": facts.device,
-        "software": facts.software,
-    }
-    sources = (f"{name} ({one.confidence}): {_text(one.source)}" for name, one in groups.items())
+    sources = (f"{name} ({one.confidence}): {_text(one.source)}" for name, one in facts)
     machines: tuple[Table | Passage, ...] = (Passage("Machines", ("No price is known.",)),)
     if profile.instances:
         by_source: dict[str, list[str]] = {}

@@ -67,10 +67,8 @@ def outside_torch(
         f"measured on {measured.device_name}, {measured.created_at[:10]}, driver {measured.driver or 'n/a'}, "
         f"torch {measured.torch_version}, and {_MEASURED_WITHIN:.0%} either way"
     )
-    workspaces = measured.workspaces_bytes(benchmarks_cudnn)
-    workspace = _range(_CUDNN_BYTES, _CUDNN_SOURCE)
-    if workspaces:
-        workspace = _range(workspaces, source, _MEASURED_WITHIN)
+    seen = measured.workspaces_bytes(benchmarks_cudnn)
+    workspace = _range(seen, source, _MEASURED_WITHIN) if seen else _range(_CUDNN_BYTES, _CUDNN_SOURCE)
     return OutsideTorch(
         context=_range((measured.context_bytes, measured.context_bytes), source, _MEASURED_WITHIN),
         workspace=workspace,
