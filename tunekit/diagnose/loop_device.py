@@ -29,25 +29,24 @@ from tunekit.units import bytes_text, count_text, listed, rate_text
 
 def _unused(facts: LoopFacts) -> list[str]:
     """Return words for what makes training faster, suits this device and is not in use."""
-    words = [_lower_precision(facts), *_compiled(facts), _channels_last(facts), *_larger_batch(facts)]
-    return [word for word in words if word is not None]
+    return [*_lower_precision(facts), *_compiled(facts), *_channels_last(facts), *_larger_batch(facts)]
 
 
-def _lower_precision(facts: LoopFacts) -> str | None:
+def _lower_precision(facts: LoopFacts) -> list[str]:
     config, discovery, loop = facts.record.config, facts.discovery, facts.loop
     if config is None or config.precision in (Precision.BF16, Precision.FP16):
-        return None
+        return []
     if discovery is not None and discovery.autocast_dtype is not None:
-        return None
+        return []
     native = discovery.bf16_native if discovery is not None else None
     if native is None and loop.device.type == "cpu":
         native = facts.host.cpu_bf16_native
     offered = facts.profile.native_precisions if facts.profile is not None and facts.is_cuda else ()
     if native or "bf16" in offered:
-        return facts.set_knob("precision", Precision.BF16)
+        return [facts.set_knob("precision", Precision.BF16)]
     if "tf32" in offered and loop.float32_matmul_precision == "highest":
-        return facts.set_knob("precision", Precision.TF32)
-    return None
+        return [facts.set_knob("precision", Precision.TF32)]
+    return []
 
 
 def _compiled(facts: LoopFacts) -> list[str]:
@@ -57,12 +56,10 @@ def _compiled(facts: LoopFacts) -> list[str]:
     return [facts.set_knob("compile", True)] if can and not compiles else []
 
 
-def _channels_last(facts: LoopFacts) -> str | None:
-    roots = facts.discovery.roots if facts.discovery is not None else ()
+def _channels_last(facts: LoopFacts) -> list[str]:
+    config, roots = facts.record.config, facts.discovery.roots if facts.discovery is not None else ()
     suits = any(root.has_4d_weights and not root.channels_last for root in roots)
-    if not suits or facts.record.config is None or facts.record.config.channels_last:
-        return None
-    return facts.set_knob("channels_last", True)
+    return [facts.set_knob("channels_last", True)] if suits and config and not config.channels_last else []
 
 
 def _larger_batch(facts: LoopFacts) -> list[str]:

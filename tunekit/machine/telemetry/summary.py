@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tunekit.machine.gpu.nvml import throttle_reasons
 from tunekit.machine.telemetry.series import Series, is_used, measured_window
@@ -14,6 +15,8 @@ _MEANS = (
     *("power_w", "sm_clock_mhz", "pcie_tx_mb_per_s", "pcie_rx_mb_per_s"),
 )
 """Figures of GpuTelemetry that are the mean of the column of their name."""
+_PEAKS, _MOVING = ("used_bytes", "tree_bytes"), ("sm_clock_mhz", "temperature_c")
+"""Columns of which it has the peak, and the first and last mean."""
 
 
 def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
@@ -65,32 +68,30 @@ def _per_s(series: Series, counter: str) -> float | None:
 
 
 def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
-    first_clock, last_clock = _ends(series, "sm_clock_mhz")
-    first_heat, last_heat = _ends(series, "temperature_c")
-    used_bytes, tree_bytes = (max(series.known(name), default=None) for name in ("used_bytes", "tree_bytes"))
     masks = [throttle_reasons(int(mask)) for mask in series.known("throttle_mask")]
+    figures: dict[str, Any] = {
+        **{name: _mean(known) if (known := series.known(name)) else None for name in _MEANS},
+        **{f"peak_{name}": max(map(int, series.known(name)), default=None) for name in _PEAKS},
+        **{end: value for name in _MOVING for end, value in _ends(series, name).items()},
+    }
     return GpuTelemetry(
         index=int(series.name.removeprefix("gpu")),
         is_used=is_used,
         # In a container the driver may know the trial's processes by other PIDs: neighbours are then unknown.
-        neighbours=series.neighbours if tree_bytes else (),
-        peak_used_bytes=None if used_bytes is None else int(used_bytes),
-        peak_tree_bytes=None if tree_bytes is None else int(tree_bytes),
+        neighbours=series.neighbours if any(series.known("tree_bytes")) else (),
         max_temperature_c=max(series.known("temperature_c"), default=None),
-        first_sm_clock_mhz=first_clock,
-        last_sm_clock_mhz=last_clock,
-        first_temperature_c=first_heat,
-        last_temperature_c=last_heat,
         throttle_reasons=tuple(dict.fromkeys(reason for reasons in masks for reason in reasons)),
-        **{name: _mean(known) if (known := series.known(name)) else None for name in _MEANS},
+        **figures,
     )
 
 
-def _ends(series: Series, name: str) -> tuple[float | None, float | None]:
+def _ends(series: Series, name: str) -> dict[str, float | None]:
     """Return the means of a window's first and last third; None where either is a single sample or none."""
     values = series.known(name)
     third = len(values) // 3
-    return (_mean(values[:third]), _mean(values[-third:])) if third >= _MIN_OF_AN_END else (None, None)
+    if third < _MIN_OF_AN_END:
+        return {}
+    return {f"first_{name}": _mean(values[:third]), f"last_{name}": _mean(values[-third:])}
 
 
 def _mean(values: list[float]) -> float:
