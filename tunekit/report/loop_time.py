@@ -2,10 +2,22 @@
 
 from functools import partial
 
-from tunekit.diagnose.attribution import Share, attribution, closure
+from tunekit.diagnose.attribution import Attribution, Share, attribution, closure
 from tunekit.records.details import Details, Kernel, SyncPoint
 from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.report.blocks import Column, Passage, Table, field_text, table_of
+from tunekit.report.blocks import (
+    Basis,
+    Block,
+    Chart,
+    Column,
+    Passage,
+    Point,
+    Series,
+    Table,
+    field_text,
+    stacked_bars,
+    table_of,
+)
 from tunekit.report.text import UNKNOWN
 from tunekit.units import count_text, duration_text
 
@@ -43,7 +55,7 @@ _SYNC_COLUMNS: tuple[Column[SyncPoint], ...] = (
 )
 
 
-def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
+def step_blocks(measurement: Measurement) -> tuple[Block, ...]:
     """Return where the time of a step goes, and whether its two halves explain it."""
     found, isolated, halves = attribution(measurement), measurement.isolated, closure(measurement)
     why = isolated.why_not or "not measured"
@@ -52,7 +64,22 @@ def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     loader, training = map(step_text, (isolated.loader_step_s, isolated.compute_step_s))
     alone = f"Loader alone {loader}, training alone {training} (measured): {why}"
     title = f"Step time: {step_text(found.step_ms / 1000)} (measured)"
-    return table_of(title, _STEP_COLUMNS, found.shares), Passage("", (alone,))
+    return _step_chart(found), table_of(title, _STEP_COLUMNS, found.shares), Passage("", (alone,))
+
+
+def _step_chart(found: Attribution) -> Chart:
+    def bar(batch_ms: float) -> tuple[Point, ...]:
+        return (Point(x="batch", y=max(0.0, batch_ms), text=step_text(batch_ms / 1000)),)
+
+    parts = [one for one in found.shares if one.is_of_sum]
+    return stacked_bars(
+        "step_time",
+        "Step time (measured)",
+        f"By the {found.source}: {', '.join(f'{one.part.value} {one.share:.0%}' for one in parts)}.",
+        ("", "ms per batch"),
+        [Series(one.part.value, Basis.MEASURED, bar(one.batch_ms), "bars") for one in parts],
+        [Series("total", Basis.MEASURED, bar(found.step_ms), "totals")],
+    )
 
 
 def startup_table(loop: LoopMeasurement) -> Table:
