@@ -30,7 +30,7 @@ _LONGER = 10
 _COVERAGE, _CHANCE = 0.95, 0.98
 
 
-def least_held(repeats: int) -> int:
+def min_held(repeats: int) -> int:
     """Return how many of some right 95% intervals hold the truth at least, in 98 of 100 such benchmarks."""
     fewer = 0.0
     for held in range(repeats + 1):
@@ -82,7 +82,7 @@ def main() -> None:
     print(f"| intervals of one process's own window that hold it | {alone_held} of {len(alone)} |")
     print(f"| A/A floor of these processes | {floor.relative:.1%} |" if floor else "| A/A floor | n/a |")
     print(f"| the {len(long_rates)} long runs differ by | {long_spread:.1%} |")
-    least = least_held(len(rates))
+    least = min_held(len(rates))
     verdict = "met" if held >= least else "missed"
     print(f"\ngoal, at least {least} of {len(rates)} intervals hold it: {verdict}")
     print(f"`{shlex.join(['python', 'benchmarks/coverage.py', *sys.argv[1:]])}`")

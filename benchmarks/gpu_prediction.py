@@ -50,7 +50,7 @@ GOAL = 0.04
 """The share by which a prediction of allocated memory may be off."""
 _GIB_EACH = 30
 """What the largest of the configs takes, at most: so many run at a time as fit."""
-_MOST_AT_ONCE = 4
+_MAX_AT_ONCE = 4
 _OUT_OF_MEMORY = "out of memory"
 _SETTLE_S = 0.5
 
@@ -93,7 +93,7 @@ def check_prediction(job: Job) -> None:
     profile, _ = device_profile("auto", job.host, load_profiles())
     beside = outside_torch(profile, [calibration] if calibration else [])
     contexts = []
-    at_once = max(1, min(_MOST_AT_ONCE, (gpu.memory_bytes or 0) // (_GIB_EACH * GIB)))
+    at_once = max(1, min(_MAX_AT_ONCE, (gpu.memory_bytes or 0) // (_GIB_EACH * GIB)))
     for model in job.models:
         predicted = {
             precision: _predicted(model, precision, beside, folder / f"{model}-{precision}", on_cpu)

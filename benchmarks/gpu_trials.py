@@ -26,7 +26,7 @@ from tunekit.workloads import IMAGES_SCRIPT
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_MEMORY_BYTES = 2 << 30
 """What the batches of the workers take of /dev/shm, at most."""
-LEAST_TRIALS = 5
+MIN_TRIALS = 5
 """A search of fewer has found nothing."""
 
 
@@ -129,7 +129,7 @@ def check_search(job: Job) -> None:
     run = read_json(out / "run.json", Run)
     measured = sum(trial.measurement is not None for trial in run.trials)
     figure = f"{measured} of {len(run.trials)} measured in {duration_text(run.search_time_s)}"
-    add("search trials", figure, measured >= LEAST_TRIALS)
+    add("search trials", figure, measured >= MIN_TRIALS)
     if run.noise_floor:
         add("A/A noise floor", f"{run.noise_floor.relative:.1%}", None)
     for tier in run.recommendations:

@@ -30,7 +30,7 @@ from tunekit.tune import acquisition
 from tunekit.tune.acquisition import Acquisition
 
 _TOLERANCE = 0.03
-_MOST_TRIALS = 300
+_MAX_TRIALS = 300
 _NEVER = 2.0
 """Chance that no trial has."""
 
@@ -64,7 +64,7 @@ def search(guided: Acquisition, world: World, hosts: int, seed: int) -> Raced:
     records, running = [world.baseline], list[Ending]()
     begun, is_over = 1, False
     while not is_over:
-        while len(running) < hosts and begun < _MOST_TRIALS:
+        while len(running) < hosts and begun < _MAX_TRIALS:
             pending = [config for one in running if (config := one.record.config)]
             proposal = guided.propose(records, pending=pending)
             if proposal is None:

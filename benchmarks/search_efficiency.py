@@ -31,7 +31,7 @@ from tunekit.records.run import KnobSpace  # noqa: E402
 from tunekit.records.trial import TrialRecord  # noqa: E402
 
 _TOLERANCE = 0.03
-_MOST_TRIALS = 300
+_MAX_TRIALS = 300
 
 
 class World(Protocol):
@@ -65,7 +65,7 @@ def race(make: MakeRacer, world: World, seed: int) -> tuple[float, int, bool]:
     spent_s = world.baseline.duration_s
     assert world.baseline.config is not None
     racer = make(world.space, world.host, world.baseline.config, seed)
-    while len(records) < _MOST_TRIALS:
+    while len(records) < _MAX_TRIALS:
         best = max(records, key=lambda record: record.rate_samples_per_s or 0.0)
         if best.config is not None and world.truth.get(best.config, 0.0) >= good:
             return spent_s, len(records), True

@@ -27,7 +27,7 @@ from tunekit.trial.executor import TrialSpec
 from tunekit.tune.acquisition import all_configs
 
 _LEARNING_BATCHES, _LEARNING_S = 8, 5.0
-_LEAST_BATCHES = 10
+_MIN_BATCHES = 10
 _FLOOR_BATCHES, _FLOOR_S = 20, 15.0
 _LOOKS = 5
 _ENDING_S = 2.0
@@ -108,7 +108,7 @@ class GpuJob(SearchWorld):
 
     def _steady_batches(self, knobs: TrainConfig) -> int:
         step_s, window_s = self.step_s(knobs), self.asked.window_s
-        least = min(_LEAST_BATCHES, max(3, math.ceil(2 * window_s / step_s)))
+        least = min(_MIN_BATCHES, max(3, math.ceil(2 * window_s / step_s)))
         return max(least, math.ceil(window_s / step_s))
 
     def _ramp_batches(self, knobs: TrainConfig) -> int:

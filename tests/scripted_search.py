@@ -73,7 +73,7 @@ def search_context(baseline: TrainConfig | None = None, **overrides: Any) -> Sea
     """An ordinary script on an A10G; overrides of SearchContext's own fields, or of the discovery's."""
     knobs = baseline or config()
     own = {"host": host(), "profile": profile(), "native_bf16": True, "target": target()}
-    own |= {"boundary": None, "cpus_per_worker": 1.0, "most_workers": math.inf}
+    own |= {"boundary": None, "cpus_per_worker": 1.0, "max_workers": math.inf}
     own |= {name: overrides.pop(name) for name in tuple(own) if name in overrides}
     known = overrides.pop("discovery", None) or learnt(knobs, **overrides)
     return SearchContext(discovery=known, baseline=knobs, **own)

@@ -21,7 +21,7 @@ from tunekit.trial.executor import TrialSpec
 
 GOOD_LOSSES = tuple(curve(decreasing, 64, 1, noise=0.1))
 BAD_LOSSES = (*GOOD_LOSSES[:32], *(loss + 1.0 for loss in GOOD_LOSSES[32:]))
-_MOST_NOISE = 2.5
+_MAX_NOISE = 2.5
 """Deviations that a process is off at most."""
 
 
@@ -96,7 +96,7 @@ class SearchWorld:
     def noise_of(self, knobs: TrainConfig, spec: TrialSpec) -> float:
         """Return by what factor a process is off; the same whenever it runs."""
         off = self._chance("noise", knobs, spec.role, spec.round).gauss(0, 1)
-        return math.exp(self.noise * max(-_MOST_NOISE, min(off, _MOST_NOISE)))
+        return math.exp(self.noise * max(-_MAX_NOISE, min(off, _MAX_NOISE)))
 
     def failing(self, knobs: TrainConfig, spec: TrialSpec) -> Failure | None:
         """Return how a process ends that is not measured."""

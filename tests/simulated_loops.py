@@ -147,7 +147,7 @@ class Simulation:
         learning: int = 0,
         can_force: bool = True,
         sees_all: bool = False,
-        most_epochs: int = 100_000,
+        max_epochs: int = 100_000,
         trial_s: float = math.inf,
     ) -> LoopClock:
         """Run the loop under a clock of the agent until it has its measurement.
@@ -159,7 +159,7 @@ class Simulation:
             learning: batches before the agent knows the loop.
             can_force: whether the epoch can be ended.
             sees_all: whether no batch may be thrown away, as where several ranks train.
-            most_epochs: after which the script ends.
+            max_epochs: after which the script ends.
             trial_s: after which the trial is ended.
         """
         loop, settling = self.loop, CompileSettling()
@@ -185,7 +185,7 @@ class Simulation:
         while not self._epoch(clock, settling, done, until):
             self.ended_epochs += 1
             self._validate()
-            if self.ended_epochs == most_epochs:
+            if self.ended_epochs == max_epochs:
                 clock.end()
                 break
             done = 0

@@ -19,9 +19,9 @@ from urllib.parse import quote
 MASK = "***"
 """Stands where a secret was."""
 
-_LEAST_LETTERS = 3
+_MIN_LETTERS = 3
 """Of a secret within a text: what is shorter is none, and the mask would be longer."""
-_LEAST_KNOWN = 4
+_MIN_KNOWN = 4
 """Of a known secret that is looked for elsewhere: what is shorter stands in other words too."""
 _SURE = 8
 """Letters from which on a known secret is masked within longer words as well."""
@@ -186,7 +186,7 @@ class Secrets:
             found += [match.span() for match in re.finditer(word, read)] if value in read else []
         for start, end in (*found, *_named(read)):
             first, last = bisect_right(read_ends, start) - 1, bisect_left(read_ends, end)
-            if end - start >= _LEAST_LETTERS:
+            if end - start >= _MIN_LETTERS:
                 yield start + text_ends[first] - read_ends[first], end + text_ends[last] - read_ends[last]
 
 
@@ -292,4 +292,4 @@ def _forms(values: Sequence[str]) -> tuple[str, ...]:
     """Return secrets as they are and as addresses and texts of JSON write them."""
     forms = {form for value in values for form in (value, value.strip(), quote(value, safe=""))}
     forms |= {_read(form)[0] for value in values for form in (value, json.dumps(value)[1:-1])}
-    return tuple(sorted(form for form in forms if len(form) >= _LEAST_KNOWN))
+    return tuple(sorted(form for form in forms if len(form) >= _MIN_KNOWN))

@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 _UNKNOWN = "n/a"
 """What stands for a figure that is not known, or beyond all bounds."""
-_MOST_IN_DIGITS = 1e15
+_MAX_IN_DIGITS = 1e15
 """A figure from here on is written by its exponent."""
 
 _DURATION_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -30,7 +30,7 @@ def digits_text(figure: float | None, form: str) -> str:
     known = _finite(figure)
     if known is None:
         return _UNKNOWN
-    return format(known, form if abs(known) < _MOST_IN_DIGITS else ".3g")
+    return format(known, form if abs(known) < _MAX_IN_DIGITS else ".3g")
 
 
 def bytes_text(size_bytes: float | None) -> str:
@@ -62,7 +62,7 @@ def duration_text(duration_s: float | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    if seconds >= 3600 * _MOST_IN_DIGITS:
+    if seconds >= 3600 * _MAX_IN_DIGITS:
         return f"{digits_text(seconds / 3600, '.0f')}h"
     whole_s = round(seconds)
     if whole_s < 3600:

@@ -4,7 +4,7 @@ import math
 from statistics import fmean
 
 import pytest
-from _tunekit_agent.measure.estimates import interval_relative, least_relative, trend_relative
+from _tunekit_agent.measure.estimates import interval_relative, min_relative, trend_relative
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import BATCH, STEADY_LOOPS, Loop, Simulation, spread, step_s
@@ -68,10 +68,10 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(name: str) -> None
 
 def test_the_least_of_a_mean_allows_for_several_looks_and_for_phases() -> None:
     noisy = [1.0, 2.0] * 8
-    assert least_relative(noisy) == pytest.approx(1 - 1.7 * interval_relative(noisy))
-    assert least_relative([1.0] * 16) == pytest.approx(0.75)
-    assert least_relative([1.0] * 400) == pytest.approx(0.95)
-    assert least_relative([1.0] * 2) == 0.0
+    assert min_relative(noisy) == pytest.approx(1 - 1.7 * interval_relative(noisy))
+    assert min_relative([1.0] * 16) == pytest.approx(0.75)
+    assert min_relative([1.0] * 400) == pytest.approx(0.95)
+    assert min_relative([1.0] * 2) == 0.0
 
 
 @pytest.mark.parametrize("name", STEADY_NAMES)

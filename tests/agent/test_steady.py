@@ -124,7 +124,7 @@ def test_the_device_is_waited_for_at_the_ends_only() -> None:
 
 
 def test_a_script_that_ends_after_enough_batches_is_measured() -> None:
-    clock = measured(loop(0.1, 30), most_epochs=1)
+    clock = measured(loop(0.1, 30), max_epochs=1)
     assert clock.phase == FINISHED
     assert clock.stop_reason == "loop_ended"
 

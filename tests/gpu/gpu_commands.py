@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "zoo" / "on_gpu"
 SLOWED = "a10g:slower=16"
 """A device beside which the host's own time is small, however busy the host is."""
 
-MOST_KEPT_BYTES = 20 * 512
+MAX_KEPT_BYTES = 20 * 512
 """What torch allocates between two prints of a script: the agent keeps a loss of each step, unread."""
 
 
@@ -72,7 +72,7 @@ def has_torchs_peaks(ended: Ended, record: TrialRecord) -> bool:
     allocated, reserved = ([int(pair[place]) for pair in printed] for place in (0, 1))
     if not loop or loop.peak_allocated_bytes is None:
         return False
-    most = max(allocated) + MOST_KEPT_BYTES
+    most = max(allocated) + MAX_KEPT_BYTES
     return allocated[0] <= loop.peak_allocated_bytes <= most and loop.peak_reserved_bytes in reserved
 
 

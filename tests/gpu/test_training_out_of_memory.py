@@ -19,14 +19,14 @@ NOT_OF_THE_DEVICE = {
     "pinning_a_tensor": OutcomeKind.HOST_OOM,
     "pinning_in_a_loader": OutcomeKind.HOST_OOM,
 }
-LEAST_CASES = 14
+MIN_CASES = 14
 
 
 @on_both_torches
 def test_memory_that_ends_anywhere_is_told_from_every_other_failure(simulated_gpu: SimulatedGpu) -> None:
     ran = simulated_gpu.run([CASES], timeout_s=240)
     told = {one["case"]: one["error"] for one in map(json.loads, ran.stdout.splitlines())}
-    assert len(told) >= LEAST_CASES, ran.stderr[-2000:]
+    assert len(told) >= MIN_CASES, ran.stderr[-2000:]
     assert [name for name, error in told.items() if error is None] == []
     errors = {name: ErrorSeen.model_validate(error) for name, error in told.items()}
     kinds = {name: cause_of(error)[0] for name, error in errors.items()}

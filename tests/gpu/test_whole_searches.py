@@ -13,7 +13,7 @@ from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
 FEW = ["--trials", "2", "--confirm", "1", "--window", "1", "--budget", "10m"]
-LEAST_TRIALS = 4
+MIN_TRIALS = 4
 TYPES = {"fp32": {"fp32", "tf32"}, "tf32": {"fp32", "tf32"}, "bf16": {"bf16"}, "fp16": {"fp16"}}
 PRODUCTS = ("gemm ", "conv fprop ", "conv dgrad ", "conv wgrad ")
 
@@ -54,7 +54,7 @@ def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulate
     ended = tunekit(simulated_gpu, "search", FEW, script("plain.py", "--samples", "1280"))
     assert ended.process.returncode == 0, ended.process.stderr
     assert (ended.run.measured_on, _devices(ended.run)) == ("a10g", {"NVIDIA A10G"})
-    assert len(ended.run.trials) >= LEAST_TRIALS
+    assert len(ended.run.trials) >= MIN_TRIALS
     assert _of_another_config(ended.run, simulated_gpu.trace()) == []
     assert all(has_torchs_peaks(ended, trial) for trial in ended.run.trials)
     before = len(of_trials(simulated_gpu.trace()))
@@ -76,5 +76,5 @@ def test_a_frameworks_loop_is_searched(simulated_gpu: SimulatedGpu, name: str) -
     ended = tunekit(simulated_gpu, "search", FEW, command)
     assert ended.process.returncode == 0, ended.process.stderr
     assert (ended.run.measured_on, _devices(ended.run)) == ("a10g", {"NVIDIA A10G"})
-    assert len(ended.run.trials) >= LEAST_TRIALS
+    assert len(ended.run.trials) >= MIN_TRIALS
     assert _of_another_config(ended.run, simulated_gpu.trace()) == []

@@ -60,7 +60,7 @@ def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, 
     assert (asked.verdict is BatchFit.NO) == (batch > one.largest.high)
     assert (asked.rate is None) == (asked.verdict is BatchFit.NO)
     if asked.verdict is BatchFit.YES:
-        assert asked.reserved_bytes <= asked.least_bytes
+        assert asked.reserved_bytes <= asked.min_bytes
 
 
 def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):

@@ -111,7 +111,7 @@ def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path
         (one.profile_id, one.precision) for one in run.prediction.fits
     ]
     assert run.asked[0].verdict is BatchFit.NO
-    assert run.asked[0].reserved_bytes > run.asked[0].most_bytes
+    assert run.asked[0].reserved_bytes > run.asked[0].max_bytes
     assert run.asked[0].rate is None
     assert {one.batch_size for one in run.asked} == {1000}
     assert any(one.rate is not None for one in run.asked)

@@ -70,9 +70,9 @@ def test_the_script_as_it_is_comes_first(walked):
     whole, executor, _, _ = walked
     first = whole.trials[0]
     details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS, Detail.DATA)
-    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=(), most_s=900.0 + 8.0)
+    first_spec = TrialSpec(0, TrialRole.BASELINE, None, details=details, bindings=(), max_s=900.0 + 8.0)
     assert executor.specs[0] == first_spec
-    assert all(spec.most_s <= first_spec.most_s for spec in executor.specs)
+    assert all(spec.max_s <= first_spec.max_s for spec in executor.specs)
     looks = {(), (Detail.SIZES,), (Detail.DATA,), (Detail.LARGEST, Detail.DATA)}
     assert {spec.details for spec in executor.specs[1:]} == looks
     assert (first.number, first.role, first.is_baseline_config) == (0, TrialRole.BASELINE, True)

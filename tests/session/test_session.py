@@ -81,10 +81,10 @@ class ScriptedLoad:
         return self._shares.pop(0) if len(self._shares) > 1 else self._shares[0]
 
 
-def waited(most_s: float, *shares: float) -> tuple[float, list[str]]:
+def waited(max_s: float, *shares: float) -> tuple[float, list[str]]:
     """How long it waits on a machine with that load, and what it says."""
     clock, said = ScriptedClock(), list[str]()
-    return QuietWait(most_s, ScriptedLoad(clock, *shares), clock).wait(said.append), said
+    return QuietWait(max_s, ScriptedLoad(clock, *shares), clock).wait(said.append), said
 
 
 def test_on_a_quiet_machine_it_looks_and_goes_on():

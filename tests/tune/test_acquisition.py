@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import search_context
 
-from tunekit.predict.loader_rate import most_useful_workers
+from tunekit.predict.loader_rate import max_useful_workers
 from tunekit.predict.throughput.model import Prediction
 from tunekit.predict.throughput.observation import Columns
 from tunekit.recommend.planned_training import PlannedTraining
@@ -170,9 +170,9 @@ def test_the_first_config_has_the_workers_that_the_baseline_saw_pay_and_its_own_
     counts = [WorkerSweepPoint(num_workers=n, step_s=batch_s / min(n, knee)) for n in (1, 2, 4, 8, 16)]
     details = Details(floors=IsolatedRates(workers=tuple(counts)))
     told = seen.changed(measurement=seen.measurement.changed(details=details))
-    most = most_useful_workers(told.measurement)
+    most = max_useful_workers(told.measurement)
     assert most == (math.inf if knee == 16 else 16)
-    waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1, most_workers=most)
+    waiting = search_context(own, host=host(cpus=4), cpus_per_worker=0.1, max_workers=most)
     proposal = Acquisition(build_space(waiting, options()), host(cpus=4)).propose([told])
     assert proposal is not None and knee <= proposal.config.num_workers <= 3 * knee
     changed = {knob for knob in KNOBS if getattr(proposal.config, knob) != getattr(own, knob)}
@@ -256,7 +256,7 @@ def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
     own = config(num_workers=CPUS, batch_size=512)
     slower = config(num_workers=1, batch_size=32)
     records = [trial(0, own, 1e-2, 1e-4), trial(1, slower, 1e-2, 1e-4)]
-    two_at_most = Criteria(most_workers=2)
+    two_at_most = Criteria(max_workers=2)
     anything = Acquisition(space(), host()).propose(records, two_at_most)
     within = Acquisition(space(), host(), may_choose=lambda one: one.number == 1).propose(
         records, two_at_most
@@ -269,7 +269,7 @@ def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
 def test_more_workers_than_a_tier_takes_are_not_proposed():
     guided, records = Acquisition(space(), host()), [trial(0, config(num_workers=0), 1e-2, 1e-3)]
     for number in range(1, 6):
-        proposal = guided.propose(records, Criteria(most_workers=2))
+        proposal = guided.propose(records, Criteria(max_workers=2))
         assert proposal is not None
         assert proposal.config.num_workers <= 2
         records.append(trial(number, proposal.config, 1e-2, 1e-3))

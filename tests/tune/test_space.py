@@ -146,7 +146,7 @@ def test_batches_leave_some_steps_to_an_epoch():
 @pytest.mark.parametrize(("cpus", "most"), [(1, 2), (4, 4), (8, 8), (30, 30), (64, 64)])
 def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
     counts = entry_of("num_workers", search_context(host=host(cpus=cpus, cpus_total=64))).values
-    assert counts[0] == 0 and max(entry_of("num_workers", search_context(most_workers=3)).values) == 3
+    assert counts[0] == 0 and max(entry_of("num_workers", search_context(max_workers=3)).values) == 3
     assert counts[-1] == most  # what the user has stays, even above the CPUs
     assert len(counts) < 20
 

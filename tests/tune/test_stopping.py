@@ -24,7 +24,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials, without_superseded
-from tunekit.tune.acquisition import Criteria, Proposal, least_gain
+from tunekit.tune.acquisition import Criteria, Proposal, min_gain
 from tunekit.tune.stopping import Stop, expectation, next_trial, rate_to_beat
 
 BF16 = config(precision=Precision.BF16)
@@ -39,10 +39,10 @@ class ScriptedStudy:
         self._proposal, self._whole = proposal, whole or proposal
 
     def propose(self, criteria: Criteria, pending: Sequence[TrainConfig] = ()) -> Proposal | None:
-        return self._proposal if criteria.most_s < 1e9 else self._whole
+        return self._proposal if criteria.max_s < 1e9 else self._whole
 
 
-CRITERIA = Criteria(most_s=100.0)
+CRITERIA = Criteria(max_s=100.0)
 
 
 def test_what_is_worth_its_trial_is_tried():
@@ -71,8 +71,8 @@ def test_no_gain_above_the_noise_floor_is_passed_over():
     def floor(relative: float) -> NoiseFloor:
         return NoiseFloor(relative=relative, pairs=2, processes=3)
 
-    assert least_gain(None) == least_gain(floor(0.03)) == 0.005
-    assert least_gain(floor(0.002)) == 0.002
+    assert min_gain(None) == min_gain(floor(0.03)) == 0.005
+    assert min_gain(floor(0.002)) == 0.002
 
 
 def test_a_trial_says_what_is_expected_of_it():

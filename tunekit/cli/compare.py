@@ -55,7 +55,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         lambda shown, _: comparison_report(shown),
         "comparison.json",
         options.full_paths,
-        most_lines=MAX_LINES,
+        max_lines=MAX_LINES,
     )
     if not options.full:
         report = report._replace(blocks=lambda: comparison_answer(comparison))

@@ -93,7 +93,7 @@ def drawn(
     name: str,
     full_paths: bool = False,
     folder: Path = Path(),
-    most_lines: int | None = None,
+    max_lines: int | None = None,
 ) -> Drawn:
     """Return the report of a record that has the same blocks everywhere.
 
@@ -103,7 +103,7 @@ def drawn(
         name: of the record's file.
         full_paths: keep the home folder and the machine's name.
         folder: where it lies, if it does.
-        most_lines: that its Markdown may take.
+        max_lines: that its Markdown may take.
     """
 
     def public() -> tuple[Shown, Report]:
@@ -119,7 +119,7 @@ def drawn(
         return page(replace(report, about=about), f"{to_json(held)}\n".encode(), name)
 
     return Drawn(
-        lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], most_lines)
+        lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], max_lines)
     )
 
 

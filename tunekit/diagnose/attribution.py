@@ -16,8 +16,8 @@ from tunekit.diagnose.policy import (
     EPOCHS_SHARE,
     FROM_STORAGE_BYTES_PER_S,
     LAUNCHING_SHARE,
+    MAX_CPUS_SHARE,
     MIN_SLACK,
-    MOST_CPUS_SHARE,
     MOSTLY,
     SMALL_STALL,
     UNSETTLED_FROM,
@@ -291,7 +291,7 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
     if queue_share is None and (taken_share or 0.0) >= ALL_CPUS_SHARE:
         return Making.COMPUTING
     if queue_share is not None and queue_share >= MOSTLY * off_cpu_share:
-        return Making.COMPUTING if (taken_share or 0.0) >= MOST_CPUS_SHARE else Making.WAITING_FOR_CPU
+        return Making.COMPUTING if (taken_share or 0.0) >= MAX_CPUS_SHARE else Making.WAITING_FOR_CPU
     if cpu_share >= WAITS_SHARE:
         return None
     blocked_share = ratio(work.block_io_s or 0.0, work.time_s) or 0.0

@@ -10,7 +10,7 @@ from tunekit.diagnose.policy import (
     ALL_CPUS_SHARE,
     COSTLY_SHARE,
     FELT_SHARE,
-    MOST_CPUS_SHARE,
+    MAX_CPUS_SHARE,
     ONE_BOUNDARY,
     STARVED_SHARE,
     SURE,
@@ -140,7 +140,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
     is_loaders = facts.waits_for_data and facts.making is Making.WAITING_FOR_CPU
     if share < STARVED_SHARE or not is_felt or is_loaders:
         return
-    own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
+    own = (facts.taken_share or 0.0) >= MAX_CPUS_SHARE
     yield Hit(
         f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
         f"{_cores_text(facts)}",

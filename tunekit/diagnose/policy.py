@@ -26,7 +26,7 @@ EPOCHS_SHARE = 0.25
 """Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is the bottleneck."""
 ALL_CPUS_SHARE = 0.9
 """CPUs that work this much have nothing to give."""
-MOST_CPUS_SHARE = 0.75
+MAX_CPUS_SHARE = 0.75
 """Of the CPUs: a trial that uses as much and waits for more waits for its own processes, mostly."""
 COMPUTES_SHARE = 0.7
 """Of making a batch on a CPU: the rest is too little for what it waits for to matter."""

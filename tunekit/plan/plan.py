@@ -40,8 +40,8 @@ def make_plan(
     offered = sorted(
         offered_machines(request, profiles, today), key=lambda row: _order(row, request.may_use_spot)
     )
-    most_h = request.max_hours or math.inf
-    kept = [row for row in offered if row.done_in_hours is None or row.done_in_hours.value <= most_h]
+    max_h = request.max_hours or math.inf
+    kept = [row for row in offered if row.done_in_hours is None or row.done_in_hours.value <= max_h]
     rows = (measured_machine(request, measured), *kept)
     choices = choose(rows, request.may_use_spot, request.max_hours)
     facts = PlanFacts(request, rows, choices, left_out=len(offered) - len(kept))
@@ -147,10 +147,10 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
     )
     chosen: list[tuple[ChoiceKind, _Candidate]] = []
     if priced:
-        least_usd, least_h, cheapest = priced[0]
+        min_usd, min_h, cheapest = priced[0]
         chosen.append((ChoiceKind.CHEAPEST, cheapest))
         # Times nothing, everything that is free is equal: what costs dollars has to be faster than that.
-        worth_it = priced if least_usd else [each for each in priced if each[1] < least_h] or priced[:1]
+        worth_it = priced if min_usd else [each for each in priced if each[1] < min_h] or priced[:1]
         affordable = (each for each in worth_it if each[0] <= BALANCED_COST * worth_it[0][0])
         balanced = min(affordable, key=lambda each: (each[0] * each[1], *each[:2]))
         chosen.append((ChoiceKind.BALANCED, balanced[2]))

@@ -85,8 +85,8 @@ class _Headroom:
 
     def __init__(self, capacity_bytes: int, outside: OutsideTorch) -> None:
         context, workspace = outside.context, outside.workspace
-        self.least_bytes = max(0, capacity_bytes - context.high - workspace.high)
-        self.most_bytes = max(0, capacity_bytes - context.low - workspace.low)
+        self.min_bytes = max(0, capacity_bytes - context.high - workspace.high)
+        self.max_bytes = max(0, capacity_bytes - context.low - workspace.low)
 
 
 class Fits:
@@ -226,8 +226,8 @@ class Fits:
             batch_size=batch_size,
             verdict=BatchFit.YES if batch_size <= fit.largest.low else verdict,
             reserved_bytes=peak.reserved_bytes,
-            least_bytes=headroom.least_bytes,
-            most_bytes=headroom.most_bytes,
+            min_bytes=headroom.min_bytes,
+            max_bytes=headroom.max_bytes,
             rate=rates.slower,
             compute=rates.compute,
             loader=rates.loader,
@@ -338,8 +338,8 @@ class Fits:
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
         """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
         above = 1 + self.margin
-        middle_bytes = (headroom.least_bytes + headroom.most_bytes) // 2
-        return int(headroom.least_bytes / above), middle_bytes, int(headroom.most_bytes * above)
+        middle_bytes = (headroom.min_bytes + headroom.max_bytes) // 2
+        return int(headroom.min_bytes / above), middle_bytes, int(headroom.max_bytes * above)
 
     def _peak(
         self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom

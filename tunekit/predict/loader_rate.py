@@ -39,7 +39,7 @@ def cpus_per_worker(measurement: Measurement | None) -> float:
     return work.cpus_per_worker if work else 1.0
 
 
-def most_useful_workers(measurement: Measurement | None) -> float:
+def max_useful_workers(measurement: Measurement | None) -> float:
     """Return the workers beyond which more were seen to be hardly faster; infinite where none were."""
     points = measurement.isolated.workers if measurement else ()
     is_flat = len(points) > 1 and points[-2].step_s < _MIN_GAIN * points[-1].step_s

@@ -385,9 +385,9 @@ class RequestedBatch(Record):
     verdict: BatchFit
     reserved_bytes: NonNegativeInt
     """By torch, without the margin."""
-    least_bytes: NonNegativeInt
+    min_bytes: NonNegativeInt
     """That torch can have beside what may lie outside of it."""
-    most_bytes: NonNegativeInt
+    max_bytes: NonNegativeInt
     rate: Interval | None = None
     """Samples/s of one device at that batch; None where it does not fit, where an epoch has fewer samples, or
     where the GPU's rates are unknown."""

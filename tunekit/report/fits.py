@@ -71,7 +71,7 @@ def _ends_text(rate: Interval) -> str:
 
 def _verdict_text(asked: RequestedBatch) -> str:
     """Return whether a batch fits, such as "yes 12.1/19.5" in GiB: at worst for a yes, at best for a no."""
-    room = asked.most_bytes if asked.verdict is BatchFit.NO else asked.least_bytes
+    room = asked.max_bytes if asked.verdict is BatchFit.NO else asked.min_bytes
     return f"{asked.verdict} {_gib_text(asked.reserved_bytes)}/{_gib_text(room)}"
 
 

@@ -52,23 +52,23 @@ class _Part:
         return [title, *lines[: self.kept], f"  - {more} more in the report"]
 
 
-def markdown(report: Report, most_lines: int | None = None, most_listed: int | None = None) -> str:
+def markdown(report: Report, max_lines: int | None = None, max_listed: int | None = None) -> str:
     """Return a report in GitHub's Markdown.
 
     Args:
         report: charts, and what only a page can show, are left out.
-        most_lines: as many as it may take: its longest lists are cut until it does, and say by how much.
-        most_listed: lines of a list, however much room there is.
+        max_lines: as many as it may take: its longest lists are cut until it does, and say by how much.
+        max_listed: lines of a list, however much room there is.
     """
     parts = [_Part((f"## {clipped(report.title)}",), is_list=False)]
     for group in _groups(block for block in report.blocks if has_content(block)):
         parts += _parts(group)
-    if most_listed is not None:
+    if max_listed is not None:
         parts = [
-            part if part.kept is None else replace(part, kept=min(most_listed, part.kept)) for part in parts
+            part if part.kept is None else replace(part, kept=min(max_listed, part.kept)) for part in parts
         ]
     lines = _lines(parts)
-    while most_lines is not None and len(lines) > most_lines:
+    while max_lines is not None and len(lines) > max_lines:
         longest = max(parts, key=lambda part: part.kept or 0)
         if not longest.kept:
             break

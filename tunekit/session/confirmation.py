@@ -24,7 +24,7 @@ from tunekit.tune.confirm import (
     MIN_ROUNDS,
     details_to_confirm,
     expected_duration_s,
-    least_rounds,
+    min_rounds,
     next_round,
     round_order,
     rounds_done,
@@ -101,7 +101,7 @@ def confirm(search: SearchSession) -> None:
         done = {config: rounds_done(search.records, config) for config in chosen}
         wanted = search.found.options.confirm_rounds
         fitting = search.time.rounds_within_budget(chosen)
-        search.ran_out_of_time |= fitting < least_rounds(wanted) - min(done.values(), default=0)
+        search.ran_out_of_time |= fitting < min_rounds(wanted) - min(done.values(), default=0)
         if number and not fitting:
             return  # what is confirmed so far has to do
         configs, rounds = rounds_due(done, wanted, fitting)

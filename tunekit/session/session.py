@@ -15,7 +15,7 @@ from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.host.limits import busy_share
 from tunekit.machine.profiles import load_profiles
-from tunekit.predict.loader_rate import cpus_per_worker, most_useful_workers
+from tunekit.predict.loader_rate import cpus_per_worker, max_useful_workers
 from tunekit.predict.throughput.boundary import Boundary
 from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
@@ -69,18 +69,18 @@ class QuietWait:
     """What a session may wait for quiet, over all of its trials.
 
     Args:
-        most_s: seconds that it may wait in all.
+        max_s: seconds that it may wait in all.
         busy: returns the share of the CPUs' time that other programs use, after looking for a moment.
         clock: returns seconds.
     """
 
     def __init__(
         self,
-        most_s: float,
+        max_s: float,
         busy: Callable[[], float] = busy_share,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._left_s = most_s
+        self._left_s = max_s
         self._busy = busy
         self._clock = clock
 
@@ -239,9 +239,9 @@ class Session(ABC, Generic[AnyRun]):
             **others: of the TrialSpec.
         """
         number = self.store.next_number(self.records)
-        most_s = max(self.left_s, _MAX_TIMES * typical_duration_s(self.records, config)) + _TO_SPARE_S
+        max_s = max(self.left_s, _MAX_TIMES * typical_duration_s(self.records, config)) + _TO_SPARE_S
         bindings = self.found.target.bindings
-        spec = TrialSpec(number, role, config, bindings=bindings, most_s=most_s, **others)
+        spec = TrialSpec(number, role, config, bindings=bindings, max_s=max_s, **others)
         reason = why_infeasible(spec.config, self.records, self.found.rank_host)
         if reason is None:
             self._began_at += self._quiet.wait(self.say)  # no part of the budget
@@ -303,7 +303,7 @@ class Session(ABC, Generic[AnyRun]):
             target=self.found.target,
             boundary=boundary,
             cpus_per_worker=cpus_per_worker(first),
-            most_workers=most_useful_workers(first),
+            max_workers=max_useful_workers(first),
             changing=(data.changing or ()) if data else (),
         )
 

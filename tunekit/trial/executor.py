@@ -92,7 +92,7 @@ class TrialSpec:
     """Whether to train without summing gradients, after the first steps."""
     bindings: tuple[Binding, ...] | None = None
     """Used instead of the target's; None for those of the target."""
-    most_s: float = math.inf
+    max_s: float = math.inf
     """Time limit of this trial, in seconds."""
 
 
@@ -175,7 +175,7 @@ class ProcessExecutor:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
                 gpus = GpuSampler(self.nvml, self.gpus)
-                watch = TrialWatch(keeper, folder, self.limits.within(spec.most_s), gpus, on_progress)
+                watch = TrialWatch(keeper, folder, self.limits.within(spec.max_s), gpus, on_progress)
                 try:
                     evidence = watch.run()
                 except KeyboardInterrupt as error:

@@ -52,10 +52,10 @@ class Limits:
     start_s: float = 0.0
     """Of the time until the loop runs, what the trial's limit leaves out at the most."""
 
-    def within(self, most_s: float) -> "Limits":
+    def within(self, max_s: float) -> "Limits":
         """Return the limits of a trial that takes no longer than some seconds, its start included."""
-        start_s = max(0.0, min(self.start_s, most_s - self.trial_s))
-        return replace(self, trial_s=min(self.trial_s, most_s), start_s=start_s)
+        start_s = max(0.0, min(self.start_s, max_s - self.trial_s))
+        return replace(self, trial_s=min(self.trial_s, max_s), start_s=start_s)
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ Places = NDArray[np.int64]
 class Criteria:
     """What a trial must promise, and may cost."""
 
-    most_s: float = math.inf
+    max_s: float = math.inf
     """Longest that it may take."""
-    most_again_s: float = math.inf
+    max_again_s: float = math.inf
     """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
-    most_workers: float = math.inf
+    max_workers: float = math.inf
     """Most that it may have."""
-    least_gain: float = _MIN_GAIN
+    min_gain: float = _MIN_GAIN
     """Of the best rate, as a share."""
     planned: PlannedTraining = NOTHING_PLANNED
     """The training to come."""
@@ -63,7 +63,7 @@ class Criteria:
 NO_CRITERIA = Criteria()
 
 
-def least_gain(noise: NoiseFloor | None) -> float:
+def min_gain(noise: NoiseFloor | None) -> float:
     """Return the share of the best rate below which a gain is not worth a trial.
 
     No gain that the run could tell from noise is passed over.
@@ -165,10 +165,10 @@ class Acquisition:
         tried = {record.config for record in candidates if record.config}
         costs = self._costs(records)
         is_open = self._untried({*tried, *pending})
-        is_open &= (costs <= criteria.most_s) & self._fits_host(candidates)
+        is_open &= (costs <= criteria.max_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
-            is_open &= ~self._columns.switches["compile"] | (costs <= criteria.most_again_s)
-        is_open &= self._columns.workers <= criteria.most_workers
+            is_open &= ~self._columns.switches["compile"] | (costs <= criteria.max_again_s)
+        is_open &= self._columns.workers <= criteria.max_workers
         fit_chances = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fit_chances >= _MIN_CHANCE))
         if not len(places):
@@ -224,7 +224,7 @@ class Acquisition:
         gains = expected_improvement(expected, best_log_rate) * pool.chances
         log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
         sure = expected_improvement(_as_one_trial_tells(expected), best_log_rate) * pool.chances
-        gains_enough = sure >= criteria.least_gain
+        gains_enough = sure >= criteria.min_gain
         pays = np.ones(len(gains), dtype=bool)
         if criteria.planned.samples is not None:
             planned_s = criteria.planned.samples * math.exp(-best_log_rate)
@@ -241,7 +241,7 @@ class Acquisition:
         remedy = self._remedy(pool, baseline) if baseline else None
         # Of what there is no time for after that, what gains more comes first, else it is never seen; not
         # for the first trial, which must leave time for its confirmation.
-        last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
+        last_call = gains_enough & pays & (pool.costs > criteria.max_s - pool.costs[first])
         if baseline is None and last_call.any():
             rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
             if pool.costs[rival] > pool.costs[first] and sure[rival] > sure[first]:

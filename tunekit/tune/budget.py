@@ -15,14 +15,14 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run, SearchOptions
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials
-from tunekit.tune.acquisition import Criteria, least_gain
+from tunekit.tune.acquisition import Criteria, min_gain
 from tunekit.tune.confirm import (
     MIN_ROUNDS,
     confirmed_before,
     durations_s,
     expected_duration_s,
     finalists,
-    least_rounds,
+    min_rounds,
     next_round,
     rounds_done,
     rounds_s,
@@ -131,9 +131,9 @@ class TimeLeft:
         kept_s = self._guards_s + self._ablation_kept_s
         alone_s = self.left_s - rounds_s(self.records, (), self._least) - kept_s
         return Criteria(
-            most_s=self.for_a_trial_s,
-            most_again_s=alone_s / (1 + self._least),
-            least_gain=least_gain(run_noise(self._trials)),
+            max_s=self.for_a_trial_s,
+            max_again_s=alone_s / (1 + self._least),
+            min_gain=min_gain(run_noise(self._trials)),
             planned=planned_training(self.run.options, self.records),
         )
 
@@ -147,11 +147,11 @@ class TimeLeft:
         trial_s, _ = durations_s(self.records)
         searched = len(self._trials.searched)
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
-        most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
-        if most_s < trial_s and not searched:
+        max_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
+        if max_s < trial_s and not searched:
             fewer_s = self._reserve_s(min(self._least, MIN_PAIRED_ROUNDS), trial_s)
-            most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
-        return most_s
+            max_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
+        return max_s
 
     @cached_property
     def picks(self) -> dict[Tier, TrialRecord]:
@@ -301,7 +301,7 @@ class TimeLeft:
 
     @property
     def _least(self) -> int:
-        return least_rounds(self.run.options.confirm_rounds)
+        return min_rounds(self.run.options.confirm_rounds)
 
     @property
     def _budget_s(self) -> float:

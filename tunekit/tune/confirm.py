@@ -29,7 +29,7 @@ def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
     return tuple(configs)
 
 
-def least_rounds(wanted: int) -> int:
+def min_rounds(wanted: int) -> int:
     """Return the rounds that a finalist should have at the least."""
     return min(MIN_ROUNDS, wanted)
 

@@ -27,7 +27,7 @@ class SearchContext:
     """What an epoch's end costs, as the first measured trial has it; None before one."""
     cpus_per_worker: float = 1.0
     """That each loader worker keeps busy."""
-    most_workers: float = math.inf
+    max_workers: float = math.inf
     """Beyond which more were seen to bring nothing."""
     changing: tuple[str, ...] = ()
     """What the script changes in its data set between epochs."""

@@ -188,7 +188,7 @@ def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
             return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
         case "num_workers":
             most = POLICIES[Tier.AGGRESSIVE].max_workers(context.host.cpus, context.cpus_per_worker)
-            return _worker_counts(int(min(most, context.most_workers)), baseline.num_workers)
+            return _worker_counts(int(min(most, context.max_workers)), baseline.num_workers)
         case "prefetch_factor":
             own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
             return tuple(sorted({*own, *_PREFETCH}))

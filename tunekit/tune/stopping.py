@@ -44,7 +44,7 @@ def next_trial(
     proposal = study.propose(criteria, pending)
     if proposal is not None and (search_trials < MIN_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(criteria, most_s=math.inf, most_again_s=math.inf), pending)
+    best = study.propose(replace(criteria, max_s=math.inf, max_again_s=math.inf), pending)
     if best is None:
         return Stop(study.why_none())
     if proposal is None or _why_rejected(best, criteria) is None:
@@ -55,8 +55,8 @@ def next_trial(
 
 def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
     """Return why the best proposal misses the criteria; None if it does not, or nothing was measured yet."""
-    if proposal.gain is not None and proposal.gain < criteria.least_gain:
-        return f"no untried config is expected to be more than {criteria.least_gain:.1%} faster"
+    if proposal.gain is not None and proposal.gain < criteria.min_gain:
+        return f"no untried config is expected to be more than {criteria.min_gain:.1%} faster"
     if not proposal.pays:
         return "no untried config is expected to save the planned run more time than its trial costs"
     return None

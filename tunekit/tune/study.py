@@ -69,15 +69,15 @@ class Study:
         searched, proposal = Trials(tuple(self._records)).searched, None
         first = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
         for tier in dict.fromkeys((first, Tier.AGGRESSIVE)):
-            within = replace(criteria, most_workers=self._most_of(tier))
+            within = replace(criteria, max_workers=self._most_of(tier))
             proposal = self._acquisition.propose(self._records, within, pending)
-            if proposal is not None and (proposal.gain is None or proposal.gain >= criteria.least_gain):
+            if proposal is not None and (proposal.gain is None or proposal.gain >= criteria.min_gain):
                 break
         return proposal
 
     def fastest_untried(self, planned: PlannedTraining, pending: Sequence[TrainConfig]) -> Proposal | None:
         """Return the config that the model expects to be the fastest of those that any tier could take."""
-        criteria = Criteria(most_workers=self._most_of(Tier.AGGRESSIVE), planned=planned, is_fastest=True)
+        criteria = Criteria(max_workers=self._most_of(Tier.AGGRESSIVE), planned=planned, is_fastest=True)
         return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager

@@ -35,7 +35,7 @@ _OF_95 = 1.96
 """Half width of a 95% interval, in deviations."""
 _UNKNOWN_NOISE = 0.08
 """Of a step whose window was too short to say."""
-_MOST_STEP_NOISE = 0.10
+_MAX_STEP_NOISE = 0.10
 """Of any step: an interval over few batches is wide for want of them, processes differ by less."""
 _DISTURBED = 0.25
 """Deviation from which something disturbed a trial, whose reading then hardly counts."""
@@ -98,7 +98,7 @@ def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
     beside = Reading.BESIDE if one.config.num_workers else Reading.TRAINING
     spread = _UNKNOWN_NOISE if one.step_spread is None else one.step_spread / _OF_95
     disturbed = spread if spread > _DISTURBED else 0.0
-    step_noise = max(disturbed, min(max(spread, _NOISES[Reading.STEP]), _MOST_STEP_NOISE))
+    step_noise = max(disturbed, min(max(spread, _NOISES[Reading.STEP]), _MAX_STEP_NOISE))
     return [
         (Reading.STEP, one.step_s, step_noise),
         (Reading.TRAINING, one.compute_alone_s, _NOISES[Reading.TRAINING]),

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 PRECISIONS = tuple(Precision)
-_LEAST_CPU_SHARE = 0.02
+_MIN_CPU_SHARE = 0.02
 _SHARED_SPREAD = 1.0
 """Relative, of a step beside another process on the GPU: it may have had half of the time, or all of it."""
 
@@ -134,7 +134,7 @@ def _observed(trial: Measured) -> Observation:
         step_s=None if in_burst else full * loop.step_time_s,
         compute_s=full * compute_s if compute_s > 0 else None,
         fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
-        fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
+        fetch_cpu_s=fetch_s * min(1.0, max(share, _MIN_CPU_SHARE)) if fetch_s and share else None,
         loader_alone_s=isolated.loader_step_s,
         compute_alone_s=isolated.compute_step_s,
         boundary_s=None if in_burst else loop.boundary_s,

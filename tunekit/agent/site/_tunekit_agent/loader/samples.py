@@ -271,19 +271,19 @@ class SampleNotes:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def fetch(self, original: Any, fetcher: Any, index: Any, mode: int, most_rank: int) -> Any:
+    def fetch(self, original: Any, fetcher: Any, index: Any, mode: int, max_rank: int) -> Any:
         """Make a batch and note its samples.
 
         Args:
             original: makes it.
             fetcher: torch's, which has the data set.
-            most_rank: of the indices whose samples are made again, pinned.
+            max_rank: of the indices whose samples are made again, pinned.
         """
         collate = fetcher.collate_fn
 
         def noting(data):
             with contextlib.suppress(Exception):  # whatever the samples do when they are looked at
-                self._note(fetcher, index, data, mode, most_rank)
+                self._note(fetcher, index, data, mode, max_rank)
             return collate(data)
 
         fetcher.collate_fn = noting
@@ -292,7 +292,7 @@ class SampleNotes:
         finally:
             fetcher.collate_fn = collate
 
-    def _note(self, fetcher: Any, index: Any, data: Any, mode: int, most_rank: int) -> None:
+    def _note(self, fetcher: Any, index: Any, data: Any, mode: int, max_rank: int) -> None:
         is_stream = hasattr(fetcher, "dataset_iter")
         has_list = fetcher.auto_collation and isinstance(data, (list, tuple))
         prints = [_print_of(one) for one in data] if has_list else _row_prints(data)
@@ -308,7 +308,7 @@ class SampleNotes:
             rows.insert(0, _ROW.pack(MARK, 0))
         self._append("samples", rows)
         if mode == PINNED and not is_stream:
-            chosen = [one for one in indices if rank_of(id_of(one)) <= most_rank]
+            chosen = [one for one in indices if rank_of(id_of(one)) <= max_rank]
             self._append("pinned", [_pinned_row(fetcher.dataset, one) for one in chosen])
 
     def _append(self, kind: str, rows: list) -> None:

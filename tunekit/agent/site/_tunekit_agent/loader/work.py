@@ -120,9 +120,9 @@ class Slots:
             weakref.finalize(self, _remove, path, os.getpid())
         self.own = Tally(self.words, 0, time.thread_time_ns)
 
-    def note(self, mode: int, most_rank: int = 0) -> None:
+    def note(self, mode: int, max_rank: int = 0) -> None:
         """Have samples noted from the next batch on, as `samples` says."""
-        self.words[_MAX_RANK], self.words[_NOTED] = most_rank, mode
+        self.words[_MAX_RANK], self.words[_NOTED] = max_rank, mode
 
     def asked_for_share(self) -> bool:
         """Return whether the data set asked which worker it is in: each then reads a share of the samples."""
@@ -214,13 +214,13 @@ class WorkWatch:
             if tally is None:
                 return original(self, possibly_batched_index)
             generators = tally.generators_before(self.dataset)
-            mode, most_rank = tally.noted()
+            mode, max_rank = tally.noted()
             cpu_clock = tally.cpu_clock
             waits_before, cpu_before = waits_ns(), cpu_clock()
             began = time.perf_counter_ns()
             with watch._reads(tally.words):
                 if mode:
-                    batch = watch._notes.fetch(original, self, possibly_batched_index, mode, most_rank)
+                    batch = watch._notes.fetch(original, self, possibly_batched_index, mode, max_rank)
                 else:
                     batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began

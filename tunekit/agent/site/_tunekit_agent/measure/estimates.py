@@ -19,7 +19,7 @@ _GROUPS = 16
 _MIN_GROUPS, _MIN_OF_TREND = 3, 10
 _MAX_CORRELATION = 0.9
 LOOKS = 5
-"""How often a window may be looked at for `least_relative`."""
+"""How often a window may be looked at for `min_relative`."""
 # The looks share an error of 1% on one side (Bonferroni; Dunn 1961, JASA 56): the t quantile of 0.998 is
 # 1.69 times that of 0.975 at 9 degrees of freedom, 1.60 times at 15.
 _LOOK_WIDENING = 1.7
@@ -50,7 +50,7 @@ def interval_relative(durations: list) -> float | None:
     return _skewed_t95(groups, skewness) * math.sqrt(inflation * variance / groups) / mean
 
 
-def least_relative(durations: list) -> float:
+def min_relative(durations: list) -> float:
     """Return what the mean duration is at the very least, relative to the mean of these.
 
     The lower end of its interval, widened so that it holds at LOOKS looks at a growing window in all but 1%

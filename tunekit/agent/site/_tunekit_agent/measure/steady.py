@@ -18,7 +18,7 @@ import copy
 import math
 from typing import Callable
 
-from .estimates import LOOKS, interval_relative, least_relative, owed_s, trend_relative
+from .estimates import LOOKS, interval_relative, min_relative, owed_s, trend_relative
 
 _MIN_BATCHES, _MIN_SLOW_BATCHES = 10, 3
 """Of a window; the fewer where steps are so slow that more would take too long."""
@@ -296,8 +296,8 @@ class LoopClock:
             self._is_held_up = False
             self._ramped, self._ramped_from = 0, self._clock()
             return False
-        most_s = (_MAX_WINDOWS if self._is_held_up else _CAP_WINDOWS) * self._window_s
-        is_late = self._ramped >= _MIN_RAMP and now - self._ramped_from >= most_s
+        max_s = (_MAX_WINDOWS if self._is_held_up else _CAP_WINDOWS) * self._window_s
+        is_late = self._ramped >= _MIN_RAMP and now - self._ramped_from >= max_s
         return is_late or self._ramped >= self._ramp
 
     def _take_boundary(self, until: float) -> None:
@@ -358,9 +358,9 @@ class LoopClock:
             return False  # it looks as soon as there are
         self._looks_left -= 1
         self._next_check_s = min(self.steady.time_s + self._window_s / LOOKS, self._window_s)
-        least_s = self.steady.time_s * least_relative(self.steady.durations)
+        min_s = self.steady.time_s * min_relative(self.steady.durations)
         if (
-            self.steady.samples >= least_s * (self._rate_to_beat or 0.0)
+            self.steady.samples >= min_s * (self._rate_to_beat or 0.0)
             or (trend_relative(self.steady.durations) or 0.0) < 0
         ):
             return False

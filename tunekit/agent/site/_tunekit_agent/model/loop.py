@@ -183,11 +183,11 @@ class Loop:
 
     def _count_batches_per_step(self) -> int:
         """Where fetches don't say, a batch is what has a backward pass and a forward of the root."""
-        most_steps = max(self._steps.steps.values(), default=1)
+        max_steps = max(self._steps.steps.values(), default=1)
         if self.training is not None and not self.reads_ahead:
-            return max(1, round(self.training.fetches / most_steps))
+            return max(1, round(self.training.fetches / max_steps))
         forwards = max((root.forwards for root in self._roots.roots()), default=self._steps.backwards)
-        return max(1, round(min(self._steps.backwards, forwards) / most_steps))
+        return max(1, round(min(self._steps.backwards, forwards) / max_steps))
 
     # --- what is known -------------------------------------------------------------------------
 

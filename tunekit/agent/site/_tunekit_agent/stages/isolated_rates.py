@@ -64,8 +64,8 @@ class IsolatedRates(ReplayStage):
             return
         self._require_loader(source)
         window_s, is_dry = self._loop.request.window_s, self._is_dry
-        most_s = max(CAP_WINDOWS * window_s, _MIN_CAP_S if is_dry else 0.0)
-        self._loader = LoaderAlone(source, window_s, self._moved, self._clock, most_s)
+        max_s = max(CAP_WINDOWS * window_s, _MIN_CAP_S if is_dry else 0.0)
+        self._loader = LoaderAlone(source, window_s, self._moved, self._clock, max_s)
         self._loader.run()
         if self._loader.full_batch is not None and not is_dry:
             self._train_on(self._loader.full_batch)

@@ -20,7 +20,7 @@ class LoaderAlone:
 
     Args:
         window_s: half of it is timed.
-        most_s: until it is given up as too slow; None for twice the window.
+        max_s: until it is given up as too slow; None for twice the window.
 
     Attributes:
         full_batch: the last that had the loader's batch size, the first of all if none had.
@@ -34,10 +34,10 @@ class LoaderAlone:
         window_s: float,
         moved: Callable[[], None],
         clock: Callable[[], float],
-        most_s: float | None = None,
+        max_s: float | None = None,
     ) -> None:
         self._source, self._window_s = source, window_s
-        self._most_s = most_s or CAP_WINDOWS * window_s
+        self._most_s = max_s or CAP_WINDOWS * window_s
         self._moved, self._clock = moved, clock
         facts = source.info.facts
         workers = facts.get("num_workers") or 0

@@ -109,14 +109,14 @@ class QueueMemory(Stage):
         turn_s = workers * self._loop.step_s
         now = grew_at = self._clock()
         until = now + min(_MIN_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MAX_HOLD_S)
-        most_bytes = shm_used_bytes() or 0
+        max_bytes = shm_used_bytes() or 0
         slack_bytes = max(_GROWTH_SHARE * each_bytes, _MIN_GROWTH_BYTES)
         while now < until:
             self.moved(self.name)
             self._sleep(_LOOK_EVERY_S)
             now, used_bytes, has_all_made = self._clock(), shm_used_bytes() or 0, source.has_all_made
-            if used_bytes > most_bytes + slack_bytes or has_all_made is False:
-                most_bytes, grew_at = max(most_bytes, used_bytes), now
+            if used_bytes > max_bytes + slack_bytes or has_all_made is False:
+                max_bytes, grew_at = max(max_bytes, used_bytes), now
             quiet_s = _QUIET_S if has_all_made else max(_QUIET_S, _QUIET_BATCHES * turn_s)
             if now - grew_at >= quiet_s:
                 return True
