@@ -32,14 +32,14 @@ REGRESSION = 1
 """Exit code where a later run is a regression."""
 
 _MAX_RUNS = 10
-"""As many as a comment of Markdown has lines for."""
+"""What fits a Markdown comment."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Compare the runs; return 1 where one is a regression, else 0.
 
     Raises:
-        UsageError: the folders or the flags do not fit each other, or a run can't be compared.
+        UsageError: the folders or flags do not match, or a run can't be compared.
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
@@ -77,7 +77,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse runs and flags that do not fit each other."""
+    """Refuse runs and flags that do not match."""
     runs: list[Path] = options.run
     check_report_files(options)
     if len(runs) < 2:
@@ -93,7 +93,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _side(name: str, path: Path, tier: str | None) -> Side:
-    """Return a run with the config of it to compare."""
+    """Return a run and the config of it to compare."""
     run = load_run(path)
     chosen = None if tier == BASELINE else _recommendation(run, path, tier)
     side = Side(name, str(folder_of(path)), run, chosen)

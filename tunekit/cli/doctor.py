@@ -1,4 +1,4 @@
-"""`tunekit doctor`: what this machine offers, and what will hold training back on it."""
+"""`tunekit doctor`: what this machine has, and what will slow training down on it."""
 
 import argparse
 import sys
@@ -40,7 +40,7 @@ _LOADER_FLAGS = ("workers", "prefetch", "batch_mib", "processes")
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Look the machine over, show what was found and return a code by the worst finding.
+    """Check the machine, show the findings and return an exit code by the worst one.
 
     Raises:
         UsageError: a flag can't be used, or there is no GPU to calibrate.
@@ -77,7 +77,7 @@ def _checkup(data: Sequence[Path], loader: LoaderPlan | None, command: Sequence[
 
 
 def _why_not_to_run(command: Sequence[str]) -> str | None:
-    """Return why the command can't be run, in the words in which a search would refuse it."""
+    """Return why the command can't be run, as a search would say it."""
     try:
         if command:
             resolve_target(command, Path.cwd())
@@ -112,7 +112,7 @@ def _loader(options: argparse.Namespace) -> LoaderPlan | None:
 
 
 def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
-    """Return how a config of a run loads its data: the wanted one, else what is nearest to balanced."""
+    """Return how a config of a run loads its data: the requested one, else the one nearest to balanced."""
     configs = _configs(load_run(folder))
     name = wanted or next(iter(configs), None)
     if name not in configs:
@@ -145,7 +145,7 @@ def _configs(run: Run) -> dict[str, Measured]:
 
 
 def _calibrate(command: Sequence[str], as_json: bool) -> int:
-    """Measure what the first GPU's memory holds beside tensors, with the Python that the command runs."""
+    """Measure the first GPU's memory use outside tensors, with the Python that the command runs."""
     python = interpreter_of(command) if command else sys.executable
     if python is None:
         raise UsageError(f"can't tell which Python {command[0]!r} runs; give its path after --")

@@ -1,4 +1,4 @@
-"""`tunekit fits`: what fits which GPU and how fast that would be, by one trial on this machine."""
+"""`tunekit fits`: what fits which GPU and how fast it would be, from one trial on this machine."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from tunekit.session.folder import RunFolder
 from tunekit.trial.executor import ProcessExecutor
 
 _OTHER_MACHINE = ("run", "ram", "cpus", "shm", "workers", "prefetch", "batch_mib")
-"""Flags that show another machine's memory, and run nothing."""
+"""Flags that show another machine's memory use and run nothing."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:

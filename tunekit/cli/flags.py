@@ -1,4 +1,4 @@
-"""Flags of the command line: their kinds, and those that several verbs have."""
+"""Command-line flags: their kinds, and those shared by several verbs."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_
 from tunekit.records.options import GPU, IGNORE, TARGET, Kind, Option
 
 STANDARD_OUTPUT = "-"
-"""What a flag takes for it in place of a file."""
+"""The value that stands for standard output in place of a file."""
 
 Flags = argparse._ArgumentGroup | argparse.ArgumentParser
 
@@ -98,7 +98,7 @@ def fix(to: Flags) -> None:
 
 
 def findings(to: Flags) -> None:
-    """Add what every verb has that shows findings."""
+    """Add the flags of every verb that shows findings."""
     add(to, IGNORE)
     to.add_argument("--codes", action=_ListCodes, help="list all finding codes and exit")
 
@@ -116,11 +116,11 @@ READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIME: duration_s,
     Kind.CODES: _code,
 }
-"""What reads a value of each kind, from the command line and from the settings file."""
+"""Reads a value of each kind, from the command line and the settings file."""
 
 
 class _ListCodes(argparse.Action):
-    """Lists the codes and ends the program, as `--help` does."""
+    """Lists the codes and exits, as `--help` does."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
@@ -149,18 +149,18 @@ def report_files(to: Flags) -> None:
 
 
 def github_summary(to: Flags) -> None:
-    """Add the flag that shows the report beside a step of GitHub Actions."""
+    """Add the flag that shows the report in the summary of a GitHub Actions step."""
     switch(to, "--github-summary", "append the report as Markdown to the GitHub Actions step summary")
 
 
 def full_paths(to: Flags) -> None:
-    """Add the flag that keeps what HTML and Markdown leave out."""
+    """Add the flag that keeps full paths in HTML and Markdown."""
     meaning = "keep whole paths and the host name in HTML and Markdown (default: relative or ~, no host name)"
     switch(to, "--full-paths", meaning)
 
 
 def loudness(to: Flags) -> None:
-    """Add the flags of a verb that runs trials: show less than usual, or more."""
+    """Add the flags of a verb that runs trials: less output, or more."""
     switch(to, "-q --quiet", "show the answer alone, not the trials")
     full(to)
 

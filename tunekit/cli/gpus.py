@@ -23,8 +23,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     Raises:
         UnknownGpuError: no profile has the name.
-        UsageError: what gets the prices is not installed, or they can't be saved.
-        PricesError: there are none to be had.
+        UsageError: the price downloader is not installed, or prices can't be saved. PricesError: no prices
+        are available.
     """
     if options.refresh:
         refreshed = matched_prices(fetch_catalog(), shipped_profiles())

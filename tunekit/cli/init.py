@@ -1,4 +1,4 @@
-"""`tunekit init`: run the script, show what was found, try and write how knobs reach it."""
+"""`tunekit init`: run the script, show what was found, test how knobs reach it and save that."""
 
 import argparse
 import tempfile
@@ -87,7 +87,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _learnt(
     target: Target, host: Host, options: argparse.Namespace, console: Console
 ) -> tuple[Target, TrialRecord]:
-    """Return the trial of the script as it is, and the target with the bindings that it can have."""
+    """Return the trial of the unchanged script, and the target with its possible bindings."""
     spec = TrialSpec(0, TrialRole.BASELINE, None)
     record = _run_trial(target, spec, None, host, options)
     known = record.discovery is not None and record.discovery.complete and record.config is not None
@@ -124,7 +124,7 @@ def _tried(
 
 
 def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
-    """Return what else a reader has to know of the command line."""
+    """Return notes on the command line."""
     assert record.discovery is not None and record.config is not None
     notes = []
     whole = batch_of_all_ranks(record.discovery, record.config.batch_size)

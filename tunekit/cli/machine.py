@@ -1,4 +1,4 @@
-"""The machine that a verb works on: detected, and looked over for what would spoil its figures."""
+"""The machine that a verb works on: detected, and checked for what would spoil its figures."""
 
 import os
 import sys
@@ -58,9 +58,9 @@ def with_sandbox(host: Host) -> Host:
 
 
 def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchBuild | TorchAbsent:
-    """Return the torch of the Python that the command runs, of this one without a command.
+    """Return the torch of the Python that the command runs; without a command, of this Python.
 
-    This one may well have none where training has it: tunekit can live in an environment of its own.
+    This Python may have none: tunekit can live in its own environment.
     """
     if not command:
         here = torch_build.torch_build(sys.executable)
@@ -108,7 +108,7 @@ def look_over(
 
 
 def warnings_of(host: Host, gpu_option: str, ignored: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what would spoil figures that are measured here: warnings and errors, no notes.
+    """Return what would spoil measurements here: warnings and errors, no notes.
 
     Args:
         host: as it was detected.
@@ -140,5 +140,5 @@ def variables_here(names: Sequence[str]) -> dict[str, str]:
 
 
 def _text(value: str) -> str:
-    """Return what the environment holds, with bytes that are no text as escapes: JSON can't hold them."""
+    """Return the environment variables, with undecodable bytes escaped: JSON can't hold them."""
     return os.fsencode(value).decode("utf-8", "backslashreplace")

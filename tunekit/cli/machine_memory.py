@@ -1,4 +1,4 @@
-"""`tunekit fits RUN --ram N --cpus N`: what a training takes of another machine's memory."""
+"""`tunekit fits RUN --ram N --cpus N`: how much of another machine's memory a training takes."""
 
 import argparse
 import contextlib
@@ -37,7 +37,7 @@ _NO_GPU_MEMORY = "GPU memory unknown: give the RUN of a tunekit fits, with its t
 
 
 def show_machine_memory(options: argparse.Namespace) -> int:
-    """Show what a training takes of another machine's memory, and return 0.
+    """Show how much of another machine's memory a training takes, and return 0.
 
     Raises:
         UsageError: the machine, or the training, is not described.

@@ -19,12 +19,12 @@ from tunekit.typos import did_you_mean
 
 _HELP_FLAGS = ("-h", "--help")
 _OWN_FLAGS = (*_HELP_FLAGS, *VERSION_FLAGS)
-"""Those that stand before a verb."""
+"""Flags that come before a verb."""
 _HELP = "help"
 """`tunekit help VERB` is `tunekit VERB --help`."""
 
 _RESUME = "--resume"
-"""With it a search goes on with its own flags, not with the project's."""
+"""The flag with which a search keeps its own flags and ignores the project's."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it, and after what is treated like it."""
@@ -78,9 +78,9 @@ def _module(name: str) -> ModuleType:
 
 
 def _complain(error: Exception, arguments: Sequence[str]) -> None:
-    """Print what went wrong: what a file or a flag held may steer a terminal, or be a secret.
+    """Print an error without terminal escapes and secrets that it may quote.
 
-    Only the error itself breaks lines: no text that it quotes can look like a line of tunekit's.
+    Only the error itself breaks lines, so that quoted text can't look like a line of tunekit's.
     """
     secrets = secrets_of(arguments, os.environ)
     lines = error.lines if isinstance(error, TunekitError) else (str(error),)
@@ -89,7 +89,7 @@ def _complain(error: Exception, arguments: Sequence[str]) -> None:
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of a fault of tunekit's own, without secrets and orders to a terminal."""
+    """Print the traceback of a bug in tunekit, without secrets and terminal escapes."""
     text = "".join(traceback.format_exception(kind, error, trace))
     say(*secrets_of(sys.argv[1:], os.environ).masked(text).split("\n"))
 
@@ -119,7 +119,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _treat_like_ctrl_c() -> None:
-    """Let signals that ask for the end be Ctrl-C; who started tunekit under nohup has SIGHUP ignored."""
+    """Treat signals that end a process as Ctrl-C; SIGHUP stays ignored under nohup."""
     for number in _LIKE_CTRL_C:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
@@ -141,7 +141,7 @@ def _check_folder() -> None:
 
 
 def _check_verb(words: Sequence[str]) -> None:
-    """Refuse a first word that is no verb."""
+    """Refuse a first word that is not a verb."""
     first = words[0]
     if first in VERBS or flag_of(first) in _OWN_FLAGS:
         return
@@ -153,7 +153,7 @@ def _check_verb(words: Sequence[str]) -> None:
 
 
 def _refuse(unexpected: Sequence[str], command: Sequence[str], verb: str) -> None:
-    """Refuse words that the verb has no use for; they are mostly a training command without its `--`."""
+    """Refuse words that the verb does not take; usually a training command without its `--`."""
     takes_command = VERBS[verb].takes_command
     if unexpected:
         remedy = f"see tunekit {verb} --help"

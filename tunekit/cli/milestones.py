@@ -1,4 +1,4 @@
-"""The file of `tunekit plan --milestones`, and the limits of its sum."""
+"""The file of `tunekit plan --milestones`, and the limits on its total."""
 
 import argparse
 import re
@@ -93,7 +93,7 @@ def _scaled(item: Mapping[str, Any], samples: int) -> int:
 
 
 def _count(written: Any) -> Any:
-    """Return a number that may be written as 50k; anything else as it is, for the record to refuse."""
+    """Return a number that may be written as 50k; anything else unchanged, for the record to refuse."""
     known = digits(written) if isinstance(written, str) else None
     return written if known is None else int(known)
 

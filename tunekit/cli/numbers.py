@@ -1,6 +1,6 @@
-"""Values on the command line: what argparse calls to read them.
+"""Values on the command line: the readers that argparse calls.
 
-Each raises argparse.ArgumentTypeError for a text that is none, with the sentence that says what it must be.
+Each raises argparse.ArgumentTypeError with a sentence that says what the value must be.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from tunekit.errors import UsageError
 from tunekit.units import GIB, duration_text, parse_duration_s
 
 _WHOLE = re.compile(r"\d{1,15}")
-"""A whole number that a file of JSON holds exactly."""
+"""The largest whole number that JSON holds exactly."""
 _GROUPED = re.compile(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*")
 _SCALED = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:[eE]\+?(\d{1,2})|([kKMB]))")
 _POWERS = {"k": 3, "K": 3, "M": 6, "B": 9}
-"""Of ten. A small m is a minute."""
+"""Powers of ten. A lower-case m means minutes."""
 
 MAX_RATE = 1e12
 """Samples/s or it/s that a rate may have."""
@@ -29,7 +29,7 @@ _MEMORY_UNITS = {"": GIB, "gib": GIB, "gb": 10**9, "tib": 1024 * GIB, "tb": 10**
 _MAX_GIB = 10**6
 
 _LONG_S = 600.0
-"""A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
+"""A session or time between interruptions below this lacks its unit: 12 for 12h."""
 
 
 def natural(text: str) -> int:
@@ -43,14 +43,14 @@ def positive(text: str) -> int:
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Return the whole numbers, at least 1, of a list such as 1,2,4: each once, the least first."""
+    """Return the whole numbers, at least 1, of a list such as 1,2,4: each once, in increasing order."""
     return tuple(sorted({positive(word.strip()) for word in text.split(",")}))
 
 
 def digits(text: str) -> str | None:
     """Return a whole number in digits that was written as such, or as 50k, 1.2M, 1_000, 1,000 or 1e6.
 
-    None for what is none.
+    None for anything else.
     """
     if _GROUPED.fullmatch(text):
         text = re.sub("[,_]", "", text)
@@ -67,11 +67,11 @@ class Rate(NamedTuple):
     text: str
     per_s: float
     unit: str | None
-    """As it was typed; None where it was not, and samples/s are meant."""
+    """The unit as typed; None where it was left out, which means samples/s."""
 
     @property
     def is_iterations(self) -> bool:
-        """Whether it counts iterations, and not samples."""
+        """Whether it counts iterations rather than samples."""
         return self.unit in ("it/s", "s/it")
 
 
@@ -93,7 +93,7 @@ def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], flo
 
     Args:
         of: what it counts, such as "hours".
-        most: no number may be larger.
+        most: the largest number allowed.
     """
     what = f"a positive number of {of}" if of else "a positive number"
     limit = "" if most == math.inf else f", at most {most:,.0f}"

@@ -1,4 +1,4 @@
-"""The parser of the command line: every verb with its flags, and what is mistyped.
+"""The command-line parser: every verb with its flags, and hints for typos.
 
 Nothing here imports what a verb needs to run, so that help and a mistyped flag answer at once.
 """
@@ -17,10 +17,7 @@ VERSION_FLAGS = ("-V", "-v", "--version")
 
 
 class VerbParser(argparse.ArgumentParser):
-    """The parser of one verb.
-
-    Where the first word that the verb does not know is a flag, the one that was probably meant is named.
-    """
+    """The parser of one verb. For an unknown flag it suggests the one that was probably meant."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -45,14 +42,14 @@ class VerbParser(argparse.ArgumentParser):
         return options, unexpected
 
     def error(self, message: str) -> NoReturn:
-        """Refuse a value, or that one is missing, as every other usage error is."""
+        """Raise argparse's errors as usage errors."""
         said = message.removeprefix("argument ")
         more = f"; see {self.prog} --help" if said == message or said.endswith("argument") else ""
         raise UsageError(said + more)
 
 
 class _KeepsIndentedLines(argparse.HelpFormatter):
-    """Wraps each line of a text by itself, but for those that are indented."""
+    """Wraps each line of a text separately; indented lines stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(

@@ -1,4 +1,4 @@
-"""Output whose reader may leave: a program that it is piped into, or a terminal that hangs up."""
+"""Output whose reader may go away: a pipe that closes, or a terminal that hangs up."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 
 class _LastingStream:
-    """A stream that goes on after an error: what is written then goes nowhere."""
+    """A stream that discards everything after its first error."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -35,7 +35,7 @@ class _LastingStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, or nothing."""
+        """Write a text; discard it after an error."""
         try:
             return self._stream.write(text)
         except OSError as error:
@@ -43,7 +43,7 @@ class _LastingStream:
             return len(text)
 
     def flush(self) -> None:
-        """Write what waits, or nothing."""
+        """Flush; do nothing after an error."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -58,5 +58,5 @@ class _LastingStream:
 
 
 def say(*lines: str, to_stderr: bool = True) -> None:
-    """Print lines, with everything written out in them that would steer a terminal."""
+    """Print lines with terminal escapes made visible."""
     print("\n".join(map(printable, lines)), file=sys.stderr if to_stderr else sys.stdout)

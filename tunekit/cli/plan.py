@@ -68,7 +68,7 @@ def _show_milestones(
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:
-    """Refuse flags that contradict each other, or would be ignored."""
+    """Refuse flags that contradict each other or would be ignored."""
     if options.milestones is None and (options.max_cost is not None or options.deadline is not None):
         raise UsageError("--max-cost and --deadline are limits of --milestones FILE.yaml; give the file")
     rate = options.rate
@@ -131,7 +131,7 @@ def _request_of_rate(
 
 
 def _gpu_here(profiles: Mapping[str, Profile]) -> str:
-    """Return the profile id of the GPU that is here."""
+    """Return the profile id of this machine's GPU."""
     host = host_here(profiles=profiles)
     if not host.accelerators:
         raise UsageError("no GPU is here, so say where the rate was measured: --gpu a10g, or --gpu cpu")
@@ -139,7 +139,7 @@ def _gpu_here(profiles: Mapping[str, Profile]) -> str:
 
 
 def _scaling(text: str) -> dict[str, Any]:
-    """Return the assumptions that a given range stands for."""
+    """Return the assumptions that a range given by flags replaces."""
     number = r"([01](?:\.\d{1,9})?|\.\d{1,9})"
     match = re.fullmatch(rf"{number}(?:\.\.{number})?", text.strip())
     low, high = (float(match[1]), float(match[2] or match[1])) if match else (0.0, 0.0)

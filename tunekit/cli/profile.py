@@ -27,7 +27,7 @@ from tunekit.trial.executor import ProcessExecutor
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Look into the loop, write profile.json, show it and return 0."""
+    """Profile the loop, write profile.json, show it and return 0."""
     target = target_or_builtin(options, command)
     asked = profile_options(options, builtin=target.builtin is not None)
     host, profiles = host_here(command), load_profiles()
@@ -61,10 +61,10 @@ def profile_options(options: argparse.Namespace, builtin: bool) -> ProfileOption
 
 
 def against_file(path: Path, target: Target) -> Against:
-    """Return the config of a file, whose keys are those of the search beside it, else our own names.
+    """Return the config of a file, whose keys are those of the search in its folder, else our own names.
 
     Raises:
-        UsageError: the file can't be read, or holds a key that is no knob's.
+        UsageError: the file can't be read, or holds a key that is not a knob.
     """
     asked = read_knobs(path)
     if (path.parent / RUN_FILE).exists():

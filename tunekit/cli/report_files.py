@@ -37,9 +37,9 @@ Shown = TypeVar("Shown", bound=Record)
 HTML_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-"""Names the file that a step of GitHub Actions shows below itself."""
+"""The variable that names the summary file of a GitHub Actions step."""
 MAX_LISTED = 4
-"""Lines of a list in the Markdown of a run, whose report.html has them all."""
+"""Lines of a list in a run's Markdown; report.html has them all."""
 
 
 class Drawn(NamedTuple):
@@ -77,7 +77,7 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
         return page(report, f"{to_json(public)}\n".encode())
 
     def text() -> str:
-        """Return it for a pull request, with the tiers' knobs."""
+        """Return the report for a pull request, with the tiers' knobs."""
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
         return markdown(in_comment(public, plan(), configs, place), MAX_LINES, MAX_LISTED)
 
@@ -95,10 +95,10 @@ def drawn(
     folder: Path = Path(),
     max_lines: int | None = None,
 ) -> Drawn:
-    """Return the report of a record that has the same blocks everywhere.
+    """Return the report of a record that has the same blocks in every medium.
 
     Args:
-        record: which a page holds too.
+        record: the page carries it too.
         report_of: what is shown of it, by the folder that it lies in.
         name: of the record's file.
         full_paths: keep the home folder and the machine's name.
@@ -124,7 +124,7 @@ def drawn(
 
 
 def drawn_saved(record: SavedRun, folder: Path, full_paths: bool = False, full: bool = False) -> Drawn:
-    """Return the report of what a folder holds, as `drawn_run` does of a search."""
+    """Return the report of whatever record a folder holds."""
     if isinstance(record, Run):
         return drawn_run(record, folder, full_paths, full)
     if isinstance(record, LoopProfile):
@@ -164,7 +164,7 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
     Args:
         options: the flags.
         report: what the files show.
-        folder: gets those that no file is named for.
+        folder: for files without a given name.
 
     Raises:
         RunFolderError: one can't be written.
@@ -213,7 +213,7 @@ def write_reports(report: Drawn, folder: Path) -> tuple[Path, ...]:
 
 
 def _write(path: Path, text: str, remedy: str) -> None:
-    """Write a report: whole or not at all, unless the path is no plain file, such as a pipe or a link."""
+    """Write a report atomically, unless the path is a pipe, a link or another special file."""
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             with path.open("w", encoding="utf-8") as stream:

@@ -37,7 +37,7 @@ from tunekit.trial.training import bindings_here, prepare_training
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Become the training command; returns 0 after --dry-run only.
+    """Replace this process by the training command; returns 0 after --dry-run only.
 
     Raises:
         UsageError: the config does not fit this device, this script or this learning rate.
@@ -80,7 +80,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _run_of(config: Path) -> Run:
-    """Return the run that a config came from, which lies beside it."""
+    """Return the run in the config's folder, which the config came from."""
     if config.is_dir() or not config.exists():
         what = "a folder" if config.is_dir() else "not there"
         raise UsageError(f"{config} is {what}; name a config that a search wrote, such as RUN/balanced.yaml")
@@ -92,9 +92,9 @@ def _run_of(config: Path) -> Run:
 
 
 def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Target:
-    """Return the command to train with: the one given, else the one that was searched.
+    """Return the command to train with: the given one, else the searched one, bound as in the search.
 
-    It is bound as the search bound it. What the search did not bind the settings file may, and `--bind` wins.
+    The settings file may bind what the search did not, and `--bind` wins.
     """
     folder = Path.cwd() if command else Path(run.target.working_dir)
     if not command and folder != Path.cwd():
@@ -120,7 +120,7 @@ def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Ta
 
 
 def _refuse_other_device(run: Run, target: Target) -> None:
-    """Refuse a config whose figures belong to another device."""
+    """Refuse a config that was measured on another device."""
     on_cpu_beside_gpus = run.measured_on == "cpu" and (run.profile.is_cpu or run.host.accelerators)
     host = host_here(target.command, working_dir=Path(target.working_dir))
     # Which of its GPUs the script takes shows only when it runs: the one that was measured on may be any.
@@ -136,7 +136,7 @@ def _refuse_other_device(run: Run, target: Target) -> None:
 def _say(
     run: Run, changed: Mapping[str, object], promise: Recommendation | None, config: TrainConfig
 ) -> None:
-    """Tell on standard error what is set and what the search found; standard output is the script's."""
+    """Print to standard error what is set and what the search found; standard output is the script's."""
     what = (
         ", ".join(f"{knob} {value}" for knob, value in changed.items())
         or "nothing: the config is the script's own"

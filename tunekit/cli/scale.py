@@ -31,7 +31,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the rounds, write scale.json, show it and return 0.
 
     Raises:
-        UsageError: there is no command, or one count to measure.
+        UsageError: there is no command, or only one count to measure.
     """
     if not command:
         raise UsageError(

@@ -56,14 +56,14 @@ def phase_text(phase: str) -> str:
 
 
 def _who_ran(record: TrialRecord) -> str:
-    """Return a trial's config in one line, the baseline's with what was found of the script."""
+    """Return a trial's config in one line; the baseline's includes what was found in the script."""
     if not record.is_baseline_config:
         return config_text(record.config)
     return f"baseline: {config_text(record.config, record.discovery)}" if record.config else "baseline"
 
 
 def device_text(record: TargetRecord) -> str:
-    """Return the device that was asked for, and what is measured on where it is not here."""
+    """Return the requested device, and the one that is measured instead where it is absent."""
     device = record.profile.device_names[0]
     if not record.is_emulated:
         return device
@@ -73,11 +73,11 @@ def device_text(record: TargetRecord) -> str:
 
 
 class TrialScreen:
-    """Shows trials and what came of them; a `TrialListener`.
+    """Shows trials and their results; a `TrialListener`.
 
     Args:
         to_stderr: leave standard output to the JSON.
-        console: where to show them instead.
+        console: for the output, instead of the terminal.
         is_quiet: show the answer alone.
     """
 
@@ -87,7 +87,7 @@ class TrialScreen:
         self._to_stderr = to_stderr
         self._ended = 0
         self._has_titles = False
-        """Whether the columns of trials have been named."""
+        """Whether the column titles were printed."""
         self._console = console or Console(stderr=to_stderr, highlight=False, quiet=is_quiet)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
@@ -103,7 +103,7 @@ class TrialScreen:
         self._stop_live()
 
     def opened(self, record: TargetRecord, folder: Path) -> None:
-        """Show host, target, device and folder before anything runs, and what is wrong with the machine."""
+        """Show host, target, device, folder and the machine's findings before anything runs."""
         target = record.target
         self._line("host", host_text(record.host))
         own = f"the built-in workload `{target.builtin}`; for your own, end with: -- python train.py"
@@ -122,7 +122,7 @@ class TrialScreen:
             draw(self._console, answer)
 
     def images_made(self, made: int, count: int) -> None:
-        """Say once that the built-in workload's images are being made."""
+        """Report once that the built-in workload's images are being made."""
         if not self._makes_images:
             self._makes_images = True
             self.said(f"generating its {count:,} training images, once")
@@ -179,7 +179,7 @@ class TrialScreen:
         return text.append(indent + self._below_status(), style="dim")
 
     def _below_status(self) -> str:
-        """Return the last of the live lines; empty for none."""
+        """Return the last non-empty line; empty where there is none."""
         if self._left_s is None:
             return ""
         return f"{duration_text(max(0.0, self._left_s - (time.monotonic() - self._started_at)))} left"
@@ -188,7 +188,7 @@ class TrialScreen:
         self._print(label, shown_text(text, style))
 
     def _print(self, label: str, text: Text) -> None:
-        """Print a label and a text that wraps beside it; one long line where no terminal has a width."""
+        """Print a label and a text that wraps next to it; one long line where output is no terminal."""
         if not self._console.is_terminal:
             self._console.print(shown_text(f"{label:<{_LABEL_WIDTH}}").append(text), soft_wrap=True)
             return
@@ -220,7 +220,7 @@ class SearchScreen(TrialScreen):
             self._line("budget", duration_text(budget_s) if budget_s else _BUDGET_LATER)
 
     def preview(self, run: Run, space: Mapping[str, str]) -> None:
-        """Show what a search would do, as far as that is known before anything runs.
+        """Show what a search would do, as far as is known before anything runs.
 
         Args:
             run: before its first trial.
@@ -238,7 +238,7 @@ class SearchScreen(TrialScreen):
         self._line("", "--dry-run: nothing was started, nothing was written")
 
     def space_known(self, run: Run) -> None:
-        """Show what is searched and what is not."""
+        """Show which knobs are searched and which are not."""
         searched = [entry for entry in run.space if entry.is_searched]
         self._line("search", ", ".join(f"{e.knob} ({len(e.values)})" for e in searched))
         for entry in run.space:
@@ -251,7 +251,7 @@ class SearchScreen(TrialScreen):
         super().trial_ended(record)
 
     def shared(self, place: str, name: str, is_only_group: bool) -> None:
-        """Show where the search is shared, under which name, and whether all hosts there are alike."""
+        """Show where the search is shared, under which name, and whether its hosts are alike."""
         self._line("shared", f"{place}, as {name}")
         if not is_only_group:
             self._line("", "other hosts here differ in command, hardware, driver or torch: not mixed")
@@ -263,13 +263,13 @@ class SearchScreen(TrialScreen):
         self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
 
     def left_to(self, host_name: str, folder: Path, trials: int) -> None:
-        """Say which other host finishes the search, and where its report will be."""
+        """Report which other host finishes the search, and where its report will be."""
         self._stop_live()
         own = f"{count_text(trials, 'trial')} measured here"
         self._line("done", f"{own}; {host_name} finishes the search; its report: {folder}")
 
     def reported_so_far(self, report: Path) -> None:
-        """Say where the report of what was measured lies."""
+        """Report where the report of the measurements is."""
         self._console.print(shown_text(f"Report so far: {report}"), soft_wrap=True)
 
     def _below_status(self) -> str:

@@ -67,7 +67,7 @@ class _Prepared(NamedTuple):
     run: Run
     folder: Path
     here: Host
-    """This machine as it is now; a resumed run holds it as it was."""
+    """This machine as it is now; a resumed run has it as it was."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -119,7 +119,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _searched(
     search: Search, folder: Path, options: argparse.Namespace, screen: SearchScreen, is_shared: bool
 ) -> Run:
-    """Search; where that is interrupted or fails, leave what is known before the error goes on."""
+    """Search; when interrupted or failing, save what is known before the error propagates."""
     try:
         return search.run()
     except (KeyboardInterrupt, TunekitError) as error:
@@ -182,7 +182,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
 
     Args:
         options: what the parser read.
-        builtin: the target is the built-in workload, which has a shorter budget and window of its own.
+        builtin: the target is the built-in workload, which has a shorter budget and window.
 
     Raises:
         UsageError: a value can't be understood.
@@ -206,7 +206,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
 
 
 def _command_line_overrides_settings(options: argparse.Namespace) -> None:
-    """Drop what the settings file says of a knob's values where the command line says something else."""
+    """Drop a knob's values in the settings file where the command line sets others."""
     split = {name: file_and_line(options, name) for name in ("fix", "range")}
     given = {_knob_of(text) for _, of_line in split.values() for text in of_line}
     if options.max_batch == options.project.get("max_batch"):
@@ -222,7 +222,7 @@ def _knob_of(text: str) -> str:
 
 
 def _refuse_two_limits(options: argparse.Namespace) -> None:
-    """Refuse two flags that say what values one knob may have."""
+    """Refuse two flags that limit the same knob."""
     most = {"batch_size": f"--max-batch {options.max_batch}"} if options.max_batch is not None else {}
     for name in ("fix", "range"):
         for text in getattr(options, name):
@@ -280,7 +280,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
 
 
 def _refuse_other_options(options: argparse.Namespace) -> None:
-    """Refuse flags that a resumed run could only ignore: it goes on with its own."""
+    """Refuse flags that a resumed run would ignore: it keeps its own."""
     fixed = {one.flag: getattr(options, one.name) for one in SEARCH if not one.on_resume}
     given = [flag for flag, value in (fixed | {"--out": options.out}).items() if value]
     if given:
@@ -292,7 +292,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
 
 
 def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None:
-    """Refuse a command, given again with its secrets, or a script that the run was not made for."""
+    """Refuse a command (given again with its secrets) or a script that is not the run's."""
     known = run.target
     # In the folder that it was made in, wherever this is run.
     target: Target = resolve_target(
@@ -308,7 +308,7 @@ def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None
 
 
 def _refuse_other_threads(run: Run) -> None:
-    """Refuse an environment that sets other variables of CPU threads than trials before had."""
+    """Refuse an environment whose CPU thread variables differ from the earlier trials'."""
     were, now = run.thread_variables, variables_here(THREAD_VARIABLES)
     changed = [
         f"{name} was {were.get(name, 'unset')} and is {now.get(name, 'unset')}"
@@ -323,7 +323,7 @@ def _refuse_other_threads(run: Run) -> None:
 
 
 def _same_machine(run: Run) -> Host:
-    """Return the machine of the run as it is now; the figures of two machines are never mixed."""
+    """Return the run's machine as it is now; figures of two machines are never mixed."""
     here = host_here(run.target.command, working_dir=Path(run.target.working_dir))
     was, now = _machine_text(run.host), _machine_text(here)
     if was != now:
@@ -337,7 +337,7 @@ def _machine_text(host: Host) -> str:
 
 
 def _report_so_far(run: Run, folder: Path, full_paths: bool, screen: SearchScreen) -> None:
-    """Leave the reports of a search that was interrupted or failed, if it measured anything."""
+    """Write the reports of an interrupted or failed search, if it measured anything."""
     if all(record.measurement is None for record in run.trials):
         return
     try:

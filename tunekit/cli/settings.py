@@ -25,7 +25,7 @@ OWN_FILE = "tunekit.toml"
 PROJECT_FILE = "pyproject.toml"
 
 SETTINGS = {one.flag[2:]: one for one in SEARCH if one.in_settings}
-"""Every option that can stand in a file, by its flag's name."""
+"""Every option that a settings file may hold, by its flag's name."""
 
 _TABLES = {
     "bind": 'a table of knobs, each with a text such as "--bs {}"',
@@ -34,7 +34,7 @@ _TABLES = {
 
 
 def file_and_line(options: argparse.Namespace, name: str) -> tuple[list[str], list[str]]:
-    """Return what the settings file says of a flag that may be repeated, and what the command line adds.
+    """Return the values of a repeatable flag: the settings file's, then the command line's.
 
     Args:
         options: what the parser read.
@@ -73,7 +73,7 @@ def load_settings(folder: Path, command: Sequence[str] = ()) -> dict[str, object
 
 
 def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the folder's settings file and what it says; None when it has none."""
+    """Return the folder's settings file and its content; None where it has none."""
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
     in_own = _parsed(own) if own.exists() else None
     in_project = _project_table(project) if project.exists() else None
@@ -93,7 +93,7 @@ def _project_table(path: Path) -> dict[str, Any] | None:
 
 
 def _parsed(path: Path, mention: bytes = b"") -> dict[str, Any]:
-    """Return what a file says; nothing where it lacks the mention, and is not even parsed."""
+    """Return a file's settings; nothing, without parsing it, where it does not mention tunekit."""
     try:
         content = read_bytes(path)
         return parse_toml(decoded(content)) if mention in content else {}
@@ -118,7 +118,7 @@ def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
 
 
 def _read(option: Option, value: object) -> object:
-    """Return a value of the file as the command line would give it."""
+    """Return a value of the file as the command line would parse it."""
     texts = value if option.is_list else [value]
     is_text = isinstance(texts, list) and all(isinstance(one, str) and one for one in texts)
     if option.kind in (Kind.NAME, Kind.NAMES) and not is_text:
@@ -156,7 +156,7 @@ def _bindings(table: Mapping[str, Any], path: Path, folder: Path, script: str) -
 
 
 def _moved(bindings: Iterable[Binding], origin: Path, folder: Path) -> Iterator[Binding]:
-    """Yield bindings whose relative paths mean from `folder` what they meant from `origin`."""
+    """Yield bindings with their relative paths rewritten from `origin` to `folder`."""
     for binding in bindings:
         if binding.path is None or origin == folder or Path(binding.path).is_absolute():
             yield binding

@@ -1,4 +1,4 @@
-"""`tunekit search --share`: how a host joins the others, and the run folder that it has among them."""
+"""`tunekit search --share`: how a host joins the others, and its run folder."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What the verbs share that run trials into a folder: target, first record, folder, executor, options."""
+"""Shared by the verbs that run trials: target, first record, folder, executor, options."""
 
 import argparse
 import math
@@ -52,13 +52,13 @@ from tunekit.workloads import IMAGES_SCRIPT, images_store
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
 REPORTS = "reports"
-"""Where new folders are made."""
+"""The folder for new run folders."""
 _WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
 """That a budget has room for, as trials and what they look at take a multiple of the window; the shortest."""
 
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
-    """Return the target that the command line means, its files and keys checked.
+    """Return the command line's target, with its files and keys checked.
 
     Args:
         options: the flags; `--bind` and `--samples-per-step` belong to the target.
@@ -87,7 +87,7 @@ def bindings_asked(options: argparse.Namespace) -> tuple[Binding, ...]:
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Target:
-    """Return the target that the command line means, without its secrets; the built-in one without a command.
+    """Return the command line's target without its secrets; the built-in one without a command.
 
     Raises:
         TargetError: there is no such program, script or file.
@@ -101,7 +101,7 @@ def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Ta
 def before_trials(
     target: Target, gpu: str, host: Host, profiles: Mapping[str, Profile], ignored: Collection[str]
 ) -> dict[str, Any]:
-    """Return what the record of a run holds before its first trial, but for its options."""
+    """Return the fields of a run's record before its first trial, except its options."""
     profile, measured_on = device_profile(gpu, host, profiles)
     return {
         "tunekit_version": __version__,
@@ -143,7 +143,7 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
     """Return the folder to write: the one that is asked for, else one under reports/ that is not there yet.
 
     Args:
-        asked: with `--out`.
+        asked: the value of `--out`.
         name: of the target and of what is written.
         resume: how else to go on in a folder that holds trials, where there is a way.
 
@@ -164,12 +164,12 @@ def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
 
 
 def folder_stem(name: str) -> str:
-    """Return a name as a folder may have it."""
+    """Return a name with only characters that suit a folder."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
 def typed_options(kind: type[AnyOptions], options: argparse.Namespace, **worked_out: Any) -> AnyOptions:
-    """Return the options record of a verb: what was given, else what the record has by itself."""
+    """Return a verb's options record: given values, else the record's defaults."""
     given = {name: getattr(options, name, None) for name in kind.model_fields}
     asked = {name: value for name, value in given.items() if value not in (None, [], False)}
     return kind(**asked | {name: value for name, value in worked_out.items() if value is not None})
@@ -208,13 +208,13 @@ def _fixed(text: str) -> FixedKnob:
 
 
 def memory_outside() -> Outside:
-    """Return a function for what a GPU holds beside torch's tensors, by this machine's calibrations."""
+    """Return a function that gives a GPU's memory outside torch's tensors, by this machine's calibrations."""
     calibrations = load_calibrations()
     return lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn)
 
 
 def make_images(record: TargetRecord, screen: TrialScreen) -> None:
-    """Make the images that the built-in workload trains on, before its first trial, if they are not there.
+    """Make the built-in workload's images before its first trial, if they are missing.
 
     Raises:
         TargetError: they can't be written.
@@ -232,7 +232,7 @@ def make_images(record: TargetRecord, screen: TrialScreen) -> None:
 
 
 def _trains_on_gpu(record: TargetRecord) -> bool:
-    """Return whether the built-in workload trains on a GPU: this Python's torch knows, in seconds."""
+    """Return whether the built-in workload trains on a GPU; asking this Python's torch takes seconds."""
     if record.profile.is_cpu or not record.host.accelerators:
         return False
     build = record.host.torch or ask_torch(())
@@ -247,7 +247,7 @@ def run_walk(
     screen: TrialScreen,
     run_in: Callable[[RunFolder, ProcessExecutor], SavedRun],
 ) -> int:
-    """Run the trials of a verb into a new folder, show them and what came of them, and return 0.
+    """Run a verb's trials into a new folder, show them and the result, and return 0.
 
     Args:
         record: before its first trial.
@@ -287,7 +287,7 @@ def executor_for(
 ) -> ProcessExecutor:
     """Return what runs the trials of a run, a loop profile or a prediction.
 
-    Where a larger GPU than the one asked for plays its part, trials have that one's memory.
+    Where a larger GPU stands in for the requested one, trials are limited to the latter's memory.
 
     Args:
         record: target, options and the machine whose limits hold.

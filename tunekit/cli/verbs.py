@@ -21,13 +21,13 @@ from tunekit.records import options as rows
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"
 IN_THE_FOLDER = ""
-"""What a report's flag holds where no file is named."""
+"""The value of a report's flag without a file name."""
 COMPARED_ROUNDS = 3
 """Rounds of a loop profile that compares configs."""
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_MEMORY = 1e6
-"""GiB or MiB, that a flag takes at the most."""
+"""The largest number of GiB or MiB that a flag takes."""
 _GIB, _MIB = Value("GIB", memory_bytes), Value("MIB", positive_number("MiB", _MAX_MEMORY))
 _NAME, _RUN = Value("NAME"), Value("RUN", Path)
 _COMMAND = "[options] [-- COMMAND ...]"
@@ -46,7 +46,7 @@ class Verb:
 
     @property
     def takes_command(self) -> bool:
-        """Whether a training command may follow it, and the project's settings hold for it."""
+        """Whether it takes a training command and the project's settings."""
         return "COMMAND" in self.usage
 
 
