@@ -30,7 +30,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it, and after what is treated like it."""
 
 _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""A polite kill, a lost connection or closed terminal, Ctrl-\\: the trial ends, what is finished is saved."""
+"""The trial ends, and what is finished is saved."""
 
 
 def run() -> None:

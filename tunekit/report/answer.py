@@ -50,11 +50,11 @@ from tunekit.units import (
 )
 
 _ROUNDS = 5
-"""Of the comparison that is advised where a config and the baseline had one process each."""
+"""Rounds of the comparison that is advised where a config and the baseline had one process each."""
 _WAIT_QUIET_S = 600.0
-"""Wait that is advised on a busy machine."""
+"""The `--wait-quiet` that is advised on a busy machine."""
 _LONGER = 4
-"""Times the window, where the noise floor hides the difference."""
+"""Factor on `--window` that is advised where the noise floor hides the difference."""
 _TONES: dict[OutcomeWord, Tone] = {
     "Confirmed": "good",
     "Slower": "bad",
@@ -105,7 +105,7 @@ def answer_lead(run: Run, best: Recommendation | None) -> Lead:
 
 
 def tier_text(run: Run, tier: Recommendation) -> str:
-    """Return how a tier's config does beside the baseline."""
+    """Return how a tier's config compares with the baseline."""
     own = run.baseline_figures
     before = rate_text(own.rate_samples_per_s.value if own else None)
     figures = f"{before} -> {interval_text(tier.rate_samples_per_s, ' samples/s')}"
@@ -128,7 +128,7 @@ def _why_none(run: Run) -> str:
 
 
 def open_gain_text(run: Run, found: Candidate | SetAside) -> str:
-    """Return how fast the config is whose gain is not confirmed, and how that is known."""
+    """Return the unconfirmed gain of the best config found, and its source."""
     gain, rounds = found.speedup, len(found.confirm_trials) if isinstance(found, SetAside) else found.rounds
     over = count_text(rounds, "round") if gain else "one process"
     factor = gain or (found.factor if isinstance(found, Candidate) else None)
@@ -208,7 +208,7 @@ def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
 
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
-    """Return what the figures rest on, in one sentence."""
+    """Return how the figures were measured, in one sentence."""
     rounds = count_text(len(best.confirm_trials) if best else 0, "confirming round")
     trials, hosts = count_text(len(run.trials), "trial"), {record.host_name for record in run.trials}
     if len(hosts) > 1:
@@ -220,7 +220,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
 
 
 def tried_text(run: Run, best: Recommendation | None) -> str:
-    """Return what was tried, and the most that an untried config promises."""
+    """Return what was tried, and the highest predicted rate of an untried config."""
     tried = {r.config: r.config.model_dump() for r in run.trials if r.role.is_candidate and r.config}
     if len(tried) < 2 or best is None or run.untried is None:
         return ""
@@ -245,7 +245,7 @@ def _untried_text(untried: Untried, best: Recommendation) -> str:
 
 
 def other_tiers_text(run: Run, best: Recommendation | None) -> str:
-    """Return what the other tiers bring, in one line; empty where none differs from the answer."""
+    """Return the other tiers' speedups in one line; empty where none differs from the answer."""
     others = [
         f"{one.tier.value} {factor_text(one.speedup.value)}, {run.outcome.verdicts[one.tier]}"
         for one in run.recommendations
@@ -280,7 +280,7 @@ def failure_lines(run: Run) -> tuple[str, ...]:
 
 
 def headroom_text(run: Run, best: Recommendation | None) -> str:
-    """Return what of the memory the recommended config leaves free; empty without one."""
+    """Return how much memory the recommended config leaves free; empty without one."""
     if best is None:
         return ""
     free = []
@@ -322,7 +322,7 @@ def largest_samples_text(tiers: Sequence[Recommendation]) -> str:
 
 
 def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[Step, ...]:
-    """Return what to do with a run that lies in a folder."""
+    """Return the next steps for a run in a folder."""
     words = missing_command(run.target)
     if best is None or run.status is not RunStatus.FINISHED:
         return (("", resume_command(run, folder)),)
@@ -352,9 +352,9 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[Step
 
 
 def prediction_passage(run: Run, best: Recommendation | None) -> Passage:
-    """Return what fits the GPU that was asked for, and what trials on it say of that; no lines if nothing.
+    """Return what fits the requested GPU, and how trials on it compare; no lines if nothing is known.
 
-    The answer's precision comes first: a medium may have room for no other.
+    The answer's precision comes first: a medium may have room for only one.
     """
     title = f"{run.profile.id} (predicted)"
     if run.prediction is None:
@@ -401,7 +401,7 @@ def _how(prediction: DevicePrediction) -> str:
 
 
 def _data_text(best: Recommendation | None) -> str:
-    """Return what the data check found, after a space; nothing for the baseline or where no check ran."""
+    """Return the result of the data check, after a space; empty for the baseline or without a check."""
     check = best.data_check if best else None
     if check is None:
         return ""

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 Tone = Literal["", "good", "bad", "warn"]
 
 PREDICTED = "(predicted)"
-"""What the label of a predicted row ends in."""
+"""The end of a predicted row's label."""
 
 
 class Basis(StrEnum):
@@ -76,24 +76,24 @@ class Passage:
     title: str
     lines: tuple[str, ...]
     basis: Basis | None = None
-    """Of its figures, but for those named measured in their line; None where they are neither."""
+    """Where its figures come from, except those marked measured in their line; None where neither applies."""
     is_list: bool = False
-    """Whether its lines stand further in."""
+    """Whether its lines are indented."""
     is_quiet: bool = False
     is_apart: bool = False
-    """Whether it doesn't belong to the block above though it has no heading."""
+    """Whether it is separate from the block above although it has no heading."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in rows and columns; numeric columns are drawn to the right."""
+    """Texts in rows and columns; numeric columns are right-aligned."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[int, ...] = ()
     basis: Basis | None = None
-    """Of its figures, but for `predicted_rows`; None where they are neither."""
+    """Where its figures come from, except `predicted_rows`; None where neither applies."""
     predicted_rows: tuple[int, ...] = ()
     """Rows whose figures are predictions."""
     changed: tuple[tuple[int, int], ...] = ()
@@ -125,7 +125,7 @@ class Note:
 
 
 Step = tuple[str, str]
-"""Words, and the command after them; without a command, words for what is done by hand."""
+"""Words and the command that follows them; without a command, something to do by hand."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ class Commands:
 
 @dataclass(frozen=True)
 class Section:
-    """Begins a part of the page, under a heading that its list of contents leads to."""
+    """Begins a section of the page, with an entry in its table of contents."""
 
     id: str
     title: str
     short: str
-    """Its name in the list of contents."""
+    """Its name in the table of contents."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Series:
 
 @dataclass(frozen=True)
 class LimitLine:
-    """A value that y is held against."""
+    """A limit on y, drawn as a line."""
 
     value: float
     text: str
@@ -202,7 +202,7 @@ class Chart:
     """Series over one axis."""
 
     id: str
-    """Of its element in the page, and its name in `run.figures`."""
+    """The id of its element in the page, and its name in `run.figures`."""
     title: str
     summary: str
     """What it shows, in a sentence or two: its text alternative."""
@@ -211,9 +211,9 @@ class Chart:
     series: tuple[Series, ...]
     x_is_log: bool = False
     is_horizontal: bool = False
-    """Whether bars lie: x then holds their names and y their lengths."""
+    """Whether bars are horizontal: x then holds their names and y their lengths."""
     limits: tuple[LimitLine, ...] = ()
-    """Drawn across; the largest is in view, however far it is from the figures."""
+    """Lines across the chart; the axis always reaches the largest."""
 
 
 @dataclass(frozen=True)
@@ -249,16 +249,16 @@ class Window:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What trials did of a machine over their time: panels below each other over one axis."""
+    """The machine over the time of some trials: panels below each other over one axis."""
 
     id: str
     title: str
     summary: str
     names: tuple[str, ...]
-    """Of the configs, in the order of their colours."""
+    """The configs' names, in the order of their colours."""
     panels: tuple[Panel, ...]
     windows: tuple[Window, ...]
-    """In which each trial was measured."""
+    """When each trial was measured."""
     table: Table
     """Each panel's figures in the windows."""
 
@@ -272,7 +272,7 @@ def stacked_bars(
     totals: Iterable[Series],
     limits: Iterable[LimitLine] = (),
 ) -> Chart:
-    """Return lying bars of parts that add up to totals, without the parts that are nothing in all of them."""
+    """Return horizontal bars of parts that add up to totals, without parts that are zero everywhere."""
     shown = (one for one in parts if any(point.y for point in one.points))
     return Chart(
         id=name,
@@ -295,9 +295,9 @@ class TrialState(StrEnum):
 
     MEASURED = "measured"
     ABANDONED = "abandoned"
-    """Given up early as surely too slow."""
+    """Stopped early as certainly too slow."""
     REFUSED = "refused"
-    """Not run, for it would not fit."""
+    """Not run: it would not fit."""
     FAILED = "failed"
 
 
@@ -320,9 +320,9 @@ class TrialTable:
     numeric: tuple[int, ...]
     rows: tuple[TrialRow, ...]
     summary: str
-    """How many came to what."""
+    """How many trials have each state."""
     same: str = ""
-    """Knobs that are the same in all of them, with their values, which have no columns."""
+    """Knobs with the same value in all trials, which have no columns."""
     basis: Basis = Basis.MEASURED
     """Of its figures."""
 
@@ -402,7 +402,7 @@ def trial_notes(run: TargetRecord) -> tuple[Note, ...]:
 
 
 def changed_cells(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, int], ...]:
-    """Return the cells that differ from the first figure of their row, which is that of the reference."""
+    """Return the cells that differ from the reference, the first figure of their row."""
     return tuple(
         (place, column)
         for place, row in enumerate(rows)
@@ -412,7 +412,7 @@ def changed_cells(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, int], ...]:
 
 
 def predicted_rows(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the rows whose label says that they are predicted."""
+    """Return the rows whose label marks them as predicted."""
     return tuple(place for place, row in enumerate(rows) if row[0].endswith(PREDICTED))
 
 
@@ -424,11 +424,11 @@ class Column(Generic[Item]):
     cell: Callable[[Item], str]
     is_numeric: bool = True
     is_optional: bool = False
-    """Whether it goes where it has no figure of any item."""
+    """Whether it is left out where no item has a figure."""
 
 
 def field_text(path: str, text: Callable[[Any], str] = str, missing: str = UNKNOWN) -> Callable[[Any], str]:
-    """Return what writes one field of an item as a cell.
+    """Return a function that writes one field of an item as a cell.
 
     Args:
         path: names of fields, with dots between them.
@@ -448,7 +448,7 @@ def field_text(path: str, text: Callable[[Any], str] = str, missing: str = UNKNO
 def table_of(
     title: str, columns: Iterable[Column[Item]], items: Sequence[Item], basis: Basis | None = None
 ) -> Table:
-    """Return the items, a row each, in the columns that have a figure of any."""
+    """Return a row for each item, without optional columns that are empty."""
     cells = [(column, tuple(column.cell(item) for item in items)) for column in columns]
     shown = [
         (column, texts)

@@ -1,4 +1,4 @@
-"""The bottleneck in words: of a profiled loop, and of a run's configs beside what its model says. Pure."""
+"""The bottleneck in words: of a loop, and of a run's configs next to the model's prediction. Pure."""
 
 from tunekit.records.recommendation import Bottleneck, Bound, Limit, ModelSummary, PredictedLimits
 from tunekit.records.run import Run
@@ -32,7 +32,7 @@ def _seen_text(seen: Bottleneck) -> str:
 
 
 def bottleneck_text(run: Run) -> str:
-    """Return the bottleneck before and after in a line, by what was measured; empty without that."""
+    """Return the measured bottleneck before and after, in a line; empty where nothing was measured."""
     known = dict.fromkeys(map(_seen_text, run.bottlenecks))
     return f"Bottleneck: {' -> '.join(known)} (measured)." if known else ""
 

@@ -35,12 +35,11 @@ _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "tr
 _MAX_LETTERS, _LINE = 200, 52
 """Letters of a text, and of a line of a hover text."""
 _BAR, _LEGEND_ROW, _EDGES, _HEIGHT = 66, 21, 96, 400
-"""Heights in pixels: of a lying bar with its label, a row of the legend, what is
-around, and of every other chart."""
+"""Heights in pixels: a horizontal bar with its label, a legend row, the margins, and any other chart."""
 _LABEL = 42
 """Letters in a line above a bar."""
 _PANEL, _PANEL_GAP = 108, 34
-"""Pixels of a panel of a timeline, and of what is above it, which has its title."""
+"""Pixels of a timeline's panel, and of the gap above it with its title."""
 _HEADING = {
     "font": {"size": 12, "weight": 600},
     "x": 0,
@@ -48,7 +47,7 @@ _HEADING = {
     "xanchor": "left",
     "showarrow": False,
 }
-"""Bold by its font, as plotly.js makes a forbidden style of a tag."""
+"""A bold font: plotly.js turns a tag into an inline style, which the page's policy forbids."""
 
 
 def figure(chart: Drawing) -> go.Figure:
@@ -70,7 +69,7 @@ def figure(chart: Drawing) -> go.Figure:
 
 
 def escaped(text: str) -> str:
-    """Return text that plotly shows letter by letter: no tag, no entity, no line break, and not too long."""
+    """Return text that plotly shows literally: no tag, entity or line break, and not too long."""
     return _cut(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -220,7 +219,7 @@ def _chart_layout(chart: Chart) -> dict[str, Any]:
 
 
 def _bar_axis(names: Sequence[str], has_limits: bool) -> dict[str, Any]:
-    """Return the axis of lying bars, the first on top; their names stand above them, not beside."""
+    """Return the axis of horizontal bars, the first on top; their names are above them, not at the left."""
     return _axis(
         type="category",
         categoryorder="array",
@@ -248,7 +247,7 @@ def _bar_labels(labels: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _timeline(chart: Timeline) -> go.Figure:
-    """Return panels below each other over one axis; the last config, the answer's, has the first colour."""
+    """Return stacked panels over one axis; the last config, the answer's, has the first colour."""
     count = len(chart.panels)
     height, colours = (
         count * (_PANEL + _PANEL_GAP),

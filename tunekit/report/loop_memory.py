@@ -1,4 +1,4 @@
-"""What a loop takes of the machine's memory, and what other loader settings would take. Pure."""
+"""How much memory a loop takes, and how much other loader settings would take. Pure."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _SHOWN_LEAVES = 4
 def memory_blocks(
     measurement: Measurement, telemetry: Telemetry | None, host: Host
 ) -> tuple[Table | Passage, ...]:
-    """Return what the loop takes of RAM, /dev/shm and the device's memory."""
+    """Return how much RAM, /dev/shm and device memory the loop takes."""
     loop, budget = measurement.loop, vram_budget(measurement, telemetry)
     device: tuple[Table | Passage, ...] = ()
     if budget is not None:
@@ -50,7 +50,7 @@ def _leaf_text(leaf: LeafSeen) -> str:
 
 
 def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
-    """Return the loader's RAM buffer as predicted, and as it was seen."""
+    """Return the loader's RAM buffer, predicted and measured."""
     loop = measurement.loop
     if not loop.num_workers:
         return ("RAM buffer: none, the training process loads its batches itself",)
@@ -127,7 +127,7 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
 
 
 def reason_lines(cells: Sequence[GridCell]) -> tuple[str, ...]:
-    """Return a line for each limit that stands against cells of the grid, of the first one that it meets."""
+    """Return a line for each limit that cells of the grid exceed, with the first such cell."""
     first: dict[str, str] = {}
     for cell in cells:
         if cell.limit is not None and cell.num_workers:
@@ -140,7 +140,7 @@ def reason_lines(cells: Sequence[GridCell]) -> tuple[str, ...]:
 
 
 def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passage]:
-    """Return what the device's memory is taken by at the peak, in the order in which it adds up."""
+    """Return what takes the device's memory at the peak, in the order in which it adds up."""
     figures = {
         "parameters": budget.parameters_bytes,
         "buffers": budget.buffers_bytes,

@@ -1,4 +1,4 @@
-"""A loop profile: what holds the loop back, which configs help, where time and memory go. Pure."""
+"""A loop profile: the bottleneck, which configs help, where time and memory go. Pure."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -149,7 +149,7 @@ def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
 
 
 def _shown(contender: Contender, profile: LoopProfile) -> Measurement | None:
-    """Return the measurement that a contender's parts are of: one with details, if there is one."""
+    """Return the measurement that shows a contender's parts: one with details, if there is one."""
     measured = [
         one.measurement for one in profile.trials if one.config == contender.config and one.measurement
     ]
@@ -184,7 +184,7 @@ _ABLATION_COLUMNS: tuple[Column[AblationStep], ...] = (
 
 
 def _ablation_blocks(ablation: Ablation | None) -> tuple[Table | Passage, ...]:
-    """Return what each optimisation brings, by itself and in turn; nothing where none was asked for."""
+    """Return the gain of each optimisation, alone and in turn; nothing where none was requested."""
     if ablation is None:
         return ()
     steps = ablation.steps

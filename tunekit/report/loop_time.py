@@ -34,7 +34,7 @@ def step_text(step_s: float | None) -> str:
 
 
 def part_name(part: Share) -> str:
-    """Return the name of a part; one that lies within or beside those that add up stands further in."""
+    """Return the name of a part; parts that don't add to the sum are indented."""
     return part.part.value if part.is_of_sum else f"  {part.part.value}"
 
 
@@ -83,7 +83,7 @@ def _step_chart(found: Attribution) -> Chart:
 
 
 def startup_table(loop: LoopMeasurement) -> Table:
-    """Return what comes before the steady loop, and what comes back at each epoch."""
+    """Return the times before the steady loop, and those of each epoch boundary."""
     boundary_s = None if loop.boundary_s is None else max(0.0, loop.boundary_s)
     seconds = {
         "start-up": loop.startup_s if loop.has_loader else None,

@@ -1,4 +1,4 @@
-"""Draws a report as GitHub's Markdown; any text reads as that text: no markup, mention or link. Pure."""
+"""Draws a report as GitHub's Markdown; every text is literal: no markup, mention or link. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -21,22 +21,22 @@ from tunekit.report.blocks import (
 )
 
 MAX_LINES = 59
-"""Of a comment on a pull request."""
+"""Lines of a comment on a pull request."""
 _TEXT_LETTERS = 700
-"""Of one sentence, as Markdown; only what is hostile or broken is longer. GitHub takes 65,536 in all."""
+"""Letters of one sentence; only hostile or broken text is longer. GitHub allows 65,536 in total."""
 _DETAIL_LETTERS = 400
 _CELL_LETTERS = 200
 _CODE_LETTERS, _CODE_LINES = 6_000, 20
-"""Of a block of code, which can't be cut: a longer one is named instead."""
+"""Limits of a code block, which can't be cut: a longer one is only named."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a block, or several of one kind, is drawn as."""
+    """A drawn block, or several of one kind."""
 
     lines: tuple[str, ...]
     is_list: bool = True
-    """Whether no empty line parts it from another list."""
+    """Whether it joins a list above it without an empty line."""
     kept: int | None = None
     """How many of its lines below the first are shown; None where none may be left out."""
 
@@ -57,8 +57,8 @@ def markdown(report: Report, max_lines: int | None = None, max_listed: int | Non
 
     Args:
         report: charts, and what only a page can show, are left out.
-        max_lines: as many as it may take: its longest lists are cut until it does, and say by how much.
-        max_listed: lines of a list, however much room there is.
+        max_lines: its longest lists are cut to fit, and say how much was cut.
+        max_listed: lines of a list at most.
     """
     parts = [_Part((f"## {clipped(report.title)}",), is_list=False)]
     for group in _groups(block for block in report.blocks if has_content(block)):
@@ -78,7 +78,7 @@ def markdown(report: Report, max_lines: int | None = None, max_listed: int | Non
 
 
 def _groups(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Return blocks of which some are drawn together: leads, findings, notes."""
+    """Return blocks in groups: neighbouring leads, findings or notes are drawn together."""
     groups: list[list[Block]] = []
     for block in blocks:
         if groups and isinstance(block, Lead | FoundBlock | Note) and type(block) is type(groups[-1][0]):
@@ -173,7 +173,7 @@ def _cell(text: str) -> str:
 
 
 _APART = "\u200b"
-"""A space of no width: GitHub looks for names and references after Markdown's own escapes are gone."""
+"""A zero-width space: GitHub looks for names and references after it has undone Markdown's escapes."""
 
 _MARKUP = re.compile(r"[\\`*\[\]<|~]|&(?=[#\w])|(?<!\S)#|(?<![^\W_])_|_(?![^\W_])")
 """An underscore within a word is none, nor is a # after other letters."""
@@ -183,13 +183,13 @@ _REFERENCES = re.compile(
     r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=\bgh-)(?=\d)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=:)(?=[\w+-]+:)",
     re.IGNORECASE,
 )
-"""Where a mention, an issue, an address or an emoji is kept apart."""
+"""Where a mention, an issue, an address or an emoji is broken up."""
 _DOLLAR = "<span>$</span>"
 """Two plain ones would be a formula to GitHub."""
 
 
 def as_text(text: str) -> str:
-    """Return one line of Markdown that is shown as the text, letter by letter."""
+    """Return one line of Markdown that shows the text literally."""
     marked = _MARKUP.sub(r"\\\g<0>", _REFERENCES.sub(_APART, printable(text).strip()))
     start = _LINE_STARTS.match(marked)
     if start is not None:

@@ -44,7 +44,7 @@ from tunekit.trial.typed_commands import quoted, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MAX_CHANGES = 5
-"""That have a line each on one screen."""
+"""Changes that get a line each on one screen."""
 
 
 def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Block, ...]:
@@ -77,7 +77,7 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
 
 
 def _written_text(folder: Path, files: Sequence[Path]) -> str:
-    """Return where the files lie, those to share by name; empty without one."""
+    """Return where the files are, naming those to share; empty without any."""
     names = [path.name for path in files]
     named = [name for name in ("report.html", "report.md") if name in names]
     rest = len(names) - len(named)
@@ -141,7 +141,7 @@ def on_page(
 def _answer_blocks(
     run: Run, best: Recommendation | None, folder: str, configs: Sequence[tuple[str, str]]
 ) -> tuple[Block, ...]:
-    """Return what a page begins with: the answer, what there is to gain, and the tiers."""
+    """Return the top of the page: the answer, what to change, and the tiers."""
     return (
         answer.answer_lead(run, best),
         answer.changes_of(run, best),
@@ -159,14 +159,14 @@ def _answer_blocks(
 
 
 def _policy_lines(run: Run) -> tuple[str, ...]:
-    """Return what each tier is, and what a difference has to exceed."""
+    """Return what each tier is, and what the noise floor is."""
     best = planned_training(run.options, run.trials).best_text
     policies = (f"{tier}: {policy.meaning(best)}" for tier, policy in POLICIES.items())
     return (*policies, "noise floor: what two fresh processes of your baseline differ by")
 
 
 def _blocks_of_record(run: Run) -> tuple[Block, ...]:
-    """Return what a page ends with: what was found and failed, where and how it was measured."""
+    """Return the end of the page: findings, failures, environment and method."""
     return (
         Section("findings", "Findings", "Findings"),
         *found_blocks(run.findings),
@@ -182,7 +182,7 @@ def _blocks_of_record(run: Run) -> tuple[Block, ...]:
 def in_comment(
     run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, str]] = (), folder: str = "FOLDER"
 ) -> Report:
-    """Return what a comment on a pull request has room for; configs are tiers by name with their YAML."""
+    """Return a comment for a pull request; configs are tiers by name with their YAML."""
     best = answer_of(run.recommendations)
     planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
@@ -213,7 +213,7 @@ def _title(run: Run) -> str:
 
 
 def _on_samples(run: Run) -> tuple[str, str]:
-    """Return what other arithmetic did to the losses, and what the largest samples mean for the tiers."""
+    """Return the losses in other precisions, and what the largest samples mean for the tiers."""
     return answer.losses_text(run.loss_checks), answer.largest_samples_text(run.recommendations)
 
 
@@ -228,7 +228,7 @@ def _config_of(best: Recommendation | None, configs: Sequence[tuple[str, str]]) 
 
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
-    """Return the plan; where nothing is known of other machines, that in a sentence or two."""
+    """Return the plan; without estimates for other machines, only its lead sentences."""
     blocks = () if plan is None else plan_blocks(plan)
     return blocks if plan and plan.choices else tuple(one for one in blocks if isinstance(one, Lead))
 
@@ -245,7 +245,7 @@ def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def environment_table(run: Run) -> Table:
-    """Return what the figures belong to: machine, software, script."""
+    """Return what the figures were measured on: machine, software, script."""
     host, torch, target = run.host, run.host.torch, run.target
     own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else UNKNOWN
     digest = f", SHA-256 {target.script_sha256[:16]}..." if target.script and target.script_sha256 else ""
@@ -279,7 +279,7 @@ def _threads_text(run: Run) -> str:
 
 
 def method_lines(run: Run) -> tuple[str, ...]:
-    """Return how the figures came about, a sentence each."""
+    """Return how the figures were measured, in sentences."""
     asked = run.options
     rounds = count_text(asked.confirm_rounds, "round")
     lines = [

@@ -107,7 +107,7 @@ def _answer(run: ScalingRun, least: ScaledCount) -> str:
 
 
 def _wrong_codes(run: ScalingRun) -> list[str]:
-    """Return what was found that keeps the processes from being one training that goes faster."""
+    """Return findings that say the processes are not one faster training."""
     return [one.code for one in run.findings if one.code in (NO_WRAPPER, SAME_SAMPLES)]
 
 

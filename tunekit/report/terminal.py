@@ -28,9 +28,9 @@ from tunekit.report.blocks import (
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 
 GAP = 2
-"""Blanks between two columns."""
+"""Spaces between two columns."""
 MIN_WIDTH = 20
-"""Letters of text in a line, however narrow the terminal."""
+"""Minimum characters of text in a line, however narrow the terminal."""
 
 
 def draw(console: Console, blocks: Sequence[Block]) -> None:
@@ -104,7 +104,7 @@ def _draw(console: Console, block: Block) -> None:
 
 
 def shown_text(text: str, style: str = "") -> Text:
-    """Return text for a terminal; all that one is shown passes here, so that nothing in it can steer it."""
+    """Return text for a terminal, with escapes made visible; all output passes through here."""
     return Text(printable(text), style=style)
 
 
@@ -137,9 +137,9 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
 def _draw_table(
     console: Console, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: Sequence[int]
 ) -> None:
-    """Print every cell whole; columns that the terminal has no room for go on below, beside the first again.
+    """Print every cell whole; columns that do not fit follow below, with the first column repeated.
 
-    Columns without titles have no line of titles.
+    Columns without titles have no header line.
     """
     lines = [tuple(map(printable, row)) for row in ((titles, *rows) if any(titles) else rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -25,15 +25,15 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 UNKNOWN = "n/a"
 HIDDEN_NAME = "hidden"
-"""Stands for the name of the machine."""
+"""Replaces the machine's name."""
 _HOMES = (r"/(?:home|Users)/[^/\s'\":,;()\[\]]+", "/root")
-"""Where systems keep them: a run may be shown on another machine than it was made on."""
+"""Home folders on any system: a run may be shown on another machine."""
 _ACCUMULATION = "accumulate_grad_batches"
 
 TOO_WIDE = "too noisy"
 TOO_WIDE_IN_TABLE = "too wide"
 _NO_RANGE = 100.0
-"""Ends of a range so far apart say only that there were too few processes."""
+"""A range whose ends differ by this factor says only that there were too few processes."""
 
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
@@ -48,7 +48,7 @@ _SANDBOXES: dict[SandboxKind, str] = {
 def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:
     """Return a figure with its range, such as "412 (398 to 425)", alone if it has none; "n/a" for None.
 
-    A unit begins with its space; a range that says nothing is replaced.
+    A unit starts with its space; a range that is too wide is replaced.
     """
     if interval is None:
         return "n/a"
@@ -134,7 +134,7 @@ def config_text(config: TrainConfig | None, discovery: Discovery | None = None) 
 
     Args:
         config: the config.
-        discovery: what was found of the script, where this is the config that it has by itself.
+        discovery: of the script, if this is the script's own config.
     """
     if config is None:
         return "unknown config"
@@ -200,7 +200,7 @@ PATHS = {
 
 
 def torch_text(build: TorchBuild) -> str:
-    """Return a torch with what it was built for, such as "2.9.0 (CUDA 12.8, cuDNN 91002), Python 3.12.1"."""
+    """Return a torch build with its versions, such as "2.9.0 (CUDA 12.8, cuDNN 91002), Python 3.12.1"."""
     versions = {"CUDA": build.cuda_version, "ROCm": build.hip_version, "cuDNN": build.cudnn_version}
     made_for = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     return f"{build.version} ({made_for or 'CPU build'}), Python {build.python_version}"
@@ -222,12 +222,12 @@ def how_measured(run: LoopProfile | ScalingRun, took_s: float, how: str) -> str:
 
 
 def sandbox_text(kind: SandboxKind) -> str:
-    """Return what keeps the user's files from trials."""
+    """Return what protects the user's files from trials."""
     return _SANDBOXES[kind]
 
 
 def shortener(home: Path, here: Path) -> Callable[[str], str]:
-    """Return what makes the paths of a text relative, or writes `~` for a home folder.
+    """Return a function that makes paths in a text relative, or writes `~` for a home folder.
 
     Args:
         home: of the user who writes the report.
@@ -240,7 +240,7 @@ def shortener(home: Path, here: Path) -> Callable[[str], str]:
 
 
 def without_places(record: AnyRecord, shorten: Callable[[str], str]) -> AnyRecord:
-    """Return a record as it is shown to others: its paths made short, without the names of machines."""
+    """Return a record for other people: with short paths and without machine names."""
     host = getattr(record, "host", None)
     if isinstance(host, Host):
         record = record.changed(host=host.changed(hostname=HIDDEN_NAME))
@@ -258,9 +258,10 @@ def without_places(record: AnyRecord, shorten: Callable[[str], str]) -> AnyRecor
 
 
 def resume_command(run: Run, folder: str) -> str:
-    """Return the command that goes on with a search in a folder; a shared one is gone on with by all.
+    """Return the command that resumes a search in a folder, or joins a shared one.
 
-    One that has ended gets the budget for another trial and its confirming rounds.
+        A finished search
+    gets a budget for another trial and its confirming rounds.
     """
     place = run.shared_at
     if place is None:
@@ -272,11 +273,11 @@ def resume_command(run: Run, folder: str) -> str:
 
 
 def search_again(run: Run, place: str | None = None) -> str:
-    """Return the command of the same search, with all that the user gave that changes what is searched.
+    """Return the command of the same search, with every option that changes what is searched.
 
     Args:
         run: of the search.
-        place: where it is shared; None for one host alone, as a place holds one search, also an ended one.
+        place: where it is shared; None for a single host.
     """
     asked, usual = run.options, usual_options(run.target.builtin is not None)
     words = ["--share", place] if place else []
@@ -296,7 +297,7 @@ _SEARCH_AGAIN = [
 
 
 def taken_text(names: Sequence[TakenName]) -> str:
-    """Return which profiles the names of GPUs were taken for, after a blank; nothing where all are ids."""
+    """Return which profile each GPU name stands for, after a space; empty where all are ids."""
     parts = []
     for one in names:
         others = f" (others: {', '.join(one.others)})" if one.others else ""

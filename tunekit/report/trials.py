@@ -1,4 +1,4 @@
-"""Every trial of a run as a row, and what the machine did during it. Pure."""
+"""Every trial of a run as a row, and the machine's load during it. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from tunekit.units import bytes_text, count_text, duration_text, rate_text, shar
 def trials_table(run: Run) -> TrialTable:
     """Return every trial of a run with its config, its figures (measured) and its outcome.
 
-    A column that says nothing of any trial is left out; what a knob is in all of them is said once.
+    Empty columns are left out; a knob with the same value in all trials is named once.
     """
     cells = {name: [cell_of(record) for record in run.trials] for name, cell_of in _CELLS.items()}
     filled = {name: each for name, each in cells.items() if any(text not in _NOTHING for text in each)}
@@ -42,7 +42,7 @@ def trials_table(run: Run) -> TrialTable:
 
 
 def _only(cells: Sequence[str]) -> str | None:
-    """Return what all trials have of which anything is known; None where they differ, or are just one."""
+    """Return the value that all trials with a known one share; None where they differ or only one has it."""
     known = [text for text in cells if text != UNKNOWN]
     return known[0] if len(known) > 1 and len(set(known)) == 1 else None
 
@@ -82,7 +82,7 @@ def _measured(
 
 
 def _rate(record: TrialRecord) -> str:
-    """Return a trial's rate with the range that its own process shows."""
+    """Return a trial's rate with the range from its own process."""
     if record.measurement is None:
         return UNKNOWN
     loop = record.measurement.loop
@@ -116,7 +116,7 @@ _CELLS: dict[str, Callable[[TrialRecord], str]] = {
 _TEXTS = ("for", "outcome", *(name for name, knob in _KNOBS.items() if knob.least is None))
 """Columns that hold no figures."""
 _NOTHING = (UNKNOWN, "-")
-"""What a cell says of a trial that has no such figure."""
+"""A cell's text for a trial without such a figure."""
 
 
 def telemetry_table(run: Run, best: Recommendation | None) -> Table:
@@ -137,7 +137,7 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
 
 
 def loop_telemetry_table(telemetry: Telemetry | None, cpus: int) -> Table:
-    """Return what the machine did during one loop, a row for each GPU that was used."""
+    """Return the machine's load during one loop, a row for each GPU that was used."""
     gpus = [gpu for gpu in telemetry.gpus if gpu.is_used] if telemetry else []
     each = {f"GPU {gpu.index}": [telemetry.changed(gpus=(gpu,))] for gpu in gpus if telemetry}
     if telemetry is not None and not gpus:

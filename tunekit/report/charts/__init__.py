@@ -14,7 +14,7 @@ from tunekit.report.charts.rates import history_chart, throughput_chart
 
 
 def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart, ...]:
-    """Return the charts that a run has figures for; the best is what the answer speaks of."""
+    """Return the charts that a run has figures for; `best` is the answering tier."""
     charts: tuple[Chart, ...] = (
         time_breakdown_chart(run, best),
         throughput_chart(run),

@@ -54,7 +54,7 @@ def _points(seconds: Mapping[str, float]) -> tuple[Point, ...]:
 
 
 def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
-    """Return by how much the recommended config would lose its lead with one knob as the baseline has it."""
+    """Return how much slower the recommended config is with one knob set back to the baseline's value."""
     ordered = sorted(run.knob_gains, key=lambda one: one.factor.value, reverse=True)
     points = tuple(map(_knob_point, ordered))
     summary = "; ".join(f"{point.x} {point.text}" for point in points)

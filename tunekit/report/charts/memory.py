@@ -1,4 +1,4 @@
-"""What configs take of the memory: at the peak, and for a buffer of any workers and prefetch. Pure."""
+"""How much memory configs take: at the peak, and for any workers and prefetch. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,14 +49,14 @@ class _Bar(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The total and what it is held against."""
+        """The total and its limit."""
         of = f" of {bytes_text(self.capacity_bytes)}" if self.capacity_bytes else ""
         share = f" ({self.total_bytes / self.capacity_bytes:.0%})" if self.capacity_bytes else ""
         return f"{bytes_text(self.total_bytes)}{of}{share}"
 
 
 def memory_charts(run: Run) -> tuple[Chart, ...]:
-    """Return the GPU's memory where any is known, and the machine's where none of a GPU was measured."""
+    """Return the GPU's memory where known, and the host's where no GPU's was measured."""
     marked = marked_configs(run)
     measured = [bar for one in marked if (bar := _measured_bar(one)) is not None]
     fits = run.prediction.fits if run.prediction else ()
@@ -114,7 +114,7 @@ def _host_bar(marked: Marked, run: Run) -> _Bar:
 
 
 def _chart(name: str, title: str, bars: Sequence[_Bar], note: str, limit: str) -> Chart:
-    """Return bars of parts that add up, with their totals and what they are held against."""
+    """Return stacked bars with their totals and limits."""
     parts = [
         Series(
             part,

@@ -1,4 +1,4 @@
-"""Samples/s of every trial: against batch size, beside what either half allows, and in their order. Pure."""
+"""Samples/s of every trial: against batch size with loader and training alone, and in order. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _FAR = 4.0
 
 
 def throughput_chart(run: Run) -> Chart:
-    """Return the rates of a run against the batch size per device; all of them of all ranks together."""
+    """Return the rates of a run against the batch size per device; each rate is of all ranks together."""
     marked, trials = marked_configs(run), measured(run.trials)
     top = _FAR * max((one.measurement.rate_samples_per_s for one in trials), default=0.0)
     ceilings = (*_training_alone(trials), _loader_alone(trials))
@@ -69,7 +69,7 @@ def _marked_series(marked: Marked) -> Series:
 
 
 def _training_alone(trials: Sequence[Measured]) -> Iterator[Series]:
-    """Yield a line for each arithmetic: the training on one batch over and over, without its loader."""
+    """Yield a line for each precision: training on one batch over and over, without the loader."""
     seen: dict[tuple[str, int], list[float]] = defaultdict(list)
     for _, config, measurement in trials:
         details = measurement.details
@@ -131,8 +131,8 @@ def history_chart(run: Run) -> Chart:
 def best_so_far(records: Sequence[TrialRecord]) -> list[Point]:
     """Return the best rate whenever a trial raised it, and at the last trial.
 
-    Of the baseline and the search's own trials: a confirming process is another draw of a known config, and
-    one that was abandoned no rate to choose by.
+    Only baseline and search trials count: a confirming process repeats a known config, and the rate of an
+    abandoned trial is not reliable.
     """
     points: list[Point] = []
     for record in records:

@@ -1,4 +1,4 @@
-"""What the machine did over the time of a trial of the baseline and of one of the answer's tier. Pure."""
+"""The machine's load over a baseline trial and a trial of the answering tier. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +28,11 @@ class _Figure:
     """With the unit."""
     series: Literal["host", "loop", "gpu"]
     columns: tuple[str, ...]
-    """The first of them that is known."""
+    """The first known one is shown."""
     scale: float | None = 1.0
     """None for the samples of a batch."""
     is_counter: bool = False
-    """Whether the column counts up: what is shown is how fast."""
+    """Whether the column is a counter, which is shown as a rate."""
 
 
 _FIGURES = (
@@ -48,16 +48,16 @@ _FIGURES = (
 )
 
 _Span = tuple[float, float, float]
-"""When a figure's stretch starts and ends, in seconds since the trial started, and its value in it."""
+"""Start and end of an interval, in seconds since the trial started, and the figure's value in it."""
 
 Saved = Callable[[int], Sequence[Series]]
-"""Returns what was sampled of a trial, by its number; nothing where nothing is left of it."""
+"""Returns a trial's saved samples by its number; none where they are gone."""
 
 
 def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tuple[Timeline, ...]:
-    """Return what GPU, CPU and storage did; nothing where no trial of either config has left its series.
+    """Return GPU, CPU and storage over time; nothing where no trial of either config saved its series.
 
-    Of each config the first of the trials that its figures come from.
+    Of each config it shows the first trial that its figures come from.
     """
     sampled: dict[str, tuple[Measured, Mapping[str, Series]]] = {}
     for tier in [None] if best is None or best.is_baseline else [None, best]:
@@ -90,12 +90,12 @@ def telemetry_chart(run: Run, best: Recommendation | None, saved: Saved) -> tupl
 
 
 def _is_whole(series: Series | None) -> bool:
-    """Return whether there is a series of two samples or more with the time of each."""
+    """Return whether a series has two samples or more, each with its time."""
     return series is not None and len(series.known("t_s")) == len(series.rows) > 1
 
 
 def _spans(figure: _Figure, series: Mapping[str, Series], loop: LoopMeasurement) -> list[_Span]:
-    """Return what was sampled of a figure; the mean of the GPUs that were used."""
+    """Return the samples of a figure; the mean over the GPUs that were used."""
     scale = figure.scale or loop.world_size * loop.steady_samples / loop.steady_batches
     if figure.series != "gpu":
         return _of_series(figure, series[figure.series], scale)
@@ -108,7 +108,7 @@ def _spans(figure: _Figure, series: Mapping[str, Series], loop: LoopMeasurement)
 
 
 def _of_series(figure: _Figure, series: Series, scale: float) -> list[_Span]:
-    """Return the first of the columns that anything is known of; of a counter, how fast it grew."""
+    """Return the first known column; a counter as its rate of growth."""
     column = next((name for name in figure.columns if series.known(name)), None)
     if column is None:
         return []
@@ -132,14 +132,14 @@ def _of_series(figure: _Figure, series: Series, scale: float) -> list[_Span]:
 
 
 def _mean(spans: Sequence[_Span]) -> float | None:
-    """Return the mean over time; that of samples where they take none."""
+    """Return the mean over time; of samples without a duration, their plain mean."""
     weights = [end_s - start_s or 1.0 for start_s, end_s, _ in spans]
     values = (weight * value for weight, (*_, value) in zip(weights, spans, strict=True))
     return sum(values) / sum(weights) if spans else None
 
 
 def _panel(figure: _Figure, known: Mapping[str, Sequence[_Span]]) -> Panel:
-    """Return at most MAX_POINTS of each trial, each the mean of a stretch."""
+    """Return at most MAX_POINTS per trial, each the mean of an interval."""
     traces = []
     for name, spans in known.items():
         stride = -(-len(spans) // MAX_POINTS) or 1
@@ -152,7 +152,7 @@ def _panel(figure: _Figure, known: Mapping[str, Sequence[_Span]]) -> Panel:
 def _table(
     shown: Mapping[_Figure, Mapping[str, Sequence[_Span]]], windows: Mapping[str, tuple[float, float, bool]]
 ) -> Table:
-    """Return each figure's mean in the window and the highest of the whole trial, by all that was sampled."""
+    """Return each figure's mean in the window and its maximum over the whole trial, from all samples."""
     rows = []
     for figure, known in shown.items():
         row = [figure.title]

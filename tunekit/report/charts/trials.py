@@ -29,7 +29,7 @@ class Marked:
     evidence: tuple[Measured, ...]
     """The trials that its figures come from."""
     recommendation: Recommendation | None = None
-    """The first that recommends it; None for a baseline that no tier recommends."""
+    """The first tier that recommends it; None for a baseline that no tier recommends."""
 
     @property
     def name(self) -> str:
@@ -61,9 +61,10 @@ def trial_note(record: TrialRecord) -> str:
 def failure_series(
     records: Iterable[TrialRecord], place_of: Callable[[TrialRecord], float | None]
 ) -> Iterable[Series]:
-    """Yield crosses where trials have no figure: failed when they ran, or refused by what was predicted.
+    """Yield crosses for trials without a figure: failed, or refused by a prediction.
 
-    One whose place on the axis is None is left out.
+        Trials whose
+    place on the axis is None are left out.
     """
     for state, basis in ((TrialState.FAILED, Basis.MEASURED), (TrialState.REFUSED, Basis.PREDICTED)):
         points = (
@@ -80,6 +81,6 @@ def samples_point(x: float, rate: float, note: str = "") -> Point:
 
 
 def rate_point(x: float | str, rate: Interval, note: str = "") -> Point:
-    """Return samples/s with their range; a range that says nothing is not drawn."""
+    """Return samples/s with their range; a range that is too wide is not drawn."""
     low, high = (None, None) if rate.low == rate.high or is_too_wide(rate) else (rate.low, rate.high)
     return Point(x=x, y=rate.value, text=interval_text(rate, " samples/s"), low=low, high=high, note=note)

@@ -1,4 +1,4 @@
-"""Blocks as HTML, without what only a page carries: charts are drawn by its script."""
+"""Blocks as HTML fragments; charts are drawn by the page's script."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -19,7 +19,7 @@ _SIGNS = {
 }
 """A sign for each state, so that colour is never the only one."""
 _HEADED = ("time_breakdown", "telemetry", "throughput", "history", "Environment")
-"""Charts by id, and other blocks by title, whose title the heading above them says."""
+"""Charts by id and other blocks by title whose title repeats the heading above them."""
 
 
 def fragment(blocks: Sequence[Block]) -> str:

@@ -1,4 +1,4 @@
-"""A report as one HTML file: what it shows, what it carries, and the policy that lets just that run."""
+"""A report as one HTML file, with its data and a content security policy that allows only that."""
 
 import base64
 import gzip
@@ -22,7 +22,7 @@ from tunekit.report.html.drawing import drawn, name_of, templates
 from tunekit.units import bytes_text
 
 _MAX_BYTES = 6_000_000
-"""What a page may take with its raw data."""
+"""The largest size of a page with its raw data."""
 
 
 def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> str:
@@ -78,7 +78,7 @@ def _by_section(report: Report) -> list[tuple[Section, list[Block]]]:
 
 
 def _by_place(answer: Sequence[Block]) -> dict[str, list[Block]]:
-    """Return the answer's blocks by where they stand; commands stand beside changes, if any."""
+    """Return the answer's blocks by place; commands are next to changes, if any."""
     places: dict[str, list[Block]] = {"lead": [], "changes": [], "commands": [], "other": []}
     for block in answer:
         name = name_of(block)
@@ -101,7 +101,7 @@ _NAMES_STYLE = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 _SPELT_OUT = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
-"""What could end a script or a line of it; JSON reads both spellings alike."""
+"""Characters that could end a script or a line of it, with an equivalent JSON spelling."""
 
 
 def own_file(name: str) -> str:
