@@ -120,9 +120,19 @@ class SyncPoints(Stage):
 
     def _check(self) -> None:
         """Raise Missing where the script took the warnings: what it catches, this stage does not see."""
-        is_first = warnings.showwarning is self._show and warnings.filters[:1] == [self._filter]
-        if self._is_on and not is_first:
+        if self._is_on and not (warnings.showwarning is self._show and self._is_first_filter()):
             raise Missing("the script catches warnings, which tell of the waits, while it trains")
+
+    def _is_first_filter(self) -> bool:
+        """Return whether no filter before this stage's takes CUDA's warning."""
+        for one in warnings.filters:
+            if one is self._filter:
+                return True
+            _, message, category, module, line = one
+            is_meant = message is None or (hasattr(message, "match") and message.match(_MESSAGE))
+            if is_meant and module is None and not line and issubclass(UserWarning, category):
+                return False
+        return False
 
     def _place(self, filename: str, line: int) -> tuple:
         """Return where the wait is and what is called there: the user's line, and the library's function.
