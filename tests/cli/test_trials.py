@@ -40,4 +40,4 @@ def test_the_images_are_those_of_the_device_that_trains_on_them(
         target=target(builtin="images"),
     )
     make_images(searched, TrialScreen())
-    assert [path.name for path in (tmp_path / "tunekit/images").iterdir()] == [f"{side}-2-v1"]
+    assert [path.name for path in (tmp_path / "tunekit/images").glob("[!.]*")] == [f"{side}-2-v1"]

@@ -1,8 +1,10 @@
 """Starts one trial: its sandbox, its request, its environment and its keeper."""
 
+import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,9 @@ AGENT_FOLDER = "agent"
 """In a trial's folder: what its processes may write; the rest of the folder is out of their reach."""
 LAYER = "layer"
 STARTUP_FILE = "tunekit-agent.pth"
+_SCRIPT_BYTES = 1 << 16
+_PYTHON_OR_ENVIRONMENT = re.compile(r"(?<![\w.+/-])([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
+"""An interpreter, or what switches its virtual environment on, as shell scripts name them."""
 _CACHE_VARIABLES = (
     "XDG_CACHE_HOME",
     "HF_HOME",
@@ -116,11 +121,24 @@ def _startup_text(request_path: Path) -> str:
 
 def _site_folders(command: Sequence[str], working_dir: str, search_path: str) -> list[str]:
     """Return where the Pythons that a command may run look for startup files; none of them is run."""
-    found = [interpreter_of(command, Path(working_dir), search_path)]
+    found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
     for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
         found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
     homes = dict.fromkeys(Path(python).parent.parent for python in filter(None, found))
     return [str(place) for home in homes for place in sorted(home.glob("lib*/python3*/*-packages"))]
+
+
+def _named_pythons(command: Sequence[str], working_dir: str) -> list[str]:
+    """Return the Pythons that the command, or a shell script that it names, names by their paths."""
+    texts = list(command)
+    for word in command:
+        path = Path(working_dir, word)
+        with contextlib.suppress(OSError, ValueError):  # most words name no file
+            if path.suffix != ".py" and path.is_file():
+                with path.open("rb") as stream:
+                    texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+    named = (match for text in texts for match in _PYTHON_OR_ENVIRONMENT.finditer(text))
+    return [str(Path(working_dir, match[1], match[2].replace("activate", "python"))) for match in named]
 
 
 def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:

@@ -520,7 +520,6 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data.dataloader", lambda module: start(module.DataLoader))
     imports.when_imported(imports.STATEFUL, lambda module: start(module.StatefulDataLoader))
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
-    imports.when_imported("torch.utils.data._utils.worker", observer.work.install_worker)
     imports.when_imported("torch.optim.lr_scheduler", observer.schedules.install)
     imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from . import batches
 from .samples import AttributeWatch
+
+_SHARDING_CALL = "get_worker_info"
+_MAX_DATASETS_WITHIN = 3
+_MAX_STAGES = 64
 
 
 class LoaderInfo:
@@ -134,3 +139,58 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
         sampler = getattr(sampler, "sampler", None)
     samples = None if loader.batch_size == 1 != batch_size else length_of(sampler)
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
+
+
+def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
+    """Return whether an iterable data set asks which worker it is in, itself or one within it.
+
+    Then each worker reads its own share; otherwise every worker would repeat every sample.
+    """
+    try:
+        return _shards_itself(dataset, depth)
+    except Exception:  # whatever a lazy module or a proxy does when it is looked at
+        return False
+
+
+def _shards_itself(dataset: Any, depth: int) -> bool:
+    for kind in type(dataset).__mro__:
+        for member in vars(kind).values():
+            function = getattr(member, "__func__", member)
+            if _mentions(getattr(function, "__code__", None), getattr(function, "__globals__", {})):
+                return True
+    if depth == 0:
+        return False
+    within = list(getattr(dataset, "__dict__", {}).values())
+    for stages in [one for one in within if isinstance(one, list)]:  # of a pipeline, as webdataset's
+        within += stages[:_MAX_STAGES]
+    return any(
+        _mentions(one.__code__, one.__globals__)
+        if isinstance(one, types.FunctionType)
+        else _is_own(one) and _shards_itself(one, depth - 1)
+        for one in within
+    )
+
+
+def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
+    """Return whether code names the sharding call: in itself, a nested function or one of its module."""
+    if code is None:
+        return False
+    if _SHARDING_CALL in code.co_names:
+        return True
+    if any(_mentions(nested, names, depth) for nested in code.co_consts if hasattr(nested, "co_names")):
+        return True
+    if depth == 0:
+        return False
+    called = [names.get(name) for name in code.co_names]
+    for module in [one for one in called if isinstance(one, types.ModuleType)]:
+        called += [vars(module).get(name) for name in code.co_names]
+    return any(
+        _mentions(one.__code__, one.__globals__, depth - 1)
+        for one in called
+        if hasattr(one, "__code__") and hasattr(one, "__globals__")
+    )
+
+
+def _is_own(thing: Any) -> bool:
+    """Return whether a thing is an object of a class written in Python, such as a data set in another."""
+    return isinstance(getattr(type(thing), "__dict__", {}).get("__iter__"), types.FunctionType)

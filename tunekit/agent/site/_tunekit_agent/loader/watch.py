@@ -15,7 +15,7 @@ from ..measure.host import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS, applying
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, length_of, matches
+from .info import LoaderInfo, length_of, matches, shards_itself
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -212,7 +212,7 @@ class LoaderWatch:
             "persistent_workers": bool(loader.persistent_workers),
             "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
             "iterable": iterable,
-            "shards_itself": False,  # until it asks which worker it is in
+            "shards_itself": iterable and shards_itself(loader.dataset),
             "batch_size_bound": loader.batch_size is not None
             or info.origin is not None
             or self._is_plain(sampler),
@@ -280,7 +280,6 @@ class LoaderWatch:
                 raise
             batch = source.fetch()
         wait_s = time.perf_counter() - asked
-        info.facts["shards_itself"] |= info.work is not None and info.work.asked_for_share()
         info.fetches += 1
         info.epoch_fetches += 1
         self.observer.fetched(info, batch, wait_s, time.thread_time() - cpu_before)

@@ -4,7 +4,7 @@ Each loader has a map of numbers that its workers write into, a slot each: a for
 spawned one finds its file by an environment variable that is set while the loader starts its workers.
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
-    map:   what is noted of samples, of which, whether the data set asked which worker it is in | slots
+    map:   what is noted of samples, of which | slot of worker 0 | slot of worker 1 | ...
     slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown,
            states that it drew from
 """
@@ -27,14 +27,12 @@ from .samples import MAX_GENERATORS, SampleNotes, generators_of, state_print
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _HEADER = 16
-_NOTED, _MAX_RANK, _ASKED = range(3)
+_NOTED, _MAX_RANK = range(2)
 _BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(7)
 _SLOT = 16
 """Words of a slot: two cache lines, so that workers do not share one."""
 _WORD_BYTES = 8
 _UNKNOWN = object()
-_COLLATE = "torch.utils.data._utils.collate"
-"""Asks whether it is in a worker at all."""
 
 
 class Tally:
@@ -49,13 +47,13 @@ class Tally:
 
     def __init__(self, words: Any, slot: int, cpu_clock: Callable[[], int]) -> None:
         self.cpu_clock = cpu_clock
-        self.words = words
+        self._words = words
         self._at = _HEADER + slot * _SLOT
         self._is_first = True
 
     def noted(self) -> tuple:
         """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
-        return self.words[_NOTED], self.words[_MAX_RANK]
+        return self._words[_NOTED], self._words[_MAX_RANK]
 
     def generators_before(self, dataset: Any) -> list | None:
         """Return the states of a process's generators before its first batch; None for a later one."""
@@ -69,7 +67,7 @@ class Tally:
     def generators_after(self, before: list) -> None:
         """Keep them where its first batch has moved them."""
         for at, (generator, state) in enumerate(before, self._at + _GENERATORS):
-            self.words[at] = state if state_print(generator) != state else 0
+            self._words[at] = state if state_print(generator) != state else 0
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
         """A batch was made; a process's first is left out.
@@ -79,7 +77,7 @@ class Tally:
             cpu_ns: of it on CPUs.
             waits: nanoseconds of it for a CPU, and for block devices; None if unknown.
         """
-        words, at = self.words, self._at
+        words, at = self._words, self._at
         if self._is_first:
             self._is_first = False
             return
@@ -124,10 +122,6 @@ class Slots:
         """Have samples noted from the next batch on, as `samples` says."""
         self.words[_MAX_RANK], self.words[_NOTED] = max_rank, mode
 
-    def asked_for_share(self) -> bool:
-        """Return whether the data set asked which worker it is in: each then reads a share of the samples."""
-        return self.words[_ASKED] > 0
-
     def generators(self) -> list:
         """Return, of each worker, the states that its first batch drew from; 0 where it did not draw."""
         return [words[_GENERATORS : _GENERATORS + MAX_GENERATORS] for words in self.read()]
@@ -168,40 +162,11 @@ class WorkWatch:
         self._spawned_by = os.environ.pop(VARIABLE, None)
         self._tally: Any = _UNKNOWN  # of this process, where it is a worker
         self._notes = SampleNotes(folder)
-        self._reading: Any = None  # the map of the loader whose data set is read just now
 
     def install_fetch(self, module: Any) -> None:
         """Wrap what makes a batch in `torch.utils.data._utils.fetch`."""
         for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
             fetcher.fetch = self._timed(fetcher.fetch)
-        watch, original = self, module._IterableDatasetFetcher.__init__
-
-        @functools.wraps(original)
-        def __init__(self, *args):  # noqa: N807
-            with watch._reads(watch._own_words()):
-                original(self, *args)
-
-        module._IterableDatasetFetcher.__init__ = __init__
-
-    def install_worker(self, module: Any) -> None:
-        """Wrap what a data set asks for its share in `torch.utils.data._utils.worker`."""
-        original = module.get_worker_info
-
-        @functools.wraps(original)
-        def get_worker_info():
-            if self._reading is not None and sys._getframe(1).f_globals.get("__name__") != _COLLATE:
-                self._reading[_ASKED] = 1
-            return original()
-
-        module.get_worker_info = get_worker_info
-
-    @contextlib.contextmanager
-    def _reads(self, words: Any) -> Any:
-        before, self._reading = self._reading, words
-        try:
-            yield
-        finally:
-            self._reading = before
 
     def _timed(self, original: Any) -> Any:
         watch = self
@@ -218,11 +183,10 @@ class WorkWatch:
             cpu_clock = tally.cpu_clock
             waits_before, cpu_before = waits_ns(), cpu_clock()
             began = time.perf_counter_ns()
-            with watch._reads(tally.words):
-                if mode:
-                    batch = watch._notes.fetch(original, self, possibly_batched_index, mode, max_rank)
-                else:
-                    batch = original(self, possibly_batched_index)
+            if mode:
+                batch = watch._notes.fetch(original, self, possibly_batched_index, mode, max_rank)
+            else:
+                batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began
             tally.made(time_ns, cpu_clock() - cpu_before, _since(waits_before, waits_ns()))
             if generators is not None:
@@ -240,17 +204,13 @@ class WorkWatch:
             self._tally = self._tally_for(worker.id)
         return self._tally
 
-    def _own_words(self) -> Any:
-        """Return the map of the loader that this process starts, or was started by."""
-        if self._starting is not None:
-            return self._starting.words
-        if self._spawned_by is None:
-            return None
-        with contextlib.suppress(OSError, ValueError):
-            return _mapped(self._spawned_by, 0)
-
     def _tally_for(self, worker_id: int) -> Tally | None:
-        words = self._own_words()
+        words = None
+        if not self._owner.is_here:
+            words = self._starting.words if self._starting is not None else None
+        elif self._spawned_by is not None:
+            with contextlib.suppress(OSError, ValueError):
+                words = _mapped(self._spawned_by, 0)
         known = words is not None and _HEADER + (worker_id + 1) * _SLOT <= len(words)
         return Tally(words, worker_id, time.process_time_ns) if known else None
 

@@ -78,6 +78,7 @@ class StepWatch:
 
     def install_graphs(self, module: Any) -> None:
         """Wrap `torch.cuda.CUDAGraph`: each replay makes the steps that were captured."""
+        after(module.CUDAGraph, "capture_begin", lambda *_, **__: self._recorded.clear())
         after(module.CUDAGraph, "capture_end", self._captured)
         after(module.CUDAGraph, "replay", self._replayed)
 
