@@ -1,6 +1,6 @@
-"""Quantities as people read and write them: bytes, seconds, rates, hours, dollars.
+"""Formats and parses quantities: bytes, seconds, rates, hours, dollars.
 
-Sizes are binary (1 GiB = 2**30 bytes) because that is what drivers, cgroups and torch report.
+Sizes are binary (1 GiB = 2**30 bytes), as drivers, cgroups and torch report them.
 """
 
 import math
@@ -14,18 +14,18 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 _UNKNOWN = "n/a"
-"""What stands for a figure that is not known, or beyond all bounds."""
+"""The text for a figure that is unknown or not finite."""
 _MAX_IN_DIGITS = 1e15
-"""A figure from here on is written by its exponent."""
+"""Figures of at least this are written in scientific notation."""
 
 _DURATION_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 def digits_text(figure: float | None, form: str) -> str:
-    """Return a figure in a form such as ".2f"; by its exponent where that took too many digits.
+    """Format a figure with a format such as ".2f", or in scientific notation if that had too many digits.
 
-    "n/a" for None, and for what is beyond all bounds.
+    None and figures that are not finite become "n/a".
     """
     known = _finite(figure)
     if known is None:
@@ -71,7 +71,7 @@ def duration_text(duration_s: float | None) -> str:
 
 
 def typed_duration_text(duration_s: float) -> str:
-    """Return a duration as a flag takes it, such as "15m" or "90.5s"; `parse_duration_s` reads it again."""
+    """Return a duration as typed in a flag, such as "15m" or "90.5s"; `parse_duration_s` reads it back."""
     if duration_s % 60 == 0:
         return f"{duration_s / 60:.0f}m"
     return f"{duration_s:.3f}".rstrip("0").rstrip(".") + "s"
@@ -84,7 +84,7 @@ def rate_text(per_s: float | None) -> str:
 
 
 def short_rate_text(per_s: float) -> str:
-    """Return a rate for a narrow column: from 10,000 on with three digits, such as "10.3k" or "1.14M"."""
+    """Return a rate for a narrow column; from 10,000 on it has three digits, such as "10.3k" or "1.14M"."""
     if per_s < 9_999.5 or not math.isfinite(per_s):
         return rate_text(per_s)
     scale, unit = (1e3, "k") if per_s < 999_500 else (1e6, "M")
@@ -92,7 +92,7 @@ def short_rate_text(per_s: float) -> str:
 
 
 def hours_text(hours: float | None) -> str:
-    """Return hours such as "1,234 h" or "17.8 h", below one as "29m 33s" or "50.4 s"; "n/a" for None."""
+    """Return hours such as "1,234 h" or "17.8 h", less than one as "29m 33s" or "50.4 s"; "n/a" for None."""
     known = _finite(hours)
     if known is None or known < 0.9995:
         return duration_text(None if known is None else known * 3600)
@@ -115,27 +115,27 @@ def percent_text(share: float) -> str:
 
 
 def share_text(share: float, form: str = ".0f") -> str:
-    """Return a share in per cent, such as "5%".
+    """Return a share as a percentage, such as "5%".
 
     Args:
-        share: 1 is the whole.
-        form: of the per cent.
+        share: the share, from 0 to 1.
+        form: the format of the percentage.
     """
     percent = digits_text(share * 100, form)
     return percent if percent == _UNKNOWN else f"{percent}%"
 
 
 def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first names, and how many there are beyond them: "a, b and 3 more"."""
+    """Join the first `most` names and the number of the rest: "a, b and 3 more"."""
     more = len(names) - most
     return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _finite(figure: float | None) -> float | None:
-    """Return a figure that can be written; None for one that is unknown, or beyond all bounds."""
+    """Return a finite figure as a float; None if it is unknown or not finite."""
     try:
         known = math.nan if figure is None else float(figure)
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an integer too large for a float
         return None
     return known if math.isfinite(known) else None
 

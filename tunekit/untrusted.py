@@ -1,4 +1,4 @@
-"""Reads files that people or tunekit wrote, and refuses one that could hang or exhaust the reader.
+"""Reads files written by people or by tunekit, and refuses those that could hang or exhaust the reader.
 
 The caller adds the file's name and a remedy:
 
@@ -16,18 +16,18 @@ from typing import Any, BinaryIO
 from tunekit.errors import UnreadableError
 
 CONFIG_BYTES = 1 << 20
-"""Largest file that people write: settings, profiles, configs, scripts."""
+"""MAX size of files that people write: settings, profiles, configs, scripts."""
 
 MAX_DEPTH = 64
-"""Levels of nesting in a JSON, TOML or YAML file."""
+"""MAX levels of nesting in a JSON, TOML or YAML file."""
 
 
 def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
-    """Open a regular file; what else stands there is not waited for, as reading it may never end.
+    """Open a regular file for reading; anything else is refused without blocking, as reading may never end.
 
     Args:
         path: the file.
-        follows: whether it may be a link.
+        follows: whether the path may be a link.
 
     Raises:
         UnreadableError: it is a folder, a pipe, a socket or a device.
@@ -49,11 +49,11 @@ def read_bytes(path: Path, max_bytes: int = CONFIG_BYTES, *, follows: bool = Tru
     try:
         with open_regular(path, follows=follows) as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
-            # None comes from a file of the kernel's that has nothing to read yet.
+            # A kernel file that has nothing to read yet returns None.
             content = stream.read(max_bytes + 1) or b""
     except OSError as error:
         raise UnreadableError(f"can't be read: {error.strerror}") from error
-    except ValueError as error:  # a NUL in its name
+    except ValueError as error:  # a NUL in the path
         raise UnreadableError(f"can't be read: {error}") from error
     if len(content) > max_bytes:
         raise UnreadableError(f"has {size_bytes:,} bytes; at most {max_bytes:,} are read")
@@ -70,7 +70,7 @@ def read_text(path: Path, max_bytes: int = CONFIG_BYTES) -> str:
 
 
 def decoded(content: bytes) -> str:
-    """Return bytes as text.
+    """Decode UTF-8 bytes.
 
     Raises:
         UnreadableError: they are not UTF-8.
@@ -82,10 +82,10 @@ def decoded(content: bytes) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
-        UnreadableError: it is not JSON, or nested too deeply.
+        UnreadableError: it is not JSON, or is nested too deeply.
     """
     import json  # noqa: PLC0415
 
@@ -96,10 +96,10 @@ def parse_json(text: str) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the table of a TOML text.
+    """Parse a TOML text.
 
     Raises:
-        UnreadableError: it is not TOML, or nested too deeply.
+        UnreadableError: it is not TOML, or is nested too deeply.
     """
     import tomllib  # noqa: PLC0415
 
@@ -111,15 +111,15 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text.
+    """Parse a YAML text.
 
     Raises:
-        UnreadableError: it is not YAML, or nested too deeply.
+        UnreadableError: it is not YAML, or is nested too deeply.
     """
     import yaml  # noqa: PLC0415 - slow to import; --help must be instant
 
     try:
-        # The C loader is thirty times as fast; wheels have it.
+        # The C loader is 30x faster; PyYAML's wheels include it.
         return _checked(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -129,7 +129,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _checked(tree: Any, depth: int = 0, seen: dict[int, int] | None = None) -> Any:
-    """Return the tree, unless it is nested too deeply; by aliases, YAML may hold one value many times."""
+    """Return the tree unless it is nested too deeply; `seen` covers YAML aliases, which repeat one value."""
     seen = {} if seen is None else seen
     if depth <= seen.get(id(tree), -1):
         return tree

@@ -17,7 +17,7 @@ OF_500_GIB = {
     "ram_available_bytes": 450 * GIB,
 }
 NOT_READ = {"sequential_mb_per_s": None, "random_mb_per_s": None, "measured_cold": None}
-PROBLEM = "12.0 KiB could be read, too little to tell every rate"
+PROBLEM = "only 12.0 KiB could be read, too little to measure every rate"
 
 
 def on(host: dict[str, Any] | None = None, **storage: Any):
@@ -60,7 +60,7 @@ def test_what_is_wrong_with_storage_is_told(golden: Callable[[str, str], None]):
         on(files=9_999, total_bytes=9_999),
         on(files=0, total_bytes=0),
         on(files=10_000, total_bytes=10_000, kind=MEMORY),
-        on(kind=MEMORY, **NOT_READ, problem="the files lie in memory: reading them needs no storage"),
+        on(kind=MEMORY, **NOT_READ, problem="the files are in memory: reading them uses no storage"),
     ],
 )
 def test_storage_that_suffices_is_no_finding(seen: Any):

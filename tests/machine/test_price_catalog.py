@@ -136,7 +136,7 @@ def test_a_network_that_fails_says_where_and_what_helps(
     said = str(raised.value)
     assert "from the network" in said
     assert "refused" in said
-    assert "prices stay as they are" in said
+    assert "prices are unchanged" in said
     assert FOLDER_VARIABLE in said
     assert capsys.readouterr().err == ""
 

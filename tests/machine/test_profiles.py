@@ -72,7 +72,7 @@ def test_the_users_folders_come_before_the_shipped_one(
 
 def test_a_variable_that_names_no_folder_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEKIT_PROFILES", str(home / "typo"))
-    with pytest.raises(UsageError, match=r"TUNEKIT_PROFILES names '.*typo', which is no folder"):
+    with pytest.raises(UsageError, match=r"TUNEKIT_PROFILES: '.*typo' is not a folder"):
         load_profiles()
 
 

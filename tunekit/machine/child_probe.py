@@ -1,4 +1,4 @@
-"""Asks a child process for one JSON object: how it is started, answers, is given up on and is ended."""
+"""Runs a child process, reads one JSON object from its output, and ends it."""
 
 import contextlib
 import json
@@ -16,15 +16,15 @@ _LOOK_S = 0.02
 _END_S = 10.0
 _REAPED_S = 1.0
 _MAX_BYTES = MIB
-"""Of the end of what the process wrote, read for its answer."""
+"""The reply is looked for in this many bytes at the end of the output."""
 
 
 class NoReplyError(Exception):
-    """A child process gave no answer; the message goes on where its name ends: "ended with status 1 ...".
+    """A child process gave no reply; the message continues a sentence: "ended with status 1 ...".
 
     Args:
-        message: what it did instead.
-        is_late: whether it was still at it when its time was over.
+        message: what it did instead, without naming the process.
+        is_late: whether it was still running at the timeout.
     """
 
     def __init__(self, message: str, is_late: bool = False) -> None:
@@ -33,15 +33,15 @@ class NoReplyError(Exception):
 
 
 class ChildProbe:
-    """A process in a session of its own, ended on exit with all that it started.
+    """A process in its own session; on exit, it and everything it started are ended.
 
-    It writes to files: a pipe would stay open as long as anything that it left behind. One that can't be
-    ended, as it waits for a dead server's disk, is left behind.
+    It writes to files: a pipe would stay open for as long as any of its descendants lives. A process that
+    can't be killed, because it waits for a dead server's disk, is abandoned.
 
     Args:
         command: program and arguments.
-        environment: its environment variables; this process's by default.
-        stays: whether it waits after its answer until its standard input ends.
+        environment: its environment variables; by default those of this process.
+        stays: whether it keeps running after its reply until its standard input closes.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ChildProbe:
 
     @property
     def pid(self) -> int:
-        """Its number on this machine."""
+        """The process id."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -91,10 +91,10 @@ class ChildProbe:
         self._close()
 
     def reply(self, timeout_s: float) -> dict[str, Any]:
-        """Return the last object that it tells, each on a line of its own.
+        """Return the last JSON object that it has written, one object per line.
 
         Raises:
-            NoReplyError: it tells none in time, or ends without one.
+            NoReplyError: it writes none in time, or ends without one.
         """
         end_s = time.monotonic() + timeout_s
         while True:
@@ -119,28 +119,28 @@ class ChildProbe:
 def reply_of(
     command: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the answer of a process that ends by itself.
+    """Run a process to its end and return its reply.
 
     Args:
         command: program and arguments.
-        timeout_s: how long it may take; then it is killed with all that it started.
-        environment: its environment variables; this process's by default.
+        timeout_s: after this long, it and everything it started are killed.
+        environment: its environment variables; by default those of this process.
 
     Raises:
-        NoReplyError: there is none.
+        NoReplyError: it writes none in time, or ends without one.
     """
     with ChildProbe(command, environment) as probe:
         return probe.reply(timeout_s)
 
 
 def _end_of(file: IO[bytes]) -> str:
-    """Return the end of what the child wrote so far; its own position in the file stays."""
+    """Return the end of what the child has written, without moving its position in the file."""
     size_bytes = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), _MAX_BYTES, max(0, size_bytes - _MAX_BYTES)).decode("utf-8", "replace")
 
 
 def _last_object(output: str) -> dict[str, Any] | None:
-    """Return the last whole line that is a JSON object: other things may be said around it."""
+    """Return the last complete line that is a JSON object; other output may surround it."""
     for line in reversed(output.split("\n")[:-1]):
         if line.startswith("{"):
             with contextlib.suppress(ValueError, RecursionError):

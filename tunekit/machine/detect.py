@@ -1,4 +1,4 @@
-"""What this machine offers: its GPUs, CPU, memory and the limits on them."""
+"""Detects this machine's GPUs, CPU, memory, and the limits on them."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ from tunekit.records.host import Host, TorchBuild
 from tunekit.records.profile import Profile
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""Of x86 the first two, of Arm the third."""
+"""The first two are x86 features, the third is Arm's."""
 
 
 def detect_host(
@@ -26,20 +26,20 @@ def detect_host(
     root: Path = limits.ROOT,
     torch: TorchBuild | None = None,
 ) -> Host:
-    """Return what this process may use of the machine it runs on.
+    """Return the resources of this machine that this process may use.
 
-    GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES; those that torch alone sees
-    come last. Torch is not imported; of GPUs of several kinds it alone knows the order (`is_order_known`).
+    GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES, followed by those that only
+    torch sees. Torch is not imported; if GPU models differ, only torch knows the order (`is_order_known`).
 
     Args:
         nvml: the driver to ask; the real one by default.
-        profiles: the profiles that name the GPUs; every one that `load_profiles` finds by default.
+        profiles: the profiles to match the GPUs with; by default all that `load_profiles` finds.
         root: the folder under which /proc, /sys and /dev are read.
-        torch: what the training environment's torch sees, where it was asked.
+        torch: what the training environment's torch reported, if it was asked.
 
     Raises:
-        DamagedRecordError: a file among the profiles is no profile.
-        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+        DamagedRecordError: a profile file is invalid.
+        UsageError: $TUNEKIT_PROFILES names something that is not a folder.
     """
     known = load_profiles() if profiles is None else profiles
     ram_total_bytes = limits.ram_total_bytes(root)
@@ -71,33 +71,33 @@ def detect_host(
 
 
 def has_gpu_file(root: Path = limits.ROOT) -> bool:
-    """Return whether a GPU's driver has left its mark in /dev: NVIDIA's, AMD's, or Windows' below WSL."""
+    """Return whether /dev has a GPU driver's file: NVIDIA's, AMD's, or that of Windows under WSL."""
     return any((root / "dev" / name).exists() for name in ("nvidiactl", "nvidia0", "kfd", "dxg"))
 
 
 def c_compiler(environment: Mapping[str, str]) -> str | None:
-    """Return the C compiler that Triton finds, which compiles for GPUs: $CC, else the usual ones."""
+    """Return the C compiler that Triton, the GPU code generator, would find: $CC, else the usual ones."""
     return _compiler(environment, "CC", ("gcc", "clang", "cc"))
 
 
 def cpp_compiler(environment: Mapping[str, str]) -> str | None:
-    """Return the C++ compiler that Inductor finds, which compiles for CPUs: $CXX, else the system's own."""
+    """Return the C++ compiler that Inductor would use for CPU code: $CXX, else the system's default."""
     return _compiler(environment, "CXX", ("clang++" if sys.platform == "darwin" else "g++",))
 
 
 def cpu_name(root: Path = limits.ROOT) -> str | None:
-    """Return the CPU's model name, None where the kernel does not tell it (most Arm machines)."""
+    """Return the CPU's model name; None where the kernel does not report it (most Arm machines)."""
     return _cpu_field(root, "model name")
 
 
 def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
-    """Return whether the CPU multiplies bf16 in hardware, None where the kernel lists no features."""
+    """Return whether the CPU multiplies bf16 in hardware; None where the kernel lists no features."""
     features = _cpu_field(root, "flags|Features")
     return None if features is None else not _BF16_FLAGS.isdisjoint(features.split())
 
 
 def is_virtual_machine(root: Path = limits.ROOT) -> bool | None:
-    """Return whether the CPU says that a hypervisor runs it, None where the kernel lists no x86 features."""
+    """Return whether the CPU reports a hypervisor; None where the kernel lists no x86 features."""
     features = _cpu_field(root, "flags")
     return None if features is None else "hypervisor" in features.split()
 

@@ -1,4 +1,4 @@
-"""Which device `--gpu` asks for, and which one the measurements are made on."""
+"""Resolves which device `--gpu` asks for, and which one the measurements run on."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,24 +12,25 @@ AUTO = "auto"
 CPU = "cpu"
 
 _LESS_MEMORY_SHARE = 0.97
-"""Of what its kind has, below which a device has less: a virtual GPU's share, or what others leave of it."""
+"""A device with less than this share of its profile's memory counts as smaller, for instance a virtual GPU
+or one that other processes use."""
 
 
 def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile]) -> tuple[Profile, str]:
-    """Return the profile that `--gpu` asks for, and the id of the profile of the device that is really here.
+    """Return the profile that `--gpu` asks for, and the profile id of the device that is actually present.
 
-    The two differ when the GPU asked for is not here: then measurements are made on this host's device, and
-    whatever concerns the other is a prediction. Of a device that is here its own memory counts where it has
-    less than its kind, or others hold some. `cpu` is here on every machine; who asks for it beside a GPU must
-    hide the GPU from the target.
+    The two differ if the requested GPU is not present: measurements are then made on this host's device, and
+    every figure for the requested one is a prediction. If the present device has less free memory than its
+    profile says, the device's figure is used. `cpu` is present on every machine; a caller that gets it on a
+    machine with a GPU must hide the GPU from the target.
 
     Args:
-        gpu_option: "auto" for whatever is here, or the id or alias of a profile, in any case.
-        host: the machine that measures; its first accelerator is the device that is here.
-        profiles: the profiles to look in.
+        gpu_option: "auto" for the device that is present, or the id or alias of a profile, in any case.
+        host: the machine that measures; its first accelerator is the device that is present.
+        profiles: the profiles to search.
 
     Raises:
-        UnknownGpuError: no profile has the name.
+        UnknownGpuError: no profile has this name.
     """
     wanted = gpu_option.strip().lower()
     here = host.accelerators[0] if host.accelerators else None
@@ -44,15 +45,15 @@ def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile])
 
 
 def profile_here(measured_on: str, host: Host, profiles: Mapping[str, Profile]) -> Profile:
-    """Return the profile of the device that trials really run on: the CPU's, or the first accelerator's."""
+    """Return the profile of the device that trials run on: the CPU's, or the first accelerator's."""
     return device_profile(CPU if measured_on == CPU else AUTO, host, profiles)[0]
 
 
 def with_first(host: Host, device: DeviceSeen) -> Host:
-    """Return the machine with the GPU first that a training loop ran on; as it is where that is not known.
+    """Return the host with the GPU that a training loop ran on first; unchanged if that GPU is unknown.
 
-    The driver's and CUDA's order may differ, and a script may train on any of its GPUs. The UUID tells, else
-    the place on the bus, else the name, by which two of a kind are as good as one.
+    The driver's and CUDA's order may differ, and a script may train on any of its GPUs. They are matched by
+    UUID, else by PCI address, else by name, where any GPU of the same model will do.
     """
     ways: tuple[Callable[[Accelerator], bool], ...] = (
         lambda gpu: is_same_uuid(device.uuid, gpu.uuid),
@@ -63,31 +64,31 @@ def with_first(host: Host, device: DeviceSeen) -> Host:
 
 
 def with_named_first(host: Host, measured_on: str) -> Host:
-    """Return the machine with the first GPU of that kind, by its profile's id, before the others."""
+    """Return the host with the first GPU that has this profile id moved to the front."""
     return _with_first(host, next((gpu for gpu in host.accelerators if _id_of(gpu) == measured_on), None))
 
 
 def memory_cap_bytes(asked: Profile, measured_on: str, host: Host) -> int | None:
-    """Return what torch may reserve here in trials for another, smaller GPU; None for all that there is.
+    """Return how much memory torch may reserve in trials that stand in for a smaller GPU; None for no cap.
 
-    The GPU itself has less to give than that by its context, which is not torch's.
+    On the smaller GPU the CUDA context, which torch does not count, takes some of that memory.
 
     Args:
         asked: the profile of the GPU that `--gpu` asks for.
-        measured_on: the device that is really here, see `device_profile`.
+        measured_on: the device that is actually present, see `device_profile`.
         host: the machine that measures.
     """
     if measured_on in (asked.id, CPU) or asked.is_cpu or not host.accelerators:
         return None
     asked_bytes = asked.capacity_bytes
-    # What torch sees here is a little less than this: the trial itself leaves a cap out that is no cap.
+    # Torch sees slightly less than this; the trial ignores a cap above what torch sees.
     here_bytes = host.accelerators[0].memory_bytes
     is_smaller = asked_bytes is not None and (here_bytes is None or asked_bytes < here_bytes)
     return asked_bytes if is_smaller else None
 
 
 def usual_profile(device: Accelerator, profiles: Mapping[str, Profile]) -> Profile:
-    """Return the profile of a device's kind; of one that none knows, what it says of itself."""
+    """Return the device's profile; for an unknown device, one built from what the driver reports."""
     if device.profile_id is not None and device.profile_id in profiles:
         return profiles[device.profile_id]
     return profile_from_device(device.name, device.memory_bytes, device.compute_capability)

@@ -1,4 +1,4 @@
-"""Current prices of rentable machines, from the catalogue that gpuhunt fetches over the network."""
+"""Fetches current prices of rentable machines from gpuhunt's catalog."""
 
 import contextlib
 import importlib
@@ -20,25 +20,25 @@ from tunekit.records.prices import CatalogPrice, CatalogPrices
 from tunekit.records.profile import Instance, Profile, SpotPrice
 
 FOLDER_VARIABLE = "GPUHUNT_CATALOG_DIR"
-"""gpuhunt's environment variable: a folder with a PROVIDER.csv each, read instead of the network."""
+"""gpuhunt's environment variable: a folder with a PROVIDER.csv each, used instead of the network."""
 
 _PROVIDERS = {"aws": "aws", "azure": "azure", "gcp": "gcp", "lambda": "lambdalabs", "runpod": "runpod"}
-"""Providers of shipped machines whose prices gpuhunt publishes, and what it calls them; notebook services are
-not among them."""
+"""Providers in the shipped profiles whose prices gpuhunt publishes, with gpuhunt's names for them; it has no
+notebook services."""
 _SILENT_S = 30.0
-"""How long a server may say nothing."""
+"""Network timeout: how long a server may stay silent."""
 _CLUSTER = "runpod-cluster"
-"""Flag of machines that are only rented several at a time."""
+"""gpuhunt's flag of machines that are rented only as a cluster."""
 
 
 class CatalogRow(NamedTuple):
-    """One machine in one place, as the catalogue has it."""
+    """One machine in one location, as the catalog lists it."""
 
     provider: str
-    """As profiles call it."""
+    """The provider's name in the profiles."""
     name: str
     location: str
-    """A region, or a zone of one."""
+    """A region, or a zone in one."""
     gpus: int
     gpu_name: str
     usd_per_h: float
@@ -47,37 +47,37 @@ class CatalogRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalog:
-    """What was fetched."""
+    """A fetched catalog."""
 
     name: str
-    """With its version."""
+    """The name of its source, with the version."""
     rows: tuple[CatalogRow, ...]
     as_of: Mapping[str, str]
-    """The day of each provider's catalogue."""
+    """The date of each provider's catalog."""
     absent: tuple[str, ...] = ()
-    """Providers whose catalogue could not be had, or is empty."""
+    """Providers whose catalog could not be fetched, or is empty."""
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a catalogue says of the machines in the profiles."""
+    """A catalog's prices for the machines in the profiles."""
 
     prices: CatalogPrices
     without: tuple[str, ...]
-    """Machines that it has no price of; they keep their own."""
+    """Machines that it has no price for; they keep the shipped one."""
     absent: tuple[str, ...]
-    """Providers whose catalogue could not be had, or is empty."""
+    """Providers whose catalog could not be fetched, or is empty."""
 
 
 def fetch_catalog(today: date | None = None) -> Catalog:
-    """Return gpuhunt's catalogue of today, or that of the folder in $GPUHUNT_CATALOG_DIR.
+    """Return gpuhunt's current catalog, or the one in the folder $GPUHUNT_CATALOG_DIR.
 
     Args:
-        today: the day of a catalogue that doesn't tell its own; by default the clock's.
+        today: the date to assume for a catalog without one; by default today's, in UTC.
 
     Raises:
         UsageError: gpuhunt is not installed.
-        PricesError: no provider's catalogue could be had.
+        PricesError: no provider's catalog could be fetched.
     """
     try:
         gpuhunt = importlib.import_module("gpuhunt")
@@ -85,7 +85,7 @@ def fetch_catalog(today: date | None = None) -> Catalog:
         raise UsageError(
             "current prices come from gpuhunt, which is not installed; pip install gpuhunt"
         ) from error
-    # It logs each provider that fails with a traceback; what failed is said once here.
+    # gpuhunt logs a traceback for each provider that fails; the error below reports the failure once.
     logging.getLogger("gpuhunt").addHandler(logging.NullHandler())
     folder = os.environ.get(FOLDER_VARIABLE)
     theirs = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
@@ -94,7 +94,7 @@ def fetch_catalog(today: date | None = None) -> Catalog:
         socket.setdefaulttimeout(_SILENT_S)
         try:
             theirs.load()
-        except Exception as error:  # whatever the network and what it sent end in
+        except Exception as error:  # the network and a malformed reply may raise anything
             raise PricesError(_no_prices("the network", str(error.__cause__ or error))) from error
         finally:
             socket.setdefaulttimeout(before)
@@ -118,14 +118,14 @@ def fetch_catalog(today: date | None = None) -> Catalog:
 
 def _no_prices(where: str, reason: str) -> str:
     return (
-        f"gpuhunt has no current prices from {where} ({' '.join(reason.split())}); prices stay as they are; "
-        "try again where the network is, or name a folder with its files (aws.csv, gcp.csv, ...) in "
-        f"{FOLDER_VARIABLE}"
+        f"gpuhunt got no current prices from {where} ({' '.join(reason.split())}); prices are unchanged; "
+        f"try again with network access, or set {FOLDER_VARIABLE} to a folder with gpuhunt's files "
+        "(aws.csv, gcp.csv, ...)"
     )
 
 
 def _row(provider: str, item: Any) -> CatalogRow | None:
-    """Return one of gpuhunt's items; None for one without a price, or of a cluster."""
+    """Convert one of gpuhunt's items; None if it has no price or is a cluster."""
     if not math.isfinite(item.price) or item.price <= 0 or _CLUSTER in item.flags:
         return None
     gpu_name = item.gpu_name or ""
@@ -135,7 +135,7 @@ def _row(provider: str, item: Any) -> CatalogRow | None:
 
 
 def _day(theirs: Any, name: str, folder: str | None) -> date | None:
-    """Return the day of a provider's catalogue: its version begins with it, and its file is of it."""
+    """Return the date of a provider's catalog: the start of its version, or when its file was written."""
     if folder is not None:
         written_s = (Path(folder) / f"{name}.csv").stat().st_mtime
         return datetime.fromtimestamp(written_s, UTC).date()
@@ -145,17 +145,17 @@ def _day(theirs: Any, name: str, folder: str | None) -> date | None:
     return None
 
 
-# --- which of its rows are machines of ours --------------------------------------------------
+# --- matching its rows with the profiles' machines -------------------------------------------
 
 
 def matched_prices(catalog: Catalog, profiles: Iterable[Profile]) -> Refreshed:
-    """Return what a catalogue says of the machines in the profiles.
+    """Return a catalog's prices for the machines in the profiles.
 
-    A machine whose region is known takes the price there, another that of the cheapest region.
+    A machine with a known region gets the price there, any other machine the price in the cheapest region.
 
     Args:
-        catalog: what was fetched.
-        profiles: the shipped ones.
+        catalog: the fetched catalog.
+        profiles: the shipped profiles.
     """
     prices, without = [], []
     for profile in profiles:
@@ -172,11 +172,11 @@ def matched_prices(catalog: Catalog, profiles: Iterable[Profile]) -> Refreshed:
 
 
 def _is_of(row: CatalogRow, machine: Instance, profile: Profile) -> bool:
-    """Return whether a row is a machine of the profile's, wherever it stands."""
+    """Return whether a row is this machine of the profile, in any location."""
     if (row.provider, row.gpus) != (machine.provider, machine.gpus):
         return False
     if row.provider == "runpod":
-        # A row has the driver's name of the GPU, in a data centre of RunPod's own (EU-RO-1) or in a country.
+        # Rows are named after the GPU; a location is a secure data center (EU-RO-1) or a country.
         if ("secure" in machine.name.lower()) != ("-" in row.location):
             return False
         return match_device(row.name, {profile.id: profile}) is not None
@@ -189,7 +189,7 @@ def _is_of(row: CatalogRow, machine: Instance, profile: Profile) -> bool:
 def _price(
     rows: list[CatalogRow], machine: Instance, profile: Profile, as_of: Mapping[str, str]
 ) -> CatalogPrice | None:
-    """Return a machine's prices in one region; None where the rows have none."""
+    """Return a machine's prices in one region; None if the rows have none."""
     here = [row for row in rows if machine.region in (None, _region(row))]
     on_demand = min((row for row in here if not row.is_spot), key=_price_and_place, default=None)
     cheapest = on_demand or min(here, key=_price_and_place, default=None)
@@ -219,5 +219,5 @@ def _spot_price(rows: list[CatalogRow], day: str) -> SpotPrice:
 
 
 def _region(row: CatalogRow) -> str:
-    """Return the region of a row, which Google's have a zone of (us-central1-a)."""
+    """Return the region of a row; Google's rows name a zone (us-central1-a)."""
     return re.sub(r"-[a-z]$", "", row.location) if row.provider == "gcp" else row.location

@@ -1,4 +1,4 @@
-"""The prices that a refresh saved, laid over those of the shipped profiles."""
+"""Loads and saves refreshed prices, which override those of the shipped profiles."""
 
 import contextlib
 from pathlib import Path
@@ -8,18 +8,18 @@ from tunekit.records.codec import read_json, write_json
 from tunekit.records.prices import CatalogPrices
 
 PRICES_FILE = "~/.config/tunekit/prices.json"
-"""Where a refresh saves them, as the user reads it."""
+"""The file that a refresh writes, as shown to the user."""
 
 
 def prices_path() -> Path | None:
-    """Return the file of refreshed prices, which need not exist; None for a user without a home folder."""
+    """Return the path of the refreshed prices, which may not exist; None for a user without a home folder."""
     with contextlib.suppress(RuntimeError):  # a container's user may have none
         return Path(PRICES_FILE).expanduser()
     return None
 
 
 def load_prices() -> CatalogPrices | None:
-    """Return the prices that a refresh saved; None where there are none.
+    """Return the prices that a refresh saved; None if there are none.
 
     Raises:
         DamagedRecordError: the file can't be read.
@@ -37,10 +37,10 @@ def load_prices() -> CatalogPrices | None:
 
 
 def save_prices(prices: CatalogPrices) -> Path:
-    """Write prices in place of those of an earlier refresh, and return where they lie.
+    """Replace the prices of an earlier refresh, and return the file's path.
 
     Raises:
-        UsageError: there is no home folder, or it can't be written.
+        UsageError: there is no home folder, or it can't be written to.
     """
     path = prices_path()
     if path is None:

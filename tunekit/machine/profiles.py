@@ -1,4 +1,4 @@
-"""GPU profiles: where they lie, how they are read, and which of them a device is."""
+"""Finds and reads GPU profiles, and matches names and devices with them."""
 
 import contextlib
 import difflib
@@ -22,21 +22,21 @@ from tunekit.records.profile import (
 from tunekit.untrusted import parse_yaml, read_text
 
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
-"""Environment variable naming further profile folders, separated as in PATH."""
+"""Environment variable that names additional profile folders, separated as in PATH."""
 _VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
-"""Tokens that drivers put around a model's name without making it another device."""
-_NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
+"""Words that drivers add to a model's name and that don't distinguish devices."""
+_NO_PROFILE = "Read from the device; no profile matches it, so its rates, bandwidth and price are unknown."
 
 
 def read_profile(path: Path, is_yours: bool = False) -> Profile:
-    """Return the profile that a file holds.
+    """Read a profile from a file.
 
     Args:
         path: the file.
-        is_yours: whether it is the user's own, who can correct it.
+        is_yours: whether the file is the user's own, so that the remedy is to correct it.
 
     Raises:
-        DamagedRecordError: it is no profile; the message names the file, the field and the remedy.
+        DamagedRecordError: it is not a profile; the message names the file, the field and the remedy.
     """
     remedy = "correct the file or move it away" if is_yours else "install tunekit again"
     try:
@@ -53,45 +53,45 @@ def _problem(error: ValidationError) -> str:
     place = ".".join(map(str, problem["loc"]))
     if kind == "missing":
         return (
-            f"{place} is missing; write it, or null where it is unknown and the shipped files have null too"
+            f"{place} is missing; add it, or write null if it is unknown and the shipped files have null too"
         )
     if kind == "extra_forbidden":
-        return f"{place} is no field of a profile; check its spelling"
+        return f"{place} is not a field of a profile; check its spelling"
     remedy = "; put it in quotes" if kind == "string_type" and value is not None else ""
     return f"{place or 'the whole file'}: {problem['msg']}, got {value!r}{remedy}"
 
 
 @dataclass(frozen=True)
 class ProfileFile:
-    """A profile with the file that it was read from."""
+    """A profile and the file that it was read from."""
 
     profile: Profile
     path: Path
     is_yours: bool
-    """Whether it lies in a folder of the user's, not among the profiles shipped with tunekit."""
+    """Whether the file is in one of the user's folders, not among the profiles shipped with tunekit."""
 
 
 def named_folders(variable: str) -> list[Path]:
     """Return the folders that an environment variable names, separated as in PATH.
 
     Raises:
-        UsageError: it names something that is no folder.
+        UsageError: it names something that is not a folder.
     """
     folders = [Path(text) for text in os.environ.get(variable, "").split(os.pathsep) if text]
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"{variable} names {str(folder)!r}, which is no folder; create it or unset it")
+            raise UsageError(f"{variable}: {str(folder)!r} is not a folder; create it or unset {variable}")
     return folders
 
 
 def profile_folders() -> list[Path]:
-    """Return the folders that profiles are read from, the user's first; a later folder yields to an earlier.
+    """Return the folders that profiles are read from; earlier folders take precedence.
 
     The order is $TUNEKIT_PROFILES, ~/.config/tunekit/profiles, the profiles shipped with tunekit. The
     folder under ~/.config need not exist.
 
     Raises:
-        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+        UsageError: $TUNEKIT_PROFILES names something that is not a folder.
     """
     folders = named_folders(PROFILES_VARIABLE)
     with contextlib.suppress(RuntimeError):  # a container's user may have no home
@@ -100,11 +100,11 @@ def profile_folders() -> list[Path]:
 
 
 def load_profiles() -> dict[str, Profile]:
-    """Return every profile by id, the user's before the shipped one of the same id.
+    """Return every profile by id; the user's replace shipped ones with the same id.
 
     Raises:
-        DamagedRecordError: a file is no profile; the message names the file and the field.
-        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+        DamagedRecordError: a file is not a profile; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is not a folder.
     """
     return {profile_id: file.profile for profile_id, file in load_profile_files().items()}
 
@@ -112,11 +112,11 @@ def load_profiles() -> dict[str, Profile]:
 def load_profile_files() -> dict[str, ProfileFile]:
     """Return every profile by id with the file that it comes from; see `load_profiles`.
 
-    Prices that a refresh saved stand in place of older ones of the shipped profiles.
+    Refreshed prices replace older ones in the shipped profiles.
 
     Raises:
-        DamagedRecordError: a file is no profile, or no prices; the message names the file and the field.
-        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+        DamagedRecordError: a file of profiles or prices is invalid; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is not a folder.
     """
     files: dict[str, ProfileFile] = {}
     shipped, refreshed = _shipped_folder(), load_prices()
@@ -136,7 +136,7 @@ def load_profile_files() -> dict[str, ProfileFile]:
 
 
 def shipped_profiles() -> list[Profile]:
-    """Return the profiles shipped with tunekit, with their own prices."""
+    """Return the profiles shipped with tunekit, with their shipped prices."""
     return [read_profile(path) for path in _profile_files(_shipped_folder())]
 
 
@@ -144,12 +144,12 @@ def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Pr
     """Return the profile with this id, alias or device name; case and separators don't matter.
 
     Args:
-        name: an id such as "a10g", an alias such as "a100-80", either spelt otherwise ("RTX 4090",
-            "h100sxm"), or what a driver calls the device ("Tesla T4").
-        profiles: the profiles to look in; every one that `load_profiles` finds by default.
+        name: an id such as "a10g", an alias such as "a100-80", another spelling of either ("RTX 4090",
+            "h100sxm"), or the driver's name of the device ("Tesla T4").
+        profiles: the profiles to search; by default all that `load_profiles` finds.
 
     Raises:
-        UnknownGpuError: no profile has the name; the message lists near names and how to add one.
+        UnknownGpuError: no profile has this name; the message lists similar names and how to add a profile.
     """
     known = load_profiles() if profiles is None else profiles
     by_key = {_key(profile_id): profile for profile_id, profile in known.items()}
@@ -162,16 +162,16 @@ def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Pr
     near = dict.fromkeys(by_key[key].id for key in difflib.get_close_matches(_key(name), by_key, n=5))
     raise UnknownGpuError(
         f"no GPU profile is named {name!r}"
-        + (f"; near: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
-        + f"; `tunekit gpus` shows what each is; to add one, {how_to_add()}"
+        + (f"; similar: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
+        + f"; `tunekit gpus` describes them; to add one, {how_to_add()}"
     )
 
 
 def taken_name(name: str, profiles: Mapping[str, Profile]) -> TakenName | None:
-    """Return which profile a name is taken for; None where it is the profile's id.
+    """Return which profile a name was resolved to; None if the name is the profile's id.
 
     Raises:
-        UnknownGpuError: no profile has the name.
+        UnknownGpuError: no profile has this name.
     """
     found = find_profile(name, profiles).id
     if name.strip().lower() == found:
@@ -182,19 +182,19 @@ def taken_name(name: str, profiles: Mapping[str, Profile]) -> TakenName | None:
 
 
 def how_to_add() -> str:
-    """Return how a user adds a profile, as the rest of a sentence."""
-    return f"copy a file of {_shipped_folder()} to ~/.config/tunekit/profiles and fill in what you know"
+    """Return how a user adds a profile, as a clause for messages."""
+    return f"copy a file from {_shipped_folder()} to ~/.config/tunekit/profiles and fill in what you know"
 
 
 def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile | None:
-    """Return the profile of the device that a driver reports under this name, None if no profile has it.
+    """Return the profile of the device that a driver reports under this name; None if no profile has it.
 
-    Names are compared token by token and whole, so that "NVIDIA L40S" is no L4. Only the vendor's words
-    don't count: "NVIDIA H200 NVL" is no H200, a MIG slice is no whole GPU.
+    All words of the name must match, so "NVIDIA L40S" is not an L4, "NVIDIA H200 NVL" is not an H200, and a
+    MIG slice is not a whole GPU. Only the vendor's words are ignored.
 
     Args:
         device_name: such as "NVIDIA A100-SXM4-40GB", in any case and spacing.
-        profiles: the profiles to choose from; of two with the same name the first.
+        profiles: the profiles to choose from; the first match counts.
     """
     device = _model_tokens(device_name)
     for profile in profiles.values():
@@ -204,26 +204,26 @@ def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile |
 
 
 def device_slug(device_name: str) -> str:
-    """Return the id of a device without a profile: "NVIDIA H200 NVL" is "nvidia-h200-nvl"."""
+    """Return the id of a device without a profile: "nvidia-h200-nvl" for "NVIDIA H200 NVL"."""
     return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "unknown-device"
 
 
 def profile_from_device(
     device_name: str, memory_bytes: int | None, compute_capability: str | None = None
 ) -> Profile:
-    """Return a profile that holds only what the device says of itself; every other figure is None.
+    """Return a profile with only what the driver reports about the device; every other figure is None.
 
     Args:
         device_name: as the driver reports it.
         memory_bytes: as the driver reports it.
-        compute_capability: such as "8.9"; it tells the native precisions.
+        compute_capability: such as "8.9"; the native precisions follow from it.
     """
     capability = _capability(compute_capability)
     unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
     from_driver = FactGroup(source="the driver of this machine", confidence=FactConfidence.HIGH)
     unclaimed = FactGroup(source="none; no figure is claimed", confidence=FactConfidence.NONE)
     derived = FactGroup(
-        source="the compute capability that the driver tells", confidence=FactConfidence.MEDIUM
+        source="the compute capability that the driver reports", confidence=FactConfidence.MEDIUM
     )
     known = {
         "id": device_slug(device_name),
@@ -244,7 +244,7 @@ def _shipped_folder() -> Path:
     for folder in (package / "profiles", package.parent / "profiles"):
         if folder.is_dir():
             return folder
-    raise DamagedRecordError(f"the profiles shipped with tunekit are not beside {package}; install it again")
+    raise DamagedRecordError(f"tunekit's own profiles are missing next to {package}; reinstall tunekit")
 
 
 def _profile_files(folder: Path) -> list[Path]:
@@ -255,13 +255,13 @@ def _profile_files(folder: Path) -> list[Path]:
 
 
 def _model_tokens(name: str) -> tuple[str, ...]:
-    """Return a name's words without those that only tell the vendor, unless it has no others."""
+    """Return a name's words without the vendor's, unless it has no others."""
     tokens = tuple(re.findall(r"[^\W_]+", name.lower()))
     return tuple(token for token in tokens if token not in _VENDOR_TOKENS) or tokens
 
 
 def _key(name: str) -> str:
-    """Return what two spellings of one name share: "RTX 4090", "rtx-4090" and "rtx4090"."""
+    """Return one key for all spellings of a name: "RTX 4090", "rtx-4090" and "rtx4090"."""
     return "".join(_model_tokens(name))
 
 

@@ -100,9 +100,9 @@ def test_workspaces_that_are_given_back_after_each_matmul_are_seen_too(tmp_path:
 
 
 def test_a_driver_that_tells_nothing_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not tell how much of NVIDIA H200 is taken"):
+    with pytest.raises(UsageError, match="does not report how much memory of NVIDIA H200 is in use"):
         calibrated(tmp_path, driver(None, used=[None]))
-    with pytest.raises(UsageError, match="does not tell how much"):
+    with pytest.raises(UsageError, match="does not report how much"):
         calibrated(tmp_path, driver(devices=()))
 
 

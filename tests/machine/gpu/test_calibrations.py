@@ -46,7 +46,7 @@ def test_the_variable_names_other_folders_and_the_first_is_written_to(
 
 def test_a_variable_that_names_no_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEKIT_CALIBRATIONS", str(home / "nowhere"))
-    with pytest.raises(UsageError, match=r"nowhere.*is no folder; create it or unset it"):
+    with pytest.raises(UsageError, match=r"nowhere.*is not a folder; create it or unset TUNE"):
         load_calibrations()
 
 

@@ -107,7 +107,7 @@ def test_links_out_of_what_the_kernel_makes_up_are_not_followed(
     storage = inspect_storage(data, root=machine)
     assert (storage.filesystem, storage.mount_point, storage.device) == (made_up, str(data), None)
     assert (storage.kind, storage.files, storage.bytes_read) == (StorageKind.NONE, 0, 0)
-    assert storage.problem == f"{made_up} is no storage: the kernel makes up its files"
+    assert storage.problem == f"{made_up} is not storage: the kernel generates its files"
 
 
 def test_the_mount_is_that_of_the_files_and_not_of_links_to_them(data: Path, machine: Path) -> None:
@@ -136,7 +136,7 @@ def test_files_that_can_not_be_opened_say_why(
     storage = measured(data, machine)
     assert storage.files == 4
     assert storage.problem is not None
-    assert storage.problem.startswith("0 B could be read, too little to tell every rate; ")
+    assert storage.problem.startswith("only 0 B could be read, too little to measure every rate; ")
     assert storage.problem.endswith("Permission denied")
     assert storage.measured_cold is None
 

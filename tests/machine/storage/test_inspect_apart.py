@@ -29,7 +29,7 @@ def test_a_path_that_never_answers_is_given_up(tmp_path: Path, code: str) -> Non
     """Opening a pipe that nobody writes to blocks, as a dead mount does; a fork keeps our pipes open."""
     silent = tmp_path / "silent"
     os.mkfifo(silent)
-    with pytest.raises(UsageError, match=r"silent' did not answer within 500 ms: is the server of its mount"):
+    with pytest.raises(UsageError, match=r"silent' did not respond within 500 ms: is its file server"):
         inspect_storage_apart(silent, 0.5, (sys.executable, "-c", code))
     os.close(os.open(silent, os.O_RDWR | os.O_NONBLOCK))  # lets go whoever still opens it
 

@@ -1,4 +1,4 @@
-"""What a GPU's memory holds beside torch's tensors: measured in the training's Python, saved, loaded."""
+"""Measures the GPU memory outside torch's tensors in the training's Python; saves and loads the results."""
 
 import contextlib
 import re
@@ -22,24 +22,25 @@ from tunekit.records.host import Accelerator
 from tunekit.records.prediction import Calibration
 
 CALIBRATIONS_VARIABLE = "TUNEKIT_CALIBRATIONS"
-"""Environment variable naming other folders, separated as in PATH; the first one is written to."""
+"""Environment variable that names the folders to use instead of the default, separated as in PATH; new
+calibrations go to the first one."""
 
 _SCRIPT = Path(__file__).with_name("calibration_probe.py")
 TIMEOUT_S = 180.0
 _SETTLE_S = 0.5
-"""From the last kernel to the driver's figure of the process."""
+"""Wait between the last kernel and asking the driver for the process's memory."""
 _REMEDY = (
     "run it on the machine with the GPU, with the Python that trains there: tunekit doctor --calibrate -- "
 )
 
 
 def calibration_folders() -> list[Path]:
-    """Return the folders that calibrations are read from; a new one goes to the first.
+    """Return the folders that calibrations are read from; new ones are saved in the first.
 
     They are those of $TUNEKIT_CALIBRATIONS, else ~/.cache/tunekit/calibration, which need not exist.
 
     Raises:
-        UsageError: $TUNEKIT_CALIBRATIONS names something that is no folder.
+        UsageError: $TUNEKIT_CALIBRATIONS names something that is not a folder.
     """
     folders = named_folders(CALIBRATIONS_VARIABLE)
     if not folders:
@@ -51,10 +52,10 @@ def calibration_folders() -> list[Path]:
 def load_calibrations() -> tuple[Calibration, ...]:
     """Return every calibration, the newest first.
 
-    They only narrow what is assumed without them, so a file that can't be read is passed over.
+    They only narrow default assumptions, so a file that can't be read is skipped.
 
     Raises:
-        UsageError: $TUNEKIT_CALIBRATIONS names something that is no folder.
+        UsageError: $TUNEKIT_CALIBRATIONS names something that is not a folder.
     """
     found = []
     for folder in calibration_folders():
@@ -65,10 +66,10 @@ def load_calibrations() -> tuple[Calibration, ...]:
 
 
 def folder_to_save_in() -> Path:
-    """Return the folder that a new calibration goes to, made where it is missing and tried by a small file.
+    """Return the folder for new calibrations, after creating it if needed and writing a test file to it.
 
     Raises:
-        UsageError: there is none, or it can't be written.
+        UsageError: there is no such folder, or it can't be written to.
     """
     folders = calibration_folders()
     if not folders:
@@ -88,10 +89,10 @@ def folder_to_save_in() -> Path:
 
 
 def save_calibration(calibration: Calibration) -> Path:
-    """Write a calibration in place of an earlier one of the same device and torch, and return where it lies.
+    """Write a calibration over any earlier one of the same device and torch, and return its path.
 
     Raises:
-        UsageError: there is no folder to write to, or it can't be written.
+        UsageError: there is no folder for it, or the folder can't be written to.
     """
     folder = folder_to_save_in()
     torch = re.sub(r"[^0-9a-z.]+", "-", calibration.torch_version.lower())
@@ -108,19 +109,19 @@ def calibrate(
     environment: Mapping[str, str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Calibration:
-    """Return what the first GPU that torch sees holds beside torch's tensors.
+    """Measure the memory outside torch's tensors on the first GPU that torch sees.
 
     Args:
         python: the interpreter of the training environment.
-        gpus: of this machine, in the order in which CUDA numbers them.
+        gpus: this machine's GPUs, in the order in which CUDA numbers them.
         nvml: their driver.
-        timeout_s: how long the process may measure; then it is killed with all that it started.
-        environment: its environment variables; this process's by default.
+        timeout_s: after this long, the measuring process and everything it started are killed.
+        environment: its environment variables; by default those of this process.
         sleep: waits for some seconds.
 
     Raises:
         UsageError: there is no GPU that can be measured.
-        TargetError: the interpreter or its torch breaks.
+        TargetError: the interpreter or its torch fails.
     """
     shown = [gpu for gpu in gpus if "nvml" in gpu.seen_by]
     try:
@@ -140,8 +141,8 @@ def calibrate(
         raise TargetError(f"{python}, asked to measure its GPU, {error}") from error
     if taken is None:
         raise UsageError(
-            f"the driver does not tell how much of {reply.get('device_name')} is taken, so its context can't "
-            "be measured; `nvidia-smi` should list the GPU with its memory"
+            f"the driver does not report how much memory of {reply.get('device_name')} is in use, so its "
+            "context can't be measured; `nvidia-smi` should list the GPU with its memory"
         )
     taken_bytes, seen_by = taken
     try:
@@ -170,10 +171,10 @@ def _require_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
 def _taken(
     now: GpuReading, used_before: float | None, pid: int, reserved_bytes: object
 ) -> tuple[int, Literal["process", "device"]] | None:
-    """Return the bytes that the process takes on its GPU, and who said so; None where the driver does not.
+    """Return the bytes that the process uses on its GPU and the source of the figure, or None if unknown.
 
-    In a container the driver numbers processes otherwise than this one does, or hides them: then by what the
-    whole GPU has more than before.
+    In a container the driver may use other process ids or hide processes; the growth of the whole GPU's
+    used memory then serves instead.
     """
     if not isinstance(reserved_bytes, int):
         return None

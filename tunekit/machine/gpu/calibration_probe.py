@@ -1,7 +1,8 @@
-"""Measures what a GPU's memory holds beside torch's tensors: tells one JSON object, then waits for its end.
+"""Measures the GPU memory that a training process uses in addition to torch's tensors.
 
-A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
-Its parent asks the driver what this process takes, and then closes its standard input.
+A standalone script for the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit. It
+prints one JSON object, then waits while its parent asks the driver how much memory this process uses; it
+exits when the parent closes its standard input.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import os
 import subprocess
 import sys
 
-SEARCHED = "--searched"
-"""Flag of the process that measures with torch.backends.cudnn.benchmark on."""
+BENCHMARKED = "--benchmarked"
+"""Flag of the child process that measures with torch.backends.cudnn.benchmark on."""
 BATCH_SIZE = 32
 SHAPES = (
     (3, 64, 7, 2, 224),
@@ -23,35 +24,35 @@ SHAPES = (
     (512, 512, 3, 1, 7),
     (1024, 2048, 1, 2, 14),
 )
-"""Convolutions of ResNet-50: channels in and out, kernel, stride, height and width of the images."""
+"""Convolutions of ResNet-50: input channels, output channels, kernel size, stride, image height and width."""
 _SIDE = 256
-"""Of the matrices: 256 KiB each, which torch's allocator rounds to nothing else."""
+"""Rows and columns of each matrix; its 256 KiB are a size that torch's allocator does not round up."""
 
 
 class Pool:
-    """What torch's caching allocator counts on a device, in bytes.
+    """Reads the counters of torch's caching allocator on one device, in bytes.
 
     Args:
         torch: the torch module.
-        device: of the GPU.
+        device: the GPU as a torch.device.
     """
 
     def __init__(self, torch, device):
         self._cuda, self._device = torch.cuda, device
 
     def allocated(self):
-        """Return what tensors and workspaces take now."""
+        """Return the bytes that tensors and workspaces use now."""
         self._cuda.synchronize(self._device)
         return int(self._cuda.memory_allocated(self._device))
 
     def reserved(self):
-        """Return what the allocator holds once it has given back what is free."""
+        """Return the bytes that the allocator holds after releasing its unused blocks."""
         self.allocated()
         self._cuda.empty_cache()
         return int(self._cuda.memory_reserved(self._device))
 
     def peak_during(self, act):
-        """Return what an act gives, and the most that was allocated during it."""
+        """Call `act`; return its result and the peak number of bytes allocated meanwhile."""
         self.allocated()
         self._cuda.reset_peak_memory_stats(self._device)
         result = act()
@@ -60,20 +61,20 @@ class Pool:
 
 
 def blas_of(before_bytes, peak_bytes, after_bytes, result_bytes):
-    """Return the workspace of one thread's first matmul, and whether it stays.
+    """Return the size of the workspace of a thread's first matmul, and whether it stays allocated.
 
     Args:
-        before_bytes: allocated before it.
-        peak_bytes: allocated at most during it.
+        before_bytes: allocated before the matmul.
+        peak_bytes: the most allocated during it.
         after_bytes: allocated after it.
-        result_bytes: of its result, which stays.
+        result_bytes: size of its result, which stays allocated.
     """
     taken = max(peak_bytes, after_bytes) - before_bytes - result_bytes
     return max(0, taken), after_bytes - before_bytes > result_bytes
 
 
 def measured_blas(torch, device, pool):
-    """Return the workspaces of the forward and the backward thread, by the first matmul of each."""
+    """Measure the workspaces of the forward and the backward thread at the first matmul of each."""
     rows = torch.ones(_SIDE, _SIDE, device=device)
     weight = torch.ones(_SIDE, _SIDE, device=device, requires_grad=True)
     gradient = torch.ones(_SIDE, _SIDE, device=device)
@@ -85,7 +86,7 @@ def measured_blas(torch, device, pool):
     _, peak = pool.peak_during(lambda: product.backward(gradient))
     backward_bytes, _ = blas_of(before, peak, pool.allocated(), result_bytes)
     optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
-    optimizer.step()  # loads the kernels of an optimizer too
+    optimizer.step()  # loads the optimizer's kernels too
     return {
         "blas_forward_bytes": forward_bytes,
         "blas_backward_bytes": backward_bytes,
@@ -94,7 +95,7 @@ def measured_blas(torch, device, pool):
 
 
 def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZE):
-    """Return what one convolution takes beyond its own tensors, forward and backward."""
+    """Measure the memory that one convolution needs beyond its own tensors, forward and backward."""
     channels, filters, kernel, stride, side = shape
     images = torch.ones(batch_size, channels, side, side, device=device, dtype=dtype)
     images.requires_grad_(channels > 3)  # images need no gradients
@@ -102,7 +103,7 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
     convolved, peak = pool.peak_during(
         lambda: torch.nn.functional.conv2d(images, weight, stride=stride, padding=kernel // 2)
     )
-    forward_bytes = max(0, peak - pool.allocated())  # beyond what stays, as the allocator rounded it
+    forward_bytes = max(0, peak - pool.allocated())  # what stays is counted with the allocator's rounding
     gradient = torch.ones_like(convolved)
     _, peak = pool.peak_during(lambda: convolved.backward(gradient))
     return {
@@ -116,14 +117,14 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
 
 
 def measured(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
-    """Return every figure that torch's allocator tells; the matmuls come first, while nothing is loaded."""
+    """Measure everything that torch's allocator counts; matmuls come first, before any workspace exists."""
     found = measured_blas(torch, device, pool)
     convolutions = measured_convolutions(torch, device, pool, dtypes, shapes, batch_size)
     return {**found, "convolutions": convolutions, "reserved_bytes": pool.reserved()}
 
 
 def measured_convolutions(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
-    """Return what each convolution takes, as torch.backends.cudnn.benchmark is set."""
+    """Measure each convolution under the current setting of torch.backends.cudnn.benchmark."""
     return [
         measured_convolution(torch, device, pool, shape, dtype, batch_size)
         for dtype in dtypes
@@ -131,20 +132,20 @@ def measured_convolutions(torch, device, pool, dtypes, shapes=SHAPES, batch_size
     ]
 
 
-def searched_convolutions():
-    """Return what convolutions take where cuDNN searches for the fastest kernel, by a process of its own.
+def benchmarked_convolutions():
+    """Measure, in a separate process, the convolutions with cuDNN benchmarking for the fastest kernel.
 
-    Torch remembers the kernel of a shape, so that one that ran without the search is never searched for.
-    Nothing where that process breaks.
+    Torch caches the kernel chosen for a shape, so a shape that ran without benchmarking is never benchmarked
+    in the same process. The result is empty if that process fails.
     """
-    asked = [sys.executable, os.path.abspath(__file__), SEARCHED]
-    done = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    command = [sys.executable, os.path.abspath(__file__), BENCHMARKED]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     lines = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("[")]
     return json.loads(lines[-1]) if lines else []
 
 
 def why_not(torch):
-    """Return why there is nothing to measure, None where there is a GPU."""
+    """Return why nothing can be measured, or None if there is a GPU."""
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return "torch %s is a build without CUDA" % torch.__version__
     if not torch.cuda.is_available():
@@ -153,15 +154,15 @@ def why_not(torch):
 
 
 def gpu_figures(torch):
-    """Return the figures of the first GPU with its name, or why there are none."""
+    """Return the first GPU's name and figures, or the reason why there are none."""
     problem = why_not(torch)
     if problem is not None:
         return {"problem": problem}
-    searched = searched_convolutions()  # before this process takes anything of the GPU
+    benchmarked = benchmarked_convolutions()  # before this process allocates anything on the GPU
     device, dtypes = torch.device("cuda", 0), dtypes_of(torch)
     properties = torch.cuda.get_device_properties(device)
     found = measured(torch, device, Pool(torch, device), dtypes)
-    found["convolutions"] += searched
+    found["convolutions"] += benchmarked
     is_rocm = getattr(torch.version, "hip", None) is not None
     cudnn = torch.backends.cudnn.version()
     uuid = getattr(properties, "uuid", None)  # not in torch 2.1
@@ -177,28 +178,28 @@ def gpu_figures(torch):
 
 
 def dtypes_of(torch):
-    """Return float32, and the half precision that the first GPU computes in."""
+    """Return float32 and the half precision that suits the first GPU."""
     major = torch.cuda.get_device_properties(0).major
     return torch.float32, torch.bfloat16 if major >= 8 else torch.float16
 
 
-def searched_figures(torch):
-    """Return what convolutions take with cuDNN's search."""
+def benchmarked_figures(torch):
+    """Measure the convolutions with cuDNN's benchmark mode on."""
     torch.backends.cudnn.benchmark = True
     device = torch.device("cuda", 0)
     return measured_convolutions(torch, device, Pool(torch, device), dtypes_of(torch))
 
 
 def main():
-    """Tell the figures, and stay until standard input ends."""
+    """Print the figures, and stay alive until standard input closes."""
     here = os.path.dirname(os.path.abspath(__file__))
-    # The modules beside this script are tunekit's and must not shadow other modules.
+    # The modules next to this script are tunekit's and must not shadow other modules.
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     try:
         import torch
 
-        if SEARCHED in sys.argv[1:]:
-            sys.stdout.write("\n" + json.dumps(searched_figures(torch)) + "\n")
+        if BENCHMARKED in sys.argv[1:]:
+            sys.stdout.write("\n" + json.dumps(benchmarked_figures(torch)) + "\n")
             return
         reply = gpu_figures(torch)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What tunekit asks of NVIDIA's driver, through pynvml; in tests a scripted double stands in its place."""
+"""Queries NVIDIA's driver through pynvml; tests replace it with a scripted double."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -21,14 +21,14 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "pcie_tx_mb_per_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MIB_IN_MB),
     "pcie_rx_mb_per_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MIB_IN_MB),
 }
-"""By field of GpuReading: the driver's metric, and what its figure is multiplied by."""
+"""For each field of GpuReading, the driver's metric and the factor that converts its value."""
 
 _SUCCESS = 0
 
 
 def _gpm_sample(nvml: Any, gpu: Any) -> Any:
-    """Return where a GPU's counters stand; None under MIG, where reading them for the whole GPU misleads."""
-    with suppress(Exception):  # a GPU that can't be partitioned says so by an error
+    """Return a sample of a GPU's counters; None under MIG, where the whole GPU's counters mislead."""
+    with suppress(Exception):  # GPUs without MIG raise here
         if nvml.nvmlDeviceGetMigMode(gpu)[0]:
             return None
     if not nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
@@ -78,12 +78,12 @@ _THROTTLE_REASONS = (
     "board_limit",
     "reliability",
 )
-"""By bit, the lowest first."""
+"""The names of the driver's bits, from the lowest."""
 
 _THROTTLE_QUESTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-"""Drivers before 535 have the older name, those after CUDA 13 the newer."""
+"""Drivers before 535 have only the older name (the second), drivers after CUDA 13 only the newer."""
 _TEMPERATURE_QUESTIONS = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
-"""The older is to go from the library, the newer is not in older packages."""
+"""The first is deprecated in the library, the second is missing in older packages."""
 
 
 @dataclass(frozen=True)
@@ -91,54 +91,56 @@ class NvmlDevice:
     """One GPU, or one MIG partition of a GPU, as the driver reports it."""
 
     index: int
-    """The GPU's place in the driver's order; a partition has its GPU's."""
+    """The GPU's index in the driver's order; a partition has the index of its GPU."""
     uuid: str
     name: str
     memory_bytes: int | None
-    """None where the driver fails to tell, and for a GPU that has none of its own."""
+    """None if the driver can't report it, or if the GPU has no dedicated memory."""
     compute_capability: str | None = None
     partitions: tuple["NvmlDevice", ...] | None = None
-    """The MIG partitions made so far; None when MIG is off."""
+    """The GPU's MIG partitions; None when MIG is off."""
     has_own_memory: bool = True
     """False for an integrated GPU, which uses the machine's memory."""
     used_bytes: int | None = None
-    """Memory taken by anyone."""
+    """Memory used by all processes."""
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What one GPU did at one moment. None is a question without an answer; rates are in decimal MB."""
+    """What one GPU did at one moment. None means that the driver gave no answer; rates are in decimal MB."""
 
     utilization_percent: float | None = None
     """Share of the driver's last sampling period (1/6 to 1 s) in which any kernel ran, however small."""
     used_bytes: float | None = None
-    """Memory taken by anyone; of the whole GPU, under MIG too."""
+    """Memory used by all processes on the whole GPU, under MIG too."""
     tree_bytes: float | None = None
-    """Memory of the processes asked about; None if the driver does not tell, or knows none of them."""
+    """Memory of the processes asked about; None if the driver does not report it or knows none of them."""
     power_w: float | None = None
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     throttle_mask: int | None = None
-    """The driver's bits; `throttle_reasons` names them."""
+    """The driver's bits, which `throttle_reasons` translates into names."""
     pcie_tx_mb_per_s: float | None = None
-    """From the GPU, over the last 20 ms or, by the GPU's own counters, since the sample before."""
+    """Traffic from the GPU over the last 20 ms or, if the GPU's own counters can be read, since the previous
+    sample."""
     pcie_rx_mb_per_s: float | None = None
     sm_activity_percent: float | None = None
-    """Multiprocessors that had work. This and what follows: by counters, since the sample before."""
+    """Share of multiprocessors that had work; this and the next three come from the GPU's own counters since
+    the previous sample."""
     tensor_activity_percent: float | None = None
-    """Share of the time in which the tensor cores computed."""
+    """Share of the time in which the tensor cores were active."""
     dram_activity_percent: float | None = None
-    """Memory bandwidth in use, of the most that the device has."""
+    """Memory bandwidth in use, as a share of the device's peak."""
     graphics_activity_percent: float | None = None
-    """Share of the time in which anything ran: utilization over the whole interval."""
+    """Share of the time in which anything ran, that is, utilization over the whole interval."""
     process_bytes: Mapping[int, int | None] | None = None
-    """Memory by process; a process whose memory the driver does not tell has None."""
+    """Memory by process id; None for a process whose memory the driver does not report."""
 
 
 class Nvml:
-    """The driver's library. No question raises: no answer is None, no driver is no devices.
+    """The driver's library, whose queries return None on failure instead of raising.
 
-    It may be opened while it is open; it closes with the last one that opened it.
+    It is reentrant: nested `with` blocks share it, and it closes with the outermost.
     """
 
     def __init__(self) -> None:
@@ -162,59 +164,59 @@ class Nvml:
         return None if library is None else _answer(lambda: str(library.nvmlSystemGetDriverVersion()))
 
     def device_count(self) -> int:
-        """Return how many GPUs the driver shows, 0 without a driver."""
+        """Return how many GPUs the driver lists; 0 without a driver."""
         library = self._library
         return 0 if library is None else _answer(lambda: int(library.nvmlDeviceGetCount())) or 0
 
     def device(self, index: int) -> NvmlDevice | None:
-        """Return the GPU at this place of the driver's order."""
+        """Return the GPU at this index in the driver's order."""
         return self._asked(index, partial(_whole_gpu, index=index))
 
     def link(self, index: int) -> PcieLink | None:
-        """Return that GPU's link to the CPU, None if the driver says nothing about it."""
+        """Return that GPU's link to the CPU; None if the driver does not report it."""
         return self._asked(index, _link)
 
     def pci_bus_id(self, index: int) -> str | None:
-        """Return where that GPU sits, such as "00000000:65:00.0"."""
+        """Return that GPU's PCI address, such as "00000000:65:00.0"."""
         return self._asked(index, lambda nvml, gpu: _text(nvml.nvmlDeviceGetPciInfo(gpu).busId))
 
     def state(self, index: int) -> GpuState | None:
-        """Return what that GPU says of itself now; under MIG of the whole GPU."""
+        """Return that GPU's current state; under MIG, the state of the whole GPU."""
         return self._asked(index, _state)
 
     def reading(self, index: int, pcie: bool = True) -> GpuReading:
-        """Return the figures that change while it trains, those of its own counters left out.
+        """Return the figures that change during training, except those from the GPU's own counters.
 
         Args:
-            index: the GPU's place in the driver's order.
+            index: the GPU's index in the driver's order.
             pcie: whether to ask for the traffic on the link, which takes the driver about 40 ms.
         """
         return self._asked(index, partial(_reading, pcie=pcie)) or GpuReading()
 
     def gpm_sample(self, index: int) -> object | None:
-        """Return where that GPU's own counters stand, None where they can't be read.
+        """Return a sample of that GPU's own counters; None if they can't be read.
 
-        That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed.
+        They can't before Hopper, under MIG, or without permission. A sample uses memory until it is freed.
         """
         return self._asked(index, _gpm_sample)
 
     def gpm_between(self, first: object, second: object) -> GpuReading | None:
-        """Return what the counters saw between two samples of one GPU, at least 100 ms apart."""
+        """Return the GPU's activity between two samples of its counters, at least 100 ms apart."""
         library = self._library
         return None if library is None else _answer(lambda: _gpm_between(library, first, second))
 
     def gpm_free(self, sample: object) -> None:
-        """Give a sample's memory back, once."""
+        """Free a sample's memory; call it once per sample."""
         library = self._library
         if library is not None:
             _answer(lambda: library.nvmlGpmSampleFree(sample))
 
     def _start(self) -> None:
         try:
-            import pynvml  # noqa: PLC0415  a machine without a GPU need not pay for it
+            import pynvml  # noqa: PLC0415  only needed with a GPU
 
             pynvml.nvmlInit()
-        except Exception:  # pynvml raises its own tree, and AttributeError or OSError on broken drivers
+        except Exception:  # pynvml has its own exceptions, and AttributeError or OSError on broken drivers
             return
         self._library = pynvml
 
@@ -224,7 +226,7 @@ class Nvml:
             _answer(library.nvmlShutdown)
 
     def _asked(self, index: int, question: Callable[[Any, Any], Answer]) -> Answer | None:
-        """Return the answer of one GPU; its handle is fetched each time, for a lost GPU's goes stale."""
+        """Query one GPU; its handle is fetched each time because the handle of a lost GPU goes stale."""
         library = self._library
         if library is None:
             return None
@@ -232,7 +234,7 @@ class Nvml:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the driver's throttle bits, "bit_<n>" for one without a name."""
+    """Return the names of the throttle bits that are set, "bit_<n>" for an unknown one."""
     return tuple(
         _THROTTLE_REASONS[bit] if bit < len(_THROTTLE_REASONS) else f"bit_{bit}"
         for bit in range(mask.bit_length())
@@ -243,23 +245,23 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
 def _answer(question: Callable[[], Answer]) -> Answer | None:
     try:
         return question()
-    except Exception:  # a lost GPU, a missing symbol, a permission: all of them are "no answer"
+    except Exception:  # a lost GPU, a missing symbol and a missing permission all mean "no answer"
         return None
 
 
 class _Gpu:
-    """One GPU, of which each question that fails is answered by None."""
+    """One GPU; each query that fails returns None."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
     def ask(self, question: str, *constants: str) -> Any:
-        """Return what a function of the library answers; its constants are given by name."""
+        """Call a function of the library by name, with constants given by name."""
         nvml, gpu = self._nvml, self._handle
         return _answer(lambda: getattr(nvml, question)(gpu, *(getattr(nvml, name) for name in constants)))
 
     def first(self, questions: Iterable[str], *constants: str) -> Any:
-        """Return the first answer to questions of which a driver or a package has one."""
+        """Return the first answer to alternative queries, of which some drivers or packages lack one."""
         answers = (self.ask(question, *constants) for question in questions)
         return next((answer for answer in answers if answer is not None), None)
 
@@ -268,7 +270,7 @@ class _Gpu:
         return None if answer is None else float(answer) / unit
 
     def positive(self, question: str, *constants: str) -> int | None:
-        """Return a whole number; drivers say 0 where they don't know."""
+        """Return a positive integer; drivers report 0 for unknown, which becomes None."""
         return int(self.ask(question, *constants) or 0) or None
 
 
@@ -297,17 +299,17 @@ def _described(nvml: Any, handle: Any, index: int, capability: str | None) -> Nv
 
 
 def _memory(nvml: Any, handle: Any) -> tuple[Any, bool]:
-    """Return a GPU's memory, None where the driver fails to tell, and whether it has any of its own.
+    """Return a GPU's memory (None if the driver can't report it) and whether it has dedicated memory.
 
     Raises:
-        NVMLError: the GPU is lost; any other failure leaves a GPU that CUDA still numbers.
+        NVMLError: the GPU is lost; after any other failure CUDA still numbers the GPU.
     """
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle), True
     except nvml.NVMLError as error:
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
             raise
-        return None, error.value != nvml.NVML_ERROR_NOT_SUPPORTED  # which integrated GPUs answer
+        return None, error.value != nvml.NVML_ERROR_NOT_SUPPORTED  # integrated GPUs return this error
 
 
 def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> tuple[NvmlDevice, ...] | None:
@@ -374,7 +376,7 @@ def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading:
 
 
 def _by_process(rows: Iterable[Any] | None) -> dict[int, int | None] | None:
-    """Return the memory by process; under MIG a process is listed once for each partition that it uses."""
+    """Sum the memory by process; under MIG a process is listed once per partition that it uses."""
     if rows is None:
         return None
     found: dict[int, int | None] = {}
@@ -396,5 +398,5 @@ def _processes(nvml: Any, process_bytes: Mapping[int, int | None] | None) -> tup
 
 
 def _process_name(nvml: Any, pid: int) -> str | None:
-    # Its folder may be another user's home, which is private.
+    # Only the program's name: its folder may be another user's home, which is private.
     return PurePath(_text(nvml.nvmlSystemGetProcessName(pid))).name or None

@@ -1,4 +1,4 @@
-"""What a GPU's memory holds beside torch's tensors: by default within wide bounds, narrower once measured."""
+"""Bounds on the GPU memory outside torch's tensors: wide by default, narrow once measured."""
 
 import math
 from collections.abc import Sequence
@@ -11,46 +11,47 @@ from tunekit.units import MIB
 _CONTEXT_BYTES = (300 * MIB, 1500 * MIB)
 _CUDNN_BYTES = (0, 600 * MIB)
 _CONTEXT_SOURCE = (
-    "assumed: CUDA contexts with their libraries take 300 to 1500 MiB, by driver, torch build and how many "
-    "multiprocessors the GPU has; `tunekit doctor --calibrate` measures it on the GPU"
+    "assumed: a CUDA context with its libraries takes 300 to 1500 MiB, depending on driver, torch build and "
+    "number of multiprocessors; `tunekit doctor --calibrate` measures it on the GPU"
 )
 _CUDNN_SOURCE = (
-    "assumed: cuDNN takes 0 to 600 MiB, by shapes and algorithm; `tunekit doctor --calibrate` measures it "
-    "on the GPU"
+    "assumed: cuDNN takes 0 to 600 MiB, depending on shapes and algorithm; `tunekit doctor --calibrate` "
+    "measures it on the GPU"
 )
 
 BLAS_BYTES = 8_519_680
-"""cuBLAS's workspace of one thread, ":4096:2:16:8" in KiB and counts: torch's default before Hopper."""
+"""cuBLAS workspace per thread, ":4096:2:16:8" in KiB and counts: torch's default before Hopper."""
 LARGE_BLAS_BYTES = 32 * MIB
-"""On Hopper, and on Blackwell in builds of torch from 2026 on."""
+"""cuBLAS workspace per thread on Hopper, and on Blackwell in torch builds from 2026 on."""
 _LARGE_FROM = 9
-"""First major compute capability with the large one."""
+"""The first major compute capability with the large workspace."""
 _THREADS = 2
-"""Forward and backward: torch keeps a handle, and so a workspace, per thread."""
+"""The forward and the backward thread: torch keeps one handle, and so one workspace, per thread."""
 
 _MEASURED_WITHIN = 0.05
-"""Another process, or a slightly other set of kernels, has a context within this share of a measured one."""
+"""The context of another process, or with slightly different kernels, is within this share of the measured
+one."""
 
 
 def outside_torch(
     profile: Profile, calibrations: Sequence[Calibration] = (), benchmarks_cudnn: bool = False
 ) -> OutsideTorch:
-    """Return what the memory of a GPU holds beside torch's tensors.
+    """Return bounds on the GPU memory used in addition to torch's tensors.
 
-    The defaults: a context of 300 to 1500 MiB and cuDNN workspaces of 0 to 600 MiB, both assumed; and per
-    thread the cuBLAS workspace that torch itself asks for (parseChosenWorkspaceSize in
+    By default, the context (300 to 1500 MiB) and cuDNN's workspaces (0 to 600 MiB) are assumed. For each
+    thread, the cuBLAS workspace is the one that torch requests (parseChosenWorkspaceSize in
     aten/src/ATen/cuda/CublasHandlePool.cpp): 2 x 4096 KiB and 8 x 16 KiB, but 32 MiB on compute capability
-    9.0 and, since pull requests 175344 and 189312 of pytorch/pytorch, 10 to 12. Earlier builds give
-    Blackwell the small one; CUBLAS_WORKSPACE_CONFIG overrides both. A GPU of unknown capability is taken
-    for one with the large one. Memory that NCCL takes for several GPUs is in none of it.
+    9.0 and, since pull requests 175344 and 189312 of pytorch/pytorch, on 10 to 12. Earlier builds use the
+    small one on Blackwell; CUBLAS_WORKSPACE_CONFIG overrides both. A GPU of unknown capability is assumed
+    to use the large one. NCCL's memory for several GPUs is not included.
 
-    A calibration of the same device narrows this to what was measured, within 5%; the newest counts. The
-    bounds of the workspace are those of the least and the greediest convolution, widened alike.
+    The newest calibration of the same device narrows this to what was measured, within 5%. The workspace's
+    bounds are those of the convolutions that need the least and the most, widened by the same 5%.
 
     Args:
-        profile: of the GPU; a CPU and Apple's GPUs have nothing of the kind.
-        calibrations: measured on GPUs, of any device.
-        benchmarks_cudnn: whether the training sets torch.backends.cudnn.benchmark, which is off by default.
+        profile: the GPU's profile; for a CPU and for Apple's GPUs all bounds are 0.
+        calibrations: the calibrations of any devices.
+        benchmarks_cudnn: whether the training turns on torch.backends.cudnn.benchmark; off by default.
     """
     why_none = _why_none(profile)
     if why_none is not None:
@@ -78,14 +79,14 @@ def outside_torch(
 
 
 def blas_bytes(compute_capability: str | None) -> int:
-    """Return cuBLAS's workspace of one thread, as torch asks for it by default; see `outside_torch`."""
+    """Return the cuBLAS workspace that torch requests per thread by default; see `outside_torch`."""
     major = None if compute_capability is None else int(compute_capability.split(".")[0])
     return LARGE_BLAS_BYTES if major is None or major >= _LARGE_FROM else BLAS_BYTES
 
 
 def _why_none(profile: Profile) -> str | None:
     if profile.is_cpu:
-        return "training on the CPU takes nothing of a GPU"
+        return "training on the CPU uses no GPU memory"
     if profile.id.startswith("mps-"):
         return "an Apple GPU shares the machine's memory and has neither CUDA context, cuDNN nor cuBLAS"
     return None
@@ -98,6 +99,6 @@ def _newest_of(profile: Profile, calibrations: Sequence[Calibration]) -> Calibra
 
 
 def _range(bounds_bytes: tuple[int, int], source: str, within: float = 0.0) -> BytesRange:
-    """Return the bounds, that share wider at either end."""
+    """Return the bounds, widened by the share `within` at either end."""
     low, high = bounds_bytes
     return BytesRange(low=math.floor(low * (1 - within)), high=math.ceil(high * (1 + within)), source=source)

@@ -1,4 +1,4 @@
-"""The GPUs that a training process sees: the driver's in CUDA's order, and what torch adds to them."""
+"""Lists the GPUs that a training process sees: the driver's in CUDA's order, completed by torch's."""
 
 import os
 import re
@@ -16,14 +16,14 @@ _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 def accelerators_of_driver(
     nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path, torch: TorchBuild | None
 ) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
-    """Return the GPUs that CUDA shows, and the models of all that the driver shows.
+    """Return the GPUs that CUDA shows, and the model names of all GPUs that the driver lists.
 
     Args:
         nvml: the driver.
-        profiles: those that name the GPUs.
-        ram_total_bytes: the memory of a GPU that has none of its own.
+        profiles: the profiles to match the GPUs with.
+        ram_total_bytes: the memory to assume for a GPU without dedicated memory.
         root: the folder under which /sys is read.
-        torch: what the training environment's torch sees, where it was asked.
+        torch: what the training environment's torch reported, if it was asked.
     """
     with nvml:
         driver = nvml.driver_version()
@@ -59,14 +59,14 @@ def accelerators_of_driver(
 def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[NvmlDevice, ...]:
     """Return the devices that CUDA shows to a process, in CUDA's order.
 
-    As CUDA does: the first entry that names nothing ends the list, and so does a MIG partition, of which it
-    shows one; a device named twice empties it; of a GPU under MIG the first partition shows unless another is
-    named.
+    This follows CUDA's rules: the list ends at the first entry that matches no device, and after a MIG
+    partition, as CUDA shows only one; naming a device twice empties the list; a GPU under MIG stands for its
+    first partition.
 
     Args:
-        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ and
-            CUDA_DEVICE_ORDER is not PCI_BUS_ID: then the fastest is its first.
-        chosen: the text of CUDA_VISIBLE_DEVICES, None if it is not set.
+        gpus: the driver's GPUs in the driver's order; CUDA uses the same order unless the models differ and
+            CUDA_DEVICE_ORDER is not PCI_BUS_ID: then it puts the fastest first.
+        chosen: the value of CUDA_VISIBLE_DEVICES; None if it is not set.
     """
     if chosen is None:
         whole = (_computing(gpu) for gpu in gpus)
@@ -85,16 +85,16 @@ def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[Nvm
 
 
 def is_order_known(models: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether CUDA surely numbers the GPUs as the driver does: it puts the fastest kind first.
+    """Return whether CUDA certainly uses the driver's order of GPUs; by default it puts the fastest first.
 
     Args:
-        models: of all GPUs that the driver shows, each once.
-        environment: its CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES count.
+        models: the distinct model names of all GPUs that the driver lists.
+        environment: environment variables; CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES are read.
     """
     if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
         return True
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    return chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen)  # UUIDs mean one GPU in any order
+    return chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen)  # UUIDs don't depend on the order
 
 
 def merged(
@@ -103,16 +103,16 @@ def merged(
     profiles: Mapping[str, Profile],
     ram_total_bytes: int,
 ) -> tuple[Accelerator, ...]:
-    """Return the GPUs that the driver or torch sees, those of both once, in the driver's order.
+    """Return the GPUs that the driver or torch sees, without duplicates, in the driver's order.
 
-    Two are one if their UUIDs say so, else by name in the order of both lists. GPUs that torch alone sees (an
-    AMD one, an Apple one, any one beside a broken driver library) come last, in torch's order.
+    GPUs are matched by UUID, else by name in the order of both lists. GPUs that only torch sees (AMD's,
+    Apple's, or any GPU when the driver library is broken) come last, in torch's order.
 
     Args:
-        accelerators: what the driver shows to a process of this environment.
-        build: what torch sees there; None where torch was not asked.
-        profiles: the profiles that name a GPU which torch alone sees.
-        ram_total_bytes: the memory of a GPU that has none of its own.
+        accelerators: the GPUs that the driver shows to a process of this environment.
+        build: what torch reported there; None if it was not asked.
+        profiles: the profiles to match with GPUs that only torch sees.
+        ram_total_bytes: the memory to assume for a GPU without dedicated memory.
     """
     alone = dict(enumerate(() if build is None else build.devices))
     of_driver = []
@@ -125,15 +125,15 @@ def merged(
 
 
 def is_same_uuid(one: str | None, other: str | None) -> bool:
-    """Return whether two UUIDs are surely of one device, whoever wrote them."""
+    """Return whether two UUIDs are known and denote one device, whether written by the driver or by torch."""
     return one is not None and other is not None and _bare_uuid(one) == _bare_uuid(other)
 
 
 def numa_node(bus_id: str, root: Path) -> int | None:
-    """Return the NUMA node whose CPUs are nearest to a PCI device, None where the kernel does not know.
+    """Return the NUMA node whose CPUs are nearest to a PCI device; None if the kernel does not know it.
 
     Args:
-        bus_id: the device's address, such as "00000000:65:00.0"; the kernel writes four digits of domain.
+        bus_id: the device's address, such as "00000000:65:00.0"; the kernel's has a four-digit domain.
         root: the folder under which /sys is read.
     """
     found = _PCI_ADDRESS.fullmatch(bus_id)
@@ -148,7 +148,7 @@ def numa_node(bus_id: str, root: Path) -> int | None:
 
 
 def _as_torch_has_them(gpus: Sequence[NvmlDevice], torch: TorchBuild | None) -> tuple[NvmlDevice, ...]:
-    """Return the driver's devices that torch sees, in its order; none unless it tells all their UUIDs."""
+    """Return the driver's devices in torch's order; empty unless torch reports all their UUIDs."""
     seen = () if torch is None else torch.devices
     every = {_bare_uuid(device.uuid): device for gpu in gpus for device in gpu.partitions or (gpu,)}
     found = [every.get(_bare_uuid(device.uuid)) if device.uuid else None for device in seen]
@@ -157,7 +157,7 @@ def _as_torch_has_them(gpus: Sequence[NvmlDevice], torch: TorchBuild | None) -> 
 
 
 def _state(state: GpuState | None, partition: NvmlDevice | None) -> GpuState | None:
-    """Return what holds of the device: heat and clocks are the whole GPU's, memory and load are not."""
+    """Adapt the whole GPU's state to a partition: heat and clocks apply to it, memory and load don't."""
     if state is None or partition is None:
         return state
     return state.changed(used_bytes=partition.used_bytes, utilization_percent=None, processes=None)
@@ -175,26 +175,26 @@ def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:
 
 
 def _beginning_with(entry: str, devices: Sequence[NvmlDevice]) -> NvmlDevice | None:
-    """Return the one device whose UUID begins so: CUDA takes any beginning that fits one only."""
+    """Return the device whose UUID starts with the entry: CUDA accepts any unambiguous prefix."""
     fitting = [device for device in devices if device.uuid.startswith(entry)]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
-    """Return what computes when the GPU is chosen: itself, or under MIG its first partition if it has one."""
+    """Return the device that computes if this GPU is chosen: itself, or under MIG its first partition."""
     if gpu.partitions is None:
         return gpu
     return gpu.partitions[0] if gpu.partitions else None
 
 
 def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
-    # Of a MIG partition some versions of torch tell the UUID of the whole GPU.
+    # For a MIG partition, some versions of torch report the UUID of the whole GPU.
     is_told_apart = accelerator.uuid is not None and device.uuid is not None and not accelerator.is_partition
     return not is_told_apart and accelerator.name.casefold() == device.name.casefold()
 
 
 def _bare_uuid(uuid: str) -> str:
-    """Return a UUID as torch writes it: only the driver puts "GPU-" or "MIG-" before it."""
+    """Return a UUID as torch writes it, without the driver's prefix "GPU-" or "MIG-"."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 

@@ -1,4 +1,4 @@
-"""Which Python interpreter a training command runs, told without running it."""
+"""Finds the Python interpreter that a training command runs, without running it."""
 
 import os
 import re
@@ -10,12 +10,12 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)*)?t?d?(-dbg)?")
 
 _ASSIGNMENT = re.compile(r"[^=/]+=")
 _ENV_REWRITES = re.compile(r"-S|--split-string|-C|--chdir")
-"""Options of env after which the words or the folder are others."""
+"""Options of env that change the remaining words or the folder."""
 
 _SHEBANG_BYTES = 4096
 
 CHOOSES_ITS_OWN = re.compile(r"uvx?|poetry|(micro)?mamba|conda|pipenv|pdm|hatch|rye|pixi|tox|nox")
-"""Programs that choose the environment; some are Python scripts, of which the shebang tells nothing of it."""
+"""Programs that choose the environment; some are Python scripts, whose shebang does not reveal the choice."""
 
 _WRAPPERS = {
     "env": ("-u", "--unset"),
@@ -30,28 +30,28 @@ _WRAPPERS = {
     "timeout": ("-k", "--kill-after", "-s", "--signal"),
     "numactl": ("-N", "--cpunodebind", "-m", "--membind", "-C", "--physcpubind", "-i", "--interleave", "-p"),
 }
-"""Programs that become the command after their own options: those that take the next word."""
+"""Programs that run the command after their own options; the options listed take the next word as a value."""
 _TAKE_A_WORD = ("taskset", "timeout")
-"""Those with one more word before the command: CPUs, a duration."""
+"""Wrappers with one more word before the command: the CPUs or a duration."""
 
 
 def is_python(word: str) -> bool:
-    """Return whether a program is a Python interpreter by its name, such as "/env/bin/python3.11"."""
+    """Return whether a program's name is that of a Python interpreter, such as "/env/bin/python3.11"."""
     return _PYTHON.fullmatch(Path(word).name) is not None
 
 
 def interpreter_of(
     command: Sequence[str], working_dir: Path | None = None, search_path: str | None = None
 ) -> str | None:
-    """Return the Python interpreter that a training command runs, None if only running it would tell.
+    """Return the Python interpreter that a training command runs; None if only running it would show.
 
-    A console script (torchrun, accelerate) tells its interpreter in its first line. Of what chooses an
-    environment by itself (uv, poetry, conda), of a shell script and of a binary nothing is known.
+    A console script (torchrun, accelerate) names its interpreter in its first line. The interpreter is
+    unknown for programs that choose an environment (uv, poetry, conda), for shell scripts and binaries.
 
     Args:
         command: program and arguments.
-        working_dir: where it runs; the present folder by default.
-        search_path: the folders to look for programs in, as in PATH, which is the default.
+        working_dir: where it runs; the current folder by default.
+        search_path: the folders to search for programs, in the form of PATH; PATH by default.
     """
     folder = Path.cwd() if working_dir is None else working_dir
     searched = _search_path() if search_path is None else search_path
@@ -87,14 +87,14 @@ def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
 
 
 def program_of(word: str, folder: Path, searched: str | None = None) -> str | None:
-    """Return the path of a program that is started in a folder; None if there is none.
+    """Return the path of a program that is started in a folder; None if it is not found.
 
-    Links are kept, as a virtual environment's Python is one.
+    Symbolic links are not resolved, as a virtual environment's Python is one.
 
     Args:
-        word: as it is typed.
-        folder: where it is started: relative paths, those in PATH too, mean places below it.
-        searched: the folders to look in, as in PATH, which is the default.
+        word: the program as typed in the command.
+        folder: where it is started; relative paths, also those in PATH, are relative to it.
+        searched: the folders to search, in the form of PATH; PATH by default.
     """
     if "/" in word:
         path = os.path.normpath(folder / word)
@@ -118,7 +118,7 @@ def _of_script(program: str, folder: Path, searched: str) -> str | None:
     words = lines[0].removeprefix("#!").split()
     if not (lines[0].startswith("#!") and words):
         return None
-    # pip writes a path that is too long for the kernel into a second line, which a shell runs.
+    # If the path is too long for the kernel, pip writes it into a second line, which a shell runs.
     long = re.match(r"'''exec' (?:\"([^\"]+)\"|(\S+)) ", lines[1]) if len(lines) > 1 else None
     if words[0] == "/bin/sh" and long:
         words = [long[1] or long[2]]

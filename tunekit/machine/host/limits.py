@@ -1,6 +1,6 @@
-"""What this process may really use, as affinity and cgroups allow: CPUs, memory, /dev/shm; how busy they are.
+"""Reads the CPUs, memory and /dev/shm that affinity and cgroups let this process use, and their current load.
 
-Every reader of /proc, /sys and /dev takes the `root` that these lie under, so that a copied tree can be read.
+Functions that read /proc, /sys and /dev take the `root` folder that contains them, so tests can pass a copy.
 """
 
 import os
@@ -24,66 +24,67 @@ _MEMORY_FILES = {
     1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
     2: (("memory.max", "memory.high"), "memory.current", "inactive_file"),
 }
-"""By version of cgroups: where a limit on memory stands, what is used, and what of that is reclaimable."""
+"""For each version of cgroups, the files with memory limits, the file with the memory in use, and the entry
+of memory.stat that is reclaimable."""
 
 _DEFAULT_PERIOD_US = 100_000
 
 _SAMPLE_S = 1.0
-"""How long a look at the load takes."""
+"""How long the CPU load is sampled by default."""
 
 
 class _MemoryGroup(NamedTuple):
     limit_bytes: int
     used_bytes: int
-    """Without the page cache that the kernel gives back first; 0 where the kernel does not tell."""
+    """Excludes the page cache that the kernel reclaims first; 0 where the kernel does not report it."""
 
 
 def cpus_allowed(root: Path = ROOT) -> int:
-    """Return how many CPUs this process may use: affinity and quota, rounded down to 1 at the least."""
+    """Return how many CPUs affinity and quota let this process use, rounded down but at least 1."""
     affinity = cpus_in_affinity()
     quota = cgroup_cpu_quota(root)
     return affinity if quota is None else max(1, min(affinity, int(quota)))
 
 
 def cpu_cores() -> int:
-    """Return how many cores this process may compute on; a core may be two of its CPUs."""
+    """Return how many physical cores this process may use; hyperthreading makes two CPUs of a core."""
     return min(cpus_allowed(), psutil.cpu_count(logical=False) or cpus_allowed())
 
 
 def cpus_in_affinity() -> int:
-    """Return how many CPUs this process may be scheduled on; cpusets and taskset narrow them."""
+    """Return how many CPUs this process may be scheduled on; cpusets and taskset restrict them."""
     return len(os.sched_getaffinity(0))
 
 
 def numa_nodes(root: Path = ROOT) -> int | None:
     """Return how many NUMA nodes have CPUs; None where the kernel lists none.
 
-    Nodes of memory alone (a Grace GPU's, CXL) are not counted: no worker can be bound to them.
+    Memory-only nodes (a Grace GPU's, CXL) are not counted: no worker can be bound to them.
     """
     found = re.findall(r"(\d+)(?:-(\d+))?", text_of(root / "sys/devices/system/node/has_cpu") or "")
     return sum(max(0, int(last or first) - int(first)) + 1 for first, last in found) or None
 
 
 def cgroup_cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the CPUs' worth of time that the cgroups grant, the least over ancestors; None if free."""
+    """Return the cgroups' CPU quota in CPUs, the lowest among ancestors; None if there is no quota."""
     quotas = [_v1_quota(folder) for folder in _cgroup_folders(root, 1, "cpu")]
     quotas += [_v2_quota(folder) for folder in _cgroup_folders(root, 2, "cpu")]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def cgroup_memory_limit_bytes(root: Path = ROOT) -> int | None:
-    """Return the memory that the cgroups grant, the least over ancestors; None if free.
+    """Return the cgroups' memory limit, the lowest among ancestors; None if there is no limit.
 
-    Above `memory.high` the kernel kills no process but stalls them all until memory is given back, so
-    training can't use more than that either.
+    Above `memory.high` the kernel does not kill processes but stalls them until memory is freed, so training
+    can't use more than that either.
     """
     return min((group.limit_bytes for group in _memory_groups(root)), default=None)
 
 
 def oom_kills(root: Path = ROOT) -> int | None:
-    """Return how many processes the kernel has killed for want of memory; only the rise says something.
+    """Return how many processes the kernel has OOM-killed so far; only an increase is meaningful.
 
-    In this cgroup, else on the whole machine. None where the kernel does not count them.
+    The count is this cgroup's, else the whole machine's; None where the kernel does not count them.
     """
     for version, name in ((2, "memory.events"), (1, "memory.oom_control")):
         folder = next(_cgroup_folders(root, version, "memory"), None)
@@ -93,22 +94,22 @@ def oom_kills(root: Path = ROOT) -> int | None:
 
 
 def ram_total_bytes(root: Path = ROOT) -> int:
-    """Return the machine's memory."""
+    """Return the machine's RAM."""
     total_kib = counter(root / "proc/meminfo", "MemTotal:")
     return total_kib * KIB if total_kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def ram_limit_bytes(root: Path = ROOT) -> int:
-    """Return the memory that this process may use: the least of the machine's and the cgroups'."""
+    """Return the memory that this process may use: the machine's RAM or the lowest cgroup limit."""
     total_bytes = ram_total_bytes(root)
     limit_bytes = cgroup_memory_limit_bytes(root)
     return total_bytes if limit_bytes is None else min(total_bytes, limit_bytes)
 
 
 def ram_available_bytes(root: Path = ROOT) -> int | None:
-    """Return the memory that this process may still take: the least of the machine's and the cgroups'.
+    """Return the memory that this process can still allocate: the least free in the machine and its cgroups.
 
-    Inactive page cache counts as free, as the kernel gives it back first. None where neither is known.
+    Inactive page cache counts as free, as the kernel reclaims it first. None if neither is known.
     """
     available_kib = counter(root / "proc/meminfo", "MemAvailable:")
     free = [] if available_kib is None else [available_kib * KIB]
@@ -117,7 +118,7 @@ def ram_available_bytes(root: Path = ROOT) -> int | None:
 
 
 def shm_bytes(root: Path = ROOT) -> int | None:
-    """Return the size of /dev/shm, None without one; mounted without a size, it ends with the memory."""
+    """Return the size of /dev/shm; None without one. If mounted without a size, the RAM limit bounds it."""
     try:
         status = os.statvfs(root / "dev/shm")
     except OSError:
@@ -126,7 +127,7 @@ def shm_bytes(root: Path = ROOT) -> int | None:
 
 
 def shm_used_bytes(root: Path = ROOT) -> int | None:
-    """Return how much of /dev/shm is taken; None without one, or where it is mounted without a size."""
+    """Return how much of /dev/shm is used; None without one, or if it is mounted without a size."""
     try:
         status = os.statvfs(root / "dev/shm")
     except OSError:
@@ -135,24 +136,24 @@ def shm_used_bytes(root: Path = ROOT) -> int | None:
 
 
 def open_files_limit() -> int | None:
-    """Return how many files this process may have open before it asks for more; None if it is free."""
+    """Return the soft limit on open files; None if there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft in (resource.RLIM_INFINITY, 0) else soft
 
 
 def load_average(root: Path = ROOT) -> float | None:
-    """Return how many processes wanted a CPU in the last minute, None where the kernel does not tell."""
+    """Return the load average of the last minute; None where the kernel does not report it."""
     found = re.match(r"\d+\.\d+", text_of(root / "proc/loadavg") or "")
     return float(found[0]) if found else None
 
 
 def busy_share(sample_s: float = _SAMPLE_S) -> float:
-    """Return the share of its CPUs' time that programs used, over a sample that this waits for.
+    """Sample the CPU load, blocking meanwhile; return the busy share of this process's CPUs.
 
-    Between trials tunekit itself does nothing, so all of it is other programs'.
+    Between trials tunekit itself is idle, so all of the load comes from other programs.
 
     Args:
-        sample_s: how long to look, in seconds.
+        sample_s: how long to sample, in seconds.
     """
     shares: list[float] = psutil.cpu_percent(interval=sample_s, percpu=True)
     own = [shares[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(shares)] or shares
@@ -160,7 +161,7 @@ def busy_share(sample_s: float = _SAMPLE_S) -> float:
 
 
 def text_of(path: Path) -> str | None:
-    """Return what a file of the kernel's says, None where there is none."""
+    """Return the text of a kernel file; None if it can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -168,7 +169,7 @@ def text_of(path: Path) -> str | None:
 
 
 def counter(path: Path, name: str) -> int | None:
-    """Return the whole number after a name at the beginning of a line, None where there is none."""
+    """Return the integer that follows a name at the start of a line; None if there is none."""
     found = re.search(rf"^{name}\s+(\d+)\b", text_of(path) or "", re.MULTILINE)
     return int(found[1]) if found else None
 
@@ -184,7 +185,7 @@ def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:
 
 
 def _cgroup_folders(root: Path, version: int, controller: str) -> Iterator[Path]:
-    """Yield the folder of the process's cgroup and of each ancestor that a mount shows."""
+    """Yield the folders of the process's cgroup and of each ancestor that is mounted."""
     path = _cgroup_path(root, version, controller)
     if path is None:
         return
@@ -199,7 +200,7 @@ def _cgroup_folders(root: Path, version: int, controller: str) -> Iterator[Path]
         for part in (inside, *inside.parents):
             yield root / str(mount.point).lstrip("/") / part
     if not holding:
-        # A container may see its own cgroup at the mount point under a path that only the host knows.
+        # A container may see its own cgroup at the mount point while its path is valid only on the host.
         yield from (root / str(mount.point).lstrip("/") for mount in mounts)
 
 

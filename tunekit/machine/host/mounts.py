@@ -1,7 +1,4 @@
-"""What is mounted where, as the kernel lists it for this process.
-
-The format is that of /proc/self/mountinfo in proc_pid_mountinfo(5).
-"""
+"""Parses this process's mounts from /proc/self/mountinfo, see proc_pid_mountinfo(5)."""
 
 import os
 import re
@@ -16,33 +13,33 @@ class Mount(NamedTuple):
     """One mounted file system, or a part of one."""
 
     device: str
-    """Its device's numbers as "259:2"; "0:N" for a file system without a block device of its own."""
+    """The device numbers, such as "259:2"; "0:N" for a file system without a block device."""
     root: PurePosixPath
-    """The folder of the file system that shows at the mount point; not "/" for a bind mount."""
+    """The folder of the file system that appears at the mount point; not "/" for a bind mount."""
     point: PurePosixPath
     filesystem: str
     """Its type: "ext4", "nfs4", "fuse.sshfs", ..."""
     source: str
-    """What is mounted, such as "/dev/sda1", "server:/export" or a word that means nothing."""
+    """What is mounted, such as "/dev/sda1", "server:/export" or an arbitrary word."""
     options: str
-    """Of the file system, not of the mount."""
+    """The options of the file system, not those of the mount."""
 
 
 def mounts_of(root: Path) -> list[Mount]:
-    """Return what is mounted, in the kernel's order; lines that make no sense are left out."""
+    """Return the mounts in the kernel's order; malformed lines are skipped."""
     try:
         text = (root / "proc/self/mountinfo").read_bytes()
     except OSError:
         return []
-    # Only a line feed ends a line and only a blank a field: names hold any other byte as it is.
+    # Only line feeds end lines and only spaces end fields: names may contain any other byte unescaped.
     found = (_mount_in(line) for line in text.split(b"\n"))
     return [mount for mount in found if mount is not None]
 
 
 def mount_under(path: PurePosixPath, mounts: Sequence[Mount]) -> Mount | None:
-    """Return the mount that shows at an absolute path without links, None where none does.
+    """Return the mount that contains an absolute path without links; None if there is none.
 
-    That is the one with the longest mount point; of two at one point the later one shows.
+    It is the one with the longest mount point; if two share a mount point, the later one hides the other.
     """
     holding = [mount for mount in reversed(mounts) if path.is_relative_to(mount.point)]
     return max(holding, key=lambda mount: len(mount.point.parts), default=None)
@@ -64,5 +61,5 @@ def _mount_in(line: bytes) -> Mount | None:
 
 
 def _name(field: bytes) -> str:
-    """Return a field without its escapes: the kernel writes blanks and the like as a backslash and octals."""
+    """Decode a field: the kernel escapes spaces and the like as a backslash and three octal digits."""
     return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field))

@@ -1,4 +1,4 @@
-"""Which torch a Python interpreter has, asked in a process of its own: this one never imports torch."""
+"""Finds out which torch a Python interpreter has, in a separate process: this one never imports torch."""
 
 import sys
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ _SCRIPT = Path(__file__).with_name("torch_probe.py")
 
 @dataclass(frozen=True)
 class TorchAbsent:
-    """No torch could be asked."""
+    """Why nothing is known about an interpreter's torch."""
 
     reason: str
     has_python_answered: bool = True
-    """Whether the Python that training runs was asked and answered, and so is sure to have none."""
+    """False if the interpreter timed out, so that it may still have torch."""
 
 
 def torch_build(
     python: str = sys.executable, timeout_s: float = 60.0, environment: Mapping[str, str] | None = None
 ) -> TorchBuild | TorchAbsent:
-    """Return what torch an interpreter has, or why there is no answer.
+    """Return the torch build that an interpreter has, or why it is unknown.
 
     Args:
         python: the interpreter of the training environment.
-        timeout_s: how long it may take; then it is killed with all that it started.
-        environment: its environment variables; this process's by default.
+        timeout_s: after this long, it and everything it started are killed.
+        environment: its environment variables; by default those of this process.
     """
     try:
         reply = reply_of([python, str(_SCRIPT)], timeout_s, environment)

@@ -1,7 +1,7 @@
-"""Tells what torch this Python has, as one JSON object on the last line of its output.
+"""Prints which torch this Python has, as one JSON object on the last line of its output.
 
-A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
-Whatever torch refuses to answer is null; its warnings are the problem.
+A standalone script for the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
+A query that raises is null; torch's warnings and errors are joined in "problem".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 
 
 def answer(question, *refused):
-    """Return what a question gives, None if torch refuses it; the refusal goes to `refused`."""
+    """Return the result of `question`, or None if it raises; the error is then appended to `refused`."""
     try:
         return question()
     except Exception as error:
@@ -24,31 +24,31 @@ def answer(question, *refused):
 
 
 def one_line(message):
-    """Return a message without its line breaks and runs of blanks."""
+    """Return a message with line breaks and runs of whitespace replaced by single spaces."""
     return " ".join(str(message).split())
 
 
 def text(value):
-    """Return a value as text, None as None."""
+    """Return a value as text; None stays None."""
     return None if value is None else str(value)
 
 
 def cuda_device(torch, index):
-    """Return what torch knows of one GPU of CUDA or ROCm."""
+    """Return torch's facts about one CUDA or ROCm GPU."""
     properties = torch.cuda.get_device_properties(index)
     is_rocm = torch.version.hip is not None
     return {
         "type": "cuda",
         "name": str(properties.name),
         "memory_bytes": answer(lambda: int(properties.total_memory)) or None,
-        # ROCm's numbers look like a capability of CUDA and are none.
+        # ROCm's numbers look like a CUDA compute capability but are not one.
         "compute_capability": None if is_rocm else "%d.%d" % (properties.major, properties.minor),
         "uuid": answer(lambda: str(properties.uuid)),
     }
 
 
 def cuda_devices(torch, problems):
-    """Return the GPUs of CUDA or ROCm; why there are none goes to `problems`."""
+    """Return the CUDA or ROCm GPUs; the reason why there are none is appended to `problems`."""
     if torch.version.cuda is None and torch.version.hip is None:
         return []
     if not answer(torch.cuda.is_available, problems):
@@ -60,7 +60,7 @@ def cuda_devices(torch, problems):
 
 
 def build_of(torch):
-    """Return the build's facts."""
+    """Return the facts about this torch build and the GPUs it sees."""
     problems = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -68,7 +68,7 @@ def build_of(torch):
     said = [one_line(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     said += [problem for problem in problems if not any(problem in warning for warning in said)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer torch advises against the questions about TF32
+        warnings.simplefilter("ignore")  # newer versions of torch deprecate the queries about TF32
         return {
             "python_version": platform.python_version(),
             "version": str(torch.__version__),
@@ -84,9 +84,9 @@ def build_of(torch):
 
 
 def main():
-    """Print the answer."""
+    """Print the JSON object."""
     here = os.path.dirname(os.path.abspath(__file__))
-    # The modules beside this script are tunekit's and must not shadow other modules.
+    # The modules next to this script are tunekit's and must not shadow other modules.
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     try:
         import torch

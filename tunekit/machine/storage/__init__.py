@@ -1,1 +1,1 @@
-"""What lies under a data set, and how fast it is read."""
+"""Which storage a data set is on, and how fast it can be read."""

@@ -1,4 +1,4 @@
-"""The regular files below a path: counted, and a fair sample of them kept."""
+"""Counts the regular files below a path, and keeps a uniform sample of them."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tunekit.errors import UsageError
 
 MAX_FILES = 200_000
-"""The walk counts no further."""
+"""The walk stops after this many files."""
 
 MAX_SAMPLE = 512
 
@@ -24,28 +24,28 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """What a walk met."""
+    """The result of a walk."""
 
     count: int
     total_bytes: int
     is_complete: bool
     sample: tuple[DataFile, ...]
-    """Any file with content is as likely in it as another, in the order of the walk."""
+    """A uniform sample of the non-empty files, in the order of the walk."""
     problem: str | None
-    """The first thing that could not be looked at."""
+    """The first file or folder that could not be read, and why."""
 
 
 def walk(path: bytes, deadline_s: float, clock: Callable[[], float], max_files: int = MAX_FILES) -> DataFiles:
-    """Return the regular files below a path, or the path itself if it is one.
+    """Count and sample the regular files below a path, or the path itself if it is a file.
 
-    Links to files and folders are followed, each folder once, so that no circle of links holds the walk up.
-    Nothing is opened but folders: a fifo or a device is never waited for. What vanishes is left out.
+    Links are followed, but each folder is visited once, so circular links don't trap the walk. Only folders
+    are opened, so it never blocks on a fifo or a device. Files that vanish meanwhile are skipped.
 
     Args:
         path: a file or a folder.
-        deadline_s: when the walk ends, by the clock.
-        clock: seconds that only grow.
-        max_files: how many files are counted at the most.
+        deadline_s: when to stop, in the clock's seconds.
+        clock: returns seconds from a monotonic clock.
+        max_files: the most files to count.
 
     Raises:
         UsageError: the path is neither a file nor a folder.
@@ -70,7 +70,7 @@ def _status_of(path: bytes) -> os.stat_result:
         status = os.stat(path)  # noqa: PTH116  a path of bytes
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"the data set can't be looked at: {shown!r}: {reason}; {remedy}") from error
+        raise UsageError(f"the data set can't be read: {shown!r}: {reason}; {remedy}") from error
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise UsageError(
             f"the data set must be a file or a folder, got a device, pipe or socket: {shown!r}; {remedy}"
@@ -79,7 +79,7 @@ def _status_of(path: bytes) -> os.stat_result:
 
 
 class _Walk:
-    """What was met so far, with a sample of fixed size (Vitter's algorithm R)."""
+    """The files found so far, with a sample of fixed size (Vitter's algorithm R)."""
 
     def __init__(self) -> None:
         self.is_complete = True
@@ -92,7 +92,7 @@ class _Walk:
         self._folders: set[tuple[int, int]] = set()
 
     def entries(self, path: bytes) -> Iterator["os.DirEntry[bytes]"]:
-        """Yield every entry below a folder that is no folder itself, one folder after another."""
+        """Yield every entry below a folder that is not itself a folder, one folder after another."""
         waiting = [path]
         while waiting:
             folder = waiting.pop()
@@ -113,11 +113,11 @@ class _Walk:
             waiting.extend(sorted(inner, reverse=True))
 
     def look_at(self, entry: "os.DirEntry[bytes]") -> None:
-        """Count an entry if it is, or links to, a regular file."""
+        """Count the entry if it is a regular file or a link to one."""
         try:
             status = entry.stat()
         except OSError as error:
-            # A link to nothing or to itself is no file, and what has vanished no longer is one.
+            # Broken and circular links, and files that have vanished, are not reported.
             if isinstance(error, PermissionError):
                 self._note(error)
             return

@@ -1,4 +1,4 @@
-"""What lies under a data set: which disk, and how fast a sample of its files is read."""
+"""Finds out which disk a data set is on, and measures how fast a sample of its files is read."""
 
 import json
 import os
@@ -29,30 +29,30 @@ _NETWORK = frozenset(
         *("fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph", "fuse.glusterfs", "fuse.cvmfs2", "fuse.alluxio"),
     }
 )
-"""9p, virtiofs, vboxsf and their like are not here: they show a folder of the virtual machine's host, and
-what that lies on is not seen from inside."""
+"""9p, virtiofs, vboxsf and the like are missing on purpose: they show a folder of the virtual machine's host,
+whose storage is not visible from inside."""
 
 _NETWORK_FUSE_SOURCES = ("mountpoint-s3", "mount-s3", "gcsfuse", "blobfuse", "blobfuse2", "s3fs", "JuiceFS:")
-"""Sources of mounts that give no more than "fuse" for their type."""
+"""Sources of network mounts whose type is only "fuse"."""
 
 _NETWORK_DISK = re.compile(r"nbd|rbd|drbd")
 _NETWORK_MODEL = re.compile(r"Amazon Elastic Block Store|PersistentDisk|nvme_card-pd|MSFT NVMe Accelerator")
 _VIRTUAL_MODEL = re.compile(r"QEMU|VMware|Virtual|VBOX|Google|Msft|KVM|Xen", re.IGNORECASE)
 
 _DEEPEST_STACK = 8
-"""Disks on disks (LUKS on LVM on RAID); deeper is a loop of the tree, not a machine."""
+"""MAX levels of stacked block devices (LUKS on LVM on RAID); a deeper stack is a loop."""
 
 LIMIT_S = 30.0
-"""Reading has 3 s and the walk half of that; the rest is for a disk that has to spin up, or an automount."""
+"""Reading takes 3 s and the walk half of that; the rest allows for a disk that spins up, or an automount."""
 _CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
 _LOCATED_FILES = 64
-"""Files of the sample whose mount is looked up."""
+"""How many files of the sample have their mount looked up."""
 _NO_STORAGE = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "devpts", "devtmpfs"})
-"""What the kernel shows as files; reading them may do something."""
+"""File systems that the kernel generates; reading their files may have side effects."""
 
 
 def disk_under(mount: Mount, root: Path) -> tuple[str | None, StorageKind]:
-    """Return the name of the disk that a mount lies on, and what kind of storage it is."""
+    """Return the name of the disk that a mount is on, and what kind of storage it is."""
     if mount.filesystem in _NO_STORAGE:
         return None, StorageKind.NONE
     if mount.filesystem in _MEMORY:
@@ -70,7 +70,7 @@ def _is_network(mount: Mount) -> bool:
 
 
 def _block_folder(mount: Mount, root: Path) -> Path | None:
-    """Return the /sys folder of the mount's block device; btrfs and the like tell theirs by name only."""
+    """Return the /sys folder of the mount's block device; btrfs and the like give only its name."""
     by_number = root / "sys/dev/block" / mount.device
     if re.fullmatch(r"\d+:\d+", mount.device) and by_number.is_dir():
         return by_number.resolve()
@@ -82,7 +82,7 @@ def _block_folder(mount: Mount, root: Path) -> Path | None:
 
 
 def _disk(folder: Path, depth: int = 0) -> tuple[str, StorageKind]:
-    """Return the disk of a block device's folder: a partition's disk, the one disk below a mapped device."""
+    """Return a block device's disk: a partition's parent, or the single disk below a mapped device."""
     if (folder / "partition").exists():
         folder = folder.parent
     below = _entries(folder / "slaves") if depth < _DEEPEST_STACK else []
@@ -124,26 +124,26 @@ def _word(path: Path) -> str:
 
 
 def inspect_storage_apart(path: Path, limit_s: float = LIMIT_S, child: Sequence[str] = _CHILD) -> Storage:
-    """Return what `inspect_storage` does, from a child process: a look at a dead mount may never return.
+    """Run `inspect_storage` in a child process, as a system call on a dead mount may never return.
 
     Args:
         path: a file or a folder.
-        limit_s: seconds to wait for an answer.
-        child: the command that answers for the path as its last word.
+        limit_s: seconds to wait for the result.
+        child: the command to run, to which the path is appended.
 
     Raises:
-        UsageError: there is no such path, it is neither a file nor a folder, or it does not answer.
-        TunekitError: the process that looks at it breaks.
+        UsageError: the path is missing, is neither a file nor a folder, or does not respond.
+        TunekitError: the child process fails.
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         reply = reply_of([*child, os.fspath(path)], limit_s, environment)
     except NoReplyError as error:
         if not error.is_late:
-            raise TunekitError(f"the process that looked at the data set {str(path)!r} {error}") from error
+            raise TunekitError(f"the process that inspected the data set {str(path)!r} {error}") from error
         raise UsageError(
-            f"the data set {str(path)!r} did not answer within {duration_text(limit_s)}: is the server "
-            "of its mount down? Look at it with findmnt, and leave out this --data until it answers"
+            f"the data set {str(path)!r} did not respond within {duration_text(limit_s)}: is its file server "
+            "down? Check the mount with findmnt, and leave out this --data until it responds"
         ) from None
     if "refused" in reply:
         raise UsageError(reply["refused"])
@@ -151,7 +151,7 @@ def inspect_storage_apart(path: Path, limit_s: float = LIMIT_S, child: Sequence[
 
 
 def main() -> None:
-    """Tell what lies under the path that is this process's last word."""
+    """Print the storage of the path that is this process's last argument, as JSON."""
     try:
         reply = {"storage": to_json(inspect_storage(Path(sys.argv[-1])))}
     except UsageError as error:
@@ -165,25 +165,25 @@ def inspect_storage(
     root: Path = ROOT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Storage:
-    """Return what lies under a data set, and how fast a sample of its files is read.
+    """Return the storage that a data set is on, and how fast a sample of its files is read.
 
-    Files are only read, at most 256 MiB in order and as many at random. What is read, and what lies beside
-    it, is put out of the page cache before: a training that runs finds less of its data set there.
+    Files are only read: at most 256 MiB sequentially and as much at random. What is read, with neighbouring
+    pages, is evicted from the page cache first, so a training that runs finds less of its data set cached.
 
     Args:
-        path: a file or a folder; links are followed, but not out of what the kernel makes up.
-        budget_s: seconds that reading may take, half for each way; the walk before may take half as long.
+        path: a file or a folder; links are followed, except out of file systems that the kernel generates.
+        budget_s: time limit for reading, half for each way; the walk before may take half as long again.
         root: the folder under which /proc and /sys are read.
-        clock: seconds that only grow.
+        clock: returns seconds from a monotonic clock.
 
     Raises:
-        UsageError: there is no such path, or it is neither a file nor a folder.
+        UsageError: the path is missing, or is neither a file nor a folder.
     """
     name = os.fsencode(path)
     mounts = mounts_of(root)
     mount = _mount_at(name, mounts)
     is_made_up = mount is not None and mount.filesystem in _NO_STORAGE
-    # Below /proc are links to everything that is open; none of it belongs to a data set.
+    # /proc links to every open file; none of them belongs to a data set.
     files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else MAX_FILES)
     if not is_made_up:
         mount = _mount_of(files, mounts) or mount
@@ -204,14 +204,14 @@ def inspect_storage(
 
 def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
     if seen.kind is StorageKind.NONE:
-        return f"{seen.filesystem} is no storage: the kernel makes up its files"
+        return f"{seen.filesystem} is not storage: the kernel generates its files"
     if seen.kind is StorageKind.MEMORY:
-        return "the files lie in memory: reading them needs no storage"
+        return "the files are in memory: reading them uses no storage"
     if files.sample:
         return None
     if files.problem:
-        return f"no file to read was found; {_text(os.fsencode(files.problem))}"
-    return "no file with content was found" + ("" if files.is_complete else " before the walk had to end")
+        return f"no readable file was found; {_text(os.fsencode(files.problem))}"
+    return "no non-empty file was found" + ("" if files.is_complete else " before the walk had to stop")
 
 
 def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> dict[str, object]:
@@ -227,7 +227,7 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
         random_read_bytes = mean_bytes if plan.is_small_files else read_probe.RANDOM_READ_BYTES
     problem = None
     if None in rates:
-        problem = f"{bytes_text(bytes_read)} could be read, too little to tell every rate"
+        problem = f"only {bytes_text(bytes_read)} could be read, too little to measure every rate"
         refusal = sequential.problem or at_random.problem or files.problem
         problem += f"; {_text(os.fsencode(refusal))}" if refusal else ""
     return {
@@ -251,5 +251,5 @@ def _mount_at(path: bytes, mounts: list[Mount]) -> Mount | None:
 
 
 def _text(name: bytes) -> str:
-    """Return a name as text that every file of a run can hold."""
+    """Return a file name as valid UTF-8 text."""
     return name.decode("utf-8", "backslashreplace")

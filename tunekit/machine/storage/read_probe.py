@@ -1,7 +1,7 @@
-"""Reads a sample of files so that storage, and not the page cache, answers.
+"""Reads a sample of files from storage rather than from the page cache, and measures the rates.
 
-Before a part of a file is read, its pages are put out of the page cache; only reading is timed. Nothing is
-read twice: the sequential and the random reads have parts of their own.
+Before a part of a file is read, its pages are evicted from the page cache; only reading is timed. Nothing is
+read twice: the sequential and the random reads use different parts.
 """
 
 import bisect
@@ -21,25 +21,25 @@ from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
 
 MAX_READ_BYTES = 256 * MIB
-"""By each of the two ways of reading."""
+"""MAX read sequentially, and also MAX read at random."""
 BLOCK_BYTES = MIB
 RANDOM_READ_BYTES = 64 * KIB
 _STRETCH_BYTES = 32 * MIB
-"""Of one of many files, read in one go: no more, so that several of them are seen."""
+"""MAX read sequentially from each of many files, so that several files are sampled."""
 _WINDOW_BYTES = 2 * MIB
-"""Put out of the page cache together: a part of one of the kernel's large folios, which are aligned to their
-size and this long at the most (on x86), does not go alone."""
+"""Unit of eviction from the page cache: a large folio is only evicted whole, and folios are aligned to their
+size and at most this long (on x86)."""
 _HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
-"""Larger files give one half to each way of reading, smaller ones are read whole in one way."""
+"""Files of at least this size are read half sequentially and half at random, smaller ones in one way only."""
 _MIN_BYTES = MIB
 _MIN_READS = 16
-"""Fewer reads of fewer bytes are too little to tell a rate."""
+"""A rate needs at least `_MIN_BYTES` or at least this many reads."""
 _CACHED_SHARE = 0.02
-"""At most so much may have come from the page cache."""
+"""A reading is cold if at most this share of it came from the page cache."""
 
 
 def fetched_bytes() -> int:
-    """Return what this process has fetched from storage so far; 0 where the kernel does not count it."""
+    """Return the bytes that this process has fetched from storage; 0 where the kernel does not count them."""
     return counter(Path("/proc/self/io"), "read_bytes:") or 0
 
 
@@ -47,11 +47,11 @@ def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
     try:
         os.posix_fadvise(descriptor, start, length, getattr(os, advice))
     except (OSError, AttributeError):
-        return  # advice is no promise: whether it helped is seen by what is fetched
+        return  # advice is optional: `fetched_bytes` shows whether it worked
 
 
 class Part(NamedTuple):
-    """A part of a file, read in one go."""
+    """A contiguous part of a file."""
 
     path: bytes
     start: int
@@ -60,32 +60,32 @@ class Part(NamedTuple):
 
 @dataclass
 class Reading:
-    """What one way of reading gave."""
+    """The result of the sequential or of the random reads."""
 
     bytes_read: int = 0
     reads: int = 0
-    """Parts or blocks."""
+    """Number of read calls."""
     time_s: float = 0.0
     fetched_bytes: int = 0
-    """From storage, while it read."""
+    """Bytes that came from storage, not the page cache."""
     problem: str | None = None
 
     @property
     def mb_per_s(self) -> float | None:
-        """Rate in decimal megabytes, None where too little was read."""
+        """Rate in decimal megabytes per second; None if too little was read."""
         enough = self.bytes_read >= _MIN_BYTES or self.reads >= _MIN_READS
         return self.bytes_read / self.time_s / 1e6 if enough and self.bytes_read and self.time_s > 0 else None
 
     @property
     def is_cold(self) -> bool | None:
-        """Whether all came from storage, not the page cache; None where the kernel counts nothing (FUSE)."""
+        """Whether all came from storage, not the page cache; None if the kernel does not count it (FUSE)."""
         is_known = self.bytes_read and self.fetched_bytes
         return self.fetched_bytes >= (1 - _CACHED_SHARE) * self.bytes_read if is_known else None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which parts are read in which way."""
+    """The parts to read sequentially and at random."""
 
     sequential: tuple[Part, ...]
     random: tuple[Part, ...]
@@ -94,7 +94,7 @@ class Plan:
 
 
 def plan_of(sample: Sequence[DataFile]) -> Plan:
-    """Return what to read of a sample of files, in which way."""
+    """Plan which parts of a sample of files to read, and how."""
     is_small_files = bool(sample) and statistics.median(file.size_bytes for file in sample) <= MIB
     large = sum(file.size_bytes >= _HALVED_FROM_BYTES for file in sample)
     stretch_bytes = max(_STRETCH_BYTES, MAX_READ_BYTES // max(large, 1))
@@ -119,7 +119,7 @@ def plan_of(sample: Sequence[DataFile]) -> Plan:
 def read_parts(
     parts: Sequence[Part], is_random: bool, deadline_s: float, clock: Callable[[], float]
 ) -> Reading:
-    """Read parts of files one after another until the deadline or the cap; what can't be read is left out."""
+    """Read parts of files one by one until the deadline or `MAX_READ_BYTES`; unreadable files are skipped."""
     reading, before = Reading(), fetched_bytes()
     for part in parts:
         if clock() >= deadline_s or reading.bytes_read >= MAX_READ_BYTES:
@@ -144,10 +144,10 @@ def _read_part(
     _, start, length = part
     window = start // _WINDOW_BYTES * _WINDOW_BYTES
     beyond = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
-    for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
+    for _ in range(2):  # the first call writes dirty pages back, the second evicts them
         _advise(descriptor, window, beyond - window, "POSIX_FADV_DONTNEED")
     if is_random:
-        _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # nothing ahead: it is to be read later
+        _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")  # no readahead of parts that are read later
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
     while start < end:
         before_s = clock()
@@ -155,7 +155,7 @@ def _read_part(
             return
         got = len(os.pread(descriptor, min(BLOCK_BYTES, end - start), start))
         reading.time_s += clock() - before_s
-        if got == 0:  # the file was cut short
+        if got == 0:  # the file was truncated
             return
         reading.bytes_read += got
         reading.reads += 1
@@ -164,26 +164,26 @@ def _read_part(
 
 @contextlib.contextmanager
 def _opened(path: bytes) -> Iterator[int]:
-    """Open a regular file for reading, without waiting and, where that is allowed, without a trace.
+    """Open a regular file for reading without blocking and, if allowed, without changing its access time.
 
     Raises:
-        OSError: it can't be opened, or is no regular file any more.
+        OSError: it can't be opened, or is no longer a regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_NOATIME)
-    except PermissionError:  # only the owner may leave the time of access as it is
+    except PermissionError:  # only the owner may use O_NOATIME
         descriptor = os.open(path, flags)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "no regular file any more")
+            raise OSError(0, "no longer a regular file")
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def _slots(parts: Sequence[Part], chance: random.Random) -> list[Part]:
-    """Return places for random reads in parts of files, in no order and none twice."""
+    """Return distinct random reads in parts of files, in random order."""
     counts = [part.length // RANDOM_READ_BYTES for part in parts]
     ends = list(itertools.accumulate(counts))
     total = ends[-1] if ends else 0

@@ -1,1 +1,1 @@
-"""What the machine did while a trial ran, seen from the parent."""
+"""Measures, from the parent process, what the machine does while a trial runs."""

@@ -1,6 +1,6 @@
-"""Samples what a trial's processes and GPUs do, at a steady pace, from the parent.
+"""Samples a trial's processes and GPUs at regular intervals, from the parent.
 
-Of a GPU the driver's figures and its own counters' come in one reading.
+A reading of a GPU combines the driver's figures with those from the GPU's own counters.
 """
 
 import time
@@ -14,12 +14,12 @@ from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.records.host import GpuProcess, GpuState
 
 MIN_GPM_INTERVAL_S = 0.1
-"""Samples closer together do not compare."""
+"""MIN time between two samples of a GPU's counters, so that their difference is meaningful."""
 
 _PCIE_EVERY_S = 5.0
-"""The driver measures PCIe traffic while it is asked, for 40 ms per GPU."""
+"""Interval between queries of PCIe traffic, each of which blocks for 40 ms per GPU."""
 MAX_PATIENCE_S = 1.0
-"""A GPU that takes longer to answer is not asked again: the caller has a trial to watch."""
+"""A GPU that takes longer than this to answer is not queried again: the caller has a trial to watch."""
 
 HOST_EVERY_S = 0.5
 GPU_EVERY_S = 1.0
@@ -27,17 +27,18 @@ _HOST_COLUMNS = (
     *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
     *("read_bytes", "rchar_bytes", "processes"),
 )
-"""CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
+"""CPU time and reads are totals since the tree started, PSS is the latest exact reading, and shm_bytes is the
+growth of /dev/shm."""
 _LOOP_COLUMNS = ("t_s", "phase", "batches", "steps", "wait_s")
 _GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
 
 
 class GpuSampler:
-    """Reads some GPUs, time after time, while it is open.
+    """Reads some GPUs repeatedly while it is open.
 
     Args:
-        nvml: the driver's library; without a driver there is nothing to read.
-        indexes: the GPUs' places in the driver's order.
+        nvml: the driver's library; without a driver all readings are empty.
+        indexes: the GPUs' indexes in the driver's order.
         clock: returns seconds.
     """
 
@@ -48,13 +49,13 @@ class GpuSampler:
         self._indexes = tuple(dict.fromkeys(indexes))
         self._clock = clock
         self._counted: dict[int, tuple[float, object]] = {}
-        """By GPU when its counters were sampled last, and the sample."""
+        """For each GPU, when its counters were last sampled, and the sample."""
         self._pcie_asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         self._tree: set[int] = set()
-        """Every process that was asked about."""
+        """Every process id passed to `sample` so far."""
         self._at_first: dict[int, frozenset[int]] = {}
-        """By GPU the processes that were there when it was looked at first."""
+        """For each GPU, the processes that were on it at the first reading."""
         self._came: dict[int, dict[int, GpuProcess]] = {}
 
     def __enter__(self) -> Self:
@@ -69,10 +70,10 @@ class GpuSampler:
             self._nvml.__exit__(*error)
 
     def sample(self, pids: frozenset[int] = frozenset()) -> dict[int, GpuReading]:
-        """Return what each GPU does now, by its place, in the order in which they were named.
+        """Return a reading of each GPU by its index, in the order in which they were given.
 
         Args:
-            pids: the processes whose memory is `tree_bytes`.
+            pids: the processes whose memory to sum up in `tree_bytes`.
         """
         readings = {}
         for index in self._indexes:
@@ -85,7 +86,7 @@ class GpuSampler:
         return readings
 
     def neighbours(self, index: int) -> tuple[GpuProcess, ...]:
-        """Return the processes beside those asked about that came after the first look and took memory."""
+        """Return the other processes that appeared on a GPU after its first reading and use its memory."""
         came = (one for one in self._came.get(index, {}).values() if one.pid not in self._tree)
         return tuple(one for one in came if one.used_bytes is None or one.used_bytes >= CONTEXT_BYTES)
 
@@ -107,7 +108,7 @@ class GpuSampler:
         return replace(reading, tree_bytes=_tree_bytes(reading.process_bytes, pids), **counted)
 
     def _activity(self, index: int) -> GpuReading:
-        """Return what the GPU counted since the sample before; too soon after it nothing, and it stays."""
+        """Return the GPU's activity since its last sample; if that is too recent, it is kept."""
         now_s = self._clock()
         before_s, before = self._counted.get(index, (now_s, None))
         if before is not None and now_s - before_s < MIN_GPM_INTERVAL_S:
@@ -128,7 +129,7 @@ class GpuSampler:
 
 
 def _tree_bytes(process_bytes: Mapping[int, int | None] | None, pids: Collection[int]) -> float | None:
-    """Return the memory of some processes; in a container the driver may number them as the host does."""
+    """Sum the memory of some processes; None if any is unknown, as in containers with other process ids."""
     ours = [used for pid, used in (process_bytes or {}).items() if pid in pids]
     known = [used for used in ours if used is not None]
     return float(sum(known)) if ours and len(known) == len(ours) else None
@@ -136,21 +137,21 @@ def _tree_bytes(process_bytes: Mapping[int, int | None] | None, pids: Collection
 
 @dataclass(frozen=True)
 class LoopSample:
-    """How far the training loop is, as the agent last told."""
+    """The training loop's progress, as the agent last reported it."""
 
     phase: str
     batches: int
     steps: int
     wait_s: float = 0.0
-    """In the loader's next() so far."""
+    """Total time spent in the loader's next()."""
 
 
 class Sampler:
-    """Takes samples while it is open, as often as they are due.
+    """Takes samples at fixed intervals while it is open.
 
     Args:
-        tree: the trial's processes.
-        gpus: the GPUs that the trial may use; opened and closed with the sampler.
+        tree: the meter of the trial's processes.
+        gpus: the sampler of the GPUs that the trial may use; opened and closed with this one.
         clock: returns seconds.
     """
 
@@ -188,11 +189,11 @@ class Sampler:
 
     @property
     def cost_cpu_s(self) -> float:
-        """CPU time that sampling took in this process so far, reading the tree's memory included."""
+        """CPU time that sampling has used in this process, including reading the tree's memory."""
         return self._tick_cpu_s + self._tree.cost_cpu_s
 
     def series(self) -> tuple[Series, ...]:
-        """Return every table so far: host and loop with a row per sample, one for each GPU that answered."""
+        """Return the tables so far: "host" and "loop", and one for each GPU that has answered."""
         gpus = [
             Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), rows.kept, (), self._gpus.neighbours(index))
             for index, rows in sorted(self._gpu.items())
@@ -221,13 +222,13 @@ class Sampler:
 
 
 def _next(planned_at: float, every_s: float, now: float) -> float:
-    """Return when the next sample is due: on the grid, without catching up on what was missed."""
+    """Return when the next sample is due: one interval later, without catching up on missed samples."""
     following = planned_at + every_s
     return following if following > now else now + every_s
 
 
 class _Rows:
-    """Rows as they come; when they grow too many every second one goes, also of those to come."""
+    """A table that drops every second row whenever it is full, and from then on keeps rows half as often."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[float | None, ...]] = []

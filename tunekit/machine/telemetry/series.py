@@ -1,4 +1,4 @@
-"""A trial's time series: what they are, and the tables of them in telemetry.zarr."""
+"""A trial's time series, and how they are stored in telemetry.zarr."""
 
 import math
 import shutil
@@ -12,25 +12,25 @@ from tunekit.records.host import GpuProcess
 from tunekit.units import MIB
 
 MAX_SAMPLES = 20_000
-"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
+"""MAX rows per series: nearly three hours of host samples; longer series are thinned out evenly."""
 CONTEXT_BYTES = 128 * MIB
-"""Less than what the driver takes for a process that computes; its own use varies by less."""
+"""Memory that indicates a computing process: a CUDA context uses more, idle fluctuations are smaller."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One table of figures over time."""
+    """One table of measurements over time."""
 
     name: str
     """"host", "loop", "gpu0", ..."""
     columns: tuple[str, ...]
-    """The first is t_s: seconds since the trial started."""
+    """The first is t_s, in seconds since the trial started."""
     rows: tuple[tuple[float | None, ...], ...]
-    """None where there was no answer."""
+    """None marks a missing value."""
     labels: tuple[str, ...] = ()
-    """Of the loop's phases, which are kept by number."""
+    """The names of the loop's phases; column `phase` holds indexes into them."""
     neighbours: tuple[GpuProcess, ...] = ()
-    """Other processes that started on the GPU, each with the memory that it had last; not kept on disk."""
+    """Other processes that started on the GPU, each with its last known memory; not saved on disk."""
 
     def column(self, name: str) -> list[float | None]:
         """Return one column.
@@ -42,14 +42,17 @@ class Series:
         return [row[index] for row in self.rows]
 
     def known(self, name: str) -> list[float]:
-        """Return what is known of a column, in its order; nothing of one that the series lacks."""
+        """Return the values of a column without the missing ones; empty if there is no such column."""
         if name not in self.columns:
             return []
         return [value for value in self.column(name) if value is not None]
 
 
 def measured_window(loop: Series) -> tuple[float, float, bool]:
-    """Return when the longest unbroken steady stretch starts and ends, and whether there is one."""
+    """Return the start and end of the longest uninterrupted steady window, or of the trial, and which it is.
+
+    The third value is True for a steady window, False for the whole trial.
+    """
     times = [t_s for t_s in loop.column("t_s") if t_s is not None]
     phases = [None if phase is None else loop.labels[int(phase)] for phase in loop.column("phase")]
     stretches = [
@@ -64,7 +67,7 @@ def measured_window(loop: Series) -> tuple[float, float, bool]:
 
 
 def is_used(series: Series) -> bool:
-    """Return whether the trial's processes held memory there; else whether memory grew."""
+    """Return whether the trial used this GPU: its processes held memory or, if unknown, memory use grew."""
     trees = series.known("tree_bytes")
     if trees:
         return max(trees) > 0
@@ -76,21 +79,21 @@ def is_used(series: Series) -> bool:
 
 
 def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
-    """Write a trial's series as the group `0007`, whole or not at all; what it held before is replaced.
+    """Write a trial's series atomically as a group such as `0007`, replacing any earlier one.
 
-    Each series is one float64 array of samples x columns. Its attribute `columns` names the columns, units
-    in the names; NaN is a question without an answer. The array `loop` has `labels` too: column `phase` is
-    an index into them.
+    Each series is one float64 array of samples x columns. Its attribute `columns` names the columns, with
+    units; NaN marks a missing value. The array `loop` also has `labels`, into which its column `phase` is an
+    index.
 
     Args:
-        store: the folder telemetry.zarr; made if it is not there.
+        store: the folder telemetry.zarr; created if missing.
         trial: the trial's number.
         series: as the sampler returns them.
 
     Raises:
-        OSError: the folder can't be written; zarr has errors of its own besides.
+        OSError: the folder can't be written to; zarr may also raise its own errors.
     """
-    import numpy as np  # noqa: PLC0415 - with zarr half a second, which only who ran a trial pays
+    import numpy as np  # noqa: PLC0415 - with zarr it takes half a second; only trials need it
     import zarr  # noqa: PLC0415
 
     zarr.open_group(store, mode="a")
@@ -112,7 +115,7 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
 
 
 def load_series(store: Path, trial: int) -> tuple[Series, ...]:
-    """Return a trial's series; none if it has left none, or none that can be read.
+    """Return a trial's series; empty if there are none, or if they can't be read.
 
     Args:
         store: the folder telemetry.zarr.
@@ -120,20 +123,20 @@ def load_series(store: Path, trial: int) -> tuple[Series, ...]:
     """
     if not (store / f"{trial:04d}").is_dir():
         return ()
-    import zarr  # noqa: PLC0415 - half a second, which only a report with series pays
+    import zarr  # noqa: PLC0415 - it takes half a second; only reports with series need it
 
     try:
         group = zarr.open_group(store / f"{trial:04d}", mode="r")
         return tuple(_loaded(name, array) for name, array in sorted(group.arrays()))
-    except Exception:  # zarr, its codecs and numpy fail in ways of their own
+    except Exception:  # zarr, its codecs and numpy may raise anything on damaged data
         return ()
 
 
 def _loaded(name: str, array: Any) -> Series:
-    """Return one table.
+    """Convert one array to a series.
 
     Raises:
-        ValueError: it is none that a sampler wrote.
+        ValueError: no sampler can have written it.
     """
     columns, labels = (tuple(map(str, array.attrs.get(key, ()))) for key in ("columns", "labels"))
     rows, width = array.shape

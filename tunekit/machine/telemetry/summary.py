@@ -1,4 +1,4 @@
-"""A trial's time series in the few figures that its record has."""
+"""Reduces a trial's time series to the summary figures in its record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,25 +9,25 @@ from tunekit.machine.telemetry.series import Series, is_used, measured_window
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 
 _MIN_OF_AN_END = 2
-"""Samples: one alone may be a moment between two kernels."""
+"""MIN samples in a window's first or last third: a single one may fall between two kernels."""
 _MEANS = (
     *("utilization_percent", "sm_activity_percent", "tensor_activity_percent", "dram_activity_percent"),
     *("power_w", "sm_clock_mhz", "pcie_tx_mb_per_s", "pcie_rx_mb_per_s"),
 )
-"""Figures of GpuTelemetry that are the mean of the column of their name."""
+"""Fields of GpuTelemetry that are the mean of the column of the same name."""
 _PEAKS, _MOVING = ("used_bytes", "tree_bytes"), ("sm_clock_mhz", "temperature_c")
-"""Columns of which it has the peak, and the first and last mean."""
+"""Columns summarized by their peak, and columns summarized by their mean at the start and at the end."""
 
 
 def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
-    """Return the figures of the steady window; of the whole trial if it holds fewer than two samples.
+    """Summarize the steady window, or the whole trial if the window has fewer than two samples.
 
     Args:
         series: "host", "loop" and "gpu<index>", as the sampler returns them.
         cost_cpu_s: CPU time that sampling took.
 
     Returns:
-        None without two samples.
+        The summary; None if the trial has fewer than two samples.
     """
     by_name = {one.name: one for one in series}
     host, loop = by_name.get("host"), by_name.get("loop")
@@ -59,7 +59,7 @@ def _between(series: Series, start_s: float, end_s: float) -> Series:
 
 
 def _per_s(series: Series, counter: str) -> float | None:
-    """Return how fast a counter grew; it may fall when a process vanishes unwaited for."""
+    """Return a counter's growth per second; a drop, from a process that nobody waited for, counts as 0."""
     rows = [(t, value) for t, value in zip(series.column("t_s"), series.column(counter), strict=True)]
     (first_s, first), (last_s, last) = rows[0], rows[-1]
     if first_s is None or first is None or last_s is None or last is None or last_s == first_s:
@@ -77,7 +77,7 @@ def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
     return GpuTelemetry(
         index=int(series.name.removeprefix("gpu")),
         is_used=is_used,
-        # In a container the driver may know the trial's processes by other PIDs: neighbours are then unknown.
+        # In a container the driver may use other process ids for the trial: neighbours are then unknown.
         neighbours=series.neighbours if any(series.known("tree_bytes")) else (),
         max_temperature_c=max(series.known("temperature_c"), default=None),
         throttle_reasons=tuple(dict.fromkeys(reason for reasons in masks for reason in reasons)),
@@ -86,7 +86,7 @@ def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
 
 
 def _ends(series: Series, name: str) -> dict[str, float | None]:
-    """Return the means of a window's first and last third; None where either is a single sample or none."""
+    """Return the means of a window's first and last third; empty if a third has fewer than two samples."""
     values = series.known(name)
     third = len(values) // 3
     if third < _MIN_OF_AN_END:

@@ -1,4 +1,4 @@
-"""Memory, CPU time and reads of a trial's process tree, read by the parent."""
+"""Measures a trial's process tree from the parent: memory, CPU time and reads."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from tunekit.machine.host.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 
 _PSS_SHARE = 0.004
-"""Most of one core that reading the PSS may take, unless a limit is near."""
+"""MAX share of one core that reading the PSS may use, unless memory is near the limit."""
 _PSS_EVERY_S = 1.0
 _BOUND_EVERY_S = 0.25
-"""A process fills a gigabyte in about that time."""
+"""How often `is_above` checks: a process fills a gigabyte in about this time."""
 _PIDS_EVERY_S = 0.4
 
 
@@ -25,18 +25,18 @@ class TreeActivity:
     cpu_s: float
     """User and system time of every process, ended ones included."""
     read_bytes: int
-    """Fetched from storage."""
+    """Bytes fetched from storage."""
     rchar_bytes: int
-    """Asked for by read calls."""
+    """Bytes returned by read calls, including those from the page cache."""
     processes: int
 
 
 class TreeMeter:
-    """Follows the memory, the CPU time and the reads of some process and everything below it.
+    """Tracks the memory, CPU time and reads of a process and all its descendants.
 
     Args:
-        root_pid: the process that adopts every orphan of the tree; its memory is not counted.
-        below: returns the pids of all processes below it.
+        root_pid: the process that adopts every orphan of the tree; its own memory is not counted.
+        below: returns the process ids of all its descendants.
         clock: returns seconds.
     """
 
@@ -52,14 +52,15 @@ class TreeMeter:
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
         self.cost_cpu_s = 0.0
-        """CPU time that reading the PSS took in this process, so far."""
+        """CPU time that reading the PSS has used in this process."""
 
     def is_above(self, limit_bytes: int) -> bool:
-        """Return whether the tree's PSS is above a limit; `last_pss_bytes` is then the figure.
+        """Return whether the tree's PSS is above a limit; if so, `last_pss_bytes` is the current figure.
 
-        The PSS, in which shared pages are divided among those who map them, is costly to read: the kernel
-        walks every page table. So it is read now and then, and whenever it could be above the limit: after a
-        fork the anonymous pages of all processes may be many times the PSS, but never below it.
+        The PSS, which divides shared pages among the processes that map them, is costly to read: the kernel
+        walks every page table. So it is read only occasionally, and whenever it could be above the limit.
+        That is known from the sum of all processes' anonymous pages plus the growth of /dev/shm: after a fork
+        the sum may be many times the PSS, but it is never below it.
         """
         now = self._clock()
         if now - self._bounded_at < _BOUND_EVERY_S:
@@ -74,14 +75,14 @@ class TreeMeter:
         return self.sample() > limit_bytes
 
     def anonymous_bytes(self) -> int:
-        """Return the tree's resident pages that are neither of files nor of /dev/shm.
+        """Return the size of the tree's resident pages that belong neither to files nor to /dev/shm.
 
-        Pages that a fork left shared count in every process, so it is no measure of what the tree takes.
+        Pages shared after a fork count in every process, so this is an upper bound, not the tree's use.
         """
         return sum(_anonymous_bytes(process) for process in self._tree())
 
     def sample(self) -> int:
-        """Read the tree's PSS, remember the peaks and return it in bytes."""
+        """Read the tree's PSS, update the peaks, and return the PSS in bytes."""
         started_at = time.process_time()
         tree = self._tree(fresh=True)
         self._pss_bytes = sum(_pss_bytes(process) for process in tree)
@@ -98,18 +99,18 @@ class TreeMeter:
 
     @property
     def last_pss_bytes(self) -> int:
-        """The latest exact reading; 0 before the first."""
+        """The latest reading of the PSS; 0 before the first."""
         return self._pss_bytes
 
     @property
     def pids(self) -> frozenset[int]:
-        """The processes below the root, as last listed."""
+        """The ids of the root's descendants, as last listed."""
         return frozenset(self._processes)
 
     def activity(self) -> TreeActivity:
         """Return the tree's counters since its start.
 
-        A process that ends leaves its counters to the one that waits for it, at last to the root.
+        When a process ends, its counters pass to the process that waits for it, eventually to the root.
         """
         processes = (_process(self._root_pid), *self._tree())
         reads = [_reads(process) for process in processes]
@@ -121,7 +122,7 @@ class TreeMeter:
         )
 
     def peaks(self) -> TreeMemory:
-        """Return the largest readings so far."""
+        """Return the peaks of all readings so far."""
         return TreeMemory(
             peak_pss_bytes=self._peak_pss_bytes,
             peak_shm_bytes=self._peak_shm_bytes,
@@ -130,7 +131,7 @@ class TreeMeter:
         )
 
     def shm_growth_bytes(self) -> int:
-        """Return how much fuller /dev/shm is than at the start."""
+        """Return how much more of /dev/shm is used than at the start."""
         return max(0, (shm_used_bytes() or 0) - self._shm_before_bytes)
 
     def _tree(self, *, fresh: bool = False) -> list[psutil.Process]:
@@ -171,8 +172,8 @@ def _reads(process: psutil.Process | None) -> tuple[int, int]:
 
 
 def _asked(process: psutil.Process | None, question: str) -> Any:
-    """Return what psutil answers; None for a process that is gone, and for a kernel that does not tell."""
+    """Return psutil's answer; None if the process is gone or the kernel does not provide the figure."""
     try:
         return getattr(process, question)()
-    except Exception:  # psutil lets RuntimeError, ValueError and AttributeError through for odd kernels
+    except Exception:  # on unusual kernels psutil raises RuntimeError, ValueError or AttributeError
         return None
