@@ -1,10 +1,11 @@
-"""Secrets in commands and in texts: found by their name, their place or their first letters. Pure.
+"""Finds and masks secrets in commands and texts, by their name, position or prefix. Pure.
 
-A name says most: `--api-key X`, `--api-key=X`, `WANDB_API_KEY=X`, `logger.api_key=X`, `"password": "X"`. What
-is found in a command is masked wherever else it stands. A masked text is never longer than it was.
+The name is the best clue: `--api-key X`, `--api-key=X`, `WANDB_API_KEY=X`, `logger.api_key=X`,
+`"password": "X"`. A secret found in a command is masked wherever else it occurs. Masking never makes a text
+longer.
 
-No library does this better: of the tests' 80 texts and 100 logs, detect-secrets 1.5 masks 55 and changes 85,
-betterleaks 2.0 (23 MB) masks 15 and changes none.
+No library does this better: of the tests' 80 texts with secrets and 100 logs without, detect-secrets 1.5
+masks 55 and alters 85, betterleaks 2.0 (23 MB) masks 15 and alters none.
 """
 
 import json
@@ -17,14 +18,14 @@ from itertools import accumulate
 from urllib.parse import quote
 
 MASK = "***"
-"""Stands where a secret was."""
+"""The text that replaces a secret."""
 
 _MIN_LETTERS = 3
-"""Of a secret within a text: what is shorter is none, and the mask would be longer."""
+"""MIN length of a secret found in a text: shorter values aren't secrets, and the mask would be longer."""
 _MIN_KNOWN = 4
-"""Of a known secret that is looked for elsewhere: what is shorter stands in other words too."""
+"""MIN length of a known secret to search for elsewhere: shorter ones occur in other words."""
 _SURE = 8
-"""Letters from which on a known secret is masked within longer words as well."""
+"""MIN length of a known secret to mask within longer words too."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -37,7 +38,7 @@ _NOUN = re.compile(
     r"|masterauth|requirepass|[a-z]*storepass|(?:db|database|user|smtp|mail|mysql|postgres|pg|redis|admin|root"
     r"|login|http|ftp|ssh|proxy|npm|docker)_?(?:pass|auth))(?:_|$)"
 )
-"""What makes a name that of a secret, its words in small letters with _ between."""
+"""Matches names of secrets, after their words are lowercased and joined with _."""
 _SERVICES = _words(
     """
     wandb comet neptune clearml mlflow swanlab dagshub kaggle hf hub huggingface openai anthropic aws s3 gcp
@@ -51,16 +52,16 @@ _OF_KEYS = _SERVICES | _words(
     login security push pull read write
     """
 )
-"""What makes a key or a token a secret; others are those of tables and vocabularies."""
+"""Words that make a key or token a secret; other keys and tokens belong to tables and vocabularies."""
 _KEYS = _words("key keys token pat pass")
 _VAGUE = _words("token auth")
-"""Alone they are a name, but in a text only of a value that looks like a secret."""
+"""Words that on their own name a secret, though in texts only if the value looks like one."""
 _OF_TABLES = _words(
     "pad eos bos unk cls sep mask sort primary foreign cache group dict image text label index"
 )
-"""With these even a name in capitals is no secret's: EOS_TOKEN, PRIMARY_KEY."""
+"""Words with which even an uppercase name is not a secret's: EOS_TOKEN, PRIMARY_KEY."""
 _NO_VALUE = _words("no use ask has is with show hide need needs require enable disable skip num max min")
-"""A name that begins so is a switch or a number."""
+"""A name that starts with one of these is a switch or a number."""
 _ABOUT = _words(
     """
     file path dir folder name id ids type mode dim size length len count limit policy ttl timeout url uri host
@@ -68,7 +69,7 @@ _ABOUT = _words(
     client embedding
     """
 )
-"""A name that ends so describes a secret and does not hold it."""
+"""A name that ends with one of these describes a secret but does not hold it."""
 
 _NO_SECRET = re.compile(
     r"(?i:(?:true|false|none|null|yes|no|on|off|str|string|int|bytes|bool|optional|any)?$)"
@@ -76,17 +77,18 @@ _NO_SECRET = re.compile(
     r"|(?![A-Za-z0-9/+=]{40}$)(?:(?:~|\.{1,2})/|/[a-z][\w.-]*/|[A-Za-z]:\\)",
     re.DOTALL,
 )
-"""A plain value, a name where a value is kept, a mark of a vocabulary, a call or a path (no AWS secret)."""
+"""Values that are not secrets: constants, references to a value, vocabulary tokens, calls, and paths (except
+what could be an AWS secret)."""
 _RANDOM = re.compile(r"(?=\D*\d)(?:(?=.*[a-z])(?=.*[A-Z])(?:\S{20,}|(?=\D*\d\D*\d)\S{10,})|[0-9a-f]{20,})")
-"""What a secret looks like: digits among letters of both cases, or a long hexadecimal number."""
+"""What secrets look like: digits among letters of both cases, or a long hexadecimal number."""
 
 _ESCAPE = re.compile(
     r"((?:\x1b|\\{1,16}(?:u001b|x1b|033|e))\[[0-9;]*[A-Za-z]|\\{1,16}(?:u[0-9a-fA-F]{4}|[nrt\"'])|\\\\)"
 )
-"""An order to a terminal, or a letter as JSON and Python write it out."""
+"""A terminal escape sequence, or a character escaped as in JSON and Python."""
 
 _FLAG = re.compile(r"--.*|-[A-Za-z]\d*|-[a-z][a-z_.-]*(?:=.*)?", re.DOTALL)
-"""A word that is the next option, no value that begins with a dash."""
+"""A word that is the next option rather than a value that starts with a dash."""
 
 _NAMED = re.compile(
     r"(?<![\w.-])(?P<name>(?:(?:api|access|secret|auth)[ ])?-{0,2}[A-Za-z_][\w.-]{0,99})(?:(?P<sure>"
@@ -96,7 +98,8 @@ _NAMED = re.compile(
     r")|[\"'],[ \t]*(?=[\"'])|[ \t]+(?:[|│┃][ ]*|(?:is|was)[: ]+)?)",
     re.IGNORECASE,
 )
-"""Stands before a value: `name=`, `"name": `, `<name>`, `"name", "value": `; less sure, a comma or blanks."""
+"""A name before a value: `name=`, `"name": `, `<name>`, `"name", "value": `; less certain with a comma or
+spaces."""
 _LIST = re.compile(r"\[[^\[\]]{1,4000}\]|(?:\s*\n[ \t]*- +[^\n:]+)+")
 _VALUE = re.compile(
     r"(?:(?:[>|][+-]?)?\s*\n[ \t]+(?!-|[\"']?[\w.-]+[\"']?[ \t]*[:=]))?"
@@ -107,7 +110,7 @@ _VALUE = re.compile(
     r"|(?P<bare>[^\s\"'`,;&)\]}>|{\[(<][^\s\"'`,;&)\]}>|<]{0,2000}))",
     re.IGNORECASE | re.DOTALL,
 )
-"""A value, of YAML maybe on the next line; a text that was cut off may lack the closing quote."""
+"""A value, which in YAML may be on the next line; in truncated text the closing quote may be missing."""
 
 _TOKENS = _words(
     """
@@ -118,12 +121,12 @@ _TOKENS = _words(
     sq0csp- lin_api_ ntn_ figd_ phx_ glsa_ sntrys_ sntryu_ ATATT3 PMAK- pul- tskey- ops_eyJ AGE-SECRET-KEY-
     """
 )
-"""First letters of tokens that their makers chose to make them recognisable."""
+"""Prefixes that services give their tokens to make them recognisable."""
 _TOOL = r"(?:\s[^\n|;]{0,200})?\s"
 _PLACES = tuple(
     re.compile(pattern)
     for pattern in (
-        # In an address, where a port is no password and a name alone is in some a user or a container.
+        # In a URL; a port is not a password, and in some schemes a lone name is a user or a container.
         r"://(?=[^\s\"'<>\\]{1,600}@)(?P<secret>[^\s:/?#@\[\"'<>\\]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>\\]{1,500})@",
         r"://(?<!(?:gs|s3)://)(?<!ssh://)(?<!(?:sftp|hdfs|abfs|wasb)://)(?<!(?:abfss|wasbs)://)"
         r"(?P<secret>[^\s/?#\"'<>\\]{1,500})@",
@@ -144,7 +147,7 @@ _PLACES = tuple(
         r"(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+(?P<secret>[^\s\"']+)",
         r":(?:\d{4,5}|\*):(?=\S{0,99}[g-z])[^:\s]{1,63}:[^:\s]{1,63}:(?P<secret>[^:\s\"']{1,99})(?![:\w])",
         r"\"username\":\s*\"[^\"\n]+\",\s*\"key\":\s*\"(?P<secret>[^\"\n]+)",
-        # By what it looks like itself.
+        # By the shape of the secret itself.
         r"PRIVATE KEY(?: BLOCK)?-----"
         r"(?P<secret>(?:(?!-----)[\s\S]){8,16000}(?=-----END)|[\sA-Za-z0-9+/=]{8,})",
         r":(?<=\d:)(?P<secret>AA[\w-]{32,33})(?![\w-])",
@@ -157,13 +160,13 @@ _PLACES = tuple(
 
 @dataclass(frozen=True)
 class Secrets:
-    """What is known to be secret of one command and its environment."""
+    """The known secrets of one command and its environment."""
 
     values: tuple[str, ...] = ()
-    """In every form in which a text may hold them."""
+    """The secrets in every form in which they may occur in a text."""
 
     def masked(self, text: str) -> str:
-        """Return a text without them, and without whatever else shows by name, place or shape."""
+        """Mask these secrets in a text, and any others found by name, position or shape."""
         kept: list[str] = []
         after = 0
         for start, end in sorted(self.places(text)):
@@ -173,12 +176,12 @@ class Secrets:
         return "".join([*kept, text[after:]])
 
     def with_texts(self, texts: Iterable[str]) -> "Secrets":
-        """Return these and those that stand under a name of theirs in texts, such as config files."""
+        """Return these secrets plus those that are found in texts, such as config files."""
         found = [value for text in texts for value in _values_in(text)]
         return Secrets(_forms([*self.values, *found]))
 
     def places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where secrets begin and end in a text."""
+        """Yield the start and end of each secret in a text."""
         read, read_ends, text_ends = _read(text)
         found = [match.span("secret") for pattern in _PLACES for match in pattern.finditer(read)]
         for value in self.values:
@@ -191,7 +194,7 @@ class Secrets:
 
 
 def secrets_of(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Secrets:
-    """Return the secrets of a command and of the variables whose names say that they hold one."""
+    """Return the secrets of a command, and of environment variables whose names indicate one."""
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
     return Secrets(_forms([value for _, found in _of_words([*variables, *words]) for value in found]))
 
@@ -202,18 +205,18 @@ def masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked_text(text: str) -> str:
-    """Return a text without secrets that show by their name, their place or their shape."""
+    """Mask the secrets in a text that are found by name, position or shape."""
     return Secrets().masked(text)
 
 
 def has_mask(words: Iterable[str]) -> bool:
-    """Return whether a command has lost a secret to the mask."""
+    """Return whether a secret in a command was masked."""
     return any(MASK in word for word in words)
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return whether a flag, variable or key of this name holds a secret."""
+    """Return whether a flag, variable or key with this name holds a secret."""
     last = re.split(r"[.\[]", name.strip("-+~\"' ]"))[-1]
     parts = _parts(last)
     if not parts or parts[0] in _NO_VALUE or parts[-1] in _ABOUT or last in ("PWD", "OLDPWD"):
@@ -232,7 +235,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _of_words(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each word masked, with the secrets that it had."""
+    """Yield each word masked, with the secrets that it contained."""
     flag = ""
     for word in words:
         name, _, value = word.partition("=")
@@ -250,14 +253,14 @@ def _of_words(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _read(text: str) -> tuple[str, list[int], list[int]]:
-    """Return a text as it is read, and where its pieces end, there and in the text."""
+    """Return a text without escapes, and where its pieces end in it and in the original."""
     pieces = _ESCAPE.split(text)
     read = [_letter(piece) if at % 2 else piece for at, piece in enumerate(pieces)]
     return "".join(read), [0, *accumulate(map(len, read))], [0, *accumulate(map(len, pieces))]
 
 
 def _letter(escape: str) -> str:
-    """Return what an escape stands for, an order to a terminal for nothing."""
+    """Return the character that an escape stands for; empty for a terminal escape sequence."""
     letter = escape.lstrip("\\") or "\\"
     return "" if "[" in escape else f"\\{letter}".encode().decode("unicode_escape")
 
@@ -267,7 +270,7 @@ def _values_in(text: str) -> list[str]:
 
 
 def _named(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the values of secrets' names stand."""
+    """Yield the positions of values that follow the name of a secret."""
     at = 0
     while match := _NAMED.search(text, at):
         name, sign, at = match["name"], match["sure"], match.end("name")
@@ -282,14 +285,14 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _values(text: str, at: int) -> Iterable[re.Match[str]]:
-    """Return what stands behind a name: a value, or those of a list."""
+    """Return the value after a name, or the values if it is a list."""
     if listed := _LIST.match(text, at):
         return _VALUE.finditer(text, listed.start() + 1, listed.end())
     return filter(None, [_VALUE.match(text, at)])
 
 
 def _forms(values: Sequence[str]) -> tuple[str, ...]:
-    """Return secrets as they are and as addresses and texts of JSON write them."""
+    """Return secrets as they are, and as encoded in URLs and in JSON."""
     forms = {form for value in values for form in (value, value.strip(), quote(value, safe=""))}
     forms |= {_read(form)[0] for value in values for form in (value, json.dumps(value)[1:-1])}
     return tuple(sorted(form for form in forms if len(form) >= _MIN_KNOWN))

@@ -1,4 +1,4 @@
-"""Where a step's time goes, whether the loop's halves account for it, and which one holds it back. Pure."""
+"""Where a step's time goes, whether loader and training account for it, and which one limits it. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -36,79 +36,79 @@ HOST_CLOCK = "host clock"
 
 
 class Part(StrEnum):
-    """What a step's time can be spent on."""
+    """A part of a step's time."""
 
     STALL = "data wait"
-    """The loop, or the device, has nothing to do until the batch is there."""
+    """The loop, or the device, is idle until the batch arrives."""
     HOST_WAIT = "host wait"
     """The host waits for the loader; queued work may hide it from the device."""
     H2D = "copy to the device"
     COMPUTE = "compute"
     BATCH_AND_COMPUTE = "batch and compute"
-    """Of a loop without a DataLoader: where making a batch ends is not seen."""
+    """Both together, in a loop without a DataLoader, where the end of making a batch can't be seen."""
     OPTIMIZER = "optimizer"
     OTHER = "other"
     DEVICE_IDLE = "device idle"
-    """Nothing runs: data, launches or waits for the device come late."""
+    """Nothing runs on the device: data or kernel launches come late, or the host waits for the device."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """One part of a step."""
+    """How much of a step one part takes."""
 
     part: Part
     batch_ms: float
     """Milliseconds per loop batch."""
     share: float
-    """Of the step by the same clock, 0 to 1."""
+    """Share of the step by the same clock, 0 to 1."""
     source: str
-    """Where it was read: "CUDA events", "host clock" or "torch.profiler, 5 steps"."""
+    """The source of the time: "CUDA events", "host clock" or "torch.profiler, 5 steps"."""
     is_of_sum: bool
-    """Whether it is one of those that add up to the step; the others lie within them or beside them."""
+    """Whether it is one of the parts that add up to the step; the others overlap with them."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Where the time of a loop batch goes; all measured."""
+    """Where the time of a loop batch goes; all figures are measured."""
 
     source: str
     """The clock whose parts add up: "CUDA events" or "host clock"."""
     step_ms: float
-    """Of one loop batch, by that clock."""
+    """Time of one loop batch, by that clock."""
     shares: tuple[Share, ...]
 
     def of(self, part: Part) -> Share | None:
-        """Return the share of a part, None if nothing saw it."""
+        """Return the share of a part; None if it was not measured."""
         return next((share for share in self.shares if share.part is part), None)
 
     @property
     def stall(self) -> Share | None:
-        """Exposed data stall, which every clock shows; None for a loop without a DataLoader."""
+        """Exposed data stall, which both clocks measure; None for a loop without a DataLoader."""
         return self.of(Part.STALL)
 
     @property
     def stall_share(self) -> float:
-        """Exposed data stall, as a share of the step; 0 where there is no DataLoader to wait for."""
+        """Exposed data stall, as a share of the step; 0 for a loop without a DataLoader."""
         return self.stall.share if self.stall is not None else 0.0
 
     @property
     def trains_share(self) -> float:
-        """Forward, backward and optimizer, as a share of the step; without a DataLoader its batches too."""
+        """Forward, backward and optimizer as a share of the step; includes batches without a DataLoader."""
         parts = (self.of(part) for part in (Part.COMPUTE, Part.BATCH_AND_COMPUTE, Part.OPTIMIZER))
         return sum(one.share for one in parts if one)
 
 
 class Gap(StrEnum):
-    """Why a loop is not as fast as its halves say."""
+    """Why a loop's time does not match that of its halves, loader and training."""
 
     SLOWER = "loader and training slow each other down, or other programs do"
     CACHED = "the loader became faster: what was read is cached, and later epochs are faster"
-    FASTER = "one of them alone was slower than the whole loop, so gains are too low"
+    FASTER = "one of them alone was slower than the whole loop, so gains are underestimated"
 
 
 @dataclass(frozen=True)
 class Closure:
-    """The loop's time per batch against what either half takes alone: max(Tc, Tl) <= T <= Tc + Tl."""
+    """The loop's time per batch compared with each half's time alone: max(Tc, Tl) <= T <= Tc + Tl."""
 
     step_s: float
     """T: the whole loop."""
@@ -117,30 +117,30 @@ class Closure:
     loader_s: float
     """Tl: the loader alone."""
     slack: float
-    """How far T may lie outside, as a share."""
+    """How far T may be outside these bounds, as a share."""
     gap: Gap | None
-    """Why T lies outside; None when it lies within."""
+    """Why T is outside the bounds; None if it is within."""
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether it is far slower than its halves: what both leave of its time is longer than either."""
+        """Whether the loop is far slower than its halves: the unexplained time is longer than either half."""
         left_s = self.step_s - self.compute_s - self.loader_s
         return self.gap is not None and left_s > max(self.compute_s, self.loader_s)
 
 
 class Making(StrEnum):
-    """What making a batch mostly is, by the clocks of the processes that make it."""
+    """What the processes that make a batch mostly do, by their clocks."""
 
     COMPUTING = "computing"
     WAITING_FOR_CPU = "waiting for a CPU"
-    """Ready to run, while other processes have the CPUs."""
+    """Ready to run, while other processes occupy the CPUs."""
     WAITING_FOR_STORAGE = "waiting for storage"
     WAITING = "waiting"
-    """Neither: for a lock, the network or a sleep."""
+    """Waiting for something else: a lock, the network or a sleep."""
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
-    """Return the quotient of two times, None where it is no number."""
+    """Return the quotient of two times; None if it is not finite."""
     if divisor <= 0:
         return None
     quotient = dividend / divisor
@@ -148,7 +148,7 @@ def ratio(dividend: float, divisor: float) -> float | None:
 
 
 def attribution(measurement: Measurement) -> Attribution:
-    """Return where a loop batch's time goes: by the device's clock where it was read, else by the host's."""
+    """Return where a loop batch's time goes, by the device's clock if available, else by the host's."""
     loop, details, device = measurement.loop, measurement.details, measurement.loop.device_parts
     has_events = device is not None and device.time_s > 0
     parts: StepParts | DeviceParts
@@ -177,7 +177,7 @@ def attribution(measurement: Measurement) -> Attribution:
 
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
-    """Yield what only a trace sees. Kernels and copies last as long untraced; gaps are what they leave."""
+    """Yield the shares that only a trace shows: copies, which tracing doesn't lengthen, and idle gaps."""
     source = f"torch.profiler, {count_text(kernels.batches, 'batch', 'batches')}"
     if kernels.h2d_s is not None:
         copy_ms = 1000 * kernels.h2d_s / kernels.batches
@@ -188,7 +188,7 @@ def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
 
 
 def closure(measurement: Measurement) -> Closure | None:
-    """Return whether the loop's halves account for its time, None unless both were measured alone."""
+    """Return whether the loop's halves account for its time; None unless both were measured separately."""
     loop, isolated = measurement.loop, measurement.isolated
     if isolated.compute_step_s is None or isolated.loader_step_s is None:
         return None
@@ -206,19 +206,19 @@ def closure(measurement: Measurement) -> Closure | None:
 
 
 def is_own_clock(measurement: Measurement) -> bool:
-    """Return whether the attribution is by the clock of the device that trains."""
+    """Return whether the attribution uses the clock of the device that trains."""
     return measurement.loop.device.type == "cpu" or attribution(measurement).source == DEVICE_CLOCK
 
 
 def bound(
     measurement: Measurement, telemetry: Telemetry | None = None, rate: Interval | None = None
 ) -> Bound:
-    """Return what holds the loop back.
+    """Return what limits the loop's speed.
 
     Args:
-        measurement: of the loop.
-        telemetry: of the same trial: where no trace was made, NVML shows whether the device idled.
-        rate: of the loop's config, in samples/s, by all its processes; None leaves its range out of it.
+        measurement: the loop's measurement.
+        telemetry: the same trial's telemetry; without a trace, NVML shows whether the device idled.
+        rate: the config's rate over all its processes, in samples/s; None ignores its uncertainty.
     """
     held = _bound_by_parts(measurement, telemetry)
     is_settled = held is Bound.UNEXPLAINED or rate is None or not leaves_bound_open(rate)
@@ -226,7 +226,7 @@ def bound(
 
 
 def leaves_bound_open(rate: Interval) -> bool:
-    """Return whether a rate is too uncertain for a verdict on what holds its loop back."""
+    """Return whether a rate is too uncertain for a verdict on what limits its loop."""
     return rate.high >= UNSETTLED_FROM * rate.low
 
 
@@ -254,9 +254,9 @@ def _bound_by_parts(measurement: Measurement, telemetry: Telemetry | None) -> Bo
 
 
 def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
-    """Return what holds back a loop that clearly waits for data: the wait, unless compute is longer."""
+    """Return what limits a loop that clearly waits for data: the wait, unless compute takes longer."""
     is_small, longer = is_small_stall(stall_share), _bound_by_isolated_rates(measurement)
-    # Without workers the stall is all that the loader takes.
+    # Without workers the stall is the loader's whole time.
     trains_longer = longer is Bound.COMPUTE or (longer is None and not measurement.loop.num_workers)
     if not is_own_clock(measurement):
         held = longer or Bound.UNCLEAR
@@ -264,23 +264,23 @@ def _bound_of_stalled(measurement: Measurement, stall_share: float) -> Bound:
         held = longer or Bound.COMPUTE
     else:
         held = Bound.TURNS if trains_longer and stall_share < MOSTLY else Bound.DATA
-    # A loader that is waited for so little is hardly slower than the training.
+    # With so small a stall, the loader is hardly slower than the training.
     return Bound.BALANCED if is_small and held is Bound.DATA else held
 
 
 def is_small_stall(stall_share: float) -> bool:
-    """Return whether a stall, as a share of the step, is small beside the rest of it."""
+    """Return whether a stall, as a share of the step, is small compared with the rest of the step."""
     return stall_share < SMALL_STALL * (1 - stall_share)
 
 
 def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | None) -> Making | None:
-    """Return what making a batch mostly is; None where nothing stands out.
+    """Return what making a batch mostly consists of; None if nothing stands out.
 
     Args:
-        work: of the loader's processes.
-        telemetry: of the same trial, for what it read from storage.
-        taken_share: of the CPUs that the trial may use, what it uses; with most of them it waits for its own
-            processes. None if unknown.
+        work: the work of the loader's processes.
+        telemetry: the same trial's telemetry, for its reads from storage.
+        taken_share: the share of its CPUs that the trial uses; if it is high, processes that wait for a CPU
+            wait for the trial's own. None if unknown.
     """
     cpu_share, queue_share = work.cpu_share, queued_share(work)
     if cpu_share is None:
@@ -301,19 +301,19 @@ def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | N
 
 
 def queued_share(work: LoaderWork) -> float | None:
-    """Return the share of making a batch in which its thread was ready and had no CPU; None if unknown."""
+    """Return the share of batch-making time in which the thread waited for a CPU; None if unknown."""
     return None if work.run_queue_s is None else ratio(work.run_queue_s, work.time_s)
 
 
 def boundary_share(loop: LoopMeasurement) -> float:
-    """Return the share of an epoch that goes by at its boundary; 0 where that is not known."""
+    """Return the share of an epoch that is spent at its boundary; 0 if unknown."""
     if loop.epoch_time_s is None or loop.boundary_s is None:
         return 0.0
     return max(0.0, ratio(loop.boundary_s, loop.epoch_time_s) or 0.0)
 
 
 def drained_share(loop: LoopMeasurement) -> float:
-    """Return the share of batches at whose end the device had nothing left to do; 0 on a CPU."""
+    """Return the share of batches at whose end the device had no work left; 0 on a CPU."""
     parts = loop.device_parts
     if parts is None or loop.device.type != "cuda":
         return 0.0
@@ -321,13 +321,13 @@ def drained_share(loop: LoopMeasurement) -> float:
 
 
 def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) -> float | None:
-    """Return the share of the step in which a GPU had nothing to do though its data was there.
+    """Return the share of the step in which a GPU was idle although its data was available.
 
-    A trace shows it. Without one NVML does, but not whom the GPU waited for: it must also have run dry in
-    most batches, which a script that reads its loss in each step brings about by itself.
+    A trace shows this. NVML's utilization shows idle time but not its cause, so the GPU must also have run
+    out of work in most batches; a script that reads its loss in each step causes that too.
 
     Returns:
-        None without either.
+        The share; None without a trace and without NVML.
     """
     loop, shares = measurement.loop, attribution(measurement)
     if loop.device.type != "cuda":
@@ -341,15 +341,15 @@ def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) 
 
 
 def _launches_all_the_time(loop: LoopMeasurement) -> bool:
-    """Return whether the device ran dry in most batches while the host was at work, not waiting for it."""
+    """Return whether the device ran out of work in most batches while the host was busy, not waiting."""
     launching = ratio(loop.parts.compute_s + loop.parts.optimizer_s, loop.steady_time_s) or 0.0
     return drained_share(loop) >= DRAINED_SHARE and launching >= LAUNCHING_SHARE
 
 
 def nvml_busy_share(loop: LoopMeasurement, telemetry: Telemetry | None) -> float | None:
-    """Return the most of the steps' time in which a kernel ran on the busiest GPU; None if unknown.
+    """Return an upper bound on the share of step time with a kernel on the busiest GPU; None if unknown.
 
-    NVML also sees what lies between the steps, such as epoch boundaries: kernels there count as the steps'.
+    NVML also counts kernels between the steps, such as at epoch boundaries; they are attributed to the steps.
     """
     if telemetry is None or not telemetry.is_of_steady_window:
         return None
@@ -367,7 +367,7 @@ def copies_alone_share(measurement: Measurement) -> float:
 
 
 def _bound_by_isolated_rates(measurement: Measurement) -> Bound | None:
-    """Return which half is longer when each runs alone, None where that is not known."""
+    """Return which half takes longer when each runs alone; None if unknown."""
     seen = closure(measurement)
     if seen is None:
         return None

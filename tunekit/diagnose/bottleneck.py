@@ -1,4 +1,4 @@
-"""The bottleneck of a config: by what was measured first, beside what the throughput model says. Pure."""
+"""Determines a config's bottleneck from measurements, and compares it with the throughput model's. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,16 @@ _AGREES = {
     Limit.TRAINING: {Bound.COMPUTE, Bound.HOST, Bound.COPIES, Bound.BALANCED, Bound.NO_LOADER},
     **dict.fromkeys((Limit.CORES, Limit.BOTH, Limit.TURNS), _EITHER),
 }
-"""What may be measured where the model names a part."""
+"""For each limit that the model may name, the measured bottlenecks that agree with it."""
 _BEYOND = {Bound.EPOCHS, Bound.UNCLEAR, Bound.UNEXPLAINED, Bound.UNSETTLED}
-"""Of these the model says nothing."""
+"""Bottlenecks that the model doesn't cover."""
 
 
 def bottlenecks(run: Run, best: Recommendation | None) -> tuple[Bottleneck, ...]:
-    """Return the bottleneck of the baseline and of the answering tier's config, where they were measured.
+    """Return the bottlenecks of the baseline and of the recommended tier's config, if they were measured.
 
-    By its fresh processes, and by the trial that came first, where that looked at the halves of the loop
-    alone: it is the one that findings are of.
+    They come from the fresh processes and from the config's first trial, which is the one that findings
+    describe, if it measured loader and training separately.
     """
     tiers = [best] if best is not None and best.is_baseline else [None, *([best] if best else [])]
     found = []
@@ -41,13 +41,13 @@ def bottlenecks(run: Run, best: Recommendation | None) -> tuple[Bottleneck, ...]
 def bottleneck(
     records: Sequence[TrialRecord], rate: Interval | None = None, predicted: PredictedLimits | None = None
 ) -> Bottleneck | None:
-    """Return the bottleneck of one config; None where it was not measured.
+    """Return the bottleneck of one config; None if it was not measured.
 
     Args:
-        records: of trials of the config. Those that looked at both halves of the loop alone say most, and
-            of them the one whose data wait is in the middle.
-        rate: of the config, in samples/s, by all its processes; None leaves its range out of it.
-        predicted: what the model says of the config.
+        records: trials of the config. Those that measured loader and training separately are preferred; of
+            them, the one with the median data wait counts.
+        rate: the config's rate over all its processes, in samples/s; None ignores its uncertainty.
+        predicted: the limits that the model predicts for the config.
     """
     measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
     ranked = sorted(
@@ -69,7 +69,7 @@ def bottleneck(
 
 
 def _refutes(seen: Bound, of: PredictedLimits) -> bool:
-    """Return whether the model names another part, or says that the config can't be as fast as it was."""
+    """Return whether the model names another bottleneck, or a limit below the measured rate."""
     if of.limit is None:
         return False
     return (seen not in _BEYOND and seen not in _AGREES[of.limit]) or is_too_low(of)
@@ -80,7 +80,7 @@ def _has_halves(record: TrialRecord) -> bool:
 
 
 def is_too_low(of: PredictedLimits) -> bool:
-    """Return whether more was measured than the model lets the limiting part allow."""
+    """Return whether the measured rate is above the limit that the model predicts."""
     halves = (of.loader_samples_per_s, of.training_samples_per_s)
     alone = {
         Limit.LOADER: halves[:1],

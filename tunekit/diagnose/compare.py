@@ -1,4 +1,4 @@
-"""Runs set against the first of them: factors, regressions, what the machines differ by. Pure."""
+"""Compares runs with the first one: factors, regressions, differences between the machines. Pure."""
 
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
@@ -18,23 +18,23 @@ from tunekit.recommend.time_breakdown import (
 from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison, TimePart
 
 BETWEEN_EPOCHS = "between epochs"
-"""The part of the time that is not in the steady window, and is in the rate."""
+"""The part of the time that is outside the steady window but included in the rate."""
 
 
 def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) -> RunComparison:
-    """Return runs side by side, each but the first set against the first.
+    """Return runs side by side, each compared with the first one, the reference.
 
-    A regression is a rate, or between unlike machines a speed-up over the run's own baseline, that is
-    significantly lower than the reference's, and by more than the tolerance. Where the two can't be compared,
-    or too few processes ran to say, there is none.
+    A regression is a rate that is significantly lower than the reference's, and by more than the tolerance;
+    on different machines, speedups over the runs' own baselines are compared instead. There is no regression
+    if the two can't be compared, or if too few processes ran to decide.
 
     Args:
-        sides: the reference first; two at least.
+        sides: at least two runs, the reference first.
         tolerance: how much slower a run may be, as a share of the reference.
-        tunekit_version: of the one that compares.
+        tunekit_version: the version that makes the comparison.
 
     Raises:
-        ValueError: a side has nothing measured, or there are fewer than two.
+        ValueError: a side has no measurements, or there are fewer than two.
     """
     by_device = have_device_parts(one.loop for side in sides for one in side.measured)
     runs = tuple(_compared_run(side, DEVICE_PARTS if by_device else HOST_PARTS) for side in sides)
@@ -78,7 +78,7 @@ def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> Referenc
 
 
 def _machine_explains(pair: RunPair) -> bool:
-    """Return whether the baselines differ the same way, and the configs beside their baselines do not."""
+    """Return whether the baselines differ in the same direction, while speedups over them don't differ."""
     factor, own, relative = pair.factor, pair.baseline_factor, pair.relative_factor
     verdict = pair.verdict_on(factor)
     if factor is None or own is None or verdict not in CHANGES or verdict != pair.verdict_on(own):
@@ -89,11 +89,11 @@ def _machine_explains(pair: RunPair) -> bool:
 
 
 def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
-    """Return what is shown of one run.
+    """Return the summary of one run.
 
     Args:
         side: the run.
-        parts: those of the time in the steady window, by the clock that all runs have.
+        parts: the parts of the steady window's time, by the clock that all runs have.
 
     Raises:
         ValueError: it has no measured process, or its config is unknown.

@@ -1,4 +1,4 @@
-"""What distorts the comparison of two runs: too few processes, or differences that are not the config's."""
+"""Checks for what distorts a comparison of two runs: too few processes, or differences outside the config."""
 
 import shlex
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def _undecided(pair: RunPair) -> Hits:
     factor, noise = pair.deciding, pair.noise
     if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
-    # Slower is judged as faster is, the other way round.
+    # A slowdown is inverted, so that it can be judged like a speedup.
     folded = factor if factor.value >= 1 else factor.divide_into(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
     is_busy = noise is not None and noise.relative >= BUSY_FLOOR
@@ -56,7 +56,7 @@ def _memory_grew(pair: RunPair) -> Hits:
 def _differs(
     code: str, severity: Severity, message: str, remedy: str, value: Callable[[Side], str | None]
 ) -> None:
-    """Register a check of what should be the same; where either's is unknown nothing is said."""
+    """Register a check that a value is the same in both runs; it is skipped if either value is unknown."""
 
     @check(code, severity, message)
     def _look(pair: RunPair) -> Hits:
@@ -92,7 +92,7 @@ _differs(
 _differs(
     "other-emulation",
     WARNING,
-    "one run was emulated on another GPU than the one it tunes for",
+    "one run was emulated on a different GPU from the one it tunes for",
     "search both on that GPU: another one has neither its speed nor its limits",
     lambda side: "emulated" if side.run.is_emulated else "not emulated",
 )
@@ -124,7 +124,7 @@ def _other_epoch(pair: RunPair) -> Hits:
     before, after = pair.reference.loop.epoch_samples_total, pair.other.loop.epoch_samples_total
     if before is None or after is None:
         return
-    # A loader that drops its last batch has a shorter epoch for another batch size, and the same data.
+    # With drop_last, an epoch's length depends on the batch size although the data is the same.
     dropped = max(side.loop.world_size * (side.loop.batch_size or 0) for side in (pair.reference, pair.other))
     if abs(after - before) > dropped:
         remedy = "search with as many samples per epoch: the epoch boundary costs more in a short one"

@@ -1,4 +1,4 @@
-"""What mending a cause could bring at most, as a factor of the present rate; all predicted. Pure."""
+"""Upper bounds on the gain from fixing a cause, as a factor of the present rate; all predicted. Pure."""
 
 import math
 
@@ -14,17 +14,17 @@ from tunekit.records.measurement import LoopMeasurement, Measurement
 
 
 def without(measurement: Measurement, saved_s: float) -> float | None:
-    """Return the factor by which the rate grows when each batch takes saved_s less; None if unbounded."""
+    """Return the factor by which the rate grows if each batch takes `saved_s` less; None if unbounded."""
     step_s = measurement.loop.step_time_s
     return _of_rate(measurement.loop, ratio(step_s, step_s - saved_s))
 
 
 def data_gain(measurement: Measurement) -> float | None:
-    """Return what data that costs no time would bring: 1/(1 - wait), and no more than training alone allows.
+    """Return the gain from data that costs no time: 1/(1 - wait), at most the rate of training alone.
 
     Returns:
-        None beside a device whose own stall was not measured, unless training was timed alone, and where
-        nothing but stall was seen.
+        The factor. None if the device's own stall was not measured and training was not timed alone, or if
+        the whole step was stall.
     """
     loop, compute_s = measurement.loop, measurement.isolated.compute_step_s
     if compute_s is None and not is_own_clock(measurement):
@@ -35,20 +35,20 @@ def data_gain(measurement: Measurement) -> float | None:
 
 
 def training_gain(measurement: Measurement, times: float = math.inf) -> float | None:
-    """Return what training that is so many times as fast would bring: no more than the loader alone allows.
+    """Return the gain from training that is `times` as fast: at most the rate of the loader alone.
 
     Returns:
-        None where nothing but training was seen, and the loader was not timed alone.
+        The factor. None if the whole step was training and the loader was not timed alone.
     """
     trains_s = attribution(measurement).trains_share * measurement.loop.step_time_s
     return smaller(without(measurement, trains_s * (1 - 1 / times)), loader_cap(measurement))
 
 
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
-    """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
+    """Return the largest gain from a number of workers: T / max(Tc, Tl with these workers).
 
-    Tl is that of the loader sweep; without one they make batches as much faster as they are more, at best, by
-    the loader alone or by what its processes took for a batch. Without either it is `data_gain`.
+    Tl is the loader sweep's. Without a sweep, the loader's time alone, or its processes' time per batch, is
+    assumed to fall in proportion to the number of workers; without either, the gain is `data_gain`.
     """
     gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
     if gain is None or loader_s is None:
@@ -60,7 +60,7 @@ def workers_gain(measurement: Measurement, workers: int) -> float | None:
 
 
 def loader_alone_s(measurement: Measurement) -> float | None:
-    """Return seconds per batch of the loader alone, else of its processes; None if unknown."""
+    """Return the seconds per batch of the loader alone, else those of its processes; None if unknown."""
     alone_s, work = measurement.isolated.loader_step_s, measurement.loop.loader_work
     if alone_s is not None or work is None or work.batch_s is None:
         return alone_s
@@ -68,15 +68,15 @@ def loader_alone_s(measurement: Measurement) -> float | None:
 
 
 def loader_cap(measurement: Measurement) -> float | None:
-    """Return how much faster the loader alone was than the loop: T/Tl; None where it was not isolated."""
+    """Return how much faster the loader alone was than the loop: T/Tl; None if it was not timed alone."""
     loop, loader_s = measurement.loop, measurement.isolated.loader_step_s
     return None if loader_s is None else _of_rate(loop, ratio(loop.step_time_s, loader_s))
 
 
 def launch_gain(measurement: Measurement) -> float | None:
-    """Return what a device without gaps between its kernels would bring; None without a trace.
+    """Return the gain from a device without gaps between its kernels; None without a trace.
 
-    Tracing widens the gaps: counted is what an untraced step leaves beside the device's work and data wait.
+    Tracing widens the gaps, so they are computed as an untraced step's time less device work and data wait.
     """
     if attribution(measurement).of(Part.DEVICE_IDLE) is None:
         return None
@@ -85,13 +85,13 @@ def launch_gain(measurement: Measurement) -> float | None:
 
 
 def copy_gain(measurement: Measurement) -> float | None:
-    """Return what copies that all run beside kernels would bring, as long as those cover them."""
+    """Return the gain from copies that all overlap with kernels, as far as the kernels are long enough."""
     saved_s = copies_alone_share(measurement) * measurement.loop.step_time_s
     return smaller(without(measurement, saved_s), loader_cap(measurement))
 
 
 def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
-    """Return what an epoch that takes saved_s less would bring; None without a length or a timed boundary."""
+    """Return the gain from an epoch that is `saved_s` shorter; None without a length or a timed boundary."""
     epoch_s = loop.epoch_time_s
     if epoch_s is None or loop.boundary_s is None:
         return None
@@ -100,12 +100,12 @@ def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
 
 
 def smaller(first: float | None, second: float | None) -> float | None:
-    """Return the smaller of two bounds of the same gain, the known one where the other is not."""
+    """Return the smaller of two bounds on the same gain, ignoring unknown ones."""
     return min((one for one in (first, second) if one is not None), default=None)
 
 
 def _of_rate(loop: LoopMeasurement, steady: float | None) -> float | None:
-    """Return a factor of the steady rate as one of the rate over whole epochs, whose boundaries stay."""
+    """Convert a factor of the steady rate to one of the rate over whole epochs, with unchanged boundaries."""
     if steady is None:
         return None
     steady = max(1.0, steady)

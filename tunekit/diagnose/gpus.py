@@ -1,4 +1,4 @@
-"""GPUs before training: who else is on them, what holds their clocks down, how they are linked."""
+"""Checks GPUs before training: other processes on them, what lowers their clocks, how they are linked."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from tunekit.records.host import GpuProcess
 from tunekit.units import bytes_text, count_text, listed
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
-"""Reasons that an idle GPU does not have."""
+"""Throttle reasons that an idle GPU never reports."""
 OTHERS_REMEDY = "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES"
 COOLING_REMEDY = "check its cooling and power, or use another machine: a long run will be slower still"
 POWER_CAP = "sw_power_cap"
-"""The reason of a GPU that computes at its power limit."""
+"""Throttle reason of a GPU that computes at its power limit."""
 
 
 @check("no-gpu", INFO, "there is no GPU: training runs on the CPU")
@@ -54,7 +54,7 @@ def _unknown_gpu(one: Gpu) -> Hits:
     if gpu.profile_id is None:
         yield Hit(
             f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
-            "copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
+            "copy a file shown by `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
         )
 
 
@@ -63,7 +63,7 @@ def _pcie_narrow(one: Gpu) -> Hits:
     link = one.gpu.pcie
     lanes = link.lanes if link else None
     if link and lanes is not None and (lanes <= NARROW_LANES or lanes < (link.max_lanes or 0)):
-        # In a virtual machine the driver knows nothing of the slot.
+        # In a virtual machine the driver can't see the slot.
         is_unsure = one.machine.host.is_virtual is True and lanes > NARROW_LANES
         yield Hit(
             f"x{lanes} now, x{link.max_lanes or 'n/a'} at most",
@@ -78,12 +78,12 @@ def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
     if others or (used_bytes or 0) > TAKEN_SHARE * (gpu.memory_bytes or 0):
         named = processes_text(others) or "unnamed processes"
-        taken = f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken by {named}"
+        taken = f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} used by {named}"
         yield Hit(taken, OTHERS_REMEDY, used_bytes)
 
 
 def processes_text(processes: Sequence[GpuProcess]) -> str:
-    """Return processes by name and number, such as "python 4711"; the first three, and how many more."""
+    """Return the first three processes by name and id, such as "python 4711", and the number of others."""
     return listed([f"{one.name or 'process'} {one.pid}" for one in processes], 3)
 
 

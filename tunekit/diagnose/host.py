@@ -1,4 +1,4 @@
-"""CPUs, memory, /dev/shm and the sandbox: what the machine grants against what training asks for."""
+"""Checks CPUs, memory, /dev/shm and the sandbox: what the machine offers against what training needs."""
 
 from tunekit.diagnose.machine import Machine
 from tunekit.diagnose.policy import (
@@ -77,7 +77,7 @@ def _large_buffer(machine: Machine) -> Hits:
     if verdict is not RamVerdict.SAFE:
         yield Hit(
             f"{bytes_text(buffered_bytes)} (predicted) are {buffered_bytes / limit_bytes:.0%} of the "
-            f"{bytes_text(limit_bytes)} that may be used; safe is up to {SAFE_BUFFER_SHARE:.0%}",
+            f"{bytes_text(limit_bytes)} that may be used; up to {SAFE_BUFFER_SHARE:.0%} is safe",
             "fewer workers, a smaller prefetch_factor or a smaller batch",
             buffered_bytes,
             severity=ERROR if verdict is RamVerdict.OOM else WARNING,

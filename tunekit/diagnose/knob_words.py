@@ -1,4 +1,4 @@
-"""How the user sets a knob in this target: the flag, the key, the variable or the code that holds it."""
+"""Describes how the user sets a knob in this target: by its flag, key, variable or line of code."""
 
 import shlex
 
@@ -9,10 +9,10 @@ from tunekit.trial.binding_syntax import PLACE, BoundValue, spelled, value_text
 
 
 def set_knob(target: Target, knob: str, value: BoundValue) -> str:
-    """Return words that set a knob where this target keeps it.
+    """Return how to set a knob in this target.
 
-    Such as "--workers 6", "data.num_workers: 6 in config.yaml", "WORKERS=6" or
-    "num_workers=6 in the DataLoader" where it stands in the script.
+    Examples are "--workers 6", "data.num_workers: 6 in config.yaml", "WORKERS=6" and, for the script's own
+    code, "num_workers=6 in the DataLoader".
     """
     binding = target.binding_of(knob)
     if binding is not None:

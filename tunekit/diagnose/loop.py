@@ -1,4 +1,4 @@
-"""A measured training loop, as its checks see it, and all that they find of it."""
+"""The facts about a measured training loop that its checks use, and the findings of all these checks."""
 
 import math
 from collections.abc import Sequence
@@ -44,32 +44,32 @@ _IDLE_WAITS = (Making.WAITING_FOR_STORAGE, Making.WAITING)
 
 
 class Tried(NamedTuple):
-    """What the search measured of a knob's value."""
+    """What the search measured about a knob's value."""
 
     gain: float | None
-    """Rate with it over that without, of configs that differ in nothing else; None of others."""
+    """Rate with the value over the rate without, between configs that differ in nothing else; else None."""
     text: str
-    """The same in words; of others, of the fastest with it over the loop's own config."""
+    """The gain in words; without one, that of the fastest config with the value over the loop's config."""
 
 
 @dataclass(frozen=True)
 class LoopFacts:
-    """What one trial is known to be."""
+    """The known facts about one trial."""
 
     record: TrialRecord
-    """A measured one; of one that failed nothing but its config can be asked."""
+    """The trial, which was measured; for a failed one only properties of its config work."""
     target: Target
-    """The command, in whose terms the remedies are."""
+    """The command, in whose terms remedies are given."""
     discovery: Discovery | None
-    """What the baseline learnt of it."""
+    """What the baseline found out about the script."""
     host: Host
     """One rank's share of the machine."""
     profile: Profile | None
-    """Of the device that the trial ran on; None if no profile has its name."""
+    """The profile of the device that the trial ran on; None if no profile matches it."""
     rate: Interval | None = None
-    """Of its config, in samples/s, by all its processes; None where only this trial counts."""
+    """The rate of its config over all its processes, in samples/s; None if only this trial counts."""
     trials: Sequence[TrialRecord] = ()
-    """Of the same search, which may have tried what a check would advise."""
+    """All trials of the same search, which may have tried what a check would recommend."""
 
     @property
     def measurement(self) -> Measurement:
@@ -79,17 +79,17 @@ class LoopFacts:
 
     @property
     def loop(self) -> LoopMeasurement:
-        """The loop from inside."""
+        """The measured loop."""
         return self.measurement.loop
 
     @property
     def details(self) -> Details:
-        """What was looked at afterwards; empty where nothing was."""
+        """What was measured after the steady window; empty if nothing was."""
         return self.measurement.details or Details()
 
     @property
     def work(self) -> LoaderWork | None:
-        """What making batches costs."""
+        """The work of making batches."""
         return self.loop.loader_work
 
     @property
@@ -104,12 +104,12 @@ class LoopFacts:
 
     @cached_property
     def closure(self) -> Closure | None:
-        """Whether the halves account for the whole."""
+        """Whether loader and training account for the loop's time."""
         return closure(self.measurement)
 
     @cached_property
     def bound(self) -> Bound:
-        """What holds the loop back."""
+        """What limits the loop's speed."""
         return bound(self.measurement, self.record.telemetry, self.rate)
 
     @property
@@ -123,7 +123,7 @@ class LoopFacts:
 
     @property
     def gpus(self) -> tuple[GpuTelemetry, ...]:
-        """GPUs that the trial computed on; none where figures are not of the steady window."""
+        """GPUs that the trial computed on; empty if their figures are not from the steady window."""
         seen = self.record.telemetry
         if seen is None or not seen.is_of_steady_window or not self.is_cuda:
             return ()
@@ -131,36 +131,36 @@ class LoopFacts:
 
     @cached_property
     def making(self) -> Making | None:
-        """What making a batch mostly is; None where it was not timed, or nothing stands out."""
+        """What making a batch mostly consists of; None if it was not timed, or nothing stands out."""
         if self.work is None:
             return None
         found = making(self.work, self.record.telemetry, self.taken_share)
         cores = self.record.telemetry.host.cpu_cores if self.record.telemetry is not None else None
-        # The loop's own process is timed in its one thread only: a data set may decode in others.
+        # Only one thread of the loop's own process is timed: a data set may decode in others.
         decodes_beside = self.loop.num_workers == 0 and cores is not None and cores > 1.0
         return None if decodes_beside and found in _IDLE_WAITS else found
 
     @property
     def is_fetch_waiting(self) -> bool:
-        """Whether making a batch is mostly waiting, but not for a CPU: more processes can wait at once."""
+        """Whether making a batch is mostly waiting, but not for a CPU, so that more processes can help."""
         return self.making in _IDLE_WAITS
 
     @property
     def taken_share(self) -> float | None:
-        """Share of its CPUs that the trial used, by the parent's look at its processes; None if unknown."""
+        """Share of its CPUs that the trial used, as sampled by the parent; None if unknown."""
         cores = self.record.telemetry.host.cpu_cores if self.record.telemetry is not None else None
         return None if cores is None else ratio(cores, self.cpus)
 
     @property
     def cpus(self) -> int:
-        """CPUs that the trial's processes may use, of all its ranks."""
+        """CPUs that the trial's processes may use, summed over all ranks."""
         return self.host.cpus * self.loop.world_size
 
     @property
     def more_workers(self) -> int | None:
-        """A number of workers that could keep up with the training.
+        """A larger number of workers that could keep up with the training.
 
-        None where the CPUs carry no more, or where the search measured that it is no faster.
+        It is None if the CPUs can't run more, or if the search measured that more are no faster.
         """
         wanted = self._workers_that_keep_up
         tried = self.tried("num_workers", wanted)
@@ -181,17 +181,17 @@ class LoopFacts:
         needed = None if batch_s is None else ratio(batch_s, step_s)
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
-        # Beside the training process; more where they mostly wait.
+        # One CPU is left to the training process; workers that mostly wait don't need one each.
         most = MAX_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
     def set_knob(self, knob: str, value: BoundValue) -> str:
-        """Return words that set a knob where the target keeps it, and what the search measured of it."""
+        """Return how to set a knob in this target, and what the search measured about that value."""
         words, tried = set_knob(self.target, knob, value), self.tried(knob, value)
         return words if tried is None else f"{words} ({tried.text})"
 
     def tried(self, knob: str, value: BoundValue) -> Tried | None:
-        """Return what the search measured of a knob's value; None where it did not."""
+        """Return what the search measured about a knob's value; None if it did not try it."""
         own, every = self.record.config, rates_by_config(self.trials)
         rates = {config: geometric_mean(each) for config, each in every.items()}
         changed = {one: rate for one, rate in rates.items() if getattr(one, knob) == value}
@@ -207,7 +207,7 @@ class LoopFacts:
 
 @dataclass(frozen=True)
 class TrialGpu:
-    """A GPU that such a trial computed on."""
+    """A GPU that a trial computed on."""
 
     called: ClassVar = "the GPU"
     gpu: GpuTelemetry
@@ -215,28 +215,26 @@ class TrialGpu:
 
     @property
     def name(self) -> str:
-        """As the driver numbers it."""
+        """Its name in findings, with the driver's index."""
         return f"GPU {self.gpu.index}"
 
     @property
     def fall_of_clock(self) -> float | None:
-        """The share of its clock that it lost within the window."""
+        """The share of its clock rate that it lost during the window."""
         first, last = self.gpu.first_sm_clock_mhz, self.gpu.last_sm_clock_mhz
         return None if not first or last is None else max(0.0, 1 - last / first)
 
     @property
     def rise_c(self) -> float | None:
-        """How much warmer it became within the window."""
+        """How much warmer it became during the window."""
         first, last = self.gpu.first_temperature_c, self.gpu.last_temperature_c
         return None if first is None or last is None else last - first
 
 
 def loop_findings(facts: LoopFacts) -> list[Finding]:
-    """Return what holds a loop back, what gains most first, measured gains before predicted ones.
+    """Return what slows a loop down, the largest gain first and measured gains before predicted ones.
 
-    Of equal gain, the worst first.
-
-    Of a loop whose rate may be anything no gain is promised.
+    Findings of equal gain are sorted by severity. If the rate is too uncertain, no gains are given.
     """
     if facts.record.measurement is None:
         return []

@@ -1,4 +1,4 @@
-"""Training that waits for its data or for a CPU: how long, why, and what the start of each epoch costs."""
+"""Checks for training that waits for data or for a CPU, and for costly epoch boundaries."""
 
 import math
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _data_wait_hits(facts: LoopFacts) -> Hits:
 
 
 def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
-    """Return what makes batches come faster, as far as the CPUs go."""
+    """Return a hit whose remedy makes batches faster, as far as the CPUs allow."""
     more, workers, most = facts.more_workers, facts.loop.num_workers, data_gain(facts.measurement)
     if workers and facts.making is Making.WAITING_FOR_CPU:
         return Hit(evidence, _FREE_CPUS, value, _free_cpus_gain(facts))
@@ -68,17 +68,17 @@ def _hit(facts: LoopFacts, evidence: str, value: float | None) -> Hit:
 
 
 def _free_cpus_gain(facts: LoopFacts) -> float | None:
-    """Return what batches that never wait for a CPU would bring: no more than the stall is saved."""
+    """Return the gain from batches that never wait for a CPU: at most the stall is saved."""
     stall_s = facts.attribution.stall_share * facts.loop.step_time_s
     queue_share = (queued_share(facts.work) if facts.work else None) or 0.0
-    # Beside workers a step takes as long as they do; without them only the stall is their making.
+    # With workers, batches are made during the whole step; without them, only during the stall.
     making_s = facts.loop.step_time_s if facts.loop.num_workers else stall_s
     saved_s = min(stall_s, queue_share * making_s)
     return smaller(without(facts.measurement, saved_s), data_gain(facts.measurement))
 
 
 def _made(facts: LoopFacts, making: Making) -> Iterator[tuple[LoaderWork, str]]:
-    """Yield what making a batch takes, and the same in words, where it mostly is that and training waits."""
+    """Yield the loader's work, also in words, if it mostly is `making` and training waits for it."""
     work = facts.work
     if work is None or work.cpu_share is None or not facts.waits_for_data or facts.making is not making:
         return
@@ -126,14 +126,14 @@ def _reads_text(facts: LoopFacts) -> str:
 
 
 def _wait_at_once(facts: LoopFacts) -> str:
-    """Return words for more workers, where they could wait at the same time; nothing where they couldn't."""
+    """Return advice for more workers, which could wait at the same time; empty if they couldn't."""
     more = facts.more_workers or 0
     return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or " if more > 1 else ""
 
 
 @check("cpu-contended", WARNING, "the training process waits for a CPU")
 def _cpu_contended(facts: LoopFacts) -> Hits:
-    """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
+    """Find a training thread that is runnable without a CPU, unless the loader has the same problem."""
     loop, waited_s = facts.loop, facts.loop.parts.run_queue_s or 0.0
     share = waited_s / loop.steady_time_s
     is_felt = not facts.is_cuda or facts.bound is Bound.HOST
@@ -152,7 +152,7 @@ def _cpu_contended(facts: LoopFacts) -> Hits:
 
 @check("unpickling", WARNING, "the training process is busy unpickling the batches of its workers")
 def _unpickling(facts: LoopFacts) -> Hits:
-    """Find a training process that is at work while it waits for its workers."""
+    """Find a training process that uses CPU time while it waits for its workers."""
     loop, fetch_cpu_s = facts.loop, facts.loop.parts.fetch_cpu_s
     share = ratio(fetch_cpu_s, loop.parts.data_wait_s) or 0.0
     if not loop.num_workers or share < UNPICKLES_SHARE or fetch_cpu_s < FELT_SHARE * loop.steady_time_s:
@@ -191,7 +191,7 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
 
 
 def _least_boundary_s(loop: LoopMeasurement) -> float:
-    """Return what a boundary surely costs, by how much those differ that were timed; never above the mean."""
+    """Return a lower bound on a boundary's cost, from the spread of those that were timed."""
     mean_s, deviation_s, count = loop.boundary_s or 0.0, loop.boundary_deviation_s, loop.boundaries_seen
     if deviation_s is None or count < 2:
         return ONE_BOUNDARY * mean_s

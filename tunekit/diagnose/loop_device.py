@@ -1,4 +1,4 @@
-"""A training that its device holds up: its work, a host that is late, copies, clocks and memory."""
+"""Checks for training that its device limits: by compute, a late host, copies, clocks or memory."""
 
 from tunekit.diagnose.attribution import (
     Part,
@@ -28,7 +28,7 @@ from tunekit.units import bytes_text, count_text, listed, rate_text
 
 
 def _unused(facts: LoopFacts) -> list[str]:
-    """Return words for what makes training faster, suits this device and is not in use."""
+    """Return ways to make training faster that suit this device and are not in use."""
     return [*_lower_precision(facts), *_compiled(facts), *_channels_last(facts), *_larger_batch(facts)]
 
 
@@ -63,7 +63,7 @@ def _channels_last(facts: LoopFacts) -> list[str]:
 
 
 def _larger_batch(facts: LoopFacts) -> list[str]:
-    """Return words for twice the batch where the device's memory surely holds it."""
+    """Return how to double the batch size, if the device's memory certainly holds it."""
     loop = facts.loop
     total, reserved = loop.device.usable_bytes, loop.peak_reserved_bytes
     if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
@@ -93,7 +93,7 @@ def _compute_bound(facts: LoopFacts) -> Hits:
 
 @check("fp16-unscaled", INFO, "fp16, which this GPU is faster in, needs a gradient scaler in the script")
 def _fp16_unscaled(facts: LoopFacts) -> Hits:
-    """Find that the GPU's half precision lies idle: it takes a gradient scaler, which can't be injected."""
+    """Find a GPU whose fp16 is unused: it needs a gradient scaler, which can't be injected."""
     config, discovery, profile = facts.record.config, facts.discovery, facts.profile
     if config is None or discovery is None or profile is None or discovery.bf16_native is not False:
         return
@@ -208,7 +208,7 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
 
 @check("gpu-unsoaked", WARNING, "{} was still getting warm at its power limit: a long run will be slower")
 def _gpu_unsoaked(one: TrialGpu) -> Hits:
-    # At its limit a GPU draws more the warmer it is, so its clock falls.
+    # A GPU draws more power the warmer it is, so at its power limit its clock falls.
     is_warming = (one.fall_of_clock or 0.0) >= FALL_OF_CLOCK or (one.rise_c or 0.0) >= RISE_C
     if POWER_CAP in one.gpu.throttle_reasons and is_warming:
         yield Hit(

@@ -1,4 +1,4 @@
-"""How far the figures of a measured loop can be trusted."""
+"""Checks how far the figures of a measured loop can be trusted."""
 
 import math
 
@@ -53,7 +53,7 @@ def _parameters_frozen(facts: LoopFacts) -> Hits:
 
 @check("page-cache", WARNING, "most reads hit the page cache: a data set beyond it trains more slowly")
 def _page_cache(facts: LoopFacts) -> Hits:
-    """Find reads that the page cache answers, where an epoch may read more than it can keep."""
+    """Find reads served by the page cache, if an epoch may read more than the cache can hold."""
     host = facts.record.telemetry.host if facts.record.telemetry else HostTelemetry()
     read, share = host.rchar_bytes_per_s or 0.0, host.unfetched_share or 0.0
     ram_bytes = facts.host.ram_limit_bytes * facts.loop.world_size

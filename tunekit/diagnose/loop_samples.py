@@ -1,4 +1,4 @@
-"""Samples that come too often, never, or all drawn alike: of the user's own training, and of a config."""
+"""Checks for samples that are repeated, missing or drawn alike, in the user's training or in a config."""
 
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import WARNING, Hit, Hits, check

@@ -1,4 +1,4 @@
-"""A machine that training is about to start on, as its checks see it."""
+"""The facts about a machine before training that its checks use."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,29 +12,29 @@ from tunekit.records.profile import Profile
 
 @dataclass(frozen=True)
 class Machine:
-    """All of it."""
+    """A whole machine."""
 
     checkup: Checkup
     host: Host
     loader: LoaderPlan | None
     environment: dict[str, str]
     profile: Profile | None
-    """Of its first GPU, or of its CPU; None if no profile has its name."""
+    """The profile of its first GPU, or of its CPU; None if no profile matches."""
 
     @property
     def nvidia_gpus(self) -> tuple[Accelerator, ...]:
-        """The GPUs that NVIDIA's driver shows."""
+        """The GPUs that NVIDIA's driver lists."""
         return tuple(gpu for gpu in self.host.accelerators if "nvml" in gpu.seen_by)
 
     @property
     def has_tf32(self) -> bool:
-        """Whether its tensor cores compute in TF32, as far as is known."""
+        """Whether its tensor cores are known to compute in TF32."""
         return self.profile is not None and "tf32" in self.profile.native_precisions
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One of its GPUs."""
+    """One of a machine's GPUs."""
 
     called: ClassVar = "the GPU"
     gpu: Accelerator
@@ -42,41 +42,41 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """As the driver numbers it."""
+        """Its name in findings, with the driver's index."""
         return f"GPU {self.gpu.index}"
 
     @property
     def state(self) -> GpuState:
-        """The driver's readings of the moment; empty where it gave none."""
+        """The driver's current readings; empty if it gave none."""
         return self.gpu.state or GpuState()
 
     @property
     def profile(self) -> Profile | None:
-        """The machine's profile, None for a GPU of another kind than its first."""
+        """The machine's profile; None for a GPU of a different model from its first."""
         return self.machine.profile if self.gpu.name == self.machine.host.accelerators[0].name else None
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What one data set lies on."""
+    """One data set and the storage it is on."""
 
     called: ClassVar = "the data set"
     storage: Storage
     ram_bytes: int
-    """That may be used."""
+    """RAM that may be used."""
 
     @property
     def name(self) -> str:
-        """Its folder or file."""
+        """Its path."""
         return self.storage.path
 
 
 def machine_findings(checkup: Checkup, profile: Profile | None) -> tuple[Finding, ...]:
-    """Return what is wrong, the worst first.
+    """Return the findings about a machine, the worst first.
 
     Args:
-        checkup: the machine; its own findings are ignored.
-        profile: of its first GPU, or of its CPU; None if no profile has its name.
+        checkup: the machine; findings that it already has are ignored.
+        profile: the profile of its first GPU, or of its CPU; None if no profile matches.
     """
     machine = Machine(checkup, checkup.host, checkup.loader, checkup.environment, profile)
     gpus = [Gpu(gpu, machine) for gpu in checkup.host.accelerators]

@@ -1,4 +1,4 @@
-"""Machines to rent: what is wrong with a plan's figures, or worth knowing before money is spent on them."""
+"""Checks a plan's machines: what is wrong with the figures, or worth knowing before renting one."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,30 +30,30 @@ PREVENTING: Mapping[str, Callable[[PlanRow], bool]] = {
     ),
     "too-slow": lambda row: False,  # these are not among the rows
 }
-"""By code of what keeps machines from being chosen, whether it does so with one."""
+"""For each finding that excludes machines from being chosen, whether it excludes a given one."""
 
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """A training and the machines that it could be run on."""
+    """A training and the machines that it could run on."""
 
     request: PlanRequest
     rows: Sequence[PlanRow]
     choices: Sequence[Choice]
-    """The machines that stand out."""
+    """The chosen machines."""
     left_out: int
-    """Machines that would need longer than asked for, and are not among the rows."""
+    """The number of machines that need longer than --max-hours, which are not among the rows."""
 
     def prevented(self, code: str) -> list[PlanRow]:
-        """Return the machines that something keeps from being chosen."""
+        """Return the machines that the finding with this code excludes."""
         return list(filter(PREVENTING[code], self.rows))
 
 
 def plan_findings(facts: PlanFacts, ignored: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what to know about a plan's machines, the gravest first, but for codes that are ignored.
+    """Return the findings about a plan's machines in the order of their checks, without ignored codes.
 
-    Without a choice, what keeps the most machines from being one comes before everything else. That is the
-    plan's answer then, and can't be ignored.
+    If no machine was chosen, the finding that excludes the most machines comes first. It is the plan's
+    answer then, and can't be ignored.
     """
     findings, answer = findings_of(facts), None
     if not facts.choices:
@@ -105,7 +105,7 @@ def _stale_price(facts: PlanFacts) -> Hits:
     if stale or spot:
         count = count_text(len(stale + spot), "price")
         yield Hit(
-            f"{count} older than {days} days, {len(spot)} on spot; the oldest of {min(stale + spot)}",
+            f"{count} older than {days} days, {len(spot)} on spot; the oldest from {min(stale + spot)}",
             f"get newer ones with tunekit gpus --refresh, or correct them in {_PROFILES}",
         )
 
@@ -127,7 +127,7 @@ def _no_torch_build(facts: PlanFacts) -> Hits:
         yield Hit(f"{_gpus(old)}: {NO_TORCH_BUILD}", "take a newer GPU")
 
 
-@check("no-price", INFO, "No price is known of some machines")
+@check("no-price", INFO, "The price of some machines is unknown")
 def _no_price(facts: PlanFacts) -> Hits:
     if without := facts.prevented("no-price"):
         yield Hit(_names(without), f"add one to its profile in {_PROFILES}")

@@ -1,131 +1,131 @@
-"""Thresholds of the checks, by room: the unit is in the name, the reason below it."""
+"""Thresholds of the checks by subject, each with its unit in the name and its reason below."""
 
 from tunekit.units import KIB, MIB
 
-# --- where the time of a step goes, and what holds it back ---
+# --- where the time of a step goes, and what limits it ---
 
 CLEAR_STALL_SHARE = 0.10
-"""Share of the step; fresh processes of one config differ by as much on a shared machine."""
+"""Share of the step; on a shared machine, fresh processes of one config differ by this much."""
 SMALL_STALL = 0.25
-"""Share of the rest of the step: a shorter stall slows the loop down, but is not its bottleneck."""
+"""Share of the rest of the step; a shorter stall slows the loop down, but is not its bottleneck."""
 DRAINED_SHARE = 0.5
-"""The device runs dry in most batches."""
+"""Share of batches; above it the device runs out of work in most of them."""
 CLEAR_IDLE_SHARE = 0.10
-"""A device that idles less, data stall aside, is held back by its work, however often it runs dry."""
+"""Share of the step, without data stall; a device that idles less is limited by its own work."""
 LAUNCHING_SHARE = 0.5
 """Host share above which a loop counts as launch-bound; a host that mostly waits is not the bottleneck."""
 COPIES_SHARE = 0.25
-"""Of the step in which only copies run: beyond it, and beyond the stall, copies are the bottleneck."""
+"""Share of the step in which only copies run; above it, and above the stall, copies are the bottleneck."""
 BALANCED = 0.10
-"""Halves that differ less are taken for equal: making one of them free brings no more than the other."""
+"""Relative difference below which loader and training count as equal: speeding up one gains little."""
 MISSED_SHARE = 0.05
-"""By which a predicted limit may lie below the measured rate: fresh processes differ by as much."""
+"""How far a predicted limit may be below the measured rate: fresh processes differ by this much."""
 UNSETTLED_FROM = 2.0
-"""Where a rate's high end is so many times its low end, what holds the loop back can't be said."""
+"""Ratio of a rate's upper to its lower bound from which on the bottleneck can't be determined."""
 EPOCHS_SHARE = 0.25
-"""Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is the bottleneck."""
+"""Share of an epoch at its boundary; above it, and above the stall, the boundary is the bottleneck."""
 ALL_CPUS_SHARE = 0.9
-"""CPUs that work this much have nothing to give."""
+"""Share of the CPUs in use from which on there is no spare CPU time."""
 MAX_CPUS_SHARE = 0.75
-"""Of the CPUs: a trial that uses as much and waits for more waits for its own processes, mostly."""
+"""Share of the CPUs that a trial uses, above which it mostly waits for its own processes to free one."""
 COMPUTES_SHARE = 0.7
-"""Of making a batch on a CPU: the rest is too little for what it waits for to matter."""
+"""Share of batch-making time on a CPU; above it the rest is too short for its cause to matter."""
 WAITS_SHARE = 0.4
-"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
+"""Share of batch-making time on a CPU; below it making is mostly waiting, and more processes can help."""
 MOSTLY = 0.5
-"""Of the time off the CPU: what takes as much of it is what making a batch waits for."""
+"""Share of the time off the CPU from which on one cause explains the wait."""
 FROM_STORAGE_BYTES_PER_S = 1 * MIB
-"""Less is logs and modules, not a data set."""
+"""Lower rates are reads of logs and modules, not of a data set."""
 MIN_SLACK = 0.05
-"""Fresh processes, and isolated rates after the window, differ by this much without a cause."""
+"""Random difference between fresh processes, and to isolated rates measured after the window."""
 
 # --- workers to suggest ---
 
 FIRST_WORKERS = 4
-"""Suggested where no batch was timed: hides loading that takes up to four times as long as the step."""
+"""Suggested if no batch was timed: four workers hide loading that takes up to four times the step."""
 SAME_LOADER_RATE = 0.05
-"""Share by which fewer workers may be slower than more, where the fewer are advised."""
+"""Relative slowdown up to which fewer workers are recommended over more."""
 MAX_WAITING_WORKERS = 16
-"""Each still takes memory and a process."""
+"""MAX workers to suggest if they mostly wait: each still takes memory and a process."""
 
 # --- waiting for data or a CPU ---
 
 STARVED_SHARE = 0.10
-"""Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
+"""Share of a step; the training thread waits this long for a CPU only if other threads compete for it."""
 UNPICKLES_SHARE = 0.5
 FELT_SHARE = 0.05
-"""Of the step: a smaller gain is lost in the noise."""
+"""Share of the step; a smaller gain is lost in the noise."""
 COSTLY_SHARE = 0.03
-"""Of the epoch; less is within the noise of a good machine."""
+"""Share of the epoch; less is within the noise of a good machine."""
 ONE_BOUNDARY = 0.5
-"""Of what a boundary took that was timed alone: the next may take half of it."""
+"""Share of a single timed boundary that is assumed certain: the next may take half as long."""
 SURE = 0.90
-"""Of a range of both ends: 95% of what boundaries cost lies above its lower end."""
+"""Two-sided confidence level, so that the cost of a boundary is above the lower bound with 95% confidence."""
 
 # --- work of the device ---
 
 ROOM_SHARE = 0.45
-"""Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
+"""Share of memory in use that allows doubling the batch: twice as much is below the 95% of any tier."""
 RARE_PER_BATCH = 0.1
-"""A wait in every tenth batch or less often lets the host get ahead in between."""
+"""Syncs per batch; with one in ten batches or fewer the host gets ahead in between."""
 BUSY_PERCENT = 80.0
 """NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
 FALL_OF_CLOCK = 0.02
-"""Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
+"""Relative fall from a window's first to its last third; a steady clock changes by one step of 15 MHz, 1%."""
 RISE_C = 3.0
-"""Between the same: a sensor's step is 1 C."""
+"""Rise from a window's first to its last third; a sensor's step is 1 C."""
 
 # --- how far figures can be trusted ---
 
 DRIFT = 0.05
-"""A loop that changes less within its window is steady enough for its rate."""
+"""Relative change within the window; with less, the loop's rate is steady enough."""
 CACHED_SHARE = 0.8
-"""Of what is read: with less, the figures already hold a good deal of the storage's own speed."""
+"""Share of reads served by the page cache; with less, the figures largely reflect the storage's speed."""
 READS_BYTES_PER_S = 10 * MIB
-"""Slower reads are served in time by any storage."""
+"""Any storage is fast enough for slower reads."""
 FITS_SHARE = 0.5
-"""Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
+"""Share of the RAM limit; an epoch that reads less stays in the page cache next to the training's memory."""
 
 GROWS_BYTES = 64 * MIB
-"""In an epoch, or in 1,000 batches: less are caches that fill."""
+"""Growth in an epoch, or in 1,000 batches; caches that fill up grow by less."""
 FROZEN_SHARE = 0.05
-"""Of the parameters; less are embeddings of positions and the like."""
+"""Share of the parameters; position embeddings and the like are less."""
 WARMED_RATIO = 2.0
-"""Of a loader's time per batch before and after; where CPUs are shared it varies less."""
+"""Ratio of a loader's times per batch before and after caching; shared CPUs vary it by less."""
 
 # --- GPUs before training ---
 
 NARROW_LANES = 4
 TAKEN_SHARE = 0.05
-"""Of the memory; the driver's own share of an idle GPU is below it."""
+"""Share of the memory in use; on an idle GPU, the driver uses less."""
 LOW_POWER_SHARE = 0.85
 
 # --- CPUs, memory and /dev/shm ---
 
 SMALL_SHM_BYTES = 512 * MIB
-"""One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
+"""One batch of 256 ImageNet images in fp32 is 147 MiB, and a queue holds several."""
 FULL_SHM_SHARE = 0.5
 LOW_RAM_SHARE = 0.2
 BUSY_SHARE = 0.5
 BUSY_LOAD = 1.5
-"""One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
+"""Load average; a process that has just ended, such as one of tunekit's trials, still adds about 1."""
 USUAL_OPEN_FILES = 1024
 MANY_WORKERS = 8
 USUAL_SHM_GIB = 8
-"""What a container is usually given when Docker's default is too small."""
+"""The usual size for a container when Docker's default is too small."""
 
 # --- storage ---
 
 SLOW_MB_PER_S = 100.0
-"""About 900 ImageNet pictures of 110 kB a second."""
+"""About 900 ImageNet images of 110 kB per second."""
 SHORT_READ_S = 30.0
-"""A single wait this long, for files that stay in memory afterwards, is no problem."""
+"""A single wait of this length is acceptable if the files stay in memory afterwards."""
 SMALL_FILE_BYTES = 128 * KIB
 TINY_FILE_BYTES = 64 * KIB
-"""Below it a low rate is what opening the files costs, on the fastest disk too."""
+"""Below this size, opening the files dominates, even on the fastest disk."""
 MANY_FILES = 10_000
 CACHEABLE_SHARE = 0.8
-"""Of the RAM limit; the rest is needed for training itself."""
+"""Share of the RAM limit; the rest is needed for training itself."""
 
 # --- a whole search ---
 
@@ -135,16 +135,16 @@ UNSTEADY_RATIO = 1.5
 # --- several processes ---
 
 FELT_OF_ITERATION = 0.10
-"""Share of an iteration from which on a part of it is worth a finding."""
+"""Share of an iteration from which on a part is worth a finding."""
 SAME_EPOCH = 0.9
-"""An epoch of each process that is this share of one process's own goes through all samples."""
+"""If each process's epoch is longer than this share of a single process's, each goes through all samples."""
 
 # --- machines to rent ---
 
 MAX_NAMED = 4
-"""Machines that a finding names before it only counts them."""
+"""MAX machines that a finding names; it only counts the others."""
 
 # --- two runs side by side ---
 
 ROUNDS = 3
-"""Fresh processes of each config that usually show a difference on a quiet machine."""
+"""Fresh processes per config that usually suffice to show a difference on a quiet machine."""

@@ -1,11 +1,11 @@
-"""The registry of checks: one decorated function for each thing that may be found.
+"""The registry of checks: one decorated function for each possible finding.
 
     @check("shm-in-use", WARNING, "much of /dev/shm is taken before training has started")
     def _shm_in_use(machine: Machine) -> Hits:
         if ...:
             yield Hit("31.0 GiB of 64.0 GiB are used", "look at `ls -l /dev/shm`", value=used_bytes)
 
-`--codes` lists what is registered and `--ignore` takes it; there is no second table.
+`--codes` lists the registered codes and `--ignore` accepts them; there is no second table.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,30 +17,30 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 class Hit(NamedTuple):
-    """What a check found: a finding without what the check's decorator says of it."""
+    """What a check found: the parts of a finding that the check's decorator does not define."""
 
     evidence: str | None
-    """The figures that show it, and where they were read."""
+    """The figures that show it, and their sources."""
     remedy: str | None
     value: float | None = None
     gain: float | None = None
-    """What mending it could bring at most, as a factor of the present rate; predicted, unless measured."""
+    """Upper bound on the gain from fixing it, as a factor of the present rate; predicted unless measured."""
     is_measured: bool = False
     """Whether trials of the same search measured the gain."""
     severity: Severity | None = None
-    """One of the check's; None for the gravest of them."""
+    """One of the check's severities; None for the worst of them."""
 
 
 Hits = Iterator[Hit]
 
 
 class Code(NamedTuple):
-    """What a code stands for."""
+    """What a code means."""
 
     severities: tuple[Severity, ...]
-    """Those that its findings may have, the worst first."""
+    """The severities that its findings may have, the worst first."""
     message: str
-    """What is the matter, in one sentence."""
+    """The problem, in one sentence."""
 
 
 class _Check(NamedTuple):
@@ -54,7 +54,7 @@ CODES: dict[str, Code] = {}
 """Every code that a finding may have."""
 
 _CHECKS: dict[type, list[_Check]] = {}
-"""By the type of what they look at."""
+"""The checks by the type of their subject."""
 
 Subject = TypeVar("Subject")
 
@@ -62,12 +62,12 @@ Subject = TypeVar("Subject")
 def check(
     code: str, severities: Severity | tuple[Severity, ...], message: str
 ) -> Callable[[Callable[[Subject], Hits]], Callable[[Subject], Hits]]:
-    """Register a function that looks at whatever its parameter's type says and yields what it found.
+    """Register a check; the type of its parameter determines its subjects.
 
     Args:
-        code: in kebab case. Two checks of different things may share it.
-        severities: those that its findings may have, the worst first.
-        message: what is the matter, in one sentence. `{}` stands for the subject: its `name` in a finding,
+        code: in kebab case. Checks of different subjects may share a code.
+        severities: the severities that its findings may have, the worst first.
+        message: the problem, in one sentence. `{}` stands for the subject: its `name` in a finding, and
             what it is `called` in the list of codes.
     """
     of_code = (severities,) if isinstance(severities, Severity) else severities
@@ -87,7 +87,7 @@ def check(
 
 
 def findings_of(*subjects: object) -> list[Finding]:
-    """Return what the checks of each subject's type found, in the order of subjects, then of checks."""
+    """Run the checks for each subject; findings are in the order of the subjects, then of the checks."""
     return [
         Finding(
             code=one.code,
@@ -107,10 +107,10 @@ def findings_of(*subjects: object) -> list[Finding]:
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings by their severity; those of one severity keep their order."""
+    """Sort findings by severity; those of the same severity keep their order."""
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.severity)))
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return the highest severity, None without a finding."""
+    """Return the highest severity; None without findings."""
     return min((one.severity for one in findings), key=WORST_FIRST.index, default=None)

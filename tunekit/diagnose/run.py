@@ -1,4 +1,4 @@
-"""A whole search: how far its figures can be trusted, and what its trials showed on the way."""
+"""Checks a whole search: how far its figures can be trusted, and what its trials showed."""
 
 from collections.abc import Sequence
 
@@ -17,29 +17,29 @@ from tunekit.records.trials import rates_by_config
 from tunekit.units import bytes_text, listed, rate_text
 
 _TORCHS_OWN = "/torchinductor_"
-"""Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
+"""Where torch.compile keeps headers, regardless of TORCHINDUCTOR_CACHE_DIR; not the script's files."""
 
 
 def run_findings(run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
-    """Return what is to be known of a search: of its machine, its baseline's loop and its trials.
+    """Return the findings about a search: its machine, its baseline's loop and its trials.
 
     Args:
-        run: with its trials.
-        guarded: the modes of precision and compile whose losses were compared, or should have been.
+        run: the search with its trials.
+        guarded: the modes of precision and compile whose losses were, or should have been, compared.
     """
     of_loop: list[Finding] = []
     if run.baseline is not None:
         profile = None if run.is_emulated else run.profile
         facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile, trials=run.trials)
         found = loop_findings(facts)
-        # Notes advise what a search has just tried, but for this one.
+        # Other notes recommend what the search has just tried.
         of_loop = [one for one in found if one.severity is not Severity.INFO or one.code == "fp16-unscaled"]
     of_trials = findings_of(*(one for one in run.trials if one is not run.baseline))
     found = [*run.machine_warnings, *of_loop, *findings_of(*guarded, run), *of_trials]
     return tuple(one for one in found if one.code not in run.options.ignored)
 
 
-@check("other-device", WARNING, "measured on another device than asked for: rates are for this machine")
+@check("other-device", WARNING, "measured on a different device than requested: rates are for this machine")
 def _other_device(run: Run) -> Hits:
     if run.is_emulated:
         devices = {one.measurement.loop.device.memory_bytes for one in run.trials if one.measurement}
@@ -64,7 +64,7 @@ def _baseline_failed(run: Run) -> Hits:
 
 
 def _with_checkpointing(run: Run) -> str:
-    """Return which batch would fit with gradient checkpointing, and its cost; nothing where none would."""
+    """Return which batch would fit with gradient checkpointing, and its cost; empty if none would."""
     config, prediction = run.baseline_config, run.prediction
     fit = prediction.fit_of(run.profile.id, config.precision) if prediction and config else None
     known = prediction.checkpointing if prediction else None
@@ -160,5 +160,5 @@ def _epoch_unknown(run: Run) -> Hits:
     if measured is not None and measured.loop.epoch_samples is None:
         yield Hit(
             "it is an IterableDataset, or len() of its loader fails",
-            "where you know the length, tell it to `tunekit plan` with --samples",
+            "if you know the length, give it to `tunekit plan` with --samples",
         )

@@ -1,4 +1,4 @@
-"""A run with the config of it that is compared, and two of them beside each other. Pure."""
+"""One side of a comparison, a run with the compared config, and a pair of sides. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from tunekit.records.run import Run
 from tunekit.records.target import command_words, script_name
 
 CHANGES: tuple[Verdict, ...] = ("faster", "slower")
-"""What one run beside another may be called where they differ."""
+"""The verdicts that mean that two runs differ."""
 
 CONFIDENCE = 0.99
-"""Probability that a range between two runs is made for: at 95%, a noisy machine gives 2% false alarms."""
+"""Confidence level of intervals between two runs: at 95%, a noisy machine gives 2% false alarms."""
 
 
 @dataclass(frozen=True)
@@ -28,50 +28,50 @@ class Side:
     name: str
     """"A", "B", ..."""
     folder: str
-    """As given."""
+    """The run's folder as given on the command line."""
     run: Run
     chosen: Recommendation | None
-    """The tier whose config is compared; None is the baseline."""
+    """The tier whose config is compared; None for the baseline."""
 
     @cached_property
     def measured(self) -> list[Measurement]:
-        """Its fresh processes; none where the baseline could not be measured."""
+        """The measurements of its fresh processes; empty if the baseline could not be measured."""
         return [one.measurement for one in self.run.history.evidence(self.chosen)]
 
     @property
     def loop(self) -> LoopMeasurement:
-        """One of its loops, for what is the same in all of them."""
+        """One of its loops, for facts that are the same in all of them."""
         return self.measured[0].loop
 
     @property
     def rates(self) -> list[float]:
-        """samples/s of each process."""
+        """The rate of each process, in samples/s."""
         return [one.rate_samples_per_s for one in self.measured]
 
     @cached_property
     def baseline_rates(self) -> list[float]:
-        """samples/s of each process of the run's own baseline."""
+        """The rate of each process of the run's own baseline, in samples/s."""
         return [one.loop.rate_samples_per_s for one in self.run.history.evidence(None)]
 
     @property
     def config(self) -> TrainConfig | None:
-        """The knobs that are compared; None for a baseline whose knobs are unknown."""
+        """The compared config; None for a baseline whose knobs are unknown."""
         return self.run.baseline_config if self.chosen is None else self.chosen.config
 
     @property
     def is_baseline(self) -> bool:
-        """Whether that is the run's own baseline."""
+        """Whether the compared config is the run's own baseline."""
         return self.chosen is None or self.chosen.is_baseline
 
     @property
     def peak_reserved_bytes(self) -> int | None:
-        """VRAM at most, of any process; None on a CPU."""
+        """Peak VRAM of any process; None on a CPU."""
         peaks = (peak_reserved_bytes(one) for one in self.measured)
         return max((peak for peak in peaks if peak is not None), default=None)
 
     @property
     def speedups_by_round(self) -> list[float]:
-        """Its rate over its own baseline's, in each round in which both were measured."""
+        """Its speedup over its own baseline in each round in which both were measured."""
         if self.is_baseline:
             return [1.0] * len(self.baseline_rates)
         chosen = set(self.chosen.confirm_trials) if self.chosen else set()
@@ -86,7 +86,7 @@ class Side:
 
 @dataclass(frozen=True)
 class RunPair:
-    """A run beside the one that it is set against."""
+    """A run and the reference that it is compared with."""
 
     reference: Side
     other: Side
@@ -94,7 +94,7 @@ class RunPair:
     """How much slower the other may be, as a share of the reference's rate."""
 
     def each(self, before: object, after: object) -> str:
-        """Return two figures with the names of their runs."""
+        """Return the figures of both runs with the runs' names."""
         return f"{before} in {self.reference.name}, {after} in {self.other.name}"
 
     @property
@@ -104,7 +104,7 @@ class RunPair:
 
     @property
     def is_same_training(self) -> bool:
-        """Whether the baselines are the same script text, words and knobs, as far as is known."""
+        """Whether the baselines have the same script text, command and knobs, as far as is known."""
         mine, theirs = self.reference.run, self.other.run
         return (
             mine.target.script_sha256 == theirs.target.script_sha256
@@ -116,13 +116,13 @@ class RunPair:
 
     @cached_property
     def machine_differences(self) -> tuple[str, ...]:
-        """What differs between the machines and their software, as far as it is known of both."""
+        """What differs between the machines and their software, as far as it is known for both."""
         both = {name: {value(self.reference), value(self.other)} for name, value in MACHINE.items()}
         return tuple(name for name, values in both.items() if all(values) and len(values) > 1)
 
     @cached_property
     def why_not(self) -> str | None:
-        """Why the two can't be compared; None where they can."""
+        """Why the two can't be compared; None if they can."""
         mine, theirs = self.reference.run.target, self.other.run.target
         before, after = script_name(mine), script_name(theirs)
         digests = {mine.script_sha256, theirs.script_sha256}
@@ -132,38 +132,38 @@ class RunPair:
             return None
         machines = f"the machines differ ({', '.join(self.machine_differences)})"
         if self.reference.is_baseline and self.other.is_baseline:
-            return f"{machines}, and a baseline has no speed-up that could be compared instead of its rate"
+            return f"{machines}, and a baseline has no speedup that could be compared instead of its rate"
         if not self.is_same_training:
             return f"{machines}, and their baselines are not the same script, command and knobs"
         return None
 
     @property
     def compared_by(self) -> ComparedBy | None:
-        """What is compared; None where nothing can be."""
+        """What is compared; None if nothing can be."""
         if self.why_not is not None:
             return None
         return "speed-up" if self.machine_differences else "rate"
 
     @property
     def deciding(self) -> Interval | None:
-        """The factor that decides; None where nothing can be compared, or with too few processes to say."""
+        """The factor that decides; None if the runs can't be compared, or if too few processes ran."""
         return {"rate": self.factor, "speed-up": self.relative_factor, None: None}[self.compared_by]
 
     @property
     def deciding_counts(self) -> tuple[int, int]:
-        """How many processes, or rounds, of each run the deciding factor is of."""
+        """How many processes, or rounds, of each run the deciding factor is based on."""
         if self.compared_by == "speed-up":
             return len(self.reference.speedups_by_round), len(self.other.speedups_by_round)
         return len(self.reference.rates), len(self.other.rates)
 
     @cached_property
     def factor(self) -> Interval | None:
-        """The other's rate over the reference's; None with too few processes to say."""
+        """The other's rate over the reference's; None if too few processes ran."""
         return self._factor(self.other.rates, self.reference.rates)
 
     @cached_property
     def baseline_factor(self) -> Interval | None:
-        """The same of their own baselines; None where these are what is compared, or no one training."""
+        """The same factor for their own baselines; None if these are compared anyway, or if they differ."""
         if not self._has_baselines_beside:
             return None
         return self._factor(self.other.baseline_rates, self.reference.baseline_rates)
@@ -174,7 +174,7 @@ class RunPair:
 
     @cached_property
     def relative_factor(self) -> Interval | None:
-        """The other's speed-up over its own baseline by the reference's; None as for the baselines."""
+        """The other's speedup over its own baseline, over the reference's; None as for `baseline_factor`."""
         if not self._has_baselines_beside:
             return None
         mine, theirs = self.other.speedups_by_round, self.reference.speedups_by_round
@@ -192,33 +192,33 @@ class RunPair:
 
     @property
     def reserved_ratio(self) -> float | None:
-        """Peak reserved VRAM over the reference's."""
+        """The other's peak reserved VRAM over the reference's."""
         before, after = self.reference.peak_reserved_bytes, self.other.peak_reserved_bytes
         return after / before if before and after is not None else None
 
     def verdict_on(self, factor: Interval | None) -> Verdict | None:
-        """Return what a factor between the two may be called, by the larger of their noise floors."""
+        """Return the verdict on a factor between the two, using the larger of their noise floors."""
         return None if factor is None else verdict(factor, self.noise, seeks_gain=False)
 
 
-# --- what a run ran on -----------------------------------------------------------------------
+# --- the machine of a run --------------------------------------------------------------------
 
 
 def device_text(side: Side) -> str:
-    """Return the profile that it was measured on, with the device's own name."""
+    """Return the id of the profile that the run was measured on, with the device's name."""
     on, device = side.run.measured_on, side.loop.device
     return on if device.type == "cpu" else f"{on} ({device.name})"
 
 
 def torch_version(side: Side) -> str | None:
-    """Return the version of torch, by the machine or by the training itself."""
+    """Return the version of torch, as detected on the machine or by the training itself."""
     if side.run.host.torch:
         return side.run.host.torch.version
     return side.run.discovery.torch_version if side.run.discovery else None
 
 
 def cuda_text(side: Side) -> str | None:
-    """Return what torch was built for."""
+    """Return the CUDA or ROCm version that torch was built for."""
     torch = side.run.host.torch
     if torch is None:
         return None
@@ -236,4 +236,4 @@ MACHINE: Mapping[str, Callable[[Side], str | None]] = {
     "CUDA": cuda_text,
     "cuDNN": lambda side: side.run.host.torch.cudnn_version if side.run.host.torch else None,
 }
-"""What makes machines unlike, so that rates are of them as well; None is unknown."""
+"""The properties of a machine that affect rates; None means unknown."""

@@ -1,4 +1,4 @@
-"""What keeps a training on several processes from scaling linearly, and what is wrong with it."""
+"""Checks a training on several processes: what keeps it from scaling linearly, and what is wrong with it."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SAME_SAMPLES = "same-samples"
 
 @dataclass(frozen=True)
 class ScalingFacts:
-    """The least count beside the largest that was measured."""
+    """The smallest and the largest measured number of processes."""
 
     called: ClassVar[str] = "the training"
     run: ScalingRun
@@ -28,17 +28,17 @@ class ScalingFacts:
 
     @property
     def steps(self) -> tuple[StepSplit, StepSplit]:
-        """An iteration of the least count, and of the largest."""
+        """How an iteration splits up, for the smallest and for the largest count."""
         assert self.least.step is not None and self.largest.step is not None
         return self.least.step, self.largest.step
 
     @property
     def lost(self) -> Losses:
-        """What an iteration of the largest count loses against linear scaling."""
+        """What an iteration with the largest count loses compared with linear scaling."""
         return losses_of(self.least, self.largest)
 
     def against(self, largest: str, least: str) -> str:
-        """Return a figure of the largest count beside that of the least."""
+        """Return the figures of the largest and of the smallest count in one phrase."""
         return f"{largest} on {_processes(self.largest)}, {least} on {self.least.processes}"
 
 
@@ -47,7 +47,7 @@ def _processes(count: ScaledCount) -> str:
 
 
 def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
-    """Return what is to be known of a measured scaling; nothing before two counts are measured."""
+    """Return the findings about a measured scaling; empty before two counts are measured."""
     least, largest = run.reference, run.largest
     found = [] if least is None or largest is None else findings_of(ScalingFacts(run, least, largest))
     return tuple(one for one in found if one.code not in run.options.ignored)
@@ -55,7 +55,7 @@ def scaling_findings(run: ScalingRun) -> tuple[Finding, ...]:
 
 @check(SAME_SAMPLES, WARNING, "every process goes through all samples of the data set")
 def _same_samples(facts: ScalingFacts) -> Hits:
-    """Find a loader that doesn't share the samples: an epoch of each process is as long as alone."""
+    """Find a loader that doesn't divide the samples: each process's epoch is as long as a single one's."""
     alone, beside = facts.least.epoch_samples, facts.largest.epoch_samples
     if alone is not None and beside is not None and beside > SAME_EPOCH * alone:
         yield Hit(

@@ -1,4 +1,4 @@
-"""The training command, its Python's torch and the environment that training would inherit."""
+"""Checks the training command, its Python's torch, and the environment that training would inherit."""
 
 import re
 
@@ -14,7 +14,7 @@ def _command_absent(machine: Machine) -> Hits:
         yield Hit(machine.checkup.why_no_command, "give the command as you would type it")
 
 
-@check("other-tunekit", WARNING, "another project's package `tunekit` is installed beside this one")
+@check("other-tunekit", WARNING, "another project's package `tunekit` is installed next to this one")
 def _other_tunekit(machine: Machine) -> Hits:
     if (version := machine.checkup.other_tunekit) is not None:
         seen = f"tunekit {version} of the package index has the same command and files"
@@ -35,7 +35,7 @@ def _torch_absent(machine: Machine) -> Hits:
 def _torch_unknown(machine: Machine) -> Hits:
     seen = machine.checkup
     is_known = seen.host.torch is not None or seen.has_python_answered
-    # A program that is not there runs no Python.
+    # A missing program is reported by command-absent.
     if not is_known and seen.why_no_torch is not None and seen.why_no_command is None:
         yield Hit(seen.why_no_torch, "name its Python: tunekit doctor -- /path/to/env/bin/python train.py")
 
@@ -62,7 +62,7 @@ def _torch_sees_no_gpu(machine: Machine) -> Hits:
 
 
 def has_code_for(architectures: tuple[str, ...], capability: str) -> bool:
-    """Return whether a torch build holds code that a GPU can run.
+    """Return whether a torch build has code that a GPU can run.
 
     Machine code ("sm_86") runs on GPUs of the same major version and the same or a higher minor one, unless
     it is bound to an architecture ("sm_90a") or to its family ("sm_100f"); PTX ("compute_80") is compiled by
@@ -70,7 +70,7 @@ def has_code_for(architectures: tuple[str, ...], capability: str) -> bool:
     Compatibility" and "PTX Compatibility".
 
     Args:
-        architectures: as torch.cuda.get_arch_list() has them.
+        architectures: as returned by torch.cuda.get_arch_list().
         capability: the GPU's compute capability, such as "8.9".
     """
     major, minor = (int(part) for part in capability.split("."))
@@ -108,7 +108,7 @@ def _no_gpu_telemetry(machine: Machine) -> Hits:
         remedy = (
             "make libnvidia-ml.so.1 visible in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         )
-        yield Hit(f"{unseen[0]} is seen by torch alone", remedy)
+        yield Hit(f"only torch sees {unseen[0]}", remedy)
 
 
 @check("tf32-off", INFO, "fp32 matrix products don't use the tensor cores unless the script says so")
@@ -145,7 +145,7 @@ def _threads_above_cpus(machine: Machine) -> Hits:
 
 _SLOWING = {
     "CUDA_LAUNCH_BLOCKING": ("1", "every kernel launch blocks"),
-    # CUDACachingAllocator looks only whether it is set.
+    # CUDACachingAllocator only checks whether it is set.
     "PYTORCH_NO_CUDA_MEMORY_CACHING": (".*", "the driver allocates every tensor"),
     "TORCH_DISTRIBUTED_DEBUG": ("(?i)detail", "every collective is checked"),
     "NCCL_P2P_DISABLE": ("1", "GPUs don't talk to each other directly"),
@@ -153,17 +153,17 @@ _SLOWING = {
     "NVIDIA_TF32_OVERRIDE": ("0", "TF32 is off whatever the script sets"),
     "TORCH_COMPILE_DISABLE": ("1", "torch.compile is off"),
     "TORCHDYNAMO_DISABLE": ("1", "torch.compile is off"),
-    # Any text that is not empty, "0" too: python(1).
+    # Any non-empty text turns it on, even "0": see python(1).
     "PYTHONDEVMODE": (".+", "Python checks itself"),
     "PYTHONMALLOC": (".*debug", "Python checks its memory"),
 }
-"""Variables that slow training down: the pattern of the texts that switch them on, and why."""
+"""Variables that slow training down, each with the pattern of the values that turn it on, and why."""
 VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
     *("CUDA_DEVICE_ORDER", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
     *("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NCCL_DEBUG", "LD_PRELOAD", *_SLOWING),
 )
-"""Those that a checkup reads; some have no finding, and let the checkups of two machines be compared."""
+"""Variables that a checkup reads; those without a finding serve to compare the checkups of two machines."""
 _OF_NVIDIA = ("CUDA", "PYTORCH_NO_CUDA", "NCCL")
 
 
@@ -189,10 +189,10 @@ def _gpus_hidden(machine: Machine) -> Hits:
         yield Hit(f"CUDA_VISIBLE_DEVICES={chosen!r}", remedy)
 
 
-@check("no-compiler", WARNING, "torch.compile needs a C compiler on a GPU, C++ on the CPU, and there is none")
+@check("no-compiler", WARNING, "torch.compile needs a C compiler on a GPU, C++ on a CPU; none was found")
 def _no_compiler(machine: Machine) -> Hits:
     can_compile = machine.profile is None or machine.profile.compile_supported is not False
     if machine.checkup.compiler is None and can_compile:
         variable, name = ("CC", "gcc") if machine.host.compiles_with_triton else ("CXX", "g++")
         remedy = f"install one (apt install {name}), or let ${variable} name yours"
-        yield Hit(f"PATH does not hold {name}, or not what ${variable} names", remedy)
+        yield Hit(f"PATH has no {name}, or lacks the program that ${variable} names", remedy)

@@ -1,4 +1,4 @@
-"""What the data set lies on, held against what training reads."""
+"""Checks whether a data set's storage is fast enough for training."""
 
 from tunekit.diagnose.machine import DataSet
 from tunekit.diagnose.policy import (
@@ -24,7 +24,7 @@ def _network_storage(data: DataSet) -> Hits:
 
 
 def _slow_rate(data: DataSet) -> float | None:
-    """Return the lower of the rates in MB/s if it makes training wait, else None."""
+    """Return the lower of the rates in MB/s if it may make training wait, else None."""
     storage = data.storage
     rates = [rate for rate in (storage.sequential_mb_per_s, storage.random_mb_per_s) if rate is not None]
     if not rates or storage.measured_cold is False or min(rates) >= SLOW_MB_PER_S:

@@ -1,4 +1,4 @@
-"""The data set of images.py: images of a zarr store, cropped, augmented and normalised."""
+"""The data set of images.py: images from a zarr store, cropped, augmented and normalised."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class ZarrImages(Dataset):
         return len(self.indices)
 
     def __getitem__(self, item: int) -> tuple[torch.Tensor, int]:
-        if self.group is None:  # opened where it is read: in each worker, not before the fork
+        if self.group is None:  # opened in each worker, not before the fork
             self.group = zarr.open_group(self.folder, mode="r")
             self.images, self.labels = self.group["images"], self.group["labels"][:]
         index = self.indices[item]

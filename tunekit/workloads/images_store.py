@@ -17,17 +17,17 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 USUAL = {"cuda": (224, 12_800), "cpu": (64, 2_000)}
-"""Pixels a side after cropping, and images, by the kind of device that trains on them."""
+"""Image size in pixels after cropping, and number of images, by the type of device."""
 CLASSES = 20
 CHUNK_IMAGES = 16
 SEED = 20_240_229
 PROGRESS_EVERY_S = 2.0
 WRITTEN_CHUNKS = "written"
-"""The first image of each chunk that is whole, while they are made."""
+"""File that lists the first image of each complete chunk, while the images are made."""
 
 
 def print_progress(written: int, count: int) -> None:
-    """Say how far the images are."""
+    """Print how many images are written."""
     print(f"making images, once: {written:,} of {count:,}", file=sys.stderr, flush=True)
 
 
@@ -36,18 +36,18 @@ def image_folder(
 ) -> Path:
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
-    It is made under another name and renamed, so it is whole whenever it exists. Who is ended while making it
-    leaves what is written to the next; of two that make it at once, the second waits for the first. A small
-    lock file stays beside it.
+    It is made under another name and then renamed, so it is complete whenever it exists. If a process is
+    killed while making it, the next one continues; if two start at once, the second waits for the first. A
+    small lock file stays next to it.
 
     Args:
-        root: where to keep it; None for the user's cache.
-        image_size: pixels a side after cropping.
-        count: images.
-        on_progress: called every two seconds with the images that are written, and with the count of all.
+        root: where to keep the folder; None for the user's cache.
+        image_size: width and height in pixels after cropping.
+        count: number of images.
+        on_progress: called every two seconds with the number of written images and `count`.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the folder can't be written.
     """
     root = root or _cache_folder() / "tunekit" / "images"
     size = stored_size(image_size)
@@ -63,27 +63,27 @@ def image_folder(
                 write_images(making, size, count, on_progress)
                 (making / WRITTEN_CHUNKS).unlink()
                 making.rename(folder)
-            except OSError:  # such as a full disk, which wants its room back
+            except OSError:  # such as a full disk, where the space is needed again
                 shutil.rmtree(making, ignore_errors=True)
                 raise
     return folder
 
 
 def _cache_folder() -> Path:
-    """Return the user's; a relative one is to be ignored by the XDG specification."""
+    """Return the user's cache folder; the XDG specification says to ignore a relative path."""
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return named if named.is_absolute() else Path.home() / ".cache"
 
 
 def stored_size(image_size: int) -> int:
-    """Return the side of the stored images in pixels, a little over the crop: 224 -> 256, 64 -> 72."""
+    """Return the size of the stored images in pixels, a little larger than the crop: 224 -> 256, 64 -> 72."""
     return max(image_size, image_size * 8 // 7 // 8 * 8)
 
 
 def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int, int], object]) -> None:
     """Write the zarr arrays `images` (uint8, count x size x size x 3) and `labels` (int64, count).
 
-    Chunks that an earlier call wrote are left as they are.
+    Chunks that an earlier call has written are kept.
     """
     labels = random_bytes(count, 0).astype(np.int64) % CLASSES
     done_file = folder / WRITTEN_CHUNKS
@@ -92,7 +92,7 @@ def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int
         make_arrays(folder, size, labels)
         done_file.touch()
     lines = [line for line in done_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    done_file.write_text("".join(lines))  # without a last one that was being written
+    done_file.write_text("".join(lines))  # drops an incomplete last line
     done = {int(line) for line in lines}
     images, painter = zarr.open_array(folder / "images", mode="r+"), Painter(size)
 
@@ -119,7 +119,7 @@ def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int
 
 
 def make_arrays(folder: Path, size: int, labels: np.ndarray) -> None:
-    """Make the group with its labels and without images."""
+    """Create the group with its labels and an empty array of images."""
     group = zarr.open_group(folder, mode="w")
     group.create_array(
         "images",
@@ -132,7 +132,7 @@ def make_arrays(folder: Path, size: int, labels: np.ndarray) -> None:
 
 
 class Painter:
-    """Paints images of one size: a bilinear colour field, the stripes of a class and a little grain."""
+    """Paints images of one size: a bilinear colour field, the class's stripes and a little grain."""
 
     cells = 4  # the colour field is bilinear over a grid of 4 x 4 cells
     level = 8  # colours are multiples of this, which leaves flat patches for the compressor to find
@@ -171,5 +171,5 @@ class Painter:
 
 
 def random_bytes(count: int, *key: int) -> np.ndarray:
-    """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, not those."""
+    """Return `count` uint8s for a key, from raw PCG64 words, which new versions of numpy don't change."""
     return np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8).astype("<u8").view(np.uint8)[:count]
