@@ -68,7 +68,11 @@ def test_there_is_none_where_nothing_is_left_open():
     assert candidate_of(kept(recommendation(Tier.AGGRESSIVE, FAST))) is None
     assert candidate_of(kept(recommendations=(recommendation(of=FAST, speedup=UNCLEAR),))) is None
     assert candidate_of(kept(trials=TRIED[:1])) is None
-    assert candidate_of(kept(recommendations=())) is None
+
+
+def test_without_a_recommendation_it_is_the_best_config_found():
+    found = candidate_of(kept(recommendations=()))
+    assert found is not None and (found.config, found.speedup) == (FASTER, None)
 
 
 def test_a_script_that_scales_its_own_learning_rate_is_given_none():

@@ -21,12 +21,12 @@ def candidate_of(run: Run) -> Candidate | None:
     a gain, where its only trial was no faster than the baseline, and where no other was measured.
     """
     best = answer_of(run.recommendations)
-    if best is None or not best.is_baseline:
+    if best is not None and not best.is_baseline:
         return None
     others = [(one.speedup, one) for one in run.recommendations if not one.is_baseline and one.speedup]
     if any(verdict(speedup, run.noise_floor) == "faster" for speedup, _ in others):
         return None
-    if (aside := best.set_aside) is not None:
+    if best is not None and (aside := best.set_aside) is not None:
         is_open = verdict(aside.speedup, run.noise_floor) == "inconclusive"
         rounds = len(aside.confirm_trials)
         return _candidate(run, aside.config, aside.search_trial, aside.speedup, rounds) if is_open else None

@@ -58,14 +58,14 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     missing: list[MissingTier] = []
     for tier in Tier:
         if tier not in chosen:
-            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host)))
+            why = _not_confirmed(found[tier]) if tier in found else _why_missing(tier, trials, host)
+            missing.append(MissingTier(tier=tier, reason=why))
             continue
         config = chosen[tier].config
         confirm = trials.confirm_of(config) if config else ()
         result = recommend(tier, chosen[tier], confirm, against, earlier=settled)
         if result is None:
-            reason = f"its pick (trial {chosen[tier].number}) was not confirmed"
-            missing.append(MissingTier(tier=tier, reason=reason))
+            missing.append(MissingTier(tier=tier, reason=_not_confirmed(chosen[tier])))
         else:
             own = trials.baseline
             may_settle = own is None or keeps_global_batch(own, trials, run.options)
@@ -97,6 +97,10 @@ def concluded(run: Run) -> Run:
         bound_steps=bound_steps(run.target, run.discovery.options if run.discovery else ()),
         longer_budget_s=longer_budget_s(run),
     )
+
+
+def _not_confirmed(pick: TrialRecord) -> str:
+    return f"its pick (trial {pick.number}) was not confirmed"
 
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:

@@ -207,19 +207,21 @@ def test_dark_colours_change_page_and_chart(tab: Page):
     drawn(tab, "time_breakdown")
     light = colours(tab)
     tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function(f"(bars) => ({COLOURS})()[3] !== bars", arg=light[3])  # charts follow the page
     assert all(one != other for one, other in zip(light, colours(tab), strict=True))
 
 
+COLOURS = """() => {
+    const root = getComputedStyle(document.documentElement);
+    const chart = document.querySelector('[data-chart=time_breakdown]');
+    const fill = (part) => getComputedStyle(chart.querySelector(part)).fill;
+    return [root.color, root.backgroundColor, fill('.xtick text'), fill('.bars path')];
+}"""
+
+
 def colours(tab: Page) -> list[str]:
-    """Return what the page's text and paper and a chart's text and bars are drawn in."""
-    return tab.evaluate(
-        """() => {
-            const root = getComputedStyle(document.documentElement);
-            const fill = (part) => getComputedStyle(
-                document.querySelector(`[data-chart=time_breakdown] ${part}`)).fill;
-            return [root.color, root.backgroundColor, fill('.xtick text'), fill('.bars path')];
-        }"""
-    )
+    """Return the colours of the page's text and paper, and of a chart's text and bars."""
+    return tab.evaluate(COLOURS)
 
 
 def test_run_json_comes_back_byte_for_byte(tab: Page):
@@ -238,7 +240,7 @@ def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: R
 
 
 def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
-    tab.evaluate("() => { navigator.clipboard.writeText = (text) => { window.copied = text; }; }")
+    tab.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
     tab.get_by_role("button", name="Copy balanced.yaml").click()
     tab.wait_for_function("() => document.getElementById('copy-status').textContent === 'Copied'")
     assert tab.evaluate("window.copied") == CONFIGS[0][1]
