@@ -54,7 +54,7 @@ def _unknown_gpu(one: Gpu) -> Hits:
     if gpu.profile_id is None:
         yield Hit(
             f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
-            "copy a file shown by `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
+            "copy a file shown by `tunekit gpus NAME` to ~/.config/tunekit/profiles and add what you know",
         )
 
 

@@ -1,1 +1,1 @@
-"""Predicted bytes, held against what the host offers."""
+"""Predicts throughput, memory and scaling from measurements. Pure."""

@@ -1,7 +1,7 @@
-"""What fits which GPU, and how fast that would be: predicted from two small steps of the script's own loop.
+"""Predicts what fits each GPU, and how fast it would be, from the script's own steps at two batch sizes.
 
-Each figure of memory has a margin, and so has what a GPU's memory holds beside torch's tensors; each rate has
-an interval. A loader can feed a GPU only as fast as the vCPUs of its usual machine make batches.
+Each memory figure has a margin, and so has the GPU memory outside torch's tensors; each rate has an interval.
+A loader feeds a GPU only as fast as the vCPUs of its usual machine make batches.
 """
 
 import contextlib
@@ -40,12 +40,12 @@ from tunekit.records.run import BatchFit, RequestedBatch
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
-"""Of steps on a GPU, or on tensors without data: fixed on half of timm's public batch sizes and tried on the
-other half (benchmarks/vram_accuracy.py)."""
+"""Margin of steps traced on a GPU, or on tensors without data: tuned on half of timm's public batch sizes and
+tested on the other half (benchmarks/vram_accuracy.py)."""
 CPU_MARGIN = 0.10
-"""Of steps on a CPU: ops that a GPU has another kernel for."""
+"""Margin of steps traced on a CPU, whose kernels differ from a GPU's for some ops."""
 DOUBT_MARGIN = 0.15
-"""More for each doubt."""
+"""Additional margin for each doubt."""
 _NOT_CHECKPOINTED = "no steps were traced both with it and without at two batch sizes"
 _BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
 _ALIKE = {
@@ -54,19 +54,19 @@ _ALIKE = {
     Precision.TF32: Precision.FP32,
     Precision.FP32: Precision.TF32,
 }
-"""The precision that takes as much memory."""
+"""For each precision, the other one that uses the same amount of memory."""
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Samples/s of both halves of a loop; None where one is not known."""
+    """Rates of both halves of a loop in samples/s; None if unknown."""
 
     compute: Interval | None
     loader: Interval | None
 
     @property
     def slower(self) -> Interval | None:
-        """What the slower half allows."""
+        """The rate that the slower half allows."""
         compute, loader = self.compute, self.loader
         if compute is None or loader is None:
             return compute
@@ -74,14 +74,14 @@ class _Rates:
 
     @property
     def bound_by(self) -> Literal["loader", "compute"] | None:
-        """The slower half; compute also where the loader is not known."""
+        """The slower half; compute if the loader's rate is unknown."""
         if self.compute is None:
             return None
         return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
 
 
 class _Headroom:
-    """What torch can reserve of a GPU's memory beside cuDNN's workspaces, in bytes; 0 for nothing."""
+    """Bounds on the bytes that torch can reserve on a GPU next to the context and cuDNN's workspaces."""
 
     def __init__(self, capacity_bytes: int, outside: OutsideTorch) -> None:
         context, workspace = outside.context, outside.workspace
@@ -90,18 +90,18 @@ class _Headroom:
 
 
 class Fits:
-    """Predictions for any GPU, by a trial that traced its own steps.
+    """Predictions for any GPU, from a trial that traced its own steps.
 
-    Where the script makes its batches itself a trial has but one size, and a second trial has the other.
+    If the script makes its own batches, a trial has only one batch size, and a second trial traces the other.
 
     Args:
-        trials: the first with Detail.TRACE counts; with Detail.FLOORS it tells more of its loader.
-        trials_folder: where each has its own.
-        cpus: that the trial could use.
-        here: the GPU that the trial ran on, whose measured speed other GPUs' are held against; None without.
+        trials: the first one with Detail.TRACE counts; with Detail.FLOORS, its loader's rate is better known.
+        trials_folder: the folder that contains the trials' own folders.
+        cpus: the CPUs that the trial could use.
+        here: the GPU that the trial ran on, which calibrates the speed of others; None without a GPU.
 
     Raises:
-        Unpredictable: the trial holds no steps that a prediction could go by.
+        Unpredictable: the trial has no traced steps to predict from.
         RecordError: its files can't be read.
     """
 
@@ -131,7 +131,7 @@ class Fits:
         with contextlib.suppress(Unpredictable):
             more = read_traces(traced[:2], trials_folder, is_checkpointed=True)
             with_it = _of_same_steps(more, own)
-            # What it gives and costs is told beside the steps without it.
+            # Checkpointing is reported relative to the same steps without it.
             self._checkpointed = {one: pair for one, pair in with_it.items() if one in self._pairs}
         self._memory: dict[tuple[Precision, bool, tuple[int, ...]], MemoryPrediction] = {}
         self._largest: dict[tuple[MemoryPrediction, int], int] = {}
@@ -139,23 +139,23 @@ class Fits:
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
-        """What was traced: the script's own, and bf16 where that can be set."""
+        """The traced precisions: the script's own, and bf16 if it can be set."""
         return tuple(self._pairs)
 
     @property
     def margin(self) -> float:
-        """Share that a peak may lie above its prediction, or its prediction above it."""
+        """Share by which a peak and its prediction may differ."""
         base = MARGIN if self._seen.device_type == "cuda" else CPU_MARGIN
         return base + DOUBT_MARGIN * len(self._doubts)
 
     def for_profiles(
         self, profiles: Iterable[Profile], outside: Callable[[Profile], OutsideTorch]
     ) -> DevicePrediction:
-        """Return what fits each GPU whose memory is known, in each precision that it has and was traced.
+        """Return what fits each GPU with known memory, in each traced precision that it supports.
 
         Args:
-            profiles: of the GPUs; a CPU's is left out.
-            outside: returns what a GPU's memory holds beside torch's tensors.
+            profiles: the GPUs' profiles; a CPU's is skipped.
+            outside: returns the bounds on a GPU's memory outside torch's tensors.
         """
         fits = [
             self._fit(profile, precision, outside(profile))
@@ -179,23 +179,23 @@ class Fits:
     def unlimited_peak(
         self, precision: Precision, batch_size: int, outside: OutsideTorch, is_checkpointed: bool = False
     ) -> PeakShown | None:
-        """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
+        """Return a batch size's peak with unlimited memory, without the margin; None if not traced."""
         memory = self._memory_of(precision, outside, is_checkpointed)
         return None if memory is None else memory.peak(batch_size)
 
     def at(
         self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
     ) -> PredictedFit | None:
-        """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
+        """Return the prediction for one batch size; None if the GPU's memory or the precision is unknown.
 
-        Where an epoch has fewer samples, it is of a batch of all of them. Where it does not fit, the peak is
-        that of a memory without end.
+        The batch is limited to the samples of an epoch. If it does not fit, the peak is that with unlimited
+        memory.
 
         Args:
-            profile: of the GPU.
-            precision: that it trains in.
+            profile: the GPU's profile.
+            precision: the precision to train in.
             batch_size: per device.
-            outside: what the GPU's memory holds beside torch's tensors.
+            outside: bounds on the GPU memory outside torch's tensors.
         """
         if self._traced(precision) is None or not profile.has_own_memory:
             return None
@@ -206,13 +206,13 @@ class Fits:
     ) -> RequestedBatch:
         """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
 
-        It does up to the largest batch with the margin, and does not above the one that fits only in
-        the best case.
+        It fits up to the largest batch with the margin; above the largest batch that fits in the best case,
+        it does not.
 
         Args:
-            profile: of the GPU.
-            fit: of it, one that `for_profiles` returned.
-            outside: what the GPU's memory holds beside torch's tensors.
+            profile: the GPU's profile.
+            fit: the GPU's prediction from `for_profiles`.
+            outside: bounds on the GPU memory outside torch's tensors.
             batch_size: per device.
         """
         headroom = _Headroom(fit.capacity_bytes, outside)
@@ -236,7 +236,7 @@ class Fits:
     # --- one GPU ---------------------------------------------------------------------------
 
     def _precisions(self, profile: Profile) -> list[Precision]:
-        """Return the precisions to predict for: what was traced, by the name that it has on the GPU."""
+        """Return the precisions to predict for: the traced ones, as they are called on the GPU."""
         names = (_name_on(profile, precision) for precision in self._pairs)
         return [name for name in names if name is not None]
 
@@ -269,11 +269,11 @@ class Fits:
         )
 
     def _made(self, batch_size: int) -> int:
-        """Return the batch that the loader makes where one of that size is asked for: an epoch at most."""
+        """Return the size of the batches that the loader makes for a requested size: at most an epoch."""
         return min(batch_size, self._loop.epoch_samples or batch_size)
 
     def _rates(self, profile: Profile, precision: Precision, batch_size: int) -> _Rates:
-        """Return how fast a GPU, and the loader on its usual machine, would be at a batch size."""
+        """Return the rates of a GPU, and of the loader on its usual machine, at a batch size."""
         compute = self._compute(precision, batch_size, profile)
         if compute is not None and self._speed_factor is not None:
             compute = _times(compute, self._speed_factor)
@@ -283,9 +283,10 @@ class Fits:
         return _Rates(compute, loader)
 
     def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
-        """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown.
+        """Return the training rate of a GPU by the roofline model, in samples/s; None if it is unknown.
 
-        Nor is there one in a precision that was not traced: the script's own, where its steps differed.
+        That is the case if the GPU's rates are unknown or the precision was not traced, such as the script's
+        own if its steps differed.
         """
         traced = self._traced(precision)
         if traced is None:
@@ -294,10 +295,10 @@ class Fits:
         return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
 
     def _measured_over_roofline(self, script_precision: Precision, here: Profile | None) -> float | None:
-        """Return how many times as fast as by its roofline the GPU that is here computes; None without one.
+        """Return the measured over the predicted speed of the GPU that is present; None without one.
 
-        By the time in which it was at work, where that is known: what it waits for the host says nothing of
-        another GPU.
+        Only the time in which it was busy counts, if known: waiting for the host says nothing about other
+        GPUs.
         """
         alone_s, batch = self._isolated.compute_step_s if self._isolated else None, self._loop.batch_size
         if here is None or self._seen.device_type != "cuda" or batch is None or alone_s is None:
@@ -319,7 +320,7 @@ class Fits:
         return LargestBatch(low=low, value=value, high=high)
 
     def _checkpointing(self) -> CheckpointingPredicted | None:
-        """Return what gradient checkpointing costs by the trace, or why it was not traced."""
+        """Return the cost of gradient checkpointing in the trace, or why it was not traced."""
         seen = self._seen.checkpointing
         if seen is None:
             return None
@@ -336,7 +337,7 @@ class Fits:
         )
 
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
-        """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
+        """Return the memory for a prediction: with the margin against it, without, and in its favour."""
         above = 1 + self.margin
         middle_bytes = (headroom.min_bytes + headroom.max_bytes) // 2
         return int(headroom.min_bytes / above), middle_bytes, int(headroom.max_bytes * above)
@@ -344,9 +345,9 @@ class Fits:
     def _peak(
         self, precision: Precision, outside: OutsideTorch, batch_size: int, headroom: _Headroom
     ) -> PeakShown:
-        """Return the peak with the least memory that is enough, without a limit where none is.
+        """Return the peak with the smallest headroom that suffices, or without a limit if none does.
 
-        Where there is less, torch gives back what it kept before it asks for more.
+        With less memory, torch frees its cache before it asks for more, so that the peak is lower.
         """
         memory = self._memory_of(precision, outside)
         assert memory is not None
@@ -356,7 +357,7 @@ class Fits:
         return memory.peak(batch_size)
 
     def _traced(self, precision: Precision, is_checkpointed: bool = False) -> Precision | None:
-        """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
+        """Return the traced precision that uses the same memory: either 16-bit one, or fp32 and TF32."""
         pairs = self._checkpointed if is_checkpointed else self._pairs
         return next((one for one in (precision, _ALIKE[precision]) if one in pairs), None)
 
@@ -379,10 +380,9 @@ class Fits:
         return self._memory[key]
 
     def _blas_blocks(self, outside: OutsideTorch) -> tuple[int, ...]:
-        """Return cuBLAS's workspaces: one of each thread where torch keeps them, else one at a time.
+        """Return cuBLAS's workspaces: one per thread if torch keeps them, else one at a time.
 
-        Whether it does was seen in the trace, where that ran on a GPU: those that don't stay are among its
-        temporaries.
+        A trace on a GPU shows whether it does: workspaces that are not kept are among its temporaries.
         """
         whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept is not False
         if not whole:
@@ -393,13 +393,13 @@ class Fits:
         return (of_thread, of_thread) if any(size in _BLAS_BYTES for size in seen) else ()
 
     def _loader_here(self) -> float | None:
-        """Return the samples/s of the loader alone on this machine, as it was measured."""
+        """Return the measured rate of the loader alone on this machine, in samples/s."""
         step_s, batch = self._isolated.loader_step_s if self._isolated else None, self._loop.batch_size
         return batch / step_s if step_s and batch else None
 
 
 def _of_same_steps(pairs: Mapping[str | None, TracedPair], own: Precision) -> dict[Precision, TracedPair]:
-    """Return the pairs by precision, without those whose two sizes are not of the same steps.
+    """Return the pairs by precision, without those whose two traces are not of the same steps.
 
     Raises:
         Unpredictable: none is left.
@@ -419,9 +419,9 @@ def _of_same_steps(pairs: Mapping[str | None, TracedPair], own: Precision) -> di
 
 
 def _name_on(profile: Profile, precision: Precision) -> Precision | None:
-    """Return what a precision is called on a GPU: the other 16 bit where that is its own; None for neither.
+    """Return the precision to use on a GPU: the other 16-bit one if only that is native; None if neither is.
 
-    Where there is no TF32, torch computes in float32 what may run in it.
+    Without TF32, torch computes in float32 instead.
     """
     if str(precision) in profile.native_precisions or precision is Precision.FP32:
         return precision
@@ -432,6 +432,6 @@ def _name_on(profile: Profile, precision: Precision) -> Precision | None:
 
 
 def _times(figure: Interval, factor: float) -> Interval:
-    """Return a rate times what another batch size showed; the range holds both: this one may be otherwise."""
+    """Scale a rate by a factor measured at another batch size; the range also includes the unscaled rate."""
     low, high = min(1.0, factor), max(1.0, factor)
     return Interval(value=figure.value * factor, low=figure.low * low, high=figure.high * high)

@@ -1,4 +1,4 @@
-"""How fast the loader would be on a GPU's usual machine, by what a batch costs here. Pure."""
+"""Predicts the loader's rate on a GPU's usual machine from the cost of a batch here. Pure."""
 
 import math
 
@@ -9,21 +9,21 @@ from tunekit.records.measurement import DryLoop, LoopMeasurement, Measurement
 from tunekit.records.profile import Instance, Profile
 
 _MIN_GAIN = 1.1
-"""Of twice the workers: below it something behind the loader holds them back, such as a lock."""
+"""MIN gain from doubling the workers; with less, something such as a lock limits them."""
 _HYPERTHREAD_SHARE = 0.5
-"""Of a core, that a vCPU is at least."""
+"""MIN speed of a vCPU as a share of a core's."""
 
 
 def usual_instance(profile: Profile) -> Instance | None:
-    """Return the cheapest machine with one GPU whose vCPUs are known; without one, the smallest there is."""
+    """Return the cheapest single-GPU machine with known vCPUs; without one, that with the fewest GPUs."""
     known = [one for one in profile.instances if one.vcpus]
     return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
 
 
 def loader_work_of(loop: LoopMeasurement | DryLoop, isolated: IsolatedRates | None) -> LoaderWork | None:
-    """Return what a batch costs in the processes that make it: by the loader alone where that was looked at.
+    """Return the work of making batches, measured with the loader alone if possible.
 
-    Beside the training both want the same CPUs, and a batch takes longer.
+    During training, both compete for the same CPUs, and a batch takes longer.
     """
     if isolated is not None and isolated.loader_work is not None:
         return isolated.loader_work
@@ -31,7 +31,7 @@ def loader_work_of(loop: LoopMeasurement | DryLoop, isolated: IsolatedRates | No
 
 
 def cpus_per_worker(measurement: Measurement | None) -> float:
-    """Return how many CPUs one loader worker keeps busy as a trial has shown it: few where it waits."""
+    """Return how many CPUs one loader worker kept busy in a trial: below 1 if it waits."""
     if measurement is None:
         return 1.0
     alone = next((one.loader_work for one in measurement.isolated.workers), None)
@@ -40,7 +40,7 @@ def cpus_per_worker(measurement: Measurement | None) -> float:
 
 
 def max_useful_workers(measurement: Measurement | None) -> float:
-    """Return the workers beyond which more were seen to be hardly faster; infinite where none were."""
+    """Return the number of workers beyond which more were hardly faster; infinite if there is none."""
     points = measurement.isolated.workers if measurement else ()
     is_flat = len(points) > 1 and points[-2].step_s < _MIN_GAIN * points[-1].step_s
     return points[-1].num_workers if is_flat else math.inf
@@ -49,15 +49,15 @@ def max_useful_workers(measurement: Measurement | None) -> float:
 def loader_rate(
     loop: LoopMeasurement | DryLoop, work: LoaderWork | None, instance: Instance | None, batch_size: int
 ) -> Interval | None:
-    """Return the samples/s that each GPU's share of a machine's vCPUs could load; None where not known.
+    """Return the loading rate of each GPU's share of a machine's vCPUs, in samples/s; None if unknown.
 
-    A vCPU works on a batch of its own: no more of them are at work than an epoch has batches.
+    Each vCPU works on a separate batch, so no more are busy than an epoch has batches.
 
     Args:
-        loop: as it was here.
-        work: what its batches cost here; None where that is not known.
+        loop: the loop as measured here.
+        work: the cost of its batches here; None if unknown.
         instance: the machine.
-        batch_size: up to the samples of an epoch.
+        batch_size: at most the samples of an epoch.
     """
     per_cpu = loader_rate_per_cpu(loop, work)
     if per_cpu is None or instance is None or instance.vcpus is None:
@@ -69,10 +69,10 @@ def loader_rate(
 
 
 def loader_rate_per_cpu(loop: LoopMeasurement | DryLoop, work: LoaderWork | None) -> Interval | None:
-    """Return the samples/s that one vCPU of another machine could load; None where not known.
+    """Return the rate at which one vCPU of another machine could load, in samples/s; None if unknown.
 
-    At most it is a core of this machine's speed that only computes; at least half a core, and batches take as
-    long as they took here with whatever they waited for.
+    The upper bound assumes a core of this machine's speed that never waits; the lower bound assumes half a
+    core, and batches that take as long as here, including their waits.
     """
     if work is None or not work.batches or not work.cpu_s or loop.batch_size is None:
         return None

@@ -1,4 +1,4 @@
-"""The RAM buffer of a loader before it is built: predicted bytes and a verdict."""
+"""Predicts the RAM that a loader's buffer needs, and whether it is safe."""
 
 import math
 from collections.abc import Sequence
@@ -14,36 +14,36 @@ from tunekit.records.recommendation import RamVerdict
 from tunekit.units import bytes_text
 
 SAFE_BUFFER_SHARE = 0.20
-"""A buffer up to this share of the RAM limit is safe: the rest serves page cache, forks, spikes."""
+"""A buffer up to this share of the RAM limit is safe: the rest is for the page cache, forks and spikes."""
 
 OOM_SHARE = 0.85
 """Base and buffer above this share of the RAM limit count as out of memory."""
 
 
 RamLimit = Literal["safe share of RAM", "RAM", "/dev/shm"]
-"""What may stand against a loader."""
+"""The limits that a loader may exceed."""
 
 
 @dataclass(frozen=True)
 class LoaderRam:
-    """What a loader's buffer and queue mean for a host; predicted."""
+    """The predicted buffer of a loader and the verdict for a host."""
 
     buffer_bytes: int
-    """Of the batches that the workers keep ready."""
+    """Size of the batches that the workers keep ready."""
     verdict: RamVerdict
     limit: RamLimit | None
-    """Which limit stands against it; None if it is safe."""
+    """The limit that it exceeds; None if it is safe."""
     why: str | None
-    """The same in words, with its figure."""
+    """The exceeded limit in words, with the figures."""
 
     @property
     def why_oom(self) -> str | None:
-        """Why the loader must not be started; None if it may."""
+        """Why the loader must not be started; None if it may be."""
         return self.why if self.verdict is RamVerdict.OOM else None
 
 
 class _OfBatches(NamedTuple):
-    """A loader whose batch counts as one sample."""
+    """A loader whose sizes are counted in whole batches."""
 
     num_workers: int
     prefetch_factor: int | None
@@ -51,36 +51,36 @@ class _OfBatches(NamedTuple):
 
 
 RamLimits = Host | OtherMachine
-"""What stands against a loader: a host, or a machine that is not here."""
+"""Where a loader's limits come from: this host, or another machine."""
 
 BatchLoader = TrainConfig | _OfBatches
 Loader = BatchLoader | LoaderPlan | LoopMeasurement
-"""What a loader's memory follows from."""
+"""Anything that defines a loader's workers and prefetch."""
 
 Pinning = TrainConfig | LoopMeasurement
-"""What decides about a batch in pinned memory."""
+"""Anything that defines whether batches are pinned, and their size."""
 
 
 def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
-    """Return the RAM that one training process's loader holds: workers x prefetch batches.
+    """Return the RAM of the batches that one training process's loader keeps ready: workers x prefetch.
 
     Args:
-        loader: its workers and prefetch.
-        batch_bytes: of a batch while it waits: `held_per_sample` of its samples.
+        loader: the loader with its workers and prefetch.
+        batch_bytes: size of a waiting batch: its samples times `held_per_sample`.
     """
     return round(loader.num_workers * (loader.prefetch_factor or 0) * batch_bytes)
 
 
 def pinned_growth(loader: Pinning, loop: LoopMeasurement) -> float:
-    """Return how many times its data a batch takes while it waits: 1, or more in pinned memory.
+    """Return a waiting batch's memory as a multiple of its data: 1, or more if it is pinned.
 
-    There all of workers x prefetch batches come to wait, and stay taken: torch's host allocator gives each
-    tensor a block of the next power of two, and keeps every block. PYTORCH_ALLOC_CONF's
-    pinned_max_round_threshold_mb, which newer versions know, is not counted on.
+    All workers x prefetch batches end up in pinned memory and stay there: torch's host allocator rounds each
+    tensor up to a power of two and never frees a block. PYTORCH_ALLOC_CONF's pinned_max_round_threshold_mb,
+    which newer versions have, is ignored.
 
     Args:
-        loader: whose batches.
-        loop: measured on this device with any loader of the same data.
+        loader: the loader of the batches.
+        loop: a loop measured on this device with any loader of the same data.
     """
     batch, samples = loop.batch, loader.batch_size
     if not loader.pin_memory or loop.device.type != "cuda" or batch is None or samples is None:
@@ -93,19 +93,19 @@ def pinned_growth(loader: Pinning, loop: LoopMeasurement) -> float:
 
 
 def held_per_sample(loader: Pinning, loop: LoopMeasurement) -> float:
-    """Return what one sample of a batch takes while it waits, in bytes: see `pinned_growth`."""
+    """Return the bytes that one sample of a waiting batch takes; see `pinned_growth`."""
     return loop.bytes_per_sample * pinned_growth(loader, loop)
 
 
 def held_bytes(loop: LoopMeasurement) -> float:
-    """Return what a batch of a measured loop takes while it waits."""
+    """Return the bytes that a waiting batch of a measured loop takes."""
     return loop.batch_bytes * pinned_growth(loop, loop)
 
 
 def queue_bytes(loader: Loader, batch_bytes: float) -> int:
     """Return the bytes in /dev/shm once the queue is full: workers x prefetch + 1 batches.
 
-    The last one is the batch that the training process holds.
+    The additional one is the batch that the training process holds.
     """
     if loader.num_workers == 0:
         return 0
@@ -113,12 +113,12 @@ def queue_bytes(loader: Loader, batch_bytes: float) -> int:
 
 
 def buffer_verdict(buffered_bytes: int, base_bytes: int, ram_limit_bytes: int) -> RamVerdict:
-    """Return what a buffer means for a machine's RAM, /dev/shm left aside.
+    """Return the verdict on a buffer for a machine's RAM, ignoring /dev/shm.
 
     Args:
-        buffered_bytes: of all loaders that share the limit.
+        buffered_bytes: the buffers of all loaders that share the limit.
         base_bytes: host memory of their processes without the buffer; 0 if unknown.
-        ram_limit_bytes: what may be used.
+        ram_limit_bytes: the RAM that may be used.
     """
     if base_bytes + buffered_bytes > math.floor(OOM_SHARE * ram_limit_bytes):
         return RamVerdict.OOM
@@ -126,7 +126,7 @@ def buffer_verdict(buffered_bytes: int, base_bytes: int, ram_limit_bytes: int) -
 
 
 def fits_shm(queued_bytes: int, host: RamLimits) -> bool:
-    """Return whether /dev/shm has room for a full queue beside what others keep there."""
+    """Return whether the free part of /dev/shm has room for a full queue."""
     return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
 
@@ -137,15 +137,15 @@ def loader_ram(
     host: RamLimits,
     shared_per_sample: float | None = None,
 ) -> LoaderRam:
-    """Return what a loader's buffer and queue mean for a host.
+    """Return a loader's predicted buffer, and whether it and the queue fit a host.
 
     Args:
-        loader: a config, or another loader with its batch.
-        bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
+        loader: a config, or another loader with its batch size.
+        bytes_per_sample: size of one sample in a waiting batch; see `held_per_sample`.
         base_bytes: host memory of the process tree without the buffer; 0 if unknown.
-        host: its RAM limit and what is free of /dev/shm are the limits.
-        shared_per_sample: what one sample takes in /dev/shm: whole pages of tensors; None where that is not
-            known to be another figure.
+        host: provides the limits: RAM, and the free part of /dev/shm.
+        shared_per_sample: size of one sample in /dev/shm, where tensors take whole pages; None to use
+            `bytes_per_sample`.
     """
     buffered = buffer_bytes(loader, loader.batch_size * bytes_per_sample)
     queued = queue_bytes(
@@ -167,7 +167,7 @@ def loader_ram(
 
 
 def shm_text(host: RamLimits) -> str:
-    """Return what /dev/shm has, such as "4.0 GiB free of 16.0 GiB"; its size alone where none is taken."""
+    """Return the size of /dev/shm, such as "4.0 GiB free of 16.0 GiB"; only the total if nothing is used."""
     if not host.shm_used_bytes:
         return bytes_text(host.shm_bytes)
     return f"{bytes_text(host.shm_free_bytes)} free of {bytes_text(host.shm_bytes)}"
@@ -178,37 +178,38 @@ class BaseRam:
     """RAM of one rank's processes without the loader's buffer."""
 
     main_bytes: int = 0
-    """Of all processes but the workers, with what the workers share with them; of the workers too where they
-    were not measured apart."""
+    """Memory of all processes except the workers, including memory shared with them; of the workers too if
+    they were not measured separately."""
     worker_bytes: int = 0
-    """Of each worker alone; 0 where they were not measured apart."""
+    """Private memory of each worker; 0 if workers were not measured separately."""
 
     def with_workers(self, num_workers: int) -> int:
-        """Return the bytes of the processes with that many workers."""
+        """Return the memory of all processes with this number of workers."""
         return self.main_bytes + num_workers * self.worker_bytes
 
 
 def base_ram(measurement: Measurement) -> BaseRam:
-    """Return what a trial's processes took, each worker by itself where its details have that.
+    """Return the memory of a trial's processes, with the workers separate if the trial's details have them.
 
-    A worker counts with its private memory: a data set that a fork left shared is there once, however many
-    workers share it. Where workers write to it, if only the reference counts of Python objects, its pages
-    become their own over an epoch; that comes on top and is not predicted.
+    A worker counts with its private memory: a data set that is shared after a fork counts once, however many
+    workers share it. If workers write to it, if only to the reference counts of Python objects, its pages
+    become private over an epoch; that additional memory is not predicted.
 
-    The rest is what the training process takes beside the full queue, or the rank's share of the tree's
-    peak without these workers where that is more: then there were other processes, such as a validation's
-    persistent workers or a compiler's. Of the buffer the peak holds only what waits in the workers' own
-    memory, such as arrays and text, which go through a pipe. Tensors that wait in /dev/shm are mapped by no
-    process, so no PSS counts them. The batch at hand is in the peak, and no part of workers x prefetch; so
-    are the samples of which the workers were making batches.
+    The rest is the training process's memory apart from the full queue, or, if larger, the rank's share of
+    the tree's peak without these workers: then there were other processes, such as a validation's persistent
+    workers or a compiler's. The peak includes only the part of the buffer that waits in the workers' own
+    memory, such as arrays and text, which go through a pipe. Tensors waiting in /dev/shm are mapped by no
+    process, so no PSS counts them. The peak also includes the current batch and the samples of unfinished
+    batches, which are not part of workers x prefetch.
 
-    Where the workers were not measured apart, the base is the peak without that part, whatever the workers.
+    If the workers were not measured separately, the base is the peak without the buffered part, for any
+    number of workers.
     """
     loop, details = measurement.loop, measurement.details
     queue = details.queue if details else None
     peak_bytes = measurement.memory.peak_pss_bytes // loop.world_size
     peak_bytes += loop.growth_bytes if loop.device.memory_bytes is None else 0
-    # What one worker keeps for itself of the batches that it has ready.
+    # The part of its ready batches that one worker keeps in its own memory.
     ready_bytes = (loop.prefetch_factor or 0) * (loop.batch.piped_bytes if loop.batch else 0)
     if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:
         rest_bytes = peak_bytes - loop.num_workers * queue.worker_base_bytes
@@ -219,13 +220,13 @@ def base_ram(measurement: Measurement) -> BaseRam:
 
 
 def predicted_base_ram(measured: Sequence[Measurement]) -> BaseRam:
-    """Return what a config that never ran will take, by those that did: the one with details, else the least.
+    """Return the base of a config that never ran: that of a trial with details, else the smallest one.
 
     Raises:
         ValueError: nothing was measured.
     """
     if not measured:
-        raise ValueError("a base is predicted from measured trials, got none; measure one first")
+        raise ValueError("a base is predicted from measured trials, but there are none; measure one first")
     known = [base_ram(one) for one in measured]
     return next((base for base in known if base.worker_bytes), min(known, key=lambda base: base.main_bytes))
 
@@ -235,15 +236,15 @@ _PREFETCHES = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class GridCell(LoaderRam):
-    """The same of one number of workers and prefetch factor."""
+    """The verdict for one number of workers and prefetch factor."""
 
     num_workers: int
     prefetch_factor: int | None
-    """None without workers, which keep nothing ready."""
+    """None without workers, as no batches are kept ready."""
     ram_bytes: int
-    """Training process, workers and buffer."""
+    """Memory of the training process, the workers and the buffer."""
     is_present: bool
-    """Whether the loop has this loader now."""
+    """Whether this is the loop's present loader."""
 
 
 def ram_grid(
@@ -255,19 +256,19 @@ def ram_grid(
     batch_shared_bytes: float | None = None,
     others: Sequence[tuple[int, int | None]] = (),
 ) -> tuple[GridCell, ...]:
-    """Return the cells of workers x prefetch, fewest workers first, then the smallest prefetch.
+    """Return the cells of workers x prefetch, sorted by workers, then by prefetch.
 
-    The workers are 1, 2, 4, 8, ... up to the CPUs that may be used and one step beyond, with the CPUs'
-    own number and the present one among them. 0 workers, where they are the present ones, are one cell.
+    The workers are 1, 2, 4, 8, ... up to one step beyond the usable CPUs, plus the number of CPUs and the
+    present number. If the loop has 0 workers at present, they are a single cell.
 
     Args:
-        batch_bytes: of the data of one batch.
+        batch_bytes: size of one waiting batch.
         main_base_bytes: host memory of the training process without batches.
-        worker_base_bytes: the same of one worker.
-        host: of one rank, whose limits hold.
-        present: workers and prefetch factor that the loop has now.
-        batch_shared_bytes: what one batch takes in /dev/shm, where that is known to be another figure.
-        others: workers and prefetch factors that have to be among them too.
+        worker_base_bytes: host memory of one worker without batches.
+        host: the host, or one rank's share of it, that provides the limits.
+        present: the loop's present workers and prefetch factor.
+        batch_shared_bytes: size of one batch in /dev/shm; None to use `batch_bytes`.
+        others: further workers and prefetch factors to include.
     """
     named = (*((present,) if present else ()), *others)
     prefetches = {*_PREFETCHES, *(prefetch for _, prefetch in named if prefetch)}

@@ -1,20 +1,20 @@
-"""How fast a GPU trains, from its memory bandwidth and rates: a step's ops, or another GPU's measured step.
+"""Predicts a GPU's training speed from its bandwidth and rates, and a traced or measured step.
 
 Under the roofline model (Williams, Waterman, Patterson 2009, CACM 52(4)) every kernel takes the longer of
-its memory time and its arithmetic time. Whatever mix of kernels a step is made of, the ratio of two GPUs then
-lies between the ratio of their bandwidths and the ratio of their rates. That is the core of the interval.
-It is widened by what the model does not know:
+its memory time and its arithmetic time. For any mix of kernels, the speed ratio of two GPUs is then between
+the ratio of their bandwidths and the ratio of their rates. That is the core of the interval. It is widened by
+what the model does not know:
 
-- the share of its peak that a GPU reaches. Profiles hold it for bf16 where it was published; elsewhere it is
-  taken to lie in PUBLISHED_FRACTIONS, or POWER_LIMITED_FRACTIONS for small cards;
-- fp32: PyTorch computes fp32 convolutions in TF32 where there is any (torch.backends.cudnn.allow_tf32 is on)
-  and matmuls in IEEE fp32, so both ratios are taken in;
+- the share of its peak that a GPU reaches. Profiles have it for bf16 if it was published; otherwise it is
+  assumed to be within PUBLISHED_FRACTIONS, or POWER_LIMITED_FRACTIONS for small cards;
+- fp32: PyTorch computes fp32 convolutions in TF32 if available (torch.backends.cudnn.allow_tf32 is on) and
+  matmuls in IEEE fp32, so both ratios are included;
 - a fallback to fp32 on a GPU without the measured precision moves up to twice the bytes;
 - everything else: MODEL_ERROR, the mean error of Habitat (Yu et al. 2021, USENIX ATC), which converts a
-  measured step kernel by kernel and is the best that such a conversion was shown to do.
+  measured step kernel by kernel and is the best published result of such a conversion.
 
 A step that waits for its loader, or for the CPU to launch kernels, gains nothing from a faster GPU: the ratio
-is of steps that keep the GPU busy.
+applies to steps that keep the GPU busy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,28 +26,28 @@ from tunekit.records.prediction import OpCost
 from tunekit.records.profile import Profile
 
 MODEL_ERROR = 1.118
-"""Factor to either side, beyond the bounds of the roofline."""
+"""Factor by which the roofline's bounds are widened to either side."""
 
 PUBLISHED_FRACTIONS = (0.78, 0.95)
-"""Share of the peak that a GPU without a figure of its own is taken to reach: the range of the profiles'."""
+"""Share of the peak that a GPU without a published figure is assumed to reach: the range of the profiles."""
 
 POWER_LIMITED_FRACTIONS = (0.5, 0.95)
-"""The same for cards that their power limit slows down long before (T4, L4). An assumption."""
+"""The same share, an assumption, for cards that their power limit slows down much earlier (T4, L4)."""
 
 _POWER_LIMITED_W = 75.0
-"""Cards up to what a PCIe slot supplies."""
+"""Power that a PCIe slot supplies; cards up to this limit count as small."""
 
 _FALLBACK_BYTES = (1.0, 2.0)
-"""Bytes moved in fp32 against those of a 16-bit autocast, which keeps some of its tensors in fp32."""
+"""Bytes moved in fp32 relative to a 16-bit autocast, which keeps some of its tensors in fp32."""
 
 PEAK_SHARE, BANDWIDTH_SHARE = 0.6, 0.8
-"""Shares of their peaks that the ops of a traced step are taken to reach."""
+"""Shares of peak rate and peak bandwidth that the ops of a traced step are assumed to reach."""
 
 LAUNCH_S = 4e-6
 """What every op takes at the least."""
 
 ERROR = 0.3
-"""Of a rate from a traced step, to either side."""
+"""Relative error of a rate predicted from a traced step, to either side."""
 
 _CONVOLUTIONS = ("convolution", "cudnn_convolution", "mkldnn_convolution")
 
@@ -58,12 +58,12 @@ SOURCE = (
 
 
 class SpeedRatio(NamedTuple):
-    """How many times as fast as the measured GPU another one is."""
+    """The speed of another GPU relative to the measured one."""
 
     ratio: Interval | None
-    """None where the figures that it would follow from are unknown."""
+    """None if the necessary figures are unknown."""
     precision: Precision
-    """What the other GPU would train in."""
+    """The precision that the other GPU would train in."""
     why: str
 
 
@@ -73,15 +73,15 @@ def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> Spee
     Args:
         measured: the GPU that the step was measured on.
         other: the GPU that it is predicted for.
-        precision: what it was measured in; where the other GPU does not have it, fp32 takes its place.
+        precision: the precision of the measurement; if the other GPU does not have it, fp32 replaces it.
 
     Returns:
-        A ratio with its bounds, exactly 1 for the same GPU; None with the reason where a figure is unknown.
+        A ratio with its bounds, exactly 1 for the same GPU; None with the reason if a figure is unknown.
     """
     if measured.id == other.id:
         return SpeedRatio(EXACTLY_ONE, precision, f"measured on {other.id}")
     if not _is_native(measured, precision):
-        return SpeedRatio(None, precision, f"{measured.id} has no {precision} of its own to go by")
+        return SpeedRatio(None, precision, f"{measured.id} has no native {precision} to compare with")
     used = precision if _is_native(other, precision) else Precision.FP32
     unknown = [*_unknown(measured, precision), *_unknown(other, used)]
     if unknown:
@@ -95,7 +95,7 @@ def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> Spee
 
 
 def assumptions(used: Iterable[tuple[Profile, Precision]]) -> tuple[str, ...]:
-    """Return what ratios between these GPUs take for granted, a sentence each.
+    """Return the assumptions behind ratios between these GPUs, one sentence each.
 
     Args:
         used: the measured GPU and the predicted ones, with the precision that each trains in.
@@ -121,7 +121,7 @@ def _is_native(profile: Profile, precision: Precision) -> bool:
 def _compute_ratios(
     measured: Profile, precision: Precision, other: Profile, used: Precision
 ) -> tuple[float, ...]:
-    """Return the ratios of what the two GPUs can reach, over all kinds of arithmetic and fractions."""
+    """Return the ratios of the rates that two GPUs can reach, for all kinds of arithmetic and fractions."""
     low_before, high_before = _fraction(measured, precision)
     low_after, high_after = _fraction(other, used)
     pairs = zip(_rates(measured, precision), _rates(other, used), strict=True)
@@ -131,7 +131,7 @@ def _compute_ratios(
 
 
 def _rates(profile: Profile, precision: Precision) -> tuple[float, ...]:
-    """Return the dense peak TFLOPS of a precision's matmuls and convolutions; empty where one is unknown."""
+    """Return the dense peak TFLOPS of a precision's matmuls and convolutions; empty if one is unknown."""
     matmul = convolution = getattr(profile, f"{precision}_tflops")
     if precision is Precision.FP32 and _is_native(profile, Precision.TF32):
         convolution = profile.tf32_tflops
@@ -139,7 +139,7 @@ def _rates(profile: Profile, precision: Precision) -> tuple[float, ...]:
 
 
 def _fraction(profile: Profile, precision: Precision) -> tuple[float, float]:
-    """Return the least and the largest share of its peak that the GPU may reach."""
+    """Return the bounds on the share of its peak that the GPU may reach."""
     known = profile.achievable_bf16_fraction
     if known is not None and precision in (Precision.BF16, Precision.FP16):
         return known, known  # both run on the same tensor cores
@@ -157,12 +157,12 @@ def _unknown(profile: Profile, precision: Precision) -> list[str]:
 def compute_rate(
     ops: Sequence[OpCost], samples: int, profile: Profile, uses_tf32: bool = False
 ) -> Interval | None:
-    """Return the samples/s that a GPU alone would train; None where one of its rates is unknown.
+    """Return the training rate of a GPU without its loader, in samples/s; None if a rate is unknown.
 
     Args:
-        ops: of one optimizer step.
-        samples: that the step trains on.
-        profile: of the GPU.
+        ops: the ops of one optimizer step.
+        samples: the samples per step.
+        profile: the GPU's profile.
         uses_tf32: whether float32 matmuls may run in TF32, as convolutions do by default.
     """
     seconds = step_time_s(ops, profile, uses_tf32)
@@ -173,7 +173,7 @@ def compute_rate(
 
 
 def step_time_s(ops: Sequence[OpCost], profile: Profile, uses_tf32: bool = False) -> float | None:
-    """Return the seconds of all ops one after another; None where a rate that they need is unknown."""
+    """Return the total time of all ops in sequence; None if a rate that they need is unknown."""
     if profile.bandwidth_gb_per_s is None:
         return None
     bandwidth = BANDWIDTH_SHARE * profile.bandwidth_gb_per_s * 1e9
@@ -190,7 +190,7 @@ def step_time_s(ops: Sequence[OpCost], profile: Profile, uses_tf32: bool = False
 
 
 def _peak_tflops(op: OpCost, profile: Profile, uses_tf32: bool) -> float | None:
-    """Return the dense peak of the op's kind of arithmetic."""
+    """Return the GPU's dense peak for the op's kind of arithmetic."""
     if op.dtype in ("bfloat16", "float16"):
         return profile.bf16_tflops or profile.fp16_tflops
     has_tf32 = "tf32" in profile.native_precisions

@@ -1,1 +1,1 @@
-"""Throughput of every config of a space, predicted from the trials that were run. Pure."""
+"""Predicts the throughput of every config in a space from the trials so far. Pure."""
