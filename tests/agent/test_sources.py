@@ -149,7 +149,7 @@ def test_what_lies_ready_is_thrown_away_and_the_epoch_goes_on() -> None:
     source = taken_from(iterator)
     next(iterator)
     assert settled(source)
-    source.throw_away(time.perf_counter() + 60, lambda: None)
+    source.discard_ready(time.perf_counter() + 60, lambda: None)
     assert source.fetch().item() == 1 + QUEUED
 
 

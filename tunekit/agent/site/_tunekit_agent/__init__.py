@@ -1,21 +1,21 @@
-"""The tunekit agent: rides inside a training process and measures its loop.
+"""The tunekit agent: runs inside a training process and measures its loop.
 
-Standard library only; torch is touched only after the script imported it. Its parts:
+It uses only the standard library, and touches torch only after the script has imported it. Its parts:
 
-    request     what the parent asks of this trial
-    process     which process speaks, which rank it is
-    originals   Python's own clock, files and JSON, whatever the script puts in their place
-    file_guard/ keeps the user's files as they are
-    imports     callbacks after an import: where all this hangs into torch's modules
-    options     what the script's own command line has, as its parser knows it
-    loader/     DataLoaders as they are built and read, their batches, their workers' time and memory
-    model/      the roots, the steps of their optimizers, the knobs applied to them; the loop that is learnt
+    request     the parent's request for this trial
+    process     which process reports, and which rank it is
+    originals   Python's own clock, files and JSON, even if the script replaces them
+    file_guard/ protects the user's files
+    imports     callbacks that run after an import and hook everything below into torch's modules
+    options     the script's command-line options, as its parser sees them
+    loader/     how DataLoaders are built and read, their batches, their workers' time and memory
+    model/      the root modules, their optimizers' steps, the knobs applied to them; the training loop
     measure/    start-up, a steady window, an epoch boundary, where the time goes on host and device
-    stages/     what is looked at once the measurement is complete, in the script's own loop
-    observe     ties all of this together: learn, warm up, measure, report, wait for the end
+    stages/     closer looks at the script's own loop after the measurement
+    observe     ties all of this together: learn, warm up, measure, report, wait to be ended
     apply       the other mode: apply the knobs, then watch the rate with one step counter
     events      the JSON lines that the parent reads
-    faults      exceptions of the agent's own: never raised into the script, reported with a traceback
+    faults      the agent's own exceptions: never raised into the script, reported with a traceback
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import os
 
 
 def start(request_path: str) -> None:
-    """Start the agent for the request file; a failure is reported, never raised into the script."""
+    """Start the agent for a request file; failures are reported, never raised into the script."""
     from . import events, faults, imports, process, request
 
     try:
         asked = request.read(request_path)
-    except Exception:  # missing, damaged, no request at all
-        return  # the parent sees that no agent reported
+    except Exception:  # missing, damaged, or not a request
+        return  # the parent notices that no agent reported
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
     log.emit("start", pid=os.getpid(), image=process.image())
@@ -48,7 +48,7 @@ def start(request_path: str) -> None:
             log.pulse = events.Pulse(asked.trial_folder)
             file_guard.redirect(asked.redirected)
             frameworks.install(log, asked.trial_folder)
-            if asked.sandbox != "overlay":  # which keeps the user's files by itself
+            if asked.sandbox != "overlay":  # an overlay protects the user's files without our help
                 writable = [asked.scratch_folder, *asked.writable_folders]
                 file_guard.install(asked.trial_folder, writable, log)
             observe.install(asked, log, owner)

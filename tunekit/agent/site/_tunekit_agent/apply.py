@@ -1,7 +1,7 @@
-"""Apply mode: the user's real training with tuned knobs, and next to nothing of ours left in it.
+"""Apply mode: the user's real training with tuned knobs, and almost none of our code left in it.
 
-Knobs go in as in a trial. After the first optimizer step every hook is gone but two: the step counter,
-and what builds loaders, since a script may build its training loader anew each epoch.
+Knobs are set as in a trial. After the first optimizer steps only two hooks remain: the step counter, and the
+wrapper that builds loaders, since a script may rebuild its training loader every epoch.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .process import Owner, Ranks
 from .request import Request
 
 _WINDOW_S = 60.0
-"""Seconds over which the real rate is taken."""
+"""Window over which the real rate is computed, in seconds."""
 _FIRST_STEPS = 20
 _WINDOWS_OUTSIDE = 3
-"""Windows in a row outside the promised range, before that is said: a validation may slow one down."""
+"""Consecutive windows outside the promised range before we say so: a validation may slow one down."""
 _SAY_EVERY_S = 1800.0
 
 
 class StepCounter:
     """Counts optimizer steps and says when the real rate leaves the promised range.
 
-    It is itself the one hook on optimizer steps: hooks can't be exchanged while torch runs through them.
+    It is itself the only hook on optimizer steps: hooks can't be replaced while torch iterates over them.
 
     Args:
-        promised_it_per_s: (lowest, highest) loop batches per second over whole epochs; None: don't watch.
+        promised_it_per_s: (min, max) loop batches per second over whole epochs; None to check nothing.
         batches_per_step: loop batches per optimizer step.
-        at_first: called after the first step, with False; returns whether that was all there is to do. If
-            not it is called once more, with True, a few steps later.
+        at_first: called after the first step, with False; returns whether setting up is finished. If it is
+            not, `at_first` is called once more, with True, a few steps later.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class StepCounter:
 
     @keep_from_dynamo
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """Count one step of the first optimizer; an optimizer step post-hook."""
+        """Count one step of the first optimizer; called as an optimizer step post-hook."""
         if id(optimizer) != self._optimizer:
             if self._optimizer:
                 return
@@ -105,12 +105,12 @@ class StepCounter:
         where = "below" if mean < self._low else "above"
         self._say(
             f"{mean:.3g} it/s over the last {_WINDOWS_OUTSIDE} minutes, {where} the {self._low:.3g} to "
-            f"{self._high:.3g} it/s that were measured; if that stays, measure again: tunekit search"
+            f"{self._high:.3g} it/s that were measured; if it stays that way, measure again: tunekit search"
         )
 
 
 class Applier:
-    """Sets the knobs and leaves; hears what the watches tell, as an observer does."""
+    """Sets the knobs and then removes its hooks; receives the watches' events in place of an observer."""
 
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
@@ -128,7 +128,7 @@ class Applier:
         self._kept: KeptHooks | None = None
 
     def failed(self, error: Exception) -> None:
-        """Say that knobs could not be applied; the training goes on as the script has it."""
+        """Say that knobs could not be applied; the training goes on without them."""
         line = faults.line_of(error)
         if isinstance(error, NotApplied):
             self._not_set.update(error.knobs)
@@ -138,20 +138,20 @@ class Applier:
         else:
             self.roots.stop()
             what = f"the agent failed ({line}); training goes on without the knobs that are not applied yet"
-        if what not in self._faults:  # a loader may be built anew each epoch
+        if what not in self._faults:  # a loader may be rebuilt every epoch
             self._faults.add(what)
             kept = faults.tell(self._log, self._request.trial_folder, error)
             self.say(f"{what} (traceback: {kept})" if kept else what)
 
     def say(self, message: str) -> None:
-        """Tell the user, beside what the script prints, once over all ranks."""
+        """Tell the user on standard error, from rank 0 only."""
         self._log.emit("said", message=message)
         if self.ranks.rank == 0:
-            with contextlib.suppress(Exception):  # nobody may be there to read it
+            with contextlib.suppress(Exception):  # standard error may be closed
                 sys.stderr.write(f"tunekit: {message}\n")
 
     def loader_built(self, info: LoaderInfo) -> None:
-        """A loader was constructed."""
+        """Note a loader that was constructed."""
         if self._request.loader is not None and self.loaders.is_addressed(info):
             self._training_built = True
             self._log.emit("loader", **{name: info.facts.get(name) for name in knobs.LOADER_KNOBS})
@@ -165,27 +165,27 @@ class Applier:
             self._kept.restore()
 
     def first_steps(self, last: bool) -> bool:
-        """Take the hooks away once every knob is applied, at last say what could not be.
+        """Remove the hooks once every knob is applied, or on the last call; say what was not applied.
 
         Returns:
-            Whether it is done.
+            Whether the hooks are gone.
         """
         try:
             if not last and len(self.roots.applied) < len(self._request.roots):
                 return False  # a module may run only every few steps
-            self._take_away()
+            self._remove_hooks()
         except Exception as error:
             self.failed(error)
         return True
 
-    def _take_away(self) -> None:
+    def _remove_hooks(self) -> None:
         self.roots.stop()
         if self.loaders.knobs and not self._training_built:
             self.say("the loader that was measured was not built, so its knobs are not applied")
         if self.ranks.world_size != self._request.world_size:
             self.say(
-                f"measured with {self._request.world_size} training processes, this job has "
-                f"{self.ranks.world_size}: its global batch, and the learning rate for it, are others"
+                f"measured with {self._request.world_size} training processes, but this job has "
+                f"{self.ranks.world_size}: its global batch size differs, and so does the right learning rate"
             )
         missing = len(self._request.roots) - len(self.roots.applied)
         if self._model_knobs and missing:
@@ -200,7 +200,7 @@ class Applier:
 
 
 def install(request: Request, log: Any, owner: Owner) -> None:
-    """Hang the knobs into torch's modules as the script imports them."""
+    """Hook the knobs into torch's modules as the script imports them."""
     applier = Applier(request, log, owner)
     imports.report_to(applier.failed)
     try:

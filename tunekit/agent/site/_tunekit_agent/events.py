@@ -1,4 +1,4 @@
-"""What the parent hears: JSON lines, a file for each process; its pulse; the progress of the loop."""
+"""Reports to the parent: JSON event lines and a pulse per process, and the loop's progress."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .process import Owner, Ranks
 TRAINING, FETCHING = 0, 1
 _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
-"""Batches and steps that are each reported: a script that stops early should be known to the batch."""
+"""This many batches and steps are reported one by one, so that an early stop is known to the batch."""
 _PULSE = struct.Struct("<3Q")
 _MAX_FAULT_BYTES = 500
 
 
 class Pulse:
-    """What this process does right now, in a few bytes that outlive it however it ends.
+    """A few bytes that say what this process is doing and survive however it ends.
 
-    `pulse-PID` in the trial's folder holds three little-endian numbers: FETCHING or TRAINING, batches, steps;
-    and then why the last event could not be written, if it could not. Telling costs far less than an event,
-    so every batch and step is written. It is made before the script runs: limits that the script sets, a full
-    disk and closed descriptors don't reach memory that is mapped.
+    `pulse-PID` in the trial's folder holds three little-endian numbers (FETCHING or TRAINING, batches,
+    steps), followed by why the last event could not be written, if it failed. A pulse is far cheaper than an
+    event, so every batch and step is recorded. It is created before the script runs: mapped memory is immune
+    to limits that the script sets, to a full disk and to closed descriptors.
     """
 
     def __init__(self, folder: str) -> None:
@@ -34,9 +34,9 @@ class Pulse:
         self._open()
 
     def tell(self, doing: int, batches: int, steps: int) -> None:
-        """Overwrite what stood there before."""
+        """Overwrite the previous state."""
         if self._pid != os.getpid():
-            self._open()  # a forked rank has its own
+            self._open()  # a forked rank gets its own
         if self._memory is not None:
             _PULSE.pack_into(self._memory, 0, doing, batches, steps)
 
@@ -48,7 +48,7 @@ class Pulse:
     def _open(self) -> None:
         self._pid = os.getpid()
         self._memory: mmap.mmap | None = None
-        try:  # without it, the parent knows the loop by its events
+        try:  # without a pulse, the parent only has the events
             path = os.path.join(self._folder, f"pulse-{self._pid}")
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
@@ -63,11 +63,11 @@ class Pulse:
 class EventLog:
     """Writes events to `events-PID.jsonl` in the trial's folder.
 
-    Pipes don't survive launchers and spawned processes; a file per process does. A forked child
-    keeps silent: it is a loader worker or a launcher's helper, and its parent speaks for it.
+    Pipes don't survive launchers and spawned processes; a file per process does. A forked child reports
+    nothing: it is a loader worker or a launcher's helper, and its parent reports for it.
 
     Attributes:
-        pulse: what this process does, beside its events; None for a real training.
+        pulse: the process's current state, written in addition to events; None for a real training.
     """
 
     def __init__(self, folder: str, owner: Owner) -> None:
@@ -79,13 +79,13 @@ class EventLog:
         self.pulse: Pulse | None = None
 
     def emit(self, event: str, **fields: object) -> None:
-        """Append one event; it is on its way to the parent when this returns.
+        """Append one event, which has reached the file when this returns.
 
-        What can't be written is the parent's to notice, never the script's.
+        A failed write is left for the parent to notice; the script never sees it.
         """
         if not self._owner.is_here:
             return
-        # On a line of its own, whatever somebody else wrote before.
+        # Start a new line, in case something else wrote half of one.
         line = "\n" + as_json({"event": event, "time_s": time.time(), **fields}) + "\n"
         with self._lock:
             try:
@@ -101,20 +101,20 @@ class EventLog:
         self._fault = fault
 
     def _write(self, line: bytes) -> None:
-        """Append a line whole.
+        """Append a complete line.
 
         Raises:
-            OSError: there is no room for it, or no folder any more.
+            OSError: there is no room for it, or the folder is gone.
         """
         path = os.path.join(self._folder, f"events-{self._owner.pid}.jsonl")
         if not self._is_open(path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._handle = os.open(path, flags, 0o644)
-        while line:  # as much as there is room for is written without an error
+        while line:  # a nearly full disk takes a part without an error
             line = line[os.write(self._handle, line) :]
 
     def _is_open(self, path: str) -> bool:
-        """Return whether the handle still is our file: the script may close every descriptor it finds."""
+        """Return whether the handle is still our file: the script may close every descriptor it finds."""
         try:
             return self._handle >= 0 and os.path.samestat(os.fstat(self._handle), os.stat(path))
         except OSError:
@@ -122,25 +122,25 @@ class EventLog:
 
 
 class Progress:
-    """Counts batches and steps, and reports them: at every turn in the pulse, now and then in an event."""
+    """Counts batches and steps, and reports them: each one in the pulse, now and then in an event."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
         self._reported_at = 0.0
         self.batches = self.steps = self.samples = 0
-        self.wait_s = 0.0  # for the loader's next(), all batches together
+        self.wait_s = 0.0  # total wait for the loader's next()
         self._turn: dict | None = None
 
     def pulse(self, doing: int) -> None:
         self._log.pulse.tell(doing, self.batches, self.steps)
 
     def turn_ended(self) -> None:
-        """Remember how far the loop has come by now."""
+        """Remember how far the loop has come."""
         counted = {"samples": self.samples, "batches": self.batches or self.steps}
         self._turn = {"at_s": time.time(), **counted}
 
     def report(self, phase: str, ranks: Ranks) -> None:
-        """Report the phase, unless that was done a moment ago; of several ranks each tells its memory."""
+        """Report the phase, unless that was done a moment ago; each of several ranks reports its memory."""
         now = time.perf_counter()
         if now - self._reported_at < _PROGRESS_EVERY_S and self.batches + self.steps > _EARLY_PROGRESS:
             return

@@ -1,4 +1,4 @@
-"""The agent's own faults: never raised into the script, reported, with a traceback in the trial's folder."""
+"""The agent's own faults: reported with a traceback in the trial's folder, never raised into the script."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_BYTES = 1 << 20
 
 
 def kept_from_script(method: Any) -> Any:
-    """Keep a method that the script's own calls run from raising: `self.failed` gets the exception instead.
+    """Decorate a method that the script's calls run: exceptions go to `self.failed` instead of the script.
 
-    On an object whose `has_failed` is true it does nothing.
+    Once the object's `has_failed` is true, the method does nothing.
     """
 
     @functools.wraps(method)
@@ -35,14 +35,14 @@ def kept_from_script(method: Any) -> Any:
 
 
 def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str | None:
-    """Report an exception of the agent's own, even where the stack or the disk is full.
+    """Report one of the agent's own exceptions, even if the stack or the disk is full.
 
     Args:
-        folder: of the trial.
-        is_over: whether the agent observes no more.
+        folder: the trial's folder.
+        is_over: whether the agent stops observing.
 
     Returns:
-        The path of its traceback, None where that could not be written.
+        The path of the traceback, or None if it could not be written.
     """
     cause = error.__cause__ if isinstance(error, NotApplied) else error
     knobs = error.knobs if isinstance(error, NotApplied) else ()
@@ -58,7 +58,7 @@ def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str |
 
 
 def line_of(error: Exception) -> str:
-    """Return what went wrong in a line: of knobs that could not be set, the cause of each."""
+    """Return what went wrong in one line, with the cause of each knob that could not be set."""
     if not isinstance(error, NotApplied):
         return errors.line_of(error)
     lines = {knob: errors.line_of(cause) for knob, cause in error.causes.items()}
@@ -68,16 +68,16 @@ def line_of(error: Exception) -> str:
 
 
 def _place_in_agent(error: Any) -> str:
-    """Return the innermost place of the agent's own, its file, line and function; empty if there is none."""
+    """Return the file, line and function of the innermost frame in the agent's code; empty without one."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in places if code.co_filename.startswith(_AGENT)]
     return "".join(f"{code.co_filename[len(_AGENT) :]}:{line} ({code.co_name})" for code, line in own[-1:])
 
 
 def _keep_traceback(folder: str, error: Exception) -> str | None:
-    """Write a fault's traceback into the trial's folder; return the file's name, None if it can't be.
+    """Write a fault's traceback into the trial's folder; return the file's name, or None on failure.
 
-    That of knobs shows the first one's cause; those of the others follow.
+    For several knobs, the traceback shows the first one's cause, and those of the others follow.
     """
     causes = error.causes.values() if isinstance(error, NotApplied) else ()
     shown = [error, *(cause for cause in causes if cause is not error.__cause__)]

@@ -1,4 +1,4 @@
-"""Callbacks that run right after a module was imported, without importing anything early."""
+"""Callbacks that run right after a module is imported, without importing anything early."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class _Finder(MetaPathFinder):
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _AfterExec(spec.loader)  # asking for a spec imports nothing yet
+            spec.loader = _AfterExec(spec.loader)  # finding a spec imports nothing yet
         return spec
 
     def _found_by_others(self, name, path, target):
-        """Return what Python would have found without us: an editable package has a finder of its own."""
+        """Return what Python would have found without us: an editable package has its own finder."""
         for finder in sys.meta_path:
             find_spec = getattr(finder, "find_spec", None)
             spec = find_spec(name, path, target) if finder is not self and find_spec is not None else None
@@ -57,7 +57,7 @@ _finder = _Finder()
 
 
 def report_to(failed: Callable) -> None:
-    """Have `failed(error)` called where a callback raises: the script's import goes on."""
+    """Have `failed(error)` called if a callback raises; the script's import goes on."""
     _finder.failed = failed
 
 
@@ -69,7 +69,7 @@ def _call(callback: Callable, module: Any) -> None:
 
 
 def when_imported(name: str, callback: Callable) -> None:
-    """Call `callback(module)` once the module `name` was imported; at once if it already is."""
+    """Call `callback(module)` once the module `name` is imported; immediately if it already is."""
     if name in sys.modules:
         _call(callback, sys.modules[name])
         return
@@ -79,7 +79,7 @@ def when_imported(name: str, callback: Callable) -> None:
 
 
 def hook_torch(watcher: Any, install_optimizer: Any) -> None:
-    """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
+    """Install the hooks that observing and applying share: ranks, loaders, roots, steps."""
     when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
     when_imported("torch.utils.data.dataloader", watcher.loaders.install)
     when_imported(STATEFUL, lambda module: watcher.loaders.wrap_construction(module.StatefulDataLoader))

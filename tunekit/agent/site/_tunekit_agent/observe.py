@@ -1,4 +1,4 @@
-"""Learn the loop, warm up, measure, report, have the stages look, and wait for the end."""
+"""Learn the loop, warm up, measure, report, run the stages, and wait to be ended."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .stages.runner import StageRunner
 from .stages.trace.dry import DrySteps
 
 _DRY_STEPS = 4
-"""Optimizer steps after which a loop that computes nothing is known: how long each takes says nothing."""
+"""Optimizer steps after which a loop whose arithmetic is skipped counts as known."""
 
 
 class Observer:
@@ -63,18 +63,18 @@ class Observer:
             self.failed,
             self.steps.keep_hooks,
             request.device_memory_bytes,
-            self._root_begins,
+            self._before_first_forward,
         )
         self.data_parallel = DataParallelWatch(request.no_sync)
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: Any = None  # a LoopClock once the loop is learnt
-        self._samples = 0  # of the batch that is being trained on
+        self._samples = 0  # in the batch that is being trained on
         self._host_times = HostTimes(run_queue_ns)
         self._times: Any = DeviceTimes(None, "cpu")
         self._stages: Any = None  # a StageRunner once it is measured
         self._measured: dict = {}
         self._others_fetched = False
-        self._source: Any = None  # of the batch that is asked for, while the clock ticks
+        self._source: Any = None  # the source of the requested batch, while the clock ticks
         self._batch_watch = BatchWatch()
         self._work_window = WorkWindow()
         self._stepped_roots: list = []
@@ -85,7 +85,7 @@ class Observer:
         self._finished = self.has_failed = False
 
     def failed(self, error: Exception) -> None:
-        """Report the observer's own fault, once, and leave the script alone from here on."""
+        """Report the observer's own fault, once, and leave the script alone from then on."""
         if self.has_failed:
             return
         self.has_failed = self.steps.has_failed = self._finished = True
@@ -108,7 +108,7 @@ class Observer:
     @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         if info is self._loop.training and self._clock is not None:
-            if self._loop.reads_ahead:  # its thread was through with the epoch before the loop is
+            if self._loop.reads_ahead:  # its thread finished the epoch before the loop does
                 self._clock.epoch_ended(now)
             self._clock.epoch_started(now)
             self._growth.epoch_started()
@@ -116,11 +116,11 @@ class Observer:
         if self._stages is not None:
             self._stages.call("interrupted")
             self._progress(None)
-        epoch_of(info)  # while the loader is there
+        epoch_of(info)  # remembered now, while the loader still exists
 
     @kept_from_script
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
-        """The script asks a loader for a batch; returns a `loader.source.Replay` or None."""
+        """Note that the script asks a loader for a batch; return a `loader.source.Replay` or None."""
         now = time.perf_counter()
         self._progress_log.pulse(FETCHING)
         if self._startup.asked_at is None:
@@ -143,12 +143,12 @@ class Observer:
         return self._tick(now, info, source) if ticks else None
 
     def _turn_ended(self) -> None:
-        """A batch is trained on: in a job of several ranks that is told of each."""
+        """Note that a batch has been trained on, which every rank of a distributed job reports."""
         if self._loop.complete and self.ranks.world_size > 1:
             self._progress_log.turn_ended()
 
     def _tick(self, now: float, info: LoaderInfo | None = None, source: Any = None) -> Any:
-        """The loop asks its loader for a batch, or without one has made the first optimizer's step."""
+        """Advance the clock: the loop asks its loader for a batch, or without one its optimizer stepped."""
         batches = 1 if info is not None else self._loop.batches_per_step
         samples = self._samples if info is not None else self._loop.own_batch_samples * batches
         parts = self._host_times.asked(now)
@@ -167,19 +167,19 @@ class Observer:
             return self._measurement_complete(source)
         if phase == DRAINING and before != DRAINING:
             limit_s = self._clock.boundary_limit_s
-            # Reported before: what follows may take longer than the trial may, or end the script.
+            # Reported first: what follows may exceed the trial's limit or end the script.
             self._measured = self._measurement()
             self._report_done(is_final=False, next_within_s=2 * limit_s)
             source.end_epoch(time.perf_counter() + limit_s, lambda: self._progress(phase))
         return None
 
-    def _throw_away(self) -> None:
+    def _discard_ready_batches(self) -> None:
         until = time.perf_counter() + self._clock.boundary_limit_s
-        self._source.throw_away(until, lambda: self._progress(None))
+        self._source.discard_ready(until, lambda: self._progress(None))
 
     @kept_from_script
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
-        """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
+        """Note a loader's end; return whether the observer caused it, so that another epoch should follow."""
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
             self._stages.call("interrupted")
@@ -202,7 +202,7 @@ class Observer:
             if not self._loop.reads_ahead:  # else this thread's own waits are counted
                 self._host_times.fetched(wait_s, cpu_s)
             samples = self._samples_in(info, batch)
-            self._samples += samples if self._samples else 0  # before an epoch's first ask they end no batch
+            self._samples += samples if self._samples else 0  # 0: no training batch in this turn yet
         else:
             self._others_fetched = True
         self._progress_log.pulse(TRAINING)
@@ -230,7 +230,7 @@ class Observer:
         return samples
 
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
-        if not self._loop.reads_ahead:  # else what the loop waits for is its thread
+        if not self._loop.reads_ahead:  # else the loop waits for its reading thread instead
             self._times.fetched()
             self._host_times.fetched(wait_s, cpu_s)
             self._progress_log.wait_s += wait_s
@@ -284,7 +284,7 @@ class Observer:
             self._progress(None)
 
     def _learn(self) -> None:
-        """Conclude what the loop is and start the clock; other ranks than the first don't measure."""
+        """Conclude what the loop is and start the clock, on ranks that measure."""
         roots = self._stepped_roots = self._loop.conclude()
         if not self.ranks.measures:
             return
@@ -303,7 +303,7 @@ class Observer:
         self._log.emit("learnt", pid=os.getpid(), discovery=discovery, applied=applied, step_numbers=numbers)
 
     def _time_waits_for_threads(self) -> None:
-        """Count what this thread waits for others, by a queue or a future, as its wait for data."""
+        """Count this thread's waits for other threads, on queues and futures, as its wait for data."""
         here, original = threading.get_ident(), threading.Condition.wait
 
         def wait(condition, timeout=None):
@@ -320,7 +320,7 @@ class Observer:
         training = self._loop.training.facts if self._loop.training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = epoch_of(self._loop.training)
-        # Several ranks all train on the same count of batches; a step's loaders may go in pairs.
+        # Ending an epoch early would break ranks that need equal batch counts, and loaders read in pairs.
         is_alone = self._loop.world_size == 1 and not self._loop.partners and not self._loop.reads_ahead
         self._clock = LoopClock(
             time.perf_counter,
@@ -331,7 +331,7 @@ class Observer:
             workers,
             can_force_boundary=epoch_batches is not None and is_alone and restarts(self._loop.training),
             rate_to_beat=self._request.rate_to_beat,
-            throw_away=self._throw_away if self._loop.training and is_alone else None,
+            throw_away=self._discard_ready_batches if self._loop.training and is_alone else None,
         )
         self._times = DeviceTimes(
             self._loop.torch,
@@ -341,17 +341,17 @@ class Observer:
             batches_per_turn=self._loop.batches_per_turn,
         )
 
-    # --- computing nothing ---------------------------------------------------------------------
+    # --- skipping arithmetic -------------------------------------------------------------------
 
     def _dry_steps(self) -> DrySteps:
         if self._loop.dry is None:
             self._loop.dry = DrySteps(sys.modules["torch"], lambda: self.loaders.fetching > 0)
         return self._loop.dry
 
-    def _root_begins(self, torch: Any, seen: Any) -> None:
-        """A module is about to run for the first time: from here on nothing is computed, where that is asked.
+    def _before_first_forward(self, torch: Any, seen: Any) -> None:
+        """Skip all arithmetic from a root module's first forward pass on, if the request asks for it.
 
-        On a GPU steps take little time, and measured they say more.
+        Only on a CPU: steps on a GPU are quick, and real ones say more.
         """
         on_cpu = seen.device is not None and seen.device.type == "cpu"
         is_learning = self.ranks.world_size == 1 and not self._loop.complete
@@ -393,12 +393,12 @@ class Observer:
             self._work_window.close()
 
     def _measurement_complete(self, source: Any) -> Any:
-        """Report what was measured, then have stages look if that is asked for, else wait for the end."""
+        """Report the measurement, then run the requested stages, or wait to be ended if there are none."""
         samples_unknown = self._loop.training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._start_stages(self._measurement(), wanted, self._step_s())
         if self._loop.reads_ahead and wanted:
-            return None  # its thread asks them
+            return None  # its reading thread calls the stages
         return self._ask_stages(source)
 
     def _step_s(self) -> float:
@@ -420,9 +420,9 @@ class Observer:
             self._report_done(is_final=True)
 
     def _ask_stages(self, source: Any) -> Any:
-        """Let the stage at work see this turn of the loop; once all are through, wait for the end.
+        """Pass this turn of the loop to the current stage; once all have finished, block until ended.
 
-        Never os._exit: `train.py && next` must not run `next`; the parent ends this process.
+        Never os._exit: `train.py && next` must not run `next`. The parent ends this process.
         """
         self._progress(None)
         answer = None
@@ -437,18 +437,18 @@ class Observer:
         return answer
 
     def _report_stages(self) -> None:
-        """Report what was seen so far: a later stage may not live to."""
+        """Report the results so far, in case a later stage ends the process."""
         stages = self._stages
         self._report_done(is_final=False, details=stages.facts(), next_within_s=stages.deadline_s)
 
     def _report_done(self, is_final: bool, details: dict | None = None, next_within_s: float = 0.0) -> None:
-        """Report a complete measurement, what stages saw, and when the one at work will be left."""
+        """Report a complete measurement, the stages' results, and the current stage's deadline."""
         self._log.emit(
             "done", loop=self._measured, is_final=is_final, details=details, next_within_s=next_within_s
         )
 
     def _measurement(self) -> dict:
-        """Return the plain facts of the measurement, and report a loss that is none."""
+        """Return the plain facts of the measurement, and report a non-finite loss."""
         if self._loop.recount():
             self._report_learnt(self._stepped_roots, self._loop.training)
         last = self.steps.last_loss_value()
@@ -458,8 +458,8 @@ class Observer:
             **self._startup.facts(),
             **self._batch_watch.facts(self._loop.training),
             "loader_work": self._work_window.facts(),
-            "model": self._if_told(model_bytes, self._stepped_roots, self.steps.living()),
-            "data_parallel": self._if_told(
+            "model": self._facts_or_none(model_bytes, self._stepped_roots, self.steps.living()),
+            "data_parallel": self._facts_or_none(
                 self.data_parallel.facts, self.roots.device(), self.ranks.world_size
             ),
             "device_parts": self._times.facts(),
@@ -473,11 +473,11 @@ class Observer:
             others["discarded_batches"] = self._window_from
         return loop_facts(self._loop, self.steps, self._clock, others)
 
-    def _if_told(self, facts_of: Callable, *objects: Any) -> dict | None:
-        """Return facts of the script's objects, None where they can not be had; the rate is one without."""
+    def _facts_or_none(self, facts_of: Callable, *objects: Any) -> dict | None:
+        """Return facts about the script's objects, or None on failure; the rate is valid without them."""
         try:
             return facts_of(*objects)
-        except Exception as error:  # modules and optimizers of the script's own answer as they like
+        except Exception as error:  # the script's own modules and optimizers may raise anything
             faults.tell(self._log, self._request.trial_folder, error, is_over=False)
             return None
 
@@ -493,7 +493,7 @@ class Observer:
 
     @kept_from_script
     def script_ended(self) -> None:
-        """The interpreter is shutting down: report what there is, and why it ended."""
+        """Report what is known when the interpreter shuts down, and why it ended."""
         if self._finished:
             return
         error = getattr(sys, "last_value", None)

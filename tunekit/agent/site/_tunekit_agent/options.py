@@ -1,8 +1,8 @@
-"""The options of the script's own command line: what may be typed, and what is in force.
+"""The script's command-line options: how they can be typed, and their current values.
 
-Each parser is looked at once it has parsed, in the process that parses: flags and values are the script's
-own, never guessed from its text. Only options whose name the parent asked for are reported, so that no secret
-and no path leaves the process.
+Each parser is inspected after it has parsed, in the process that parses: flags and values come from the
+script itself, never from guesses about its text. Only options whose name the parent asked for are reported,
+so that no secret and no path leaves the process.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ FLAG, OPTIONAL, SWITCH, KEY, PAIR = "flag", "optional", "switch", "key", "pair"
 
 
 def plain_name(name: str) -> str:
-    """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
+    """Return a name's last part, lower-cased and without punctuation: `--data.batchSize` is batchsize."""
     last = name.lstrip("-").rsplit(".", 1)[-1]
     return "".join(letter for letter in last.lower() if letter.isalnum())
 
 
 class OptionWatch:
-    """Sees the parsers of argparse, click, typer, absl, fire, jsonargparse, Hydra, OmegaConf and yacs."""
+    """Inspects the parsers of argparse, click, typer, absl, fire, jsonargparse, Hydra, OmegaConf and yacs."""
 
     def __init__(self, names: Iterable[str], log: Any) -> None:
         self._names = frozenset(names)
         self._log = log
         self._seen: dict = {}
         self._reported = 0
-        self._typed: list = []  # OmegaConf's configs of what was typed, kept so that no other gets their id
+        self._typed: list = []  # OmegaConf's configs of the command line
 
     def install(self) -> None:
         for module, kind, method, read in _PARSERS:
@@ -87,7 +87,7 @@ class OptionWatch:
         module._MakeParseFn = make_parse_function
 
     def _hang_in_hydra(self, module: Any) -> None:
-        """Hydra composes for the command line and for `compose()`; only the first of them runs a job."""
+        """Read the config when a job runs: Hydra also composes for `compose()`, which runs none."""
         original = module.run_job
 
         @functools.wraps(original)
@@ -112,7 +112,7 @@ class OptionWatch:
 
 
 def after(owner: Any, name: str, look: Callable) -> None:
-    """Have `look(result, *arguments)` called after a method of a class."""
+    """Have `look(result, *arguments)` called after each call of a class's method."""
     descriptor = vars(owner)[name]
     is_static = isinstance(descriptor, staticmethod)
     original = descriptor.__func__ if is_static else descriptor
@@ -127,14 +127,14 @@ def after(owner: Any, name: str, look: Callable) -> None:
 
 
 def _quietly(function: Callable, *arguments: Any, **more: Any) -> None:
-    """Call a function; a version of a parser that it does not know leaves the options unknown."""
+    """Call a function and ignore its failure: with an unfamiliar parser version, options stay unknown."""
     try:
         function(*arguments, **more)
     except Exception:
         return
 
 
-# --- what each parser knows -----------------------------------------------------------------
+# --- reading each parser's options ----------------------------------------------------------
 
 
 def _option(
@@ -156,14 +156,14 @@ def _bare(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a value that JSON has; None for all others, and for long texts."""
+    """Return a value that JSON can hold; None for any other, and for long texts."""
     bare = _bare(value)
     if isinstance(bare, str):
         return bare if len(bare) <= _MAX_TEXT else None
     if isinstance(bare, (bool, int)):
         return bare if abs(bare) < 1 << 53 else None
     if isinstance(bare, float):
-        return bare if bare - bare == 0 else None  # neither infinite nor no number
+        return bare if bare - bare == 0 else None  # finite
     return None
 
 
@@ -192,7 +192,7 @@ def _of_argparse(result: Any, parser: Any, *_: Any, **__: Any) -> Iterator[dict]
 
 
 def _of_jsonargparse(config: Any, parser: Any, *_: Any, **__: Any) -> Iterator[dict]:
-    """A class's own parameters have no action: what was parsed is the list of what may be typed."""
+    """Yield the parsed config's options, since the parameters of a class have no action of their own."""
     command, actions = config.get("subcommand"), list(parser._actions)
     for action in parser._actions:
         if command is not None and isinstance(action.choices, dict) and command in action.choices:
@@ -222,7 +222,7 @@ def _of_absl(result: Any, flags: Any, *_: Any, **__: Any) -> Iterator[dict]:
     for name in list(flags):
         flag = flags[name]
         if flag.name != name:
-            continue  # its short name
+            continue  # a short name
         if flag.boolean:
             yield _option(name, SWITCH, flag.value, [f"--{name}"], [f"--no{name}"])
         else:
@@ -244,7 +244,7 @@ def _of_omegaconf(config: Any) -> Iterator[dict]:
     container = sys.modules["omegaconf"].OmegaConf.to_container(config, resolve=False)
     container.pop("hydra", None)
     for key, value in itertools.islice(_leaves(container), _MAX_LEAVES):
-        if not (isinstance(value, str) and "${" in value):  # what it refers to is the place to change
+        if not (isinstance(value, str) and "${" in value):  # change what it refers to instead
             yield _option(key, KEY, value, [key])
 
 
@@ -270,4 +270,4 @@ _PARSERS = (
     ("absl.flags._flagvalues", "FlagValues", "__call__", _of_absl),
     ("yacs.config", "CfgNode", "merge_from_list", _of_yacs),
 )
-"""Module, class and method that parses; and what reads the options of its result and arguments."""
+"""Module, class and method that parses; and the function that reads options from its result and arguments."""

@@ -1,8 +1,8 @@
 """Python's own functions as they were before the script ran.
 
-Scripts replace them: a test double freezes the clock, a patched `json` serves a framework. What the
-agent tells must not change with that. They are kept as attributes of objects that are no modules, since what
-freezes clocks looks for them in every module.
+Scripts replace them: a test double freezes the clock, a framework patches `json`. The agent's reports must
+not be affected. The originals are attributes of plain objects, because clock-freezing libraries patch every
+module they find.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ os = types.SimpleNamespace(**vars(_os))
 
 
 def _own_encoder() -> Any:
-    """Return an encoder whose classes are not those that a script can reach and patch."""
+    """Return a JSON encoder whose classes a script can't reach and patch."""
     spec = importlib.util.find_spec("json.encoder")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    # Not as ASCII: an escaped half of a surrogate pair, as odd file names have, is no valid JSON.
+    # Not as ASCII: a lone surrogate from an undecodable file name would be escaped into invalid JSON.
     return module.JSONEncoder(default=str, ensure_ascii=False)
 
 
@@ -31,7 +31,7 @@ _encoder = _own_encoder()
 
 
 def append_to(path: str, content: bytes) -> None:
-    """Write at the end of a file, which is made where it is missing."""
+    """Append to a file, creating it if it is missing."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         os.write(handle, content)
@@ -40,5 +40,5 @@ def append_to(path: str, content: bytes) -> None:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON; what JSON has no form for, as text."""
+    """Return a value as JSON; objects that JSON can't express become text."""
     return _encoder.encode(value)

@@ -1,4 +1,4 @@
-"""Which process speaks, and which rank of a distributed job it is."""
+"""Which process reports, and which rank of a distributed job it is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Callable
 from .originals import os
 
 _STACK_START = 25
-"""Place of `startstack` among the fields of /proc/self/stat that follow the program's name."""
+"""Index of `startstack` among the fields of /proc/self/stat after the program's name."""
 
 
 class Owner:
-    """The process whose loop is observed; its forked children are loader workers and keep silent."""
+    """The process whose loop is observed; its forked children are loader workers and report nothing."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -24,9 +24,9 @@ class Owner:
 
 
 def image() -> int:
-    """Return where this process's stack starts: what it executes anew has another, a forked child the same.
+    """Return where this process's stack starts: exec changes the address, fork keeps it.
 
-    The parent knows by it which processes have the agent; 0 where the kernel doesn't tell.
+    It tells the parent which processes run the agent. 0 if the kernel doesn't say.
     """
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as stream:
@@ -36,7 +36,7 @@ def image() -> int:
 
 
 def imports_main() -> bool:
-    """Return whether this process was started by spawn or forkserver and imports the script just now."""
+    """Return whether this process was started by spawn or forkserver and is still importing the script."""
     module = sys.modules.get("multiprocessing.process")
     return module is not None and getattr(module.current_process(), "_inheriting", False)
 
@@ -46,12 +46,12 @@ class Ranks:
 
     Args:
         owner: becomes this process when a forked child joins a process group.
-        changed: called when the process group has another rank than the environment had.
+        changed: called after this process has joined a process group.
 
     Attributes:
-        rank: of this process; 0 outside distributed jobs.
-        world_size: processes that train together.
-        measures: whether this rank is the one of its host that is measured.
+        rank: this process's rank; 0 outside distributed jobs.
+        world_size: number of processes that train together.
+        measures: whether this is the one rank of its host that is measured.
     """
 
     def __init__(self, owner: Owner, changed: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class Ranks:
 
     @property
     def measures(self) -> bool:
-        """The first; on a host that does not have it the first there, as torchrun numbers them."""
+        """True for rank 0, and for local rank 0 of torchrun on every other host."""
         is_first_here = (
             _number("LOCAL_RANK", -1) == 0 and 0 < _number("LOCAL_WORLD_SIZE", 0) < self.world_size
         )
@@ -86,8 +86,8 @@ class Ranks:
         try:
             self.rank, self.world_size = module.get_rank(), module.get_world_size()
         except Exception:
-            return  # a group that this process is no member of
-        self._owner.pid = os.getpid()  # also of a forked child, which is a rank by now
+            return  # this process is not a member of the group
+        self._owner.pid = os.getpid()  # a forked child that joins is a rank too
         self._changed()
 
 

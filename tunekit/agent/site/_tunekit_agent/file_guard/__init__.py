@@ -1,14 +1,14 @@
 """Keeps a trial from changing the user's files, and frameworks from checkpointing and uploading.
 
-Where the kernel puts an overlay over every file, it keeps the files by itself, and only the frameworks are
-left to see to. Elsewhere Python's writes go to the trial's folder, where its reads find them:
+If the kernel lays an overlay over every file, the files are safe, and only the frameworks need handling.
+Otherwise Python's writes are redirected to the trial's folder, and its reads find them there:
 
     mirror      where a path leads, and what the trial wrote there
     stand_ins   how functions of the standard library are replaced
     functions   `open` and the functions in `os`
-    savers      what torch and safetensors open in C
-    databases   SQLite's
-    audit       the last line: refuses every write that is not redirected
+    savers      files that torch and safetensors open in C
+    databases   SQLite databases
+    audit       the last line of defence: refuses every write that is not redirected
     frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub; experiment trackers
 """
 
@@ -34,9 +34,9 @@ def install(folder: str, writable: list, log: Any) -> None:
     """Guard the user's files in this process and its forked children.
 
     Args:
-        folder: the trial's.
+        folder: the trial's folder.
         writable: other folders that the trial may write to; the first is for short-lived files.
-        log: where refused writes are listed.
+        log: receives an event for each refused write.
     """
     refused = report_once(lambda path: log.emit("written", path=path, action="denied"))
     failed = report_once(lambda message: log.emit("guard_error", message=message))
@@ -49,7 +49,7 @@ def install(folder: str, writable: list, log: Any) -> None:
 
 
 def _move_sockets(folder: str, module: Any) -> None:
-    """Have multiprocessing put its sockets where the system, which makes them, may do so."""
+    """Have multiprocessing create its sockets in a writable folder: `bind` can't be redirected."""
     original = module.get_temp_dir
 
     @functools.wraps(original)
@@ -63,9 +63,9 @@ def _move_sockets(folder: str, module: Any) -> None:
 
 
 def redirect(redirected: dict) -> None:
-    """Let `open` read rewritten copies of some of the user's files.
+    """Make `open` read rewritten copies of some of the user's files.
 
-    It stays: a script may read its config again, or keep a copy of it beside its results.
+    The redirection is permanent: a script may read its config again, or copy it next to its results.
     """
     if not redirected:
         return
@@ -89,12 +89,12 @@ def redirect(redirected: dict) -> None:
 def _copy_of(file: Any, copies: dict) -> Any:
     try:
         return copies.get(resolve(os.path.abspath(os.fsdecode(file))), file)
-    except Exception:  # whatever is wrong with the path, the real open says it better
+    except Exception:  # the real open gives a better error for a bad path
         return file
 
 
 def report_once(emit: Callable) -> Callable:
-    """Return a function that emits each text once, and not without end."""
+    """Return a function that emits each text once, up to a limit."""
     reported: set = set()
 
     def report(text: str) -> None:

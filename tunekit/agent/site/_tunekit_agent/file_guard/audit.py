@@ -1,4 +1,4 @@
-"""The last line: refuses every change that did not go through the replaced functions."""
+"""The last line of defence: refuses every change that did not go through the replaced functions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _CHANGES = {
     "os.setxattr": ((0, None),),
     "os.removexattr": ((0, None),),
 }
-"""Audit events, and where each has paths: the index of a path and that of its folder's descriptor."""
+"""Audit events -> for each path argument, its index and that of its folder's descriptor."""
 _MAKING = ("os.mkdir", "os.symlink", "os.link", "os.rename")
 _OF_ENTRIES = ("os.remove", "os.rmdir", *_MAKING)
 
 
 def hook_for(mirror: Mirror) -> Callable:
-    """Return the audit hook; it is called thousands of times a second for events that it ignores."""
+    """Return the audit hook, which must be fast: most of its thousands of calls per second are ignored."""
 
     def judge(what: str, path: Any, dir_fd: Any, follows: bool, makes: bool) -> None:
         text = mirror.absolute(path, dir_fd)

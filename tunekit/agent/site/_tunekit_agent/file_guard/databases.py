@@ -1,4 +1,4 @@
-"""SQLite writes from C: what it connects to is a copy in the trial's folder, and it attaches nothing."""
+"""SQLite writes from C, so scripts connect to copies, and may attach the user's databases only to read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ARGUMENTS = (
     *("timeout", "detect_types", "isolation_level", "check_same_thread"),
     *("factory", "cached_statements", "uri"),
 )
-"""What sqlite3.connect takes after the database, in its order."""
+"""The parameters of sqlite3.connect after the database, in order."""
 _ATTACH, _OK, _DENY = 24, 0, 1
-"""SQLite's numbers: what a statement does, and what an authorizer answers."""
+"""SQLite's codes: an action of a statement, and two answers of an authorizer."""
 _JOURNALS = ("-wal", "-journal")
 
 
 def named_file(database: str, is_uri: bool) -> tuple:
-    """Return the file that SQLite opens for a name, "" for none, and whether it only reads it."""
+    """Return the file that SQLite opens for a name ("" for none), and whether it opens it read-only."""
     from urllib.parse import parse_qs, unquote, urlsplit
 
     options = {}
@@ -49,7 +49,7 @@ def _found(mirror: Mirror, database: str, is_uri: bool) -> tuple:
         status = status_of(entry)
         is_large = status is not None and status.st_size > mirrors.LARGEST_COPY_BYTES
         if is_large and not mirror.is_own(entry) and mirror.place_of(entry) == entry:
-            return f"file:{quote(entry)}?mode=ro", True  # a large data set is only read, as a rule
+            return f"file:{quote(entry)}?mode=ro", True  # too large to copy, and probably just read
         for journal in (f"{entry}{suffix}" for suffix in _JOURNALS):
             if status is not None and mirror.place_of(entry) == entry and mirror.is_there(journal):
                 mirror.writing(journal)

@@ -1,4 +1,4 @@
-"""Frameworks don't checkpoint, rotate checkpoints or upload in a trial; experiment trackers send nothing."""
+"""Keeps frameworks from checkpointing and uploading in a trial, and experiment trackers from sending."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OFF = (
     (_LIGHTNING, "strategies.strategy", ("Strategy.remove_checkpoint",)),
     (("accelerate",), "accelerator", ("Accelerator.save_model",)),
 )
-"""What checkpoints and rotates: packages, module in them, functions and methods there."""
+"""Functions and methods that write or rotate checkpoints: packages, module in them, names there."""
 # Every method of HfApi that changes something there begins with one of these words.
 _HUB_CHANGES = re.compile(
     r"(accept|add|batch|cancel|change|comment|copy|create|delete|disable|duplicate|edit|enable|grant|hide|merge|"
@@ -33,7 +33,7 @@ _HUB_CHANGES = re.compile(
 
 
 class HubReply(str):
-    """What a hub call that wasn't made returns: an empty URL whose attributes are empty too."""
+    """The result of a suppressed hub call: an empty URL whose attributes are empty too."""
 
     repo_id = ""
 
@@ -57,26 +57,26 @@ def _hub_reply(api: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _hub(refused: Callable, module: Any) -> None:
-    """Turn off everything that changes the hub."""
+    """Turn off every function that changes the hub."""
     api = getattr(module, "api", None)
     for name in dir(module.HfApi):
         if not _HUB_CHANGES.match(name) or not callable(getattr(module.HfApi, name)):
             continue
         replace(_off(refused, f"huggingface_hub.{name}", _hub_reply), f"HfApi.{name}", module)
-        if api is not None and hasattr(module, name):  # a bound method that was taken before
+        if api is not None and hasattr(module, name):  # the module's own name for the old bound method
             setattr(module, name, getattr(api, name))
 
 
-# --- what takes the place of a function or an attribute: made from it ----------------------
+# --- factories: each returns a function that turns an original into its replacement --------
 
 
 def _off(refused: Callable, shown: str, reply: Callable | None = None) -> Callable:
-    """Return what makes a function that does nothing and is listed when it is called.
+    """Return a factory of functions that only report that they were called.
 
     Args:
-        refused: lists it.
-        shown: what the report calls it.
-        reply: called with the call's arguments for what to return; None returns None.
+        refused: reports a call.
+        shown: the function's name in the report.
+        reply: computes the result from the call's arguments; if None, the result is None.
     """
 
     def made(original: Callable) -> Callable:
@@ -91,19 +91,19 @@ def _off(refused: Callable, shown: str, reply: Callable | None = None) -> Callab
 
 
 def _always(value: Any) -> Callable:
-    """Return what makes a function that does nothing but return the value."""
+    """Return a factory of functions that only return the value."""
     return lambda original: lambda *args, **kwargs: value
 
 
 def _with(**forced: Any) -> Callable:
-    """Return what makes a function that calls the original with these arguments, whatever else is given."""
+    """Return a factory of functions that call the original with these arguments forced."""
     return lambda original: functools.wraps(original)(
         lambda *args, **kwargs: original(*args, **{**kwargs, **forced})
     )
 
 
 def _without_missing_checkpoint(determine: Callable) -> Callable:
-    """Return a method after which the best checkpoint is none that was never saved."""
+    """Return a method that clears the trainer's best checkpoint afterwards if it was never saved."""
 
     @functools.wraps(determine)
     def determined(trainer, *args, **kwargs):
@@ -132,14 +132,14 @@ _OTHERS = (
     ("swanlab.sdk.cmd.login", "login", _always(True)),
     ("trackio.utils", "resolve_space_id_and_server_url", _always((None, None))),
 )
-"""What starts a tracker's run or says where it goes: module, name in it, what makes another of it."""
+"""Functions that start a tracker's run or choose its destination: module, name in it, factory."""
 
 
 def install(log: Any, trial_folder: str) -> None:
-    """Turn the frameworks' checkpoints and uploads and the trackers off as the script imports them.
+    """Turn off checkpoints, uploads and trackers as the script imports their frameworks.
 
     Args:
-        log: where what was turned off and called is listed.
+        log: receives an event when a suppressed function is called.
         trial_folder: absolute; MLflow's runs go there.
     """
     refused = report_once(lambda path: log.emit("written", path=path, action="denied"))
@@ -150,7 +150,7 @@ def install(log: Any, trial_folder: str) -> None:
         ("mlflow.tracking._tracking_service.utils", "_resolve_tracking_uri", _always(runs)),
         ("mlflow.tracking._model_registry.utils", "_resolve_registry_uri", _always(runs)),
     ]
-    # Its automatic naming would delete old checkpoints.
+    # Accelerate's automatic naming would delete old checkpoints.
     name = "Accelerator.save_state"
     saved = _off(refused, f"accelerate.{name}", lambda own, output_dir=None, *_, **__: output_dir)
     rows.append(("accelerate.accelerator", name, saved))

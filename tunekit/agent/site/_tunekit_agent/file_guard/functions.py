@@ -1,4 +1,4 @@
-"""Python's functions that open, list and change files, replaced by ones that see what the trial wrote."""
+"""Stand-ins for Python's functions that open, list and change files; they see what the trial wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MARKS = ("chmod", "fchmod", "chown", "fchown", "lchown", "utime", "setxattr", "
 
 
 class Functions:
-    """Plans for calls of `open` and of the functions in `os`; see `stand_ins.guarded`."""
+    """Plans for calls to `open` and to functions in `os`; see `stand_ins.guarded`."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
@@ -46,7 +46,7 @@ class Functions:
     ) -> Any:
         mirror = self._mirror
         if flags & os.O_TMPFILE == os.O_TMPFILE and not mirror.is_own(f"{mirror.find(path, dir_fd)[0]}/"):
-            raise failure(errno.EOPNOTSUPP, path)  # as file systems without unnamed files say
+            raise failure(errno.EOPNOTSUPP, path)  # the error of file systems without unnamed files
         if flags & os.O_DIRECTORY or not flags & WRITE_FLAGS:
             found = mirror.reading(path, dir_fd, not flags & os.O_NOFOLLOW)
         else:
@@ -68,7 +68,7 @@ class Functions:
         return None if scan is None else lambda: [entry.name for entry in scan()]
 
     def scandir(self, original: Callable, path: Any = ".") -> Any:
-        """Plan os.scandir: what the trial made is listed too, what it removed isn't."""
+        """Plan os.scandir: entries that the trial created are listed, those that it removed are not."""
         mirror, given = self._mirror, "." if path is None else path
         folder, is_elsewhere = mirror.find(given) if mirror.is_used else (None, False)
         if folder is None:
@@ -106,11 +106,11 @@ class Functions:
         return self._mirror.find(path, dir_fd, follows)[0]
 
     def _is_users(self, entry: str, place: str) -> bool:
-        """Return whether what the script finds at an entry was there before the trial."""
+        """Return whether an entry is the user's own, from before the trial."""
         return place == entry and not self._mirror.is_own(entry) and status_of(entry) is not None
 
     def remove(self, original: Callable, path: Any, *, dir_fd: int | None = None) -> Any:
-        """Plan os.remove: a file of the user's is hidden from the script."""
+        """Plan os.remove: the user's file stays, but is hidden from the script."""
         entry = self._entry(path, dir_fd)
         if entry is None:
             return None
@@ -118,7 +118,7 @@ class Functions:
         if self._mirror.is_own(entry) or is_folder(place) or status_of(entry) is None:
             return lambda: original(place)
         if place == entry and stat.S_IFMT(posix.lstat(entry).st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
-            self._mirror.deny("removing what is no plain file", entry, _REMEDY)
+            self._mirror.deny("removing a special file", entry, _REMEDY)
         return lambda: self._mirror.hide(entry)
 
     def rmdir(self, original: Callable, path: Any, *, dir_fd: int | None = None) -> Any:
@@ -138,7 +138,7 @@ class Functions:
     def make(
         self, original: Callable, path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any
     ) -> Any:
-        """Plan os.mkdir and its like: what is new goes to the trial's folder."""
+        """Plan os.mkdir and the like: new entries go to the trial's folder."""
         entry = self._entry(path, dir_fd)
         if entry is None:
             return None
@@ -162,7 +162,7 @@ class Functions:
         dst_dir_fd: int | None = None,
         follow_symlinks: bool = True,
     ) -> Any:
-        """Plan os.link: a link to a file of the user's would be that file."""
+        """Plan os.link: hard links to the user's files are refused, as writes through them would stay."""
         source = self._entry(src, src_dir_fd, follow_symlinks)
         if source is None:
             return None
@@ -180,7 +180,7 @@ class Functions:
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
     ) -> Any:
-        """Plan os.rename: what the trial made is moved; a file of the user's is copied, then hidden."""
+        """Plan os.rename: the trial's files are moved; the user's files are copied, then hidden."""
         mirror = self._mirror
         source, goal = self._entry(src, src_dir_fd), self._entry(dst, dst_dir_fd)
         if source is None or goal is None:
@@ -208,7 +208,7 @@ class Functions:
     def mark(
         self, original: Callable, path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any
     ) -> Any:
-        """Plan os.chmod and its like: a file of the user's is copied first."""
+        """Plan os.chmod and the like: the user's file is copied first."""
         if isinstance(path, int):
             return self._mark_open(path)
         follows = kwargs.get("follow_symlinks", True) and original.__name__ != "lchown"
@@ -219,12 +219,12 @@ class Functions:
         if self._is_users(entry, place):
             if is_folder(entry):
                 self._mirror.report(entry)
-                return lambda: None  # as in shutil.copytree, which goes on to the files
+                return lambda: None  # shutil.copytree does this before it goes on to the files
             place = self._mirror.copied(entry)
         return lambda: original(place, *args, **kwargs)
 
     def _mark_open(self, handle: int) -> None:
-        """Refuse to mark an open file of the user's: the descriptor is no copy."""
+        """Refuse to change the mode, owner or times of a user's file that is open: it isn't a copy."""
         status = os.fstat(handle)
         path = self._mirror.absolute(handle)
         if path is None or self._mirror.is_own(path) or not status.st_nlink:
@@ -234,7 +234,7 @@ class Functions:
 
 
 def _move(rename: Callable, source: str, target: str) -> None:
-    """Rename, or copy and remove where another file system begins."""
+    """Rename, or copy and remove if the target is on another file system."""
     try:
         rename(source, target)
     except OSError as error:
@@ -247,7 +247,7 @@ def _move(rename: Callable, source: str, target: str) -> None:
 
 
 class _Entry:
-    """An os.DirEntry of the tree, by the path that the script knows."""
+    """An os.DirEntry of the tree under the path that the script knows."""
 
     def __init__(self, entry: Any, folder: Any) -> None:
         self._entry, self.name = entry, entry.name
@@ -261,7 +261,7 @@ class _Entry:
 
 
 class _Entries(Iterator, AbstractContextManager):
-    """What os.scandir returns: an iterator that can be closed."""
+    """An iterator that can be closed, as os.scandir returns."""
 
     def __init__(self, entries: Any) -> None:
         self._entries = entries
@@ -296,6 +296,6 @@ def install(mirror: Mirror, failed: Callable) -> None:
     ):
         replaced.add(original, guarded(mirror, original, plan, module, failed))
     replaced.put_in_place()
-    machinery: Any = sys.modules["_frozen_importlib_external"]  # asks no module that can be replaced
+    machinery: Any = sys.modules["_frozen_importlib_external"]  # it bypasses `os` and `io`
     machinery._os = types.SimpleNamespace(**{**vars(posix), "stat": os.stat, "listdir": os.listdir})
     machinery._io = types.SimpleNamespace(**{**vars(_io), "open_code": io.open_code})

@@ -1,4 +1,4 @@
-"""Where a trial's writes go: a tree in the trial's folder that repeats the paths of the user's files."""
+"""Where a trial's writes go: a tree in the trial's folder that mirrors the paths of the user's files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MAX_LINKS = 40
 _MAX_CACHED = 4096
 _NOT_FILES = ("/proc/", "/sys/")
 _LAYER = "layer/0/upper"
-"""The tree in the trial's folder: a trial under an overlay has its writes at the same place."""
+"""The tree's place in the trial's folder; the sandbox's overlay uses the same layout."""
 _REMOVED = "tunekit:removed"
-"""What a link in the tree leads to where the script removed a file of the user's."""
+"""Target of a link in the tree that marks a user's file as removed by the script."""
 
 
-class WriteDenied(PermissionError):  # noqa: N818 - what happened, as scripts print it
+class WriteDenied(PermissionError):  # noqa: N818 - scripts print this name
     """A trial may not change this file; the message gives the remedy."""
 
 
@@ -32,7 +32,7 @@ def failure(number: int, path: object) -> OSError:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return the status of a path, links not followed; None when nothing is there."""
+    """Return the status of a path without following links; None if nothing is there."""
     try:
         return posix.lstat(path)
     except OSError:
@@ -45,7 +45,7 @@ def is_folder(path: str) -> bool:
 
 
 def link_of(path: str) -> str | None:
-    """Return what a symbolic link says, None for what is no link."""
+    """Return the target of a symbolic link; None for anything else."""
     try:
         return posix.readlink(path)
     except OSError:
@@ -56,11 +56,11 @@ def resolve(path: str, follows: bool = True, link: Callable = link_of) -> str:
     """Return an absolute path without links, as os.path.realpath does.
 
     Args:
-        follows: whether a link as the last name is followed too.
-        link: returns where a path without links leads, or None.
+        follows: whether to follow a link in the last component too.
+        link: returns the target of the link at a path, or None if there is no link.
 
     Raises:
-        OSError: the links lead in a circle.
+        OSError: the links form a loop.
     """
     names = [name for name in path.split("/")[::-1] if name not in ("", ".")]
     found, links = "", 0
@@ -91,19 +91,19 @@ def _make_folders(folder: str) -> None:
 
 
 class Mirror:
-    """The trial's view of the files: the user's, with what the trial wrote in their place.
+    """The trial's view of the file system: the user's files, replaced by what the trial wrote.
 
-    An entry is an absolute path whose links are followed. All that is known of an entry is what lies at the
-    same path in the tree, so that all processes of the trial know the same.
+    An entry is an absolute path with its links resolved. The only state of an entry is the file at the same
+    path in the tree, so that all processes of the trial agree.
 
     Args:
         folder: the trial's folder.
         writable: other folders that the trial may write to.
-        report: called with the path of everything that is refused.
+        report: called with the path of each refused change.
 
     Attributes:
-        root: the tree.
-        parents: folders that reads have found, by path; to be cleared when a link or folder changes.
+        root: the tree's folder.
+        parents: resolved folders of earlier reads, by path; cleared when a link or folder may change.
     """
 
     def __init__(self, folder: str, writable: tuple, report: Callable) -> None:
@@ -117,22 +117,22 @@ class Mirror:
 
     @property
     def is_used(self) -> bool:
-        """Whether the trial wrote anything, so that reads may have to see it."""
+        """Whether the trial has written anything that reads need to see."""
         self._is_used = self._is_used or status_of(self.root) is not None
         return self._is_used
 
     def is_own(self, path: str) -> bool:
-        """Return whether a path without links lies where the trial may do as it likes."""
+        """Return whether a resolved path is in a folder that the trial may write to."""
         return path.startswith(self._own)
 
     # --- finding ---------------------------------------------------------------------------
 
     def outside(self, path: str) -> str:
-        """Return the path that one in the tree repeats; another path as it is."""
+        """Return the original of a path in the tree; any other path is returned unchanged."""
         return path[len(self.root) :] if path.startswith(f"{self.root}/") else path
 
     def absolute(self, path: Any, dir_fd: Any = None) -> str | None:
-        """Return the path from the root on, None for what is no path."""
+        """Return the absolute path; None if the argument is not a path."""
         try:
             text = path if isinstance(path, int) else os.fsdecode(path)
         except TypeError:
@@ -148,7 +148,7 @@ class Mirror:
         return f"{posix.getcwd() if is_relative_to_cwd else posix.readlink(f'/proc/self/fd/{dir_fd}')}/{text}"
 
     def find(self, path: Any, dir_fd: Any = None, follows: bool = True) -> tuple:
-        """Return the entry that a path names, and whether the operating system would look elsewhere."""
+        """Return the entry that a path names, and whether the kernel would resolve the path differently."""
         text = self.absolute(path, dir_fd)
         if text is None:
             return None, False
@@ -159,7 +159,7 @@ class Mirror:
         return entry, self.is_used and entry != resolve(text, follows)
 
     def _find_to_read(self, path: Any, dir_fd: Any, follows: bool) -> tuple:
-        """Find an entry by a parent folder of the user's that was found before."""
+        """Find an entry quickly if its parent folder, one of the user's, was found before."""
         text = self.absolute(path, dir_fd)
         head, _, name = (text or "").rpartition("/")
         if name in ("", ".", ".."):
@@ -185,7 +185,7 @@ class Mirror:
         return link_of(entry)
 
     def place_of(self, entry: str, path: Any = None) -> str:
-        """Return where an entry of the script's view really is.
+        """Return where an entry is really stored.
 
         Raises:
             FileNotFoundError: the script removed it.
@@ -199,14 +199,14 @@ class Mirror:
         return copy
 
     def is_there(self, entry: str) -> bool:
-        """Return whether the script finds something at an entry."""
+        """Return whether an entry exists for the script."""
         try:
             return status_of(self.place_of(entry)) is not None
         except FileNotFoundError:
             return False
 
     def reading(self, path: Any, dir_fd: Any = None, follows: bool = True) -> str | None:
-        """Return what to read instead of a path, None for the path itself.
+        """Return the file to read instead of a path; None for the path itself.
 
         Raises:
             FileNotFoundError: the script removed it.
@@ -220,7 +220,7 @@ class Mirror:
         return place if is_elsewhere or place != entry else None
 
     def is_removed(self, entry: str) -> bool:
-        """Return whether the script removed a file of the user's."""
+        """Return whether the script removed this file of the user's."""
         return link_of(self.root + entry) == _REMOVED
 
     # --- writing ---------------------------------------------------------------------------
@@ -228,15 +228,15 @@ class Mirror:
     def writing(
         self, path: Any, dir_fd: Any = None, keep: bool = True, creates: bool = True, exclusive: bool = False
     ) -> str | None:
-        """Return what to open for writing instead of a path, None for the path itself.
+        """Return the file to open for writing instead of a path; None for the path itself.
 
         Args:
-            keep: the write doesn't start with an empty file.
-            creates: a missing file is made.
-            exclusive: a file that is there is an error.
+            keep: whether the existing content is kept.
+            creates: whether a missing file is created.
+            exclusive: whether an existing file is an error.
 
         Raises:
-            OSError: the operating system's own, or a WriteDenied.
+            OSError: the error that the operating system would raise, or a WriteDenied.
         """
         if isinstance(path, int):
             return None
@@ -257,7 +257,7 @@ class Mirror:
         return place
 
     def new_place(self, entry: str, path: Any = None) -> str:
-        """Return where something new at an entry goes; its folder must be there."""
+        """Return where to create a new entry; its folder must exist."""
         if self.is_own(entry):
             return entry
         folder = os.path.dirname(entry)
@@ -270,7 +270,7 @@ class Mirror:
         return copy
 
     def copied(self, entry: str) -> str:
-        """Return a copy of a file of the user's that stands for it from now on."""
+        """Copy a user's file into the tree, where it replaces the original from now on; return the copy."""
         part, copy = self.part_of(entry), self.new_place(entry)
         try:
             posix.link(part, copy)
@@ -283,14 +283,14 @@ class Mirror:
         return copy
 
     def part_of(self, entry: str) -> str:
-        """Return a copy of a file or link of the user's that stands for nothing yet."""
+        """Copy a user's file or link to a temporary name that replaces nothing yet; return the copy."""
         status = posix.lstat(entry)
         part = self._new_part()
         if stat.S_ISLNK(status.st_mode):
             posix.symlink(posix.readlink(entry), part)
             return part
         if not stat.S_ISREG(status.st_mode):
-            self.deny("changing what is no plain file", entry, "write to a new file")
+            self.deny("changing a special file", entry, "write to a new file")
         if status.st_size > LARGEST_COPY_BYTES:
             self.deny("changing a file of more than 1 GiB", entry, "open it for reading only")
         with _io.open(entry, "rb") as old, _io.open(part, "wb") as new:
@@ -304,7 +304,7 @@ class Mirror:
         return f"{self._folder}/part-{os.getpid()}-{next(self._numbers)}"
 
     def hide(self, entry: str) -> None:
-        """Let the script find nothing at an entry where the user has a file."""
+        """Hide the user's file at an entry from the script."""
         if status_of(entry) is not None and not self.is_own(entry):
             part = self._new_part()
             posix.symlink(_REMOVED, part)

@@ -1,4 +1,4 @@
-"""Writers and readers that never call `open`: those of torch's compiled part and of safetensors."""
+"""Writers and readers that never call `open`: torch's compiled code and safetensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITH_PATHS = (
     ("safetensors", "serialize_file", 1, "filename", _SAVED),
     ("safetensors", "safe_open", 0, "filename", _LOADED),
 )
-"""Functions that open paths in C: module, name in it, position and name of the path, what they do with it."""
+"""Functions that open paths in C: module, name in it, position and name of the path argument, its use."""
 
 
 def _find(mirror: Mirror, use: str, path: Any, args: tuple, kwargs: dict) -> Any:
@@ -57,7 +57,7 @@ def _guarded(mirror: Mirror, failed: Callable, row: tuple, original: Callable) -
 
 
 def install(mirror: Mirror, failed: Callable) -> None:
-    """Replace them as the script imports their modules."""
+    """Replace these functions as the script imports their modules."""
     for row in _WITH_PATHS:
         made = functools.partial(_guarded, mirror, failed, row)
         imports.when_imported(row[0], functools.partial(replace, made, row[1]))

@@ -1,4 +1,4 @@
-"""Functions that stand in for those of the standard library, and everywhere that these are remembered."""
+"""Stand-ins for functions of the standard library, put in place wherever modules refer to the originals."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _KEEP_THEIRS = ("posix", "_io", "_tunekit_agent")
 
 
 def guarded(mirror: Mirror, original: Callable, plan: Callable, module: str, failed: Callable) -> Callable:
-    """Return a function that asks the plan first, and else does what the original does.
+    """Return a stand-in that follows the plan for each call, or calls the original if there is none.
 
-    The plan takes the original and the call's arguments, and returns None to leave the call as it is, or what
-    to call instead.
+    The plan takes the original and the call's arguments. It returns what to call instead, or None to leave
+    the call unchanged.
 
     Args:
-        plan: decides about one call; an OSError that it raises is for the script.
-        module: where the function is found, so that it can be pickled by name.
-        failed: called with what is wrong with the plan itself; the audit hook then judges the original call.
+        plan: decides about one call; if it raises an OSError, the script gets it.
+        module: the module that the function is pickled under.
+        failed: called when the plan itself has a bug; the audit hook then judges the original call.
     """
 
     @functools.wraps(original)
@@ -49,7 +49,7 @@ def guarded(mirror: Mirror, original: Callable, plan: Callable, module: str, fai
 
 
 def replace(made: Callable, name: str, module: Any) -> None:
-    """Replace what a module has by a dotted name by what is made of it, if it is there."""
+    """Replace a module's attribute, given by a dotted name, with `made(attribute)`, if it exists."""
     *steps, last = name.split(".")
     owner = functools.reduce(lambda found, step: getattr(found, step, None), steps, module)
     found = getattr_static(owner, last, ...)
@@ -59,15 +59,15 @@ def replace(made: Callable, name: str, module: Any) -> None:
 
 
 class Replacements:
-    """Stand-ins by what they replace; puts them wherever a module that is imported by now remembers it.
+    """Originals and their stand-ins, put in place wherever an imported module refers to an original.
 
-    Modules that are imported later find them in `os`, `io` and `builtins`.
+    Modules that are imported later find the stand-ins in `os`, `io` and `builtins`.
     """
 
     def __init__(self) -> None:
         self._pairs: dict = {}
         if sys.version_info < (3, 11):  # noqa: UP036 - the agent runs in the script's own Python, from 3.9 on
-            import pathlib  # noqa: F401 - a function that it found in os later would become a method
+            import pathlib  # noqa: F401 - imported later, it would bind the stand-ins in os as methods
 
     def add(self, original: Callable, stand_in: Callable) -> None:
         self._pairs[id(original)] = (original, stand_in)
@@ -92,7 +92,7 @@ class Replacements:
         for name, value in list(vars(module).items()):
             if self._for(value) is not value:
                 setattr(module, name, self._for(value))
-            elif issubclass(type(value), types.FunctionType):  # isinstance asks objects, which may warn
+            elif issubclass(type(value), types.FunctionType):  # isinstance reads __class__, which may warn
                 self._replace_defaults(value)
             elif issubclass(type(value), type) and value.__module__ == module.__name__:
                 self._replace_in_class(value)
@@ -106,7 +106,7 @@ class Replacements:
                 self._replace_defaults(function)
 
     def _replace_defaults(self, function: types.FunctionType) -> None:
-        """Replace what a function has as a default, as tempfile's `unlink=os.unlink`."""
+        """Replace originals among a function's defaults, such as tempfile's `unlink=os.unlink`."""
         defaults = function.__defaults__
         if defaults and any(self._for(value) is not value for value in defaults):
             function.__defaults__ = tuple(map(self._for, defaults))

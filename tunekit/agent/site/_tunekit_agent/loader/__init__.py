@@ -1,1 +1,1 @@
-"""DataLoaders: how the script builds them, what their batches hold, what their workers do."""
+"""The script's DataLoaders: their construction, their batches and their workers."""

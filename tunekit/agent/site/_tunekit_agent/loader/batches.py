@@ -1,4 +1,4 @@
-"""Bytes and samples of a real batch, whatever it is nested in."""
+"""Bytes and samples of a real batch, however it is nested."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PIXEL_BYTES = {"I": 4, "F": 4, "I;16": 2, "I;16L": 2, "I;16B": 2}
 
 
 def walk(batch: object):
-    """Yield (place, leaf) for what a batch is made of, outermost first, each container once.
+    """Yield (place, leaf) for each leaf of a batch, outermost first, visiting each container once.
 
-    A leaf is a tensor, an array, a text, a number or whatever holds nothing. Places sort as the batch
-    is written; `path_of` names them.
+    A leaf is a tensor, an array, a text, a number or any object without parts. Places sort in the batch's
+    own order; `path_of` names them.
     """
     waiting: deque = deque([((), batch)])
     seen: set = set()
@@ -41,15 +41,15 @@ def walk(batch: object):
 
 
 def path_of(place: tuple) -> str:
-    """Return how a script would reach a place, such as "[0]['labels'].ids"."""
+    """Return the expression by which a script would reach a place, such as "[0]['labels'].ids"."""
     try:
         return "".join(form.format(key) for _, form, key in place)[:_MAX_PATH]
-    except Exception:  # a key that can't be written
+    except Exception:  # a key that can't be shown as text
         return "n/a"
 
 
 def parts_of(item: Any) -> tuple | None:
-    """Return how a container's parts are reached and (key, part) of each; None for a leaf."""
+    """Return the form of a container's access and a (key, part) for each part; None for a leaf."""
     try:
         if isinstance(item, _PLAIN) or is_tensor(item) or shape_of(item) is not None:
             return None
@@ -76,7 +76,7 @@ def _attributes(item: Any) -> list:
 
 
 def shape_of(item: Any) -> tuple | None:
-    """Return a shape as far as it is made of numbers, None for what has none."""
+    """Return an object's shape up to the first dimension that isn't a number; None if it has no shape."""
     try:
         shape = item.shape
     except AttributeError:
@@ -93,7 +93,7 @@ def shape_of(item: Any) -> tuple | None:
 
 
 def _first_dimension(item: Any) -> tuple | None:
-    """Return all that a nested tensor has of a shape; None for a lazy one, or what answers as it likes."""
+    """Return the only dimension that a nested tensor reports; None for a lazy or misbehaving object."""
     try:
         return (int(item.size(0)),)
     except Exception:
@@ -116,12 +116,12 @@ def _kind(leaf: Any) -> str:
         if _is_number(leaf):
             return "number"
         return "array" if hasattr(leaf, "nbytes") and hasattr(leaf, "dtype") else "other"
-    except Exception:  # an object that answers as it likes
+    except Exception:  # user classes may raise anything
         return "other"
 
 
 def _leaf_bytes(leaf: Any) -> int:
-    """Return the bytes of a leaf's data: elements, pixels, or the whole object of a text or number."""
+    """Return the bytes of a leaf's data: its elements or pixels, or the whole object for a text or number."""
     if is_tensor(leaf):
         return data_bytes(leaf)
     try:
@@ -136,15 +136,15 @@ def _leaf_bytes(leaf: Any) -> int:
 
 
 def size_bytes(batch: object) -> int:
-    """Return the bytes that the batch's data takes: elements of tensors and arrays, text, scalars."""
+    """Return the bytes of a batch's data: elements of tensors and arrays, texts, numbers."""
     return sum(_leaf_bytes(leaf) for _, leaf in walk(batch))
 
 
 def extent_of(sample: object) -> tuple:
     """Return the bytes of a sample's data and the shapes or lengths of its parts, in order.
 
-    A text counts by its length, and a number the same whatever its value: samples with equal data sizes have
-    equal extents.
+    A text counts by its length, and every number counts the same: samples with equal data sizes have equal
+    extents.
     """
     total_bytes = 0
     shapes: list = []
@@ -162,9 +162,9 @@ def extent_of(sample: object) -> tuple:
 
 
 def leading_size(batch: object) -> int | None:
-    """Return the first dimension of the batch's first tensor, None when it has no tensor.
+    """Return the first dimension of a batch's first tensor; None if it has no tensor.
 
-    Asked for every batch, so the common forms, a tensor or a list that begins with one, come first.
+    Called for every batch, so the common forms (a tensor, or a list that begins with one) are tried first.
     """
     first = batch[0] if type(batch) in (list, tuple) and batch else batch  # type: ignore[index]
     shape = shape_of(first)
@@ -178,13 +178,13 @@ def leading_size(batch: object) -> int | None:
 
 
 def sizes_in(arguments: tuple, keywords: dict) -> list:
-    """Return the plain facts of InputSeen records: the dimensions of what a module is called with.
+    """Return the plain facts of InputSeen records: the dimensions of a module's arguments.
 
-    A list tells its length: it may hold a part for each sample.
+    A list counts with its length, since it may hold one part per sample.
     """
     sizes: dict = {}
     for place, leaf in walk([arguments, keywords]):
-        for depth in range(2, len(place)):  # the arguments themselves are no list
+        for depth in range(2, len(place)):  # skips the list of the arguments themselves
             number, form, _ = place[depth]
             if form == _IN_LIST:
                 sizes[place[:depth]] = (number + 1,)
@@ -200,7 +200,7 @@ def sizes_in(arguments: tuple, keywords: dict) -> list:
 def batch_facts(batch: object, samples: int) -> dict:
     """Return the plain facts of a BatchSeen record.
 
-    A batch that was pinned has copies of its own, so that what a slice carried along is not seen.
+    Pinning copies a batch, so the rest of a storage that a slice carried along is no longer visible.
     """
     shared = Storages("cpu")
     leaves: list = []
@@ -236,22 +236,22 @@ def _leaf_facts(size: int, place: tuple, kind: str, leaf: Any) -> dict:
 def _dtype_of(leaf: Any) -> str | None:
     try:
         return str(leaf.dtype).replace("torch.", "")
-    except Exception:  # no such thing, or one that answers as it likes
+    except Exception:  # no dtype, or a user class that raises
         return None
 
 
 class BatchWatch:
-    """Walks one full batch of the training loader, once."""
+    """Inspects one full batch of the training loader."""
 
     def __init__(self) -> None:
         self._latest: dict | None = None
         self._is_settled = False
 
     def take(self, info: Any, batch: object, samples: int, is_training: bool) -> None:
-        """Look at a batch unless a full one is known.
+        """Inspect a batch, unless a full one is known already.
 
         Args:
-            is_training: whether the loader is known to be the training loader.
+            is_training: whether this is known to be the training loader.
         """
         if self._is_settled:
             return
@@ -265,10 +265,10 @@ class BatchWatch:
         self._is_settled = is_training and info.has_full_batch
 
     def facts(self, training: Any) -> dict:
-        """Return batch_bytes and batch of the parent's record of the loop.
+        """Return batch_bytes and batch for the parent's record of the loop.
 
         Args:
-            training: the training loader's `loader_info.LoaderInfo`, None for a loop without one.
+            training: the training loader's `info.LoaderInfo`; None for a loop without a loader.
         """
         known = (training and training.batch) or self._latest
         return {
@@ -278,7 +278,7 @@ class BatchWatch:
 
 
 def _scaled(facts: dict, samples: int) -> dict:
-    """Return a batch's facts with its totals for a batch of so many samples; its leaves stay as they were."""
+    """Return a batch's facts with its totals scaled to a number of samples; its leaves are unchanged."""
     if facts["samples"] == samples:
         return facts
     totals = ("total_bytes", "shared_bytes", "piped_bytes")

@@ -1,4 +1,4 @@
-"""What is known of one DataLoader of the script, and the address that finds it again in a later trial."""
+"""Facts about one of the script's DataLoaders, and the address that identifies it in a later trial."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _MAX_STAGES = 64
 
 
 class LoaderInfo:
-    """What is known of one DataLoader of the script.
+    """Facts about one of the script's DataLoaders.
 
     Attributes:
         call_stack: innermost user frames of its construction, as "file:line+instruction".
-        ordinal: how many loaders that call stack had built before.
-        credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
-        fetches, samples: batches that the main process took from it, and what was in them.
-        epoch_fetches: of them, those since its iterator was made or reset.
-        thread: which took its latest batch.
-        origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
-            size is set there.
-        epoch: samples and batches of one epoch, as it said last; None where unknown.
-        work: the `loader_work.Slots` that its workers write into, None where they can't.
-        batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
-        batch_sizes: dimensions of what is in that batch, as plain facts of InputSeen records.
-        shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
-        shm_at_start_bytes: the same before its workers of now were started.
+        ordinal: how many loaders the same call stack had built before.
+        credits: how often an optimizer step followed its batches; 0.5 if another loader came in between.
+        fetches, samples: batches that the main process took from it, and the samples in them.
+        epoch_fetches: batches taken since its iterator was created or reset.
+        thread: the thread that took its latest batch.
+        origin: the loader whose batch sampler this one wraps, as sharding launchers do; the batch size is
+            set there.
+        epoch: the latest known samples and batches of one epoch; None if unknown.
+        work: the `work.Slots` that its workers write into; None if they can't.
+        batch: plain facts of one inspected batch; has_full_batch says whether it was a full one.
+        batch_sizes: dimensions of that batch's parts, as plain facts of InputSeen records.
+        shm_before_bytes: use of /dev/shm before any loader of this call stack was iterated.
+        shm_at_start_bytes: use of /dev/shm before its current workers were started.
         attributes: what the script changes in its data set between epochs.
     """
 
@@ -41,7 +41,7 @@ class LoaderInfo:
         self.fetches = self.epoch_fetches = self.samples = 0
         self.thread = 0
         self.facts: dict = {}
-        self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
+        self.loader: Any = None  # a weak reference: a loader rebuilt every epoch must be freed with it
         self.batch_sampler: Any = None  # a weak reference too
         self.origin: LoaderInfo | None = None
         self.epoch: tuple = (None, None)
@@ -56,21 +56,22 @@ class LoaderInfo:
         self._exceeded = False
 
     def __reduce__(self) -> tuple:
-        """A loader within a data set goes to spawned workers, where this means nothing."""
+        """Pickle as None: spawned workers get loaders inside a data set, and have no use for these facts."""
         return type(None), ()
 
     def __deepcopy__(self, memo: dict) -> LoaderInfo:
-        """A copy of a loader is that loader still."""
+        """Return itself, since a copy of a loader counts as that loader."""
         return self
 
     def samples_in(self, batch: object, own_batch: int | None = None) -> int:
-        """Return the samples in a fetched batch.
+        """Return the number of samples in a fetched batch.
 
-        One item that has the size of the script's own batches is one: the data set makes them.
+        If the declared batch size is 1 and an item has the size of the script's own batches (`own_batch`),
+        the data set itself makes the batches.
 
-        Another first dimension of the first tensor than the declared batch size is believed for an
-        epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
-        length or a packed sequence agrees by chance only.
+        A first dimension that differs from the declared batch size is only believed for the last batch of
+        an epoch; if the epoch's length is unknown, as long as it mostly agrees and never exceeds the
+        declared size. A padded length or a packed sequence agrees only by chance.
         """
         seen = batches.leading_size(batch)
         if seen and self.facts.get("batch_size") == 1 != seen == own_batch:
@@ -92,13 +93,13 @@ class LoaderInfo:
 
 
 def matches(address: dict, info: LoaderInfo) -> bool:
-    """Return whether an address means this loader."""
+    """Return whether an address identifies this loader."""
     same_place = list(address["call_stack"]) == list(info.call_stack)
     return same_place and info.ordinal % address["period"] in address["ordinals"]
 
 
 def length_of(thing: object) -> int | None:
-    """Return a length, None for what has none or raises."""
+    """Return an object's length; None if it has none or raises."""
     try:
         return len(thing)  # type: ignore[arg-type]
     except Exception:
@@ -106,21 +107,21 @@ def length_of(thing: object) -> int | None:
 
 
 def repeats(info: Any) -> bool:
-    """Return whether one iterator serves all epochs: its batch sampler never ends, as of YOLO and timm."""
+    """Return whether one iterator serves all epochs: its batch sampler never ends, as in YOLO and timm."""
     loader = info.loader()
     sampler = getattr(loader, "batch_sampler", None)
     return sampler is not None and length_of(sampler) is None and length_of(loader) is not None
 
 
 def restarts(info: Any) -> bool:
-    """Return whether a loader can begin another epoch: a script may keep no name for it, or one iterator."""
+    """Return whether a loader can start another epoch: it still exists, and its iterator isn't endless."""
     return info is not None and info.loader() is not None and not repeats(info)
 
 
 def epoch_of(info: Any) -> tuple:
-    """Return (samples, batches) of one epoch as a training loader says, None where unknown.
+    """Return the (samples, batches) that a training loader declares for one epoch; None if unknown.
 
-    A loader that the script keeps no name for is gone once it is iterated: what it said last holds.
+    A loader that the script keeps no reference to is freed once iterated; then its last answer is returned.
     """
     if info is None or info.facts.get("iterable"):
         return None, None
@@ -135,20 +136,20 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
     if batch_size is None or not count:
         return None, (count or None)
     sampler = getattr(loader.batch_sampler, "sampler", None)
-    if repeats(info):  # what it repeats is a batch sampler
+    if repeats(info):  # the repeating sampler wraps a batch sampler
         sampler = getattr(sampler, "sampler", None)
     samples = None if loader.batch_size == 1 != batch_size else length_of(sampler)
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 
 def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
-    """Return whether an iterable data set asks which worker it is in, itself or one within it.
+    """Return whether an iterable data set, or one inside it, asks which worker it runs in.
 
-    Then each worker reads its own share; otherwise every worker would repeat every sample.
+    If it does, each worker reads its own share; otherwise every worker repeats every sample.
     """
     try:
         return _shards_itself(dataset, depth)
-    except Exception:  # whatever a lazy module or a proxy does when it is looked at
+    except Exception:  # a lazy module or a proxy may raise anything when inspected
         return False
 
 
@@ -161,7 +162,7 @@ def _shards_itself(dataset: Any, depth: int) -> bool:
     if depth == 0:
         return False
     within = list(getattr(dataset, "__dict__", {}).values())
-    for stages in [one for one in within if isinstance(one, list)]:  # of a pipeline, as webdataset's
+    for stages in [one for one in within if isinstance(one, list)]:  # a pipeline such as webdataset's
         within += stages[:_MAX_STAGES]
     return any(
         _mentions(one.__code__, one.__globals__)
@@ -172,7 +173,7 @@ def _shards_itself(dataset: Any, depth: int) -> bool:
 
 
 def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
-    """Return whether code names the sharding call: in itself, a nested function or one of its module."""
+    """Return whether code names the sharding call, directly or in a function that it defines or uses."""
     if code is None:
         return False
     if _SHARDING_CALL in code.co_names:
@@ -192,5 +193,5 @@ def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
 
 
 def _is_own(thing: Any) -> bool:
-    """Return whether a thing is an object of a class written in Python, such as a data set in another."""
+    """Return whether an object's class defines `__iter__` in Python, as a nested data set does."""
     return isinstance(getattr(type(thing), "__dict__", {}).get("__iter__"), types.FunctionType)

@@ -1,4 +1,4 @@
-"""What a data set changes in itself as it is read: with workers, each has a copy of that."""
+"""State that a data set changes while it is read: each loader worker has its own copy of it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _CHANGE_BY_THEMSELVES = ("threading", "queue", "multiprocessing", "concurrent")
 
 
 def sizes_of(dataset: Any) -> dict:
-    """Return how much each list, dict and the like holds, by name."""
+    """Return the length of each container (list, dict and the like) in a data set, by name."""
     return {name: len(one) for name, one in reached(dataset) if isinstance(one, _CONTAINERS)}
 
 
 def changed_by_reading(dataset: Any, index: Any, first: dict) -> tuple:
-    """Read a sample a few times and put everything back.
+    """Read a sample a few times, then restore the data set's state.
 
     Args:
-        first: plain attributes before any sample was read, as workers would find them.
+        first: plain attributes before any sample was read, which is what workers start with.
 
     Returns:
-        Names that reading changes, and whether the sample depends on them: it does not on a cache.
+        The names of the state that reading changes, and whether samples depend on it (not true of a cache).
     """
     if any(type(one).__module__.split(".")[0] in _CHANGE_BY_THEMSELVES for _, one in reached(dataset)):
         return set(), False
@@ -39,7 +39,7 @@ def changed_by_reading(dataset: Any, index: Any, first: dict) -> tuple:
         _put_back(before)
         again = prints_pinned(dataset, index)
         _put_back(before)
-        if names <= first.keys():  # numbers alone: nothing that must fit one, as a chunk does
+        if names <= first.keys():  # only numbers changed: no container has to match them, as a chunk does
             _set_numbers(before, {name: first[name] for name in names})
             others.append(prints_pinned(dataset, index))
     finally:
@@ -48,7 +48,7 @@ def changed_by_reading(dataset: Any, index: Any, first: dict) -> tuple:
 
 
 def _state_of(dataset: Any) -> list:
-    """Return (name, what can be changed in place, a copy) of attributes, containers and small arrays."""
+    """Return (name, object, copy) for everything mutable: attributes, containers and small arrays."""
     found = []
     for name, one in (("", dataset), *reached(dataset)):
         is_array = hasattr(one, "shape")
@@ -60,15 +60,15 @@ def _state_of(dataset: Any) -> list:
 
 
 def _is_own(array: Any) -> bool:
-    """Return whether an array is small, can be written, and no other process sees it."""
+    """Return whether an array is small, writable and private to this process."""
     if getattr(array, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
         return False
-    is_plain = type(array).__name__ == "ndarray"  # no map of a file
+    is_plain = type(array).__name__ == "ndarray"  # not a memmap
     return not array.is_shared() if is_tensor(array) else is_plain and array.flags.writeable
 
 
 def _changed(name: str, one: Any, kept: Any) -> list:
-    """Return the names of what is no longer as it was kept."""
+    """Return the names of what differs from the copy."""
     if name.endswith("."):
         return [f"{name}{key}".lstrip(".") for key in {**one, **kept} if one.get(key) is not kept.get(key)]
     if hasattr(one, "shape"):

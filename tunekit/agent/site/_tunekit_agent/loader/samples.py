@@ -1,9 +1,9 @@
-"""Which samples a loader makes and what is in them, noted where they are made: before they are collated.
+"""Which samples a loader makes and what is in them, recorded before collating by the process that makes them.
 
 A number in the loader's map (`work`) switches this on. Each process appends rows to its own files.
 
-    samples-PID:  index, or -1 from a stream | print of the sample; a fetcher's first row is MARK
-    pinned-PID:   index | leaves that came out alike twice, a bit each | print of each leaf
+    samples-PID:  index (-1 from a stream) | fingerprint of the sample; a fetcher's first row is MARK
+    pinned-PID:   index | a bit for each leaf that was equal twice | fingerprint of each leaf
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .batches import leading_size, path_of, walk
 from .storages import is_tensor
 
 OFF, NOTED, PINNED = range(3)
-"""What is done: nothing, rows of samples, and samples of chosen indices made twice with pinned generators."""
+"""What is recorded: nothing; all samples; all, plus some that are made twice with pinned generators."""
 MARK = -2
 LEAVES = 8
-"""Of a sample, each with a print; what comes after the last is in that one's."""
+"""Leaves of a sample with their own fingerprint; the last one also covers all further leaves."""
 _ROW = struct.Struct("<qI")
 _PINNED_ROW = struct.Struct(f"<qB{LEAVES}I")
 _PRINTS = struct.Struct(f"<{LEAVES}I")
 OPAQUE = 1 << 62
-"""From here on an index that is no number has one."""
+"""Indices that aren't numbers are identified by a number from here on."""
 MAX_GENERATORS = 8
 _MAX_LEAVES, _MAX_ELEMENTS, _MAX_ROWS = 4096, 4096, 4096
 _MAX_THINGS, _MAX_IN_LIST, _DEPTH = 300, 64, 4
@@ -41,11 +41,11 @@ _WHOLE = (*_PLAIN, bytes, type, types.ModuleType, types.FunctionType)
 _SEED = 20_240_229
 
 
-# --- prints ------------------------------------------------------------------------------------
+# --- fingerprints ------------------------------------------------------------------------------
 
 
 def prints_of(sample: Any) -> tuple:
-    """Return a number for each leaf of a sample, equal for equal type, shape and data."""
+    """Return a fingerprint for each leaf of a sample; equal type, shape and data give equal fingerprints."""
     prints = [0] * LEAVES
     for number, (place, leaf) in enumerate(islice(walk(sample), _MAX_LEAVES)):
         at = min(number, LEAVES - 1)
@@ -54,7 +54,7 @@ def prints_of(sample: Any) -> tuple:
 
 
 def bytes_of(leaf: Any) -> bytes:
-    """Return type, shape and data of a leaf, of a large one evenly spaced elements; its type if all fails."""
+    """Return a leaf's type, shape and data (evenly spaced elements if it is large); its type on failure."""
     try:
         if isinstance(leaf, str):
             return leaf.encode("utf-8", "surrogatepass")
@@ -71,12 +71,12 @@ def bytes_of(leaf: Any) -> bytes:
             some = some.cpu().contiguous().view(sys.modules["torch"].uint8)
             return head + (some.numpy().tobytes() if "numpy" in sys.modules else bytes(some.tolist()))
         return head + (repr(some.tolist()).encode() if leaf.dtype.hasobject else some.tobytes())
-    except Exception:  # sparse, nested, or an object that answers as it likes
+    except Exception:  # sparse, nested, or a user class that raises
         return type(leaf).__name__.encode()
 
 
 def _row_prints(batch: Any) -> list:
-    """Return a print for each sample of what is a batch already: by its parts with a row for each."""
+    """Return a fingerprint for each sample of a ready batch, using its parts that have a row per sample."""
     count = min(leading_size(batch) or 0, _MAX_ROWS)
     parts = [
         (path_of(place), leaf)
@@ -93,7 +93,7 @@ def _print_of(sample: Any) -> int:
 
 
 def id_of(index: Any) -> int:
-    """Return an index as a number: itself where it is one."""
+    """Return a number that identifies an index: the index itself if it is one."""
     try:
         number = operator.index(index)
     except TypeError:
@@ -102,15 +102,15 @@ def id_of(index: Any) -> int:
 
 
 def rank_of(identity: int) -> int:
-    """Return where an index stands in the order in which indices are chosen: the same in every trial."""
+    """Return an index's rank in the order in which indices are chosen, the same in every trial."""
     return crc32(struct.pack("<q", identity))
 
 
-# --- what a data set holds ---------------------------------------------------------------------
+# --- a data set's state ------------------------------------------------------------------------
 
 
 def reached(thing: Any):
-    """Yield (name, value) of all that an object holds in attributes and short lists, a few levels deep."""
+    """Yield (name, value) for everything in an object's attributes and short lists, a few levels deep."""
     waiting: list = [("", thing, 0)]
     seen: set = set()
     while waiting and len(seen) < _MAX_THINGS:
@@ -132,21 +132,21 @@ def reached(thing: Any):
 
 
 def plain_attributes(dataset: Any) -> dict:
-    """Return the numbers, texts and states of generators that a data set and its parts hold, by name."""
+    """Return the numbers, texts and generator states in a data set and its parts, by name."""
     try:
         plain = {name: value for name, value in reached(dataset) if isinstance(value, _PLAIN)}
         return {**plain, **{name: state_print(one) for name, one in _own_generators(dataset)}}
-    except Exception:  # whatever a data set does when it is looked at
+    except Exception:  # user classes may raise anything when inspected
         return {}
 
 
 class AttributeWatch:
-    """Finds what the script changes in a data set between two epochs: workers that persist don't see it.
+    """Finds what the script changes in a data set between epochs, which persistent workers don't see.
 
     Attributes:
-        names: of what has changed.
+        names: names of the changed attributes.
         has_seen: whether there was a second epoch to compare.
-        is_paused: while the observer begins an epoch by itself.
+        is_paused: true while the observer itself starts an epoch.
         first: plain attributes before the first epoch.
     """
 
@@ -157,28 +157,28 @@ class AttributeWatch:
         self._last: dict | None = None
 
     def ended(self, dataset: Any) -> None:
-        """An epoch is over, and the script goes on."""
+        """Note the end of an epoch, after which the script may change the data set."""
         if not self.is_paused:
             self._last = plain_attributes(dataset)
 
     def began(self, dataset: Any, has_workers: bool) -> None:
-        """The script begins an epoch: without workers the data set may change itself from here to its end."""
+        """Note the start of an epoch, in which a data set without workers may change itself."""
         if self.is_paused:
             return
         now, last = plain_attributes(dataset), self._last
         self.first = now if self.first is None else self.first
         if last is not None:
             self.has_seen = True
-            # In lists, where what is not equal to itself is so.
+            # Lists compare by identity first, so that NaN equals itself.
             self.names |= {name for name, value in now.items() if [last.get(name, value)] != [value]}
         self._last = now if has_workers else None
 
 
-# --- generators of random numbers --------------------------------------------------------------
+# --- random number generators ------------------------------------------------------------------
 
 
 def generators_of(thing: Any) -> list:
-    """Return (name, generator) of those that all share and of those that an object holds."""
+    """Return (name, generator) for the global generators and for those that an object holds."""
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     shared = [("random", random), ("numpy.random", numpy), ("torch", torch and torch.default_generator)]
     return [*((name, one) for name, one in shared if one is not None), *_own_generators(thing)]
@@ -197,14 +197,14 @@ def _state_of(generator: Any) -> Any:
     try:
         if hasattr(generator, "getstate"):
             return generator.getstate()
-        # Asked last: `numpy.random` has a module of this name.
+        # Last, because `numpy.random` has a module called `bit_generator`.
         return generator.get_state() if hasattr(generator, "get_state") else generator.bit_generator.state
-    except Exception:  # the system's own has none
+    except Exception:  # random.SystemRandom has no state
         return None
 
 
 def state_print(generator: Any) -> int:
-    """Return a number for a generator's state, never 0."""
+    """Return a fingerprint of a generator's state, never 0."""
     state = _state_of(generator)
     if is_tensor(state):
         state = bytes(state.tolist())
@@ -231,7 +231,7 @@ def _seed(generator: Any, seed: int) -> None:
 
 @contextlib.contextmanager
 def pinned(thing: Any, seed: int = _SEED) -> Any:
-    """Seed all generators that an object can draw from, and put them back."""
+    """Seed all generators that an object can draw from, and restore them afterwards."""
     kept = [(one, _state_of(one)) for _, one in generators_of(thing)]
     try:
         for one, _ in kept:
@@ -243,13 +243,13 @@ def pinned(thing: Any, seed: int = _SEED) -> Any:
 
 
 def prints_pinned(dataset: Any, index: Any) -> tuple:
-    """Return the prints of a sample that is made with generators seeded by its index."""
+    """Return the fingerprints of a sample made with generators seeded by its index."""
     with pinned(dataset, id_of(index) & 0xFFFFFFFF):
         return prints_of(dataset[index])
 
 
 def is_seeded_by_index(dataset: Any, name: str, index: Any) -> bool:
-    """Return whether the data set itself seeds a generator whenever it makes a sample."""
+    """Return whether the data set itself seeds a generator for every sample."""
     after = []
     for seed in (_SEED, _SEED + 1):
         with pinned(dataset, seed):
@@ -262,27 +262,27 @@ def is_seeded_by_index(dataset: Any, name: str, index: Any) -> bool:
 
 
 class SampleNotes:
-    """What one process notes of the samples that it makes.
+    """Records the samples that one process makes.
 
     Args:
-        folder: for its files.
+        folder: the folder for its files.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def fetch(self, original: Any, fetcher: Any, index: Any, mode: int, max_rank: int) -> Any:
-        """Make a batch and note its samples.
+        """Make a batch and record its samples.
 
         Args:
-            original: makes it.
-            fetcher: torch's, which has the data set.
-            max_rank: of the indices whose samples are made again, pinned.
+            original: makes the batch.
+            fetcher: torch's fetcher, which has the data set.
+            max_rank: samples whose index has at most this rank are made again with pinned generators.
         """
         collate = fetcher.collate_fn
 
         def noting(data):
-            with contextlib.suppress(Exception):  # whatever the samples do when they are looked at
+            with contextlib.suppress(Exception):  # user classes may raise anything when inspected
                 self._note(fetcher, index, data, mode, max_rank)
             return collate(data)
 
@@ -325,7 +325,7 @@ def _pinned_row(dataset: Any, index: Any) -> bytes:
 
 
 def rows_of(folder: str, pids: list) -> list:
-    """Return (index, print) of the samples that some processes have made in their latest epoch."""
+    """Return (index, fingerprint) of the samples that some processes made in their latest epoch."""
     rows: list = []
     for content in _contents(folder, "samples", pids):
         latest: list = []
@@ -339,7 +339,7 @@ def rows_of(folder: str, pids: list) -> list:
 
 
 def pinned_rows_of(folder: str, pids: list) -> dict:
-    """Return by index (leaves that came out alike, as bits; print of each) as some processes made it."""
+    """Return some processes' pinned samples by index: (bits of the equal leaves, fingerprints)."""
     rows = (row for content in _contents(folder, "pinned", pids) for row in _PINNED_ROW.iter_unpack(content))
     return {index: (alike, prints) for index, alike, *prints in rows}
 

@@ -1,4 +1,4 @@
-"""Where a loader's batches come from: the script's iterator, and what took its place."""
+"""Where a loader's batches come from: the script's iterator or its replacement."""
 
 from __future__ import annotations
 
@@ -9,92 +9,91 @@ from ..originals import time
 
 
 class Replay:
-    """An answer to a fetch: hand this batch to the script, and fetch none."""
+    """An answer to a fetch: give the script this batch instead of fetching one."""
 
     def __init__(self, batch: object) -> None:
         self.batch = batch
 
 
 class Source:
-    """One iterator of the script's, and the one that took its place where the observer ended its epoch.
+    """One of the script's iterators, and its replacement if the observer ended its epoch.
 
     Args:
-        watch: the `loaders.LoaderWatch` that sees it.
+        watch: the `watch.LoaderWatch` that observes it.
 
     Attributes:
-        restarts: how often another epoch was begun under the script's hands.
+        restarts: how often the observer started another epoch without the script noticing.
     """
 
     def __init__(self, watch: Any, iterator: Any, info: Any) -> None:
         self.watch = watch
         self.info = info
         self.restarts = 0
-        self._own = weakref.ref(iterator)  # a cycle would keep its workers alive
+        self._own = weakref.ref(iterator)  # a reference cycle would keep its workers alive
         self._successor: Any = None
 
     @property
     def live(self) -> Any:
-        """Torch's iterator that batches come from now."""
+        """The torch iterator that batches currently come from."""
         return self._own() if self._successor is None else self._successor
 
     @property
     def asked_batches(self) -> int:
-        """Batches that its workers were asked for and the script has not taken; 0 without workers.
+        """Batches requested from its workers that the script has not taken; 0 without workers.
 
-        Those that came before their turn are among them, those of a worker that ran out of data are not.
+        Batches that arrived out of order count; those of a worker that ran out of data don't.
         """
         return len(self._tasks())
 
     @property
     def has_all_made(self) -> bool | None:
-        """Whether its workers have made all that they were asked for; None where that is unknown.
+        """Whether its workers have made every batch that was requested; None if unknown.
 
-        A worker that runs out of data leaves what it is asked for beyond its end unmade, until torch reads
-        of its end.
+        A worker that runs out of data leaves its remaining requests unmade until torch reads that it ended.
         """
         if not self._tasks():
             return True
         made = self._made_batches()
         return None if made is None else made >= len(self._tasks())
 
-    def throw_away(self, until: float, moved: Callable[[], None]) -> None:
-        """Take the batches that its workers have made by now, which the script does not get.
+    def discard_ready(self, until: float, moved: Callable[[], None]) -> None:
+        """Discard the batches that its workers have already made.
 
         Args:
             until: when to stop, by time.perf_counter.
-            moved: called after each.
+            moved: called after each batch.
         """
-        self._throw_away(self._made_batches() or 0, until, moved)
+        self._discard(self._made_batches() or 0, until, moved)
 
     def end_epoch(self, until: float, moved: Callable[[], None]) -> None:
-        """Have the epoch end at the next fetch: its workers get nothing more to do, what they do is taken.
+        """Make the epoch end at the next fetch: give its workers no more work, and discard their batches.
 
-        Where that takes too long the script gets what is left.
+        If that takes too long, the script gets the remaining batches.
         """
         self.live._sampler_iter = iter(())
-        self._throw_away(self.asked_batches, until, moved)
+        self._discard(self.asked_batches, until, moved)
 
-    def _throw_away(self, count: int, until: float, moved: Callable[[], None]) -> None:
+    def _discard(self, count: int, until: float, moved: Callable[[], None]) -> None:
         for _ in range(count):
             try:
                 self.fetch()
-            except Exception:  # the epoch is over, as the script's next fetch says too, or a batch is broken
+            except Exception:  # a broken batch, or the end of the epoch: the next fetch raises it again
                 return
             moved()
             if time.perf_counter() > until:
                 return
 
     def _made_batches(self) -> int | None:
-        """Return how many batches its workers have made and the script has not taken; None if unknown."""
+        """Return how many finished batches the script has not taken; None if unknown."""
         try:
             return self.live._data_queue.qsize() + sum(len(task) == 2 for task in self._tasks())
         except AttributeError:  # an iterator that keeps its batches elsewhere
             return None
 
     def _tasks(self) -> list:
-        """Return torch's task of each batch that is still to come: its worker, and the batch if it is there.
+        """Return torch's task for each pending batch: its worker and, if it has arrived, the batch.
 
-        `_tasks_outstanding` leaves out what came before its turn; `_rcvd_idx` stands still where batches
+        `_tasks_outstanding` leaves out batches that arrived early, and `_rcvd_idx` doesn't move when batches
         are taken out of order.
         """
         live = self.live
@@ -117,7 +116,7 @@ class Source:
             self.watch.fetching -= 1
 
     def restart(self) -> bool:
-        """Begin the loader's next epoch under the script's hands; returns whether there is one."""
+        """Start the loader's next epoch without the script noticing; return whether there is one."""
         loader = self.info.loader()
         if loader is None:
             return False
@@ -131,10 +130,10 @@ class Source:
         return True
 
     def take(self) -> Any:
-        """Return a batch that the script does not get, from the next epoch where this one is over.
+        """Return a batch that the script won't get, from the next epoch if this one is over.
 
         Raises:
-            StopIteration: the loader has no batch at all.
+            StopIteration: the loader has no more batches.
         """
         try:
             return self.fetch()

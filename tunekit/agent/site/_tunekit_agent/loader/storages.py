@@ -1,4 +1,4 @@
-"""Bytes of tensors of every kind: dense, sparse, nested, sharded; storages, each counted once."""
+"""Sizes of all kinds of tensors (dense, sparse, nested, sharded), with shared storages counted once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def is_tensor(item: object) -> bool:
 
 
 def dense(tensor: Any) -> list:
-    """Return the dense tensors of this process that hold a tensor's data: itself, or what it is made of.
+    """Return the dense tensors in this process that hold a tensor's data: the tensor itself or its parts.
 
-    A sharded tensor (DTensor) gives its local part. Empty for a kind that is not known.
+    A sharded tensor (DTensor) yields its local part; an unknown kind of tensor yields nothing.
     """
     try:
         local = getattr(tensor, "_local_tensor", None)
@@ -38,27 +38,26 @@ def dense(tensor: Any) -> list:
             return [getattr(tensor.detach(), member)() for member in members]
         tensor.untyped_storage()
         return [tensor]
-    except Exception:  # a subclass that holds its data in its own way
+    except Exception:  # a subclass that stores its data differently
         return []
 
 
 def data_bytes(tensor: Any) -> int:
-    """Return the bytes of a tensor's elements, of this process's part where it is sharded."""
+    """Return the bytes of a tensor's elements; for a sharded tensor, of this process's part."""
     try:
         return sum(part.numel() * part.element_size() for part in dense(tensor))
-    except Exception:  # a subclass that does not tell
+    except Exception:  # a subclass that doesn't report its size
         return 0
 
 
 class Storages:
-    """Storages of tensors, each once: a slice carries the whole of it, an expanded tensor no more than it."""
+    """The storages behind some tensors, each counted once and whole, even for a slice or an expanded tensor.
+
+    Args:
+        device: a torch device or "cpu" to count only storages there; None to count all.
+    """
 
     def __init__(self, device: Any = None) -> None:
-        """Count those on one device.
-
-        Args:
-            device: a torch device, "cpu" or None for every device.
-        """
         self._device = device
         self._sizes: dict = {}
 
@@ -74,5 +73,5 @@ class Storages:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes they take in /dev/shm, handed to another process: a file each, in whole pages."""
+        """Bytes in /dev/shm if the storages are sent to another process: one file each, in whole pages."""
         return sum(-(-size // mmap.PAGESIZE) for size in self._sizes.values()) * mmap.PAGESIZE

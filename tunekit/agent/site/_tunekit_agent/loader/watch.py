@@ -1,4 +1,4 @@
-"""DataLoader construction and iteration: where loader knobs go in and fetches of batches come out."""
+"""DataLoader construction and iteration: sets the loader knobs and observes the fetches of batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .source import Replay, Source
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
 MAX_WRAPPED = 4
-"""Batch samplers within batch samplers."""
+"""How deep batch samplers may be wrapped in each other."""
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -39,9 +39,9 @@ def _user_stack() -> tuple:
 
 
 def _imported_as(frame: Any) -> str:
-    """Return the file of a frame as it is imported: "models/net.py" for models.net, for a script its name.
+    """Return a frame's file by its import path: "models/net.py" for models.net, a script's plain name.
 
-    It is the same wherever the command is started from, and in a copy of the project or its environment.
+    It doesn't depend on the folder that the command starts in or on where the project or environment is.
     """
     *folders, file = frame.f_code.co_filename.split(os.sep)
     depth = str(frame.f_globals.get("__name__")).count(".") + (file == "__init__.py")
@@ -49,11 +49,11 @@ def _imported_as(frame: Any) -> str:
 
 
 class LoaderWatch:
-    """Knows every loader of the process and tells the observer about fetches.
+    """Keeps track of every loader in the process and reports fetches to the observer.
 
     Args:
-        address: of the training loader, when the baseline learnt it; None otherwise.
-        knobs: loader knobs to set on it.
+        address: the training loader's address as learnt by the baseline; None if unknown.
+        knobs: loader knobs to set on the training loader.
         observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
     """
 
@@ -68,12 +68,12 @@ class LoaderWatch:
         self._owner = owner
 
     def install(self, module: Any) -> None:
-        """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
+        """Wrap the constructor in `torch.utils.data.dataloader` to set knobs; fetches stay unobserved."""
         self.module = module
         self.wrap_construction(module.DataLoader)
 
     def wrap_construction(self, loader_class: Any) -> None:
-        """Wrap a loader's constructor; torchdata's StatefulDataLoader does not call that of its base."""
+        """Wrap a loader's constructor; torchdata's StatefulDataLoader doesn't call its base class's."""
         original = loader_class.__init__
         signature = inspect.signature(original)
         watch = self
@@ -98,13 +98,13 @@ class LoaderWatch:
 
     @kept_from_script
     def _bound_to_knobs(self, info: LoaderInfo | None, signature: Any, args: tuple, kwargs: dict) -> Any:
-        """Return a constructor's arguments with the knobs among them, None where it gets none."""
+        """Return a constructor's arguments with the knobs set; None if this loader gets no knobs."""
         wanted = self._knobs_for(info) if info is not None else {}
         if not wanted:
             return None
         try:
             bound = signature.bind(*args, **kwargs)
-        except TypeError:  # the constructor says so itself
+        except TypeError:  # the constructor will raise it itself
             return None
         with applying(*wanted):
             self._set_knobs(bound.arguments, wanted)
@@ -141,7 +141,7 @@ class LoaderWatch:
         return {}
 
     def _origin_of(self, loader: Any) -> LoaderInfo | None:
-        """Return the earlier loader whose batch sampler lies within this one's, None when it is its own."""
+        """Return the earlier loader whose batch sampler this loader's wraps; None if there is none."""
         sampler = loader.batch_sampler
         if sampler is None or self._is_plain(sampler):
             return None
@@ -155,10 +155,10 @@ class LoaderWatch:
         return None
 
     def address_of(self, info: LoaderInfo) -> dict:
-        """Return how a later trial finds this loader: call stack, and which of its constructions.
+        """Return how a later trial finds this loader: its call stack, and which of its constructions.
 
-        One line may build several loaders (a loop over splits), again in each epoch: the pattern of
-        trained ones repeats with a period.
+        One line may build several loaders (in a loop over splits), again in each epoch: the pattern of the
+        loaders that are trained on repeats with a period.
         """
         twins = [other for other in self.infos if other.call_stack == info.call_stack]
         trained = [other.credits > 0 for other in twins]
@@ -200,7 +200,7 @@ class LoaderWatch:
             batch_size = info.origin.facts["batch_size"]
         elif batch_size is None and self._is_plain(sampler):
             batch_size = sampler.batch_size
-        with contextlib.suppress(TypeError):  # a list of lists is a batch sampler too, and takes no reference
+        with contextlib.suppress(TypeError):  # a batch sampler may be a list, which has no weak references
             info.batch_sampler = weakref.ref(sampler) if sampler is not None else None
         return {
             "dataset": type(loader.dataset).__name__,
@@ -219,7 +219,7 @@ class LoaderWatch:
         }
 
     def install_iteration(self, module: Any) -> None:
-        """Wrap the iterators' base class too, to see fetches."""
+        """Wrap the iterators' base class too, to observe fetches."""
         watch, iterator_class = self, module._BaseDataLoaderIter
         original_init, original_reset = iterator_class.__init__, iterator_class._reset
         self.original_next = original_next = iterator_class.__next__
@@ -244,14 +244,14 @@ class LoaderWatch:
 
         iterator_class.__init__, iterator_class._reset = __init__, _reset
         iterator_class.__next__ = __next__
-        if "next" in vars(iterator_class):  # an old alias of __next__
+        if "next" in vars(iterator_class):  # an old alias for __next__
             iterator_class.next = __next__
 
     @kept_from_script
     def _iterator_begins(self, iterator: Any, loader: Any) -> None:
         info = iterator._tunekit_info = getattr(loader, "_tunekit_info", None)
-        if not loader.persistent_workers:  # which hold their iterator: a cycle would keep them alive
-            iterator._tunekit_loader = loader  # `for batch in DataLoader(...)` lets go of it at once
+        if not loader.persistent_workers:  # those loaders hold their iterator: a cycle would keep them alive
+            iterator._tunekit_loader = loader  # `for batch in DataLoader(...)` drops it immediately
         if info is not None and self._owner.is_here:
             info.shm_at_start_bytes = shm_used_bytes()
             info.shm_before_bytes = self._shm_before.setdefault(info.call_stack, info.shm_at_start_bytes)

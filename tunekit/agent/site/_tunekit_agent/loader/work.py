@@ -1,12 +1,12 @@
-"""What making batches costs in the processes that make them, in memory that they share with the loop.
+"""The cost of making batches, counted by the processes that make them in memory shared with the loop.
 
-Each loader has a map of numbers that its workers write into, a slot each: a forked worker inherits it, a
-spawned one finds its file by an environment variable that is set while the loader starts its workers.
-Workers of a fork server get neither. Without workers the loop's own process is the one slot.
+Each loader has a map of numbers with one slot per worker, which the worker writes into: a forked worker
+inherits it, and a spawned one finds its file by an environment variable that is set while the loader starts
+its workers. Workers of a fork server get neither. Without workers, the only slot is for the loop's process.
 
-    map:   what is noted of samples, of which | slot of worker 0 | slot of worker 1 | ...
+    map:   what to record of samples, up to which rank | slot of worker 0 | slot of worker 1 | ...
     slot:  batches, their time, CPU time, waits for a CPU and for block devices, whether those are unknown,
-           states that it drew from
+           states of the generators that it drew from
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _HEADER = 16
 _NOTED, _MAX_RANK = range(2)
 _BATCHES, _TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _GENERATORS = range(7)
 _SLOT = 16
-"""Words of a slot: two cache lines, so that workers do not share one."""
+"""Words in a slot: two cache lines, so that workers don't share one."""
 _WORD_BYTES = 8
 _UNKNOWN = object()
 
 
 class Tally:
-    """One process's slot, as that process writes it.
+    """Writes one process's slot.
 
     Args:
-        words: of the whole map.
+        words: the words of the whole map.
         slot: the worker's id.
-        cpu_clock: returns nanoseconds; of a worker's whole process, as its data set may decode in threads of
-            its own, and of the loop's thread without workers: there OpenMP's threads wait by spinning.
+        cpu_clock: returns CPU time in nanoseconds: of a worker's whole process, since its data set may
+            decode in threads; without workers, of the loop's thread, since OpenMP's threads spin to wait.
     """
 
     def __init__(self, words: Any, slot: int, cpu_clock: Callable[[], int]) -> None:
@@ -52,30 +52,30 @@ class Tally:
         self._is_first = True
 
     def noted(self) -> tuple:
-        """Return what is to be noted of samples, as `samples` says, and up to which rank of theirs."""
+        """Return what to record of samples (a mode of `samples`), and up to which rank to pin them."""
         return self._words[_NOTED], self._words[_MAX_RANK]
 
     def generators_before(self, dataset: Any) -> list | None:
-        """Return the states of a process's generators before its first batch; None for a later one."""
+        """Return the states of a process's generators before its first batch; None for later batches."""
         if not self._is_first:
             return None
         try:
             return [(one, state_print(one)) for _, one in generators_of(dataset)][:MAX_GENERATORS]
-        except Exception:  # whatever a data set does when it is looked at
+        except Exception:  # user classes may raise anything when inspected
             return None
 
     def generators_after(self, before: list) -> None:
-        """Keep them where its first batch has moved them."""
+        """Store the initial states of the generators that the first batch drew from."""
         for at, (generator, state) in enumerate(before, self._at + _GENERATORS):
             self._words[at] = state if state_print(generator) != state else 0
 
     def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
-        """A batch was made; a process's first is left out.
+        """Count a batch that was made, except a process's first.
 
         Args:
-            time_ns: that it took.
-            cpu_ns: of it on CPUs.
-            waits: nanoseconds of it for a CPU, and for block devices; None if unknown.
+            time_ns: the time that it took.
+            cpu_ns: the CPU time that it took.
+            waits: nanoseconds spent waiting for a CPU and for block devices; None if unknown.
         """
         words, at = self._words, self._at
         if self._is_first:
@@ -92,7 +92,7 @@ class Tally:
 
 
 def _since(before: tuple | None, after: tuple | None) -> tuple | None:
-    """Return by how much two counters grew, None where they are unknown."""
+    """Return how much two counters grew; None if they are unknown."""
     return None if before is None or after is None else (after[0] - before[0], after[1] - before[1])
 
 
@@ -100,11 +100,11 @@ class Slots:
     """A loader's map.
 
     Args:
-        count: slots in it.
-        path: of the file to make for spawned workers; None for memory that forked ones inherit.
+        count: number of slots.
+        path: file to create for spawned workers; None for memory that forked workers inherit.
 
     Raises:
-        OSError: the file can't be made.
+        OSError: the file can't be created.
     """
 
     def __init__(self, count: int, path: str | None = None) -> None:
@@ -119,11 +119,11 @@ class Slots:
         self.own = Tally(self.words, 0, time.thread_time_ns)
 
     def note(self, mode: int, max_rank: int = 0) -> None:
-        """Have samples noted from the next batch on, as `samples` says."""
+        """Have samples recorded from the next batch on; `samples` defines the modes."""
         self.words[_MAX_RANK], self.words[_NOTED] = max_rank, mode
 
     def generators(self) -> list:
-        """Return, of each worker, the states that its first batch drew from; 0 where it did not draw."""
+        """Return, for each worker, the generator states that its first batch drew from; 0 if unused."""
         return [words[_GENERATORS : _GENERATORS + MAX_GENERATORS] for words in self.read()]
 
     def read(self) -> list:
@@ -148,23 +148,23 @@ def _remove(path: str, pid: int) -> None:
 
 
 class WorkWatch:
-    """Gives every loader its map and has its batches timed where they are made.
+    """Gives every loader its map, and times batches in the processes that make them.
 
     Args:
-        folder: for the files of spawned workers.
+        folder: the folder for spawned workers' files.
     """
 
     def __init__(self, owner: Owner, folder: str) -> None:
         self._owner = owner
         self._folder = folder
         self._files = 0
-        self._starting: Slots | None = None  # of the loader whose workers are being forked
+        self._starting: Slots | None = None  # the map of the loader whose workers are being forked
         self._spawned_by = os.environ.pop(VARIABLE, None)
-        self._tally: Any = _UNKNOWN  # of this process, where it is a worker
+        self._tally: Any = _UNKNOWN  # this process's, if it is a worker
         self._notes = SampleNotes(folder)
 
     def install_fetch(self, module: Any) -> None:
-        """Wrap what makes a batch in `torch.utils.data._utils.fetch`."""
+        """Wrap the fetchers in `torch.utils.data._utils.fetch`, which make batches."""
         for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
             fetcher.fetch = self._timed(fetcher.fetch)
 
@@ -196,7 +196,7 @@ class WorkWatch:
         return fetch
 
     def _tally_of(self, fetcher: Any) -> Tally | None:
-        """Return where a worker's fetcher counts; None for one of a loader within its data set."""
+        """Return the tally of a worker's fetcher; None for a loader inside the worker's data set."""
         worker = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
         if worker is None or getattr(worker, "dataset", None) is not fetcher.dataset:
             return None
@@ -215,7 +215,7 @@ class WorkWatch:
         return Tally(words, worker_id, time.process_time_ns) if known else None
 
     def wrap_start(self, loader_class: Any) -> None:
-        """Wrap how a loader starts an iterator and its workers; torchdata's has a way of its own."""
+        """Wrap the method that starts a loader's iterator and workers; torchdata's class overrides it."""
         original = loader_class._get_iterator
         watch = self
 
@@ -248,7 +248,7 @@ class WorkWatch:
                 os.environ.pop(VARIABLE, None)
 
     def _slots_for(self, loader: Any, info: Any) -> Slots | None:
-        """Return the loader's map, the one it has as long as it does; None where it can't have one."""
+        """Return the loader's map, keeping its current one while it fits; None if it can't have one."""
         try:
             method = start_method(loader) if loader.num_workers else "fork"
             count = min(max(loader.num_workers, 1), _MAX_SLOTS)
@@ -267,7 +267,7 @@ class WorkWatch:
 
 def start_method(loader: Any) -> str:
     """Return how a loader starts its workers, such as "fork"."""
-    import multiprocessing  # torch did so before; the script may do without
+    import multiprocessing  # torch has imported it; scripts without a loader may not need it
 
     context = getattr(loader, "multiprocessing_context", None)
     method = context.get_start_method() if context is not None else None
@@ -281,8 +281,8 @@ def start_method(loader: Any) -> str:
 class WorkWindow:
     """Adds up what the training loader's workers did in the steady window.
 
-    A worker is an id: one that ended with its epoch goes on in the next with the same one, in the same map
-    or in that of a loader that was built anew.
+    Workers are identified by their id: the workers of the next epoch continue the counts of those with the
+    same id, in the same map or in that of a rebuilt loader.
     """
 
     def __init__(self) -> None:
@@ -290,19 +290,19 @@ class WorkWindow:
         self._is_known = True
         self._slots: Slots | None = None
         self._before: list = []
-        self._sums: list = []  # by slot: its words, added up
+        self._sums: list = []  # for each slot, the sums of its words
 
     def open(self, slots: Slots | None) -> None:
-        """The window opens.
+        """Open the window.
 
         Args:
-            slots: the training loader's map, None where it has none.
+            slots: the training loader's map; None if it has none.
         """
         self._is_open = True
         self._begin(slots)
 
     def follow(self, slots: Slots | None) -> None:
-        """The training loader starts an epoch, perhaps as one that was built anew."""
+        """Continue with the training loader's current map: it starts an epoch, and may have been rebuilt."""
         if self._is_open and slots is not self._slots:
             self._end()
             self._begin(slots)
@@ -312,7 +312,7 @@ class WorkWindow:
         self._is_open = False
 
     def facts(self) -> dict | None:
-        """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made."""
+        """Return the plain facts of a LoaderWork record; None if a map is missing or no batch was made."""
         self.close()
         if not self._is_known or not any(sums[_BATCHES] for sums in self._sums):
             return None
@@ -324,7 +324,7 @@ class WorkWindow:
         }
 
     def _waited_s(self, word: int) -> float | None:
-        """Return what all workers waited; None where one could not tell."""
+        """Return the total wait of all workers; None if one of them doesn't know its own."""
         is_unknown = any(sums[_WAITS_UNKNOWN] for sums in self._sums)
         return None if is_unknown else sum(sums[word] for sums in self._sums) / 1e9
 
