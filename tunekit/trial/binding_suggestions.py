@@ -1,7 +1,7 @@
-"""Looks for the user's own way to set a knob: an option of the script, a key in a file.
+"""Looks for the user's own way to set a knob: an option of the script or a key in a file.
 
-A suggestion is made only where the value that stands there is the value that the loop was seen to have. The
-options are those that the script's own parser was seen to have; its text is read only where none was seen.
+A place is suggested only if its current value is the value observed in the loop. Options come from the
+script's own parser as observed in a run; the script's text is read only if no parser was observed.
 """
 
 import ast
@@ -41,7 +41,7 @@ _NOT_OF_TRAINING = frozenset(
 
 
 def is_of_training(name: str) -> bool:
-    """Return whether a dotted name lies outside what a script only evaluates with: not `val.batch_size`."""
+    """Return whether a dotted name is for training, rather than evaluation as in `val.batch_size`."""
     return _NOT_OF_TRAINING.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
 
@@ -53,7 +53,7 @@ _DIALECTS: tuple[dict[Precision, str], ...] = (
     {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"},
     {Precision.FP32: "float32", Precision.BF16: "bfloat16", Precision.FP16: "float16"},
 )
-"""How Lightning, plain scripts, accelerate, Composer and nanoGPT-like ones write precisions."""
+"""How Lightning, plain scripts, accelerate, Composer and nanoGPT-like scripts write precisions."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 
@@ -61,17 +61,17 @@ _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 @dataclass(frozen=True)
 class _Place:
     names: tuple[str, ...]
-    """What it is called, each as a plain name."""
+    """Its names, as plain names."""
     value: Scalar
     words: tuple[str, ...] = ()
     words_off: tuple[str, ...] = ()
-    """Of a switch: what turns it off."""
+    """For a switch: the words that turn it off."""
     is_switch: bool = False
-    """Whether `words` turn it on, rather than hold its value."""
+    """Whether `words` turn it on, rather than contain its value."""
     is_typed: bool = False
-    """Whether the user's command has it."""
+    """Whether the user's command contains it."""
     choices: tuple[str, ...] = ()
-    """The only values that the script allows there; empty: any."""
+    """The only values that the script allows; empty if any is allowed."""
     path: str | None = None
     key: str | None = None
 
@@ -85,14 +85,14 @@ class _Place:
 def candidate_bindings(
     target: Target, seen: Mapping[str, Scalar], discovery: Discovery | None = None
 ) -> dict[str, tuple[Binding, ...]]:
-    """Return, for each knob that is not bound, the places that the user has for it, the likeliest first.
+    """Return, for each knob that is not bound, where the user can set it, likeliest place first.
 
-    Files come before the command line. A switch whose precision nobody knows gives two candidates.
+    Files come before the command line. A switch that may mean either 16-bit precision yields two candidates.
 
     Args:
         target: the training command.
-        seen: the values that the loop was seen to have, by knob, and `lr`.
-        discovery: what the baseline learnt, the options of the script's parser among it.
+        seen: the values observed in the loop, by knob, including `lr`.
+        discovery: what the baseline learnt, including the options of the script's parser.
     """
     files = tuple(_in_files(target))
     words = _on_the_line(target, discovery)
@@ -108,13 +108,13 @@ def candidate_bindings(
 
 
 def binding_hint(knob: str, discovery: Discovery | None, seen: Scalar, target: Target | None = None) -> str:
-    """Return the flag of tunekit that binds a knob, with an option that the script is known to have.
+    """Return the tunekit flag that binds a knob, using an option that the script is known to have.
 
     Args:
-        knob: or `lr`.
-        discovery: what the baseline learnt; None when it learnt nothing.
-        seen: the value that the loop was seen to have; None when it is unknown.
-        target: whose command and text are read where the script has no parser that was seen.
+        knob: a knob, or `lr`.
+        discovery: what the baseline learnt; None if it learnt nothing.
+        seen: the value observed in the loop; None if unknown.
+        target: its command and script text are read if no parser was observed.
     """
     options = discovery.options if discovery else ()
     places = _places_of(options, ()) if options or target is None else _on_the_line(target, None)
@@ -133,7 +133,7 @@ def binding_hint(knob: str, discovery: Discovery | None, seen: Scalar, target: T
 
 
 def batch_of_all_ranks(discovery: Discovery, batch_size: int) -> str | None:
-    """Return the option that holds the batch of all ranks together; None where one holds a rank's or none."""
+    """Return the option that sets the global batch of all ranks; None if one sets a rank's, or none does."""
     places = _named("batch_size", _places_of(discovery.options, ()))
     held = [place for place in places if not isinstance(place.value, bool)]
     if discovery.world_size == 1 or any(_is_same(place.value, batch_size) for place in held):
@@ -151,11 +151,11 @@ def long_flags(binding: Binding) -> frozenset[str]:
 
 
 def without_unknown_flags(target: Target, discovery: Discovery) -> tuple[Target, tuple[str, ...]]:
-    """Return a target without the project's bindings to flags that the script lacks, and what to say of each.
+    """Return a target without the project's bindings to flags that the script lacks, and a message for each.
 
     Args:
         target: the training command.
-        discovery: what a trial of it learnt; where it has no options, every binding stays.
+        discovery: what a trial of it learnt; if it contains no options, every binding stays.
     """
     flags = [flag for option in discovery.options for flag in (*option.flags, *option.off)]
     known = (*flags, *target.command) if any(flag.startswith("--") for flag in flags) else ()
@@ -171,13 +171,13 @@ def without_unknown_flags(target: Target, discovery: Discovery) -> tuple[Target,
 
 
 def option_for(knob: str, discovery: Discovery) -> str | None:
-    """Return what is typed for the script's own option for a knob, going by its name; None without one."""
+    """Return the script's own option whose name fits a knob, as it is typed; None if there is none."""
     named = _named(knob, _places_of(discovery.options, ()))
     return next((place.words[0].partition("=")[0] for place in named if place.words), None)
 
 
 def step_numbers(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]:
-    """Return what is in force of the script's options that limit its steps, and of those of its warm-up."""
+    """Return the current values of the script's options for its step limit and its warm-up steps."""
     found: dict[str, StepNumber] = {}
     for place in _on_the_line(target, discovery):
         name = next((one for one in place.names if one in STEP_NAMES | WARM_UP_NAMES), "")
@@ -188,11 +188,11 @@ def step_numbers(target: Target, discovery: Discovery) -> tuple[StepNumber, ...]
 
 
 def possible_batch(target: Target, found: Discovery | None = None) -> Binding | None:
-    """Return a place for the batch size whose value the model's inputs can hold; None where there is none.
+    """Return a binding of the batch size whose value is consistent with the model's inputs; None without one.
 
     Args:
         target: the training command of a script without a DataLoader.
-        found: what was learnt of its loop; None before it has run.
+        found: what was learnt about its loop; None before it has run.
     """
     if target.binding_of("batch_size") is not None or target.samples_per_step is not None:
         return None
@@ -209,7 +209,7 @@ def possible_batch(target: Target, found: Discovery | None = None) -> Binding | 
 
 
 def default_values(target: Target) -> dict[str, BoundValue]:
-    """Return what bound flags have by the script's own defaults, as far as they stand in its text once."""
+    """Return the script's own defaults for bound flags, if its text declares exactly one."""
     values: dict[str, BoundValue] = {}
     declared = tuple(_in_the_script(target))
     for binding in target.bindings:
@@ -222,7 +222,7 @@ def default_values(target: Target) -> dict[str, BoundValue]:
 
 
 def _can_be_written(binding: Binding) -> bool:
-    """Return whether the binding survives being written down: a key may hold what its syntax is made of."""
+    """Return whether a binding survives being written as text: a key may contain the syntax's characters."""
     try:
         return parse_binding(binding_text(binding)) == binding
     except TunekitError:
@@ -237,7 +237,7 @@ def _named(knob: str, places: Sequence[_Place]) -> list[_Place]:
 def _bindings_to(knob: str, places: Sequence[_Place], seen: Scalar) -> Iterator[Binding]:
     for place in places:
         if knob in SWITCH_KNOBS:
-            # The agent sets them all; only what the script itself turns on has to be turned off there.
+            # The agent can turn any switch on; only one that the script turns on must be turned off there.
             can_turn = not place.is_switch or (place.words and (place.words_off or place.is_typed))
             if seen is True and place.value is True and can_turn:
                 yield place.binding(knob)
@@ -261,9 +261,9 @@ def _is_same(value: Scalar, seen: Scalar) -> bool:
 
 
 def _dialect(place: _Place, seen: Scalar) -> Spelling:
-    """Return how the place spells precisions; empty when it does not hold what was seen.
+    """Return how a place spells precisions; empty if its value doesn't match the observed precision.
 
-    accelerate's flag has no value until it is given one.
+    accelerate's flag has no value by default.
     """
     precision = Precision(str(seen))
     is_unset = place.value in (None, "") and precision is Precision.FP32 and place.choices
@@ -279,7 +279,7 @@ def _dialect(place: _Place, seen: Scalar) -> Spelling:
 
 
 def _precision_switches(places: Sequence[_Place], seen: Scalar) -> Iterator[Binding]:
-    """Yield bindings of the precision to switches and true-or-false values: `--amp`, `--bf16`, `amp=true`."""
+    """Yield bindings of the precision to switches and booleans: `--amp`, `--bf16`, `amp=true`."""
     meant = [
         (place, PRECISION_SWITCHES[name])
         for place in places
@@ -313,7 +313,7 @@ def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
 
 
 def _on_the_line(target: Target, discovery: Discovery | None) -> tuple[_Place, ...]:
-    """Return the places on the command line: of the script's parser, or without one what its text shows."""
+    """Return the places on the command line, from the script's parser or, without one, from its text."""
     options = discovery.options if discovery else ()
     if options:
         return _places_of(options, target.command)
@@ -345,7 +345,7 @@ def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
     return replace(place, words=(on,) if on else (), words_off=(off,) if off else (), is_switch=True)
 
 
-# --- places that are found without a parser -------------------------------------------------
+# --- places found without a parser ----------------------------------------------------------
 
 
 def _on_the_command_line(target: Target) -> Iterator[_Place]:
@@ -374,9 +374,10 @@ def _in_files(target: Target) -> Iterator[_Place]:
 
 
 def _in_the_script(target: Target) -> Iterator[_Place]:
-    """Yield the flags with a default that the script declares.
+    """Yield the flags that the script declares with a default.
 
-    With `add_argument`, or as its own variables where it runs nanoGPT's configurator, which has no parser.
+    They are declared with `add_argument`, or as variables if the script runs nanoGPT's configurator, which
+    has no parser.
     """
     if target.script is None:
         return

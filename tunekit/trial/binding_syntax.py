@@ -1,15 +1,15 @@
-"""Values of knobs and bindings as text: `--bind KNOB=HOW`, read and written.
+"""Knob values and bindings as text: `--bind KNOB=HOW`, read and written.
 
 HOW is one of
 
-    inject  fixed                               set by the agent; left as the script has it
+    inject  fixed                               set by the agent; kept as the script sets it
     env:NAME                                    an environment variable
     configs/a.yaml:data.batch_size              a key in a YAML, JSON or TOML file
     --bs {}   --bs={}   data.batch_size={}      words on the command line; {} is the value
-    --compile   --compile|--no-compile          words that are there for true (and others for false)
-    {fp32:,bf16:--bf16,fp16:--fp16}             words that are there for one value each
+    --compile   --compile|--no-compile          words for true (and others for false)
+    {fp32:,bf16:--bf16,fp16:--fp16}             different words for each value
 
-and the last place of a value may spell it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
+and a value's place may say how the script spells it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
 """
 
 import math
@@ -23,13 +23,13 @@ from tunekit.records.target import Binding, BindingKind
 from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE, STEPS, knob_hint
 
 PLACE = "{}"
-"""Where the value goes."""
+"""Placeholder for the value."""
 
 BoundValue = KnobValue | float
 """A value of a knob or of `lr`."""
 
 Spelling = tuple[tuple[str, str], ...]
-"""Values of a knob as tunekit writes them, each with the text that the script has for it."""
+"""Pairs of a knob's value as tunekit writes it and the script's text for it."""
 
 _SWITCH_WORDS = dict.fromkeys(("true", "on", "yes", "1"), True)
 _SWITCH_WORDS |= dict.fromkeys(("false", "off", "no", "0"), False)
@@ -44,10 +44,10 @@ _OTHER_FILE = re.compile(r"[^\s{}=:]+\.\w+:[^\s{}=:]+")
 
 
 def parse_value(knob: str, text: str) -> BoundValue:
-    """Return the value of a knob that a text names.
+    """Return the value that a text means for a knob.
 
     Raises:
-        ValueError: the knob can't have such a value; the message says which it can have.
+        ValueError: the knob can't have such a value; the message says which values it can have.
     """
     lowered = text.strip().lower()
     if knob == LEARNING_RATE:
@@ -79,10 +79,10 @@ def value_text(value: BoundValue) -> str:
 
 
 def spelled(binding: Binding, value: BoundValue) -> str | None:
-    """Return the text that the binding spells a value with.
+    """Return the binding's text for a value.
 
     Returns:
-        None when it spells nothing, or when it has no text for "no value".
+        The text; None if the binding spells no values, or has no text for "no value".
 
     Raises:
         UsageError: the binding spells other values, but not this one.
@@ -100,10 +100,10 @@ def spelled(binding: Binding, value: BoundValue) -> str | None:
 
 
 def value_read(binding: Binding, text: str) -> BoundValue:
-    """Return the value that a text in the script's own spelling stands for.
+    """Return the value that a text means in the script's own spelling.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: it isn't a known spelling.
     """
     if not binding.spelling:
         return parse_value(binding.knob, text)
@@ -117,7 +117,7 @@ def parse_binding(text: str) -> Binding:
     """Return the binding in "KNOB=HOW".
 
     Raises:
-        UsageError: it is not written as one, or the knob can't be bound so.
+        UsageError: the syntax is wrong, or the knob can't be bound this way.
     """
     knob, equals, how = (part.strip() for part in text.partition("="))
     if not equals or not knob or not how:
@@ -207,12 +207,12 @@ def _value_words(knob: str, how: str) -> Binding:
     spelling = _parse_spelling(knob, braces[0])
     words = _split(_BRACES.sub(PLACE, how))
     if words == (PLACE,) and not _are_switches(spelling):
-        raise UsageError(f"nothing tells where the value stands; write the flag too, as in: '--flag {PLACE}'")
+        raise UsageError(f"no flag for the value; write the flag too, as in: '--flag {PLACE}'")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, spelling=spelling)
 
 
 def _are_switches(spelling: Spelling) -> bool:
-    """Return whether each value has a switch of its own, one of them perhaps none."""
+    """Return whether each value has its own switch, where one of them may have none."""
     texts = [text for _, text in spelling]
     return any(texts) and all(text.startswith("-") for text in texts if text)
 
@@ -236,7 +236,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Return words as a shell reads them, the place of the value bare where that is enough."""
+    """Return words quoted for a shell, leaving the placeholder unquoted where possible."""
     quoted = []
     for word in words:
         rest = word.replace(PLACE, "")
@@ -245,10 +245,10 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _parse_spelling(knob: str, text: str | None) -> Spelling:
-    """Return the (value, text) pairs in "fp32:32-true,bf16:bf16-mixed"; none for no braces and for `{}`.
+    """Return the (value, text) pairs in "fp32:32-true,bf16:bf16-mixed"; empty without braces or for `{}`.
 
     Raises:
-        UsageError: a pair is not one, the knob can't have the value, or two values read alike.
+        UsageError: a pair is malformed, the knob can't have the value, or two values have the same text.
     """
     if not text:
         return ()

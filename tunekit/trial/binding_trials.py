@@ -1,4 +1,4 @@
-"""Tries bindings: one short trial each with another value, and whether the loop followed."""
+"""Tries bindings: sets each to another value in a short trial and checks that the loop follows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ RunTrial = Callable[[Target, TrialSpec, KnownTarget], TrialRecord]
 
 @dataclass(frozen=True)
 class BindingTrial:
-    """A binding with what the loop did when it was set to another value."""
+    """A binding, and what the loop did when it was set to another value."""
 
     binding: Binding
     value: BoundValue
-    """What it was set to."""
+    """The value that was tried."""
     did: str
     """What the loop then did, or why the trial failed."""
     works: bool
@@ -32,12 +32,12 @@ class BindingTrial:
 def try_bindings(
     candidates: Mapping[str, Sequence[Binding]], target: Target, known: KnownTarget, run: RunTrial
 ) -> Iterator[BindingTrial]:
-    """Yield what became of each candidate, in order; a knob's later ones are tried where the first failed.
+    """Yield the trial of each candidate, in order; a knob's candidates are tried until one works.
 
     Args:
-        candidates: bindings by knob, the likeliest first.
+        candidates: bindings by knob, likeliest first.
         target: the training command, with its other bindings.
-        known: what the baseline taught.
+        known: what the baseline learnt.
         run: runs a trial.
     """
     number = 0
@@ -70,7 +70,7 @@ def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, nu
 
 
 def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
-    """Return a value near the baseline's to try, one that costs no more memory; None where there is none."""
+    """Return a value to try, near the baseline's and if possible no costlier in memory; None without one."""
     knob, baseline = binding.knob, known.baseline
     if knob == LEARNING_RATE:
         lr = known.discovery.learning_rate
@@ -89,7 +89,7 @@ def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
 
 
 def observed_effect(knob: str, record: TrialRecord) -> str:
-    """Return what the loop of a measured trial did, as far as the knob goes."""
+    """Return the effect of a knob that was observed in the loop of a measured trial."""
     loop, config = record.measurement.loop if record.measurement else None, record.config
     if loop is None or config is None:
         return "n/a"

@@ -25,18 +25,18 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Bound:
-    """Everything that makes one trial differ from the target as it is."""
+    """Everything that makes one trial differ from the unchanged target."""
 
     command: tuple[str, ...]
-    """The user's words, those of `arg` bindings put in."""
+    """The user's command with the words of `arg` bindings put in."""
     environment: dict[str, str]
     """Variables to set."""
     file_texts: dict[str, str]
-    """Real path of each file of the user's that has to read otherwise -> its rewritten text."""
+    """Real path of each of the user's files that must read differently -> its rewritten text."""
     injected: dict[str, BoundValue]
-    """What the agent has to set."""
+    """Values that the agent sets."""
     changed: dict[str, BoundValue]
-    """Every knob, and `lr` and `steps`, that differs from the script as it is."""
+    """Every knob, including `lr` and `steps`, that differs from the unchanged script."""
 
 
 def bind(
@@ -48,20 +48,20 @@ def bind(
     stale: Collection[str] = (),
     options: Collection[ScriptOption] = (),
 ) -> Bound:
-    """Return how a config reaches the target; only what differs from the baseline is touched.
+    """Return how a config reaches the target; only differences from the baseline are set.
 
-    The user's files are read and never written. A knob that the user fixed stays as it is.
+    The user's files are read and never written. A knob that the user fixed stays unchanged.
 
     Args:
         target: the command and its bindings.
-        config: the knobs wanted; None leaves them all.
-        baseline: the knobs that the script has; None when they are unknown, so that all are set.
-        lr: learning rate to set; None leaves the script's own.
-        stale: knobs to set although the baseline has the same value: what they are now is another.
-        options: what the script's parser was seen to have.
+        config: the wanted knobs; None changes none.
+        baseline: the script's own knobs; None if they are unknown, so that all are set.
+        lr: learning rate to set; None keeps the script's own.
+        stale: knobs to set even if the baseline has the same value, since their current value differs.
+        options: the options of the script's parser.
 
     Raises:
-        UsageError: a knob that only a binding can set has none, or its binding has no text for the value.
+        UsageError: a knob that needs a binding has none, or its binding has no text for the value.
         TargetError: a bound file can't be read or rewritten.
     """
     changed = _changed(target, config, baseline, lr, stale, options)
@@ -92,12 +92,12 @@ def bind(
 
 
 def present_values(target: Target, options: Collection[ScriptOption] = ()) -> dict[str, BoundValue]:
-    """Return what command, files and environment say now for bound knobs, as far as it can be read.
+    """Return the current values of bound knobs in command, files and environment, where they can be read.
 
     Args:
         target: the command and its bindings.
-        options: what the script's parser was seen to have (`Discovery.options`): the value in force where the
-            command does not name a bound option, which is its default then.
+        options: the options of the script's parser (`Discovery.options`), which give the default of a bound
+            option that the command does not contain.
     """
     values: dict[str, BoundValue] = {}
     for binding in target.bindings:
@@ -108,23 +108,23 @@ def present_values(target: Target, options: Collection[ScriptOption] = ()) -> di
             if text is not None:
                 values[binding.knob] = value_read(binding, text)
         except (TunekitError, ValueError):
-            continue  # unreadable, or no value of the knob: unknown
+            continue  # unreadable, or not a value of the knob
     return values
 
 
 def _text_in_force(binding: Binding, options: Collection[ScriptOption]) -> str | None:
-    """Return the value that the script's parser gave the bound option; None where it has no such option."""
+    """Return the value that the script's parser gave the bound option; None if it has no such option."""
     flag = binding.words[0].lstrip("+").partition("=")[0]
     value = next((option.value for option in options if flag in option.flags), None)
     return None if value is None else value_text(value)
 
 
 def bound_steps(target: Target, options: Collection[ScriptOption]) -> int | None:
-    """Return the steps of the training as it is; None where no option is bound for them, or none is known.
+    """Return the unchanged training's number of steps; None if no option is bound to it, or it is unknown.
 
     Args:
         target: the command and its bindings.
-        options: of the script's parser, for an option that the searched command left out, as this one does.
+        options: the options of the script's parser, used if the searched command left the option out.
     """
     if not target.is_bound(STEPS):
         return None
@@ -133,24 +133,24 @@ def bound_steps(target: Target, options: Collection[ScriptOption]) -> int | None
 
 
 def scaled_steps(steps: int, config: TrainConfig, baseline: TrainConfig) -> int:
-    """Return the steps that take the same samples with a config, by as many processes.
+    """Return the steps in which a config processes the same samples, with the same number of processes.
 
     Args:
-        steps: of the training as it is.
-        config: the knobs wanted.
-        baseline: the knobs that the script has.
+        steps: steps of the unchanged training.
+        config: the wanted knobs.
+        baseline: the script's own knobs.
     """
     before, now = (one.batch_size * one.accumulate_grad_batches for one in (baseline, config))
     return max(1, math.ceil(steps * before / now))
 
 
 def check_bindings(target: Target) -> None:
-    """Refuse bindings that no trial could use, before the first one.
+    """Refuse bindings that no trial could use, before the first trial.
 
     Raises:
         TargetError: a bound file is missing or can't be read.
-        UsageError: a bound key is missing, two bindings are for one place, or the batch size that is bound is
-            not the one that the user says.
+        UsageError: a bound key is missing, two bindings use the same place, or the bound batch size differs
+            from --samples-per-step.
     """
     knob_at: dict[tuple[object, ...], str] = {}
     for binding in target.bindings:
@@ -171,11 +171,11 @@ def check_bindings(target: Target) -> None:
 
 
 def bound_target(target: Target, bindings: Iterable[Binding]) -> Target:
-    """Return a target with bindings, of which a later one replaces an earlier one of the same knob.
+    """Return a target with bindings; a later binding of the same knob replaces an earlier one.
 
     Raises:
         TargetError: a bound file is missing or can't be read.
-        UsageError: a binding names a key that is not there, or two are for one place.
+        UsageError: a bound key is missing, or two bindings use the same place.
     """
     by_knob = {binding.knob: binding for binding in bindings}
     target = target.changed(bindings=tuple(by_knob.values()))
@@ -213,7 +213,7 @@ def _changed(
         elif knob in present or knob == LEARNING_RATE:
             raise UsageError(
                 f"{knob}={value_text(value)} can't be set inside the script; "
-                f"say where it stands: --bind {knob}=HOW"
+                f"say how the script takes it: --bind {knob}=HOW"
             )
     return changed
 
@@ -228,7 +228,7 @@ def _in_environment(binding: Binding, value: BoundValue) -> dict[str, str]:
 
 
 def _first_argument(target: Target) -> int:
-    """Return the index of the first word that can be the script's: those before are the interpreter's."""
+    """Return the index of the first word that can be the script's; earlier words are the interpreter's."""
     places = (
         index
         for index, word in enumerate(target.command[1:], start=1)
@@ -256,14 +256,14 @@ class _Occurrence:
     start: int
     form: Words
     value: str | None
-    """What stands in the place of the value; None for words without one."""
+    """The text in the place of the value; None for words without one."""
 
 
 class _InCommand:
-    """A binding's words in a training command: found, replaced in place, taken away, read.
+    """Finds, reads, replaces and removes a binding's words in a training command.
 
-    A flag is known in both of its forms, `--bs 32` and `--bs=32`, and an override with or without Hydra's
-    plus signs, `data.bs=32` and `+data.bs=32`; what is there keeps its form.
+    A flag is found in both of its forms, `--bs 32` and `--bs=32`, and an override with or without Hydra's
+    plus signs, `data.bs=32` and `+data.bs=32`. Replacing a value keeps the form.
     """
 
     def __init__(self, words: Sequence[str], binding: Binding) -> None:
@@ -272,7 +272,7 @@ class _InCommand:
         self._found = list(_occurrences(words, _forms(binding), self._texts))
 
     def set_to(self, value: BoundValue) -> Words:
-        """Return the words for a value: in its first place, and at the end where it has none."""
+        """Return the command with a value set: at its first occurrence, or at the end if there is none."""
         binding = self._binding
         if _is_switch(binding):
             return self._replaced(binding.words if value else binding.words_off)
@@ -286,7 +286,7 @@ class _InCommand:
         return self._replaced(tuple(word.replace(PLACE, text, 1) for word in form))
 
     def text(self) -> str | None:
-        """Return the text in the place of the value, the last one as most parsers do; None without one."""
+        """Return the text of the value, of its last occurrence as most parsers do; None without one."""
         binding, last = self._binding, self._found[-1] if self._found else None
         if _is_switch(binding):
             is_unsaid = last is None and binding.words_off
@@ -296,7 +296,7 @@ class _InCommand:
         return last.value if last else None
 
     def _replaced(self, new: Words) -> Words:
-        """Return the words with new ones for the first occurrence and without the others."""
+        """Return the command with new words for the first occurrence and without the others."""
         result: list[str] = []
         after = 0
         for occurrence in self._found:
@@ -339,11 +339,11 @@ def _at(words: Sequence[str], start: int, form: Words, spellings: Sequence[str])
 
 
 def _forms(binding: Binding) -> Sequence[Words]:
-    """Return the binding's words in every form that parsers take for the same, longer ones first."""
+    """Return the binding's words in every form that parsers treat alike, longest first."""
     words = binding.words
     if _is_switch(binding):
         return sorted(filter(None, (words, binding.words_off)), key=len, reverse=True)
-    if words == (PLACE,):  # each value has words of its own
+    if words == (PLACE,):  # each value has its own words
         forms = (tuple(text.split()) for _, text in binding.spelling)
         return sorted(filter(None, forms), key=len, reverse=True)
     if len(words) == 2 and _is_flag(words[0]) and words[1] == PLACE:
@@ -364,5 +364,5 @@ def _is_flag(word: str) -> bool:
 
 
 def _is_switch(binding: Binding) -> bool:
-    """Return whether the binding's words stand for true, rather than hold the value."""
+    """Return whether the binding's words mean true, rather than contain the value."""
     return not any(PLACE in word for word in binding.words)

@@ -1,4 +1,4 @@
-"""What a trial leaves behind: memory given back, files and record without secrets."""
+"""Cleans up after a trial: waits for freed GPU memory, and removes secrets from its files and record."""
 
 import os
 import time
@@ -21,20 +21,20 @@ from tunekit.trial.launch import AGENT_FOLDER, LAYER, OUTPUT_FILE, REQUEST_FILE,
 from tunekit.untrusted import read_bytes
 
 _SLACK_BYTES = 64 << 20
-"""Growth that is not waited for: the driver's own, or a desktop's."""
+"""Growth of this size isn't waited for: it may be the driver's own, or a desktop's."""
 _LIMIT_S = 10.0
 _POLL_S = 0.05
 
 
 class DeviceMemory:
-    """Remembers what is taken on a trial's GPUs on entry; on exit waits until it is free again.
+    """Remembers the used memory of a trial's GPUs on entry; on exit waits until it is back to that.
 
-    The driver frees a killed process's memory a moment after the process is gone. What processes hold that
-    run on is not waited for; where the driver does not tell whose memory it is, the wait has a limit.
+    The driver frees a killed process's memory a moment after the process is gone. Memory of other running
+    processes is not waited for. The wait is limited, in case the driver doesn't say whose memory it is.
 
     Args:
-        nvml: the driver's library, held open until the end; without a driver nothing is waited for.
-        indexes: the trial's GPUs, by their place in the driver's order.
+        nvml: the driver's library, held open until the end; without a driver there is no wait.
+        indexes: the trial's GPUs, by their index in the driver's order.
         clock: returns seconds.
         sleep: waits for some seconds.
     """
@@ -76,25 +76,25 @@ class DeviceMemory:
 
 
 def _others_growth(before: GpuReading, now: GpuReading) -> float:
-    """Return what processes took that run on; a trial's have ended before it is waited."""
+    """Return the growth of processes that still run; a trial's own have ended by now."""
     known, listed = before.process_bytes or {}, (now.process_bytes or {}).items()
     running = ((pid, used) for pid, used in listed if pid in known or Path(f"/proc/{pid}").exists())
     return sum(max(0, (used or 0) - (known.get(pid) or 0)) for pid, used in running)
 
 
 _FIGURES = "trace-"
-"""How files begin that hold no text of the script's."""
+"""Prefix of files that contain no text from the script."""
 _AGENTS_FILES = ("events-*.jsonl", f"{_FIGURES}*.json", "agent-error-*.txt")
 _MAX_FILES = 512
 _MAX_BYTES = 64 << 20
-"""Of a file that is read: output and events are kept smaller."""
+"""Total size of the files that are kept; the writers keep output and events smaller than this."""
 
 _MAX_FAULTS = 5
 _SETTINGS = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".env"})
 
 
 def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets:
-    """Return the secrets of a command, of its variables and of the settings files that it names."""
+    """Return the secrets in a command, in its variables and in the settings files that it names."""
     folder = Path(target.working_dir)
     named = [word.rpartition("=")[2] for word in target.command]
     named += [binding.path for binding in target.bindings if binding.path]
@@ -112,12 +112,13 @@ def _settings_text(path: Path) -> str:
 
 
 def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
-    """Keep request, output and the agent's own files of a trial whose processes are gone; remove the rest.
+    """Keep the request, output and agent files of a trial whose processes are gone; remove the rest.
 
-    The script may have put anything there: regular files by those names are copied, secrets masked in them.
+    The script may have put anything there, so only regular files by those names are copied, with secrets
+    masked.
 
     Returns:
-        What could not be done, a sentence for each file.
+        A sentence for each file that could not be kept.
     """
     if folder.is_symlink():
         return (f"{folder} was replaced by a link",)
@@ -135,7 +136,7 @@ def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
                 text = content.decode("utf-8", "surrogateescape")
                 content = secrets.masked(text).encode("utf-8", "surrogateescape")
             copy = folder / path.name
-            copy.unlink(missing_ok=True)  # never written over: the script may have given it another name
+            copy.unlink(missing_ok=True)  # never overwritten: it may be a hard link that the script made
             copy.write_bytes(content)
             kept.add(path.name)
         except (OSError, UnreadableError) as error:
@@ -147,9 +148,9 @@ def close_folder(folder: Path, secrets: Secrets) -> tuple[str, ...]:
 
 
 def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
-    """Return a trial's record without secrets in the texts that the script had a hand in.
+    """Return a trial's record with secrets masked in all texts that the script influences.
 
-    What later trials find the loop by stays as it was.
+    The addresses by which later trials find the loop stay unchanged.
     """
     measured = record.measurement
     if measured is not None and measured.details is not None:
@@ -169,11 +170,11 @@ _TEMPORARY = ("/tmp/", "/var/tmp/", "/run/")
 
 
 def list_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
-    """Return what a trial wrote in place of the user's files.
+    """Return what a trial wrote to the user's paths, diverted to its own folder.
 
     Args:
-        folder: the trial's.
-        working_dir: of the script; elsewhere, new temporary files are not listed.
+        folder: the trial's folder.
+        working_dir: the script's; new temporary files outside it are not listed.
     """
     layers = folder / LAYER, folder / AGENT_FOLDER / LAYER  # without an overlay, the agent fills the latter
     found: list[WrittenFile] = []

@@ -1,6 +1,6 @@
-"""Single keys of the user's config files, read and rewritten; the files themselves are never written.
+"""Reads single keys of the user's config files and rewrites their text; the files are never written.
 
-A key is dotted: names of mappings and indices of lists, outermost first, as in `data.loaders.0.batch_size`.
+A key is dotted: mapping keys and list indices, outermost first, as in `data.loaders.0.batch_size`.
 """
 
 import difflib
@@ -26,7 +26,7 @@ from tunekit.typos import did_you_mean
 from tunekit.untrusted import parse_json, parse_toml, read_text
 
 Scalar = bool | int | float | str | None
-"""What can stand at a key."""
+"""The value of a key."""
 
 MAX_KEYS = 5000
 MAX_DEPTH = 20
@@ -34,14 +34,14 @@ MAX_DEPTH = 20
 _COLON = re.compile(r"\s*:")
 _PLAIN = re.compile(r"[A-Za-z_][\w./+-]*", re.ASCII)
 _READ_AS_OTHERS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that one version of YAML or another takes for no string."""
+"""Words that some version of YAML doesn't read as strings."""
 
 
 def read_key(path: Path, key: str) -> Scalar:
     """Return the value at a key.
 
     Raises:
-        TargetError: there is no such file, or it can't be read as its name says.
+        TargetError: there is no such file, or it can't be parsed as its suffix says.
         UsageError: there is no such key, or it holds more than one value.
     """
     return _value_at(_parsed(path, _text_of(path)), key, path)[1]
@@ -59,11 +59,11 @@ def all_keys(path: Path) -> dict[str, Scalar]:
 
 
 def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
-    """Return the file's text with other values at some keys.
+    """Return the file's text with new values at some keys.
 
-    YAML and TOML are kept byte for byte but for the values; JSON keeps its indentation. A value has
-    the type that stands there when a string was given and no string stands there, or when the string
-    that stands there reads as a number or as true or false.
+    YAML and TOML stay byte for byte the same except for the values; JSON keeps its indentation. A new value
+    takes the type of the old one: text replaces a non-string as the number or boolean that it reads as, and
+    a number or boolean replaces a string that reads as one as text.
 
     Raises:
         TargetError: there is no such file, or it can't be read or rewritten.
@@ -92,7 +92,7 @@ def _coerced(present: Scalar, value: Scalar) -> Scalar:
 
 
 def _plain(text: str) -> Scalar:
-    """Return what a text stands for when it has no quotes."""
+    """Return the value that a text means when it is unquoted."""
     words: dict[str, Scalar] = {"true": True, "false": False, "null": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -123,13 +123,13 @@ def _parsed(path: Path, text: str) -> Any:
         reader = YAML(typ="rt", pure=True)
         reader.allow_duplicate_keys = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an anchor that stands twice
+            warnings.simplefilter("ignore")  # about an anchor that is defined twice
             return reader.load(text)
     except UnreadableError as error:
-        raise TargetError(f"{path} {error}; correct it, or bind the knob otherwise") from error
+        raise TargetError(f"{path} {error}; correct it, or bind the knob another way") from error
     except (ValueError, YAMLError, RecursionError) as error:
         raise TargetError(
-            f"{path} is not YAML ({_first_line(error)}); correct it, or bind the knob otherwise"
+            f"{path} is not YAML ({_first_line(error)}); correct it, or bind the knob another way"
         ) from error
 
 
@@ -169,7 +169,7 @@ def _step(node: Any, part: str) -> str | int | None:
 
 
 def _no_key(data: Any, key: str, path: Path) -> str:
-    """Return the message for a key that is not there: the keys that are meant, or all there are."""
+    """Return the message for a missing key: the keys that may be meant, or the existing ones."""
     known = list(itertools.islice(_keys(data), MAX_KEYS))
     last = key.rpartition(".")[2]
     near = [name for name in known if name.rpartition(".")[2] == last]
@@ -180,7 +180,7 @@ def _no_key(data: Any, key: str, path: Path) -> str:
 
 
 def _keys(node: Any, deep: int = 0) -> Iterator[str]:
-    """Yield the dotted keys of all scalars; files that hold themselves end at a depth."""
+    """Yield the dotted keys of all scalars, down to a limited depth in case a file refers to itself."""
     if isinstance(node, Mapping):
         children = [(str(name), child) for name, child in node.items()]
     else:
@@ -193,7 +193,7 @@ def _keys(node: Any, deep: int = 0) -> Iterator[str]:
 
 
 def _as_scalar(node: Any) -> Scalar:
-    """Return a value of the file as Python's own type, without what its reader keeps about it."""
+    """Return a value as a plain Python type, without the parser's annotations."""
     if node is None or isinstance(node, bool):
         return node
     if isinstance(node, ScalarBoolean):
@@ -214,7 +214,7 @@ def _json_with(text: str, data: Any, steps: list[str | int], value: Scalar) -> s
 
 
 def _toml_with(text: str, steps: list[str | int], value: Scalar) -> str:
-    """Return the new text; TOML has no null, so None leaves what is there."""
+    """Return the new text; TOML has no null, so None leaves the text unchanged."""
     if value is None:
         return text
     try:
@@ -222,7 +222,7 @@ def _toml_with(text: str, steps: list[str | int], value: Scalar) -> str:
         _set(document, steps, value)
         return tomlkit.dumps(document)
     except TOMLKitError as error:
-        raise TargetError(f"the key can't be rewritten ({_first_line(error)}); bind it otherwise") from error
+        raise TargetError(f"can't rewrite the key ({_first_line(error)}); bind it another way") from error
 
 
 def _set(data: Any, steps: list[str | int], value: Scalar) -> None:
@@ -232,12 +232,12 @@ def _set(data: Any, steps: list[str | int], value: Scalar) -> None:
 
 
 def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> str:
-    """Return the YAML text with another scalar at the steps, all else byte for byte.
+    """Return the YAML text with a new scalar at the steps, and everything else byte for byte the same.
 
-    What stands behind an alias or a merge belongs to other keys too, and is refused.
+    A value that comes from an alias or a merge belongs to other keys too, so it is refused.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an anchor that stands twice
+        warnings.simplefilter("ignore")  # about an anchor that is defined twice
         node = YAML(typ="rt", pure=True).compose(text)
     after = 0
     for step in steps:
@@ -249,7 +249,7 @@ def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> 
             )
         node = child
     if not isinstance(node, ScalarNode) or node.style in ("|", ">"):
-        raise TargetError(f"{path}: the place holds no scalar on one line; write a plain value there")
+        raise TargetError(f"{path}: the key has no scalar on one line; write a plain value there")
     start, end = node.start_mark.index, node.end_mark.index
     if start == end:
         colon = _COLON.match(text, after)
@@ -262,7 +262,7 @@ def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> 
 
 
 def _child(node: Node, step: str | int) -> tuple[Node | None, int]:
-    """Return what stands at a step, the last one of doubled keys, and the end of what it has to follow."""
+    """Return the node at a step (the last of duplicate keys), and the index that it must start after."""
     if isinstance(node, SequenceNode):
         child = node.value[int(step)]
         return (None if child in node.value[: int(step)] else child), node.start_mark.index
@@ -272,14 +272,14 @@ def _child(node: Node, step: str | int) -> tuple[Node | None, int]:
 
 
 def _yaml_text(value: Scalar, style: str | None = None) -> str:
-    """Return a scalar that YAML 1.1 and 1.2 read alike.
+    """Return a scalar's text, which YAML 1.1 and 1.2 read alike.
 
     Args:
         value: the scalar.
-        style: quotes that a string should have; None for as few as it needs.
+        style: the quotes for a string; None for as few as needed.
     """
     if isinstance(value, float):
-        text = repr(value)  # YAML 1.1 takes 5e-05 for a string: it wants the point
+        text = repr(value)  # YAML 1.1 needs a decimal point: it reads 5e-05 as a string
         return text if "." in text or "e" not in text else text.replace("e", ".0e")
     if not isinstance(value, str):
         return value_text(value)

@@ -1,6 +1,6 @@
-"""What the agents tell, read as it grows, and the evidence of a trial that it adds up to.
+"""Reads the agents' events as they arrive, and collects them as the evidence of a trial.
 
-Events are validated line by line, bounded in size and number.
+Events are validated line by line and bounded in size and number.
 """
 
 import os
@@ -47,23 +47,23 @@ MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 512
 _PULSE = struct.Struct("<3Q")
 _MAX_FAULT_BYTES = 500
-"""Of a sentence behind the numbers of a pulse."""
+"""Size of the message after a pulse's numbers."""
 _END_BYTES = 64
-"""Of what was read last, which must still stand there when reading goes on."""
+"""Size of the last part read, which must still be in the file when reading continues."""
 _MAX_COUNTED = 1 << 53
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _MAX_PARSERS = 64
 _MAX_RANKS = 1024
 _MAX_TURNS = 20_000
-"""Of a rank, told twice a second."""
+"""Turns kept per rank, which reports two a second."""
 _MIN_TIMED_S = 0.1
-"""Of a rank's turns, for a rate."""
+"""Minimum time between a rank's first and last turn to compute a rate."""
 _LOOP_BATCHES = 16
-"""Batches after which a script without steps is in its loop; before, it may still compile."""
-_RERUN = "processes that the script starts by spawn or forkserver run all of it again, its training too"
+"""Batches after which a script without steps counts as in its loop; before that, it may still compile."""
+_RERUN = "processes that the script starts by spawn or forkserver run all of it again, including its training"
 NO_GUARD_REMEDY = (
-    'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
+    'put what the script runs under `if __name__ == "__main__":`, since processes started by spawn or '
     "forkserver import the script again; or load with num_workers=0"
 )
 _TAIL_BYTES = 64 << 10
@@ -72,23 +72,23 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """ANSI escape sequences."""
 _LAUNCHERS_ERROR = "ChildFailedError"
 _LAUNCHERS_LINES = re.compile(r"torch[./]distributed[./]elastic[./].*(?:failed \(exitcode|closing signal)")
-"""With such a line torchrun begins to tell that a rank has failed, and where; why is told before."""
+"""torchrun's first line about a failed rank; the cause is printed before it."""
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """The last thing that a training process did, known however it ended."""
+    """The last thing that a training process did, which is known however it ended."""
 
     fetching: bool
-    """Whether it was waiting for a batch, rather than training on one."""
+    """Whether it was waiting for a batch rather than training on one."""
     batches: int
     steps: int
     fault: str | None = None
-    """Why it could not write its last event, if it could not."""
+    """Why it could not write its last event, if it failed."""
 
 
 def read_pulse(folder: Path) -> Pulse | None:
-    """Return the pulse of the process that trained most, None when none has a training loop."""
+    """Return the pulse of the process that trained most; None if there is no pulse."""
     pulses = [_pulse_in(path) for path in sorted(folder.glob("pulse-*"))[:MAX_FILES]]
     known = [pulse for pulse in pulses if pulse is not None]
     return max(known, key=lambda pulse: (pulse.steps, pulse.batches), default=None)
@@ -107,7 +107,7 @@ class EventReader:
     """Reads the event files of one trial's folder incrementally.
 
     Attributes:
-        rejected_lines: lines that were no valid event; they are left out.
+        rejected_lines: number of lines that were skipped because they were not valid events.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +118,7 @@ class EventReader:
         self.rejected_lines = 0
 
     def read_new(self) -> list[AgentEvent]:
-        """Return the events that were completed since the last call, file by file in order."""
+        """Return the events that were completed since the last call, in order within each file."""
         events: list[AgentEvent] = []
         for path in sorted(self._folder.glob("events-*.jsonl"))[:MAX_FILES]:
             events.extend(self._read_file(path))
@@ -130,14 +130,14 @@ class EventReader:
             return []
         end = self._ends.get(path, b"")
         data = _bytes_from(path, offset - len(end), MAX_FILE_BYTES)
-        if not data.startswith(end):  # the script removed or emptied it, and the agent started a new one
+        if not data.startswith(end):  # the script removed or emptied the file, and the agent began a new one
             offset, end, data = 0, b"", _bytes_from(path, 0, MAX_FILE_BYTES)
             self._partial.pop(path, None)
         fresh = data[len(end) :]
         self._offsets[path] = offset + len(fresh)
         self._ends[path] = data[-_END_BYTES:]
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
-        self._partial[path] = rest if len(rest) <= MAX_LINE_BYTES else b"?"  # which makes it no event
+        self._partial[path] = rest if len(rest) <= MAX_LINE_BYTES else b"?"  # becomes an invalid event
         return [event for line in lines if line and (event := self._parse(line)) is not None]
 
     def _parse(self, line: bytes) -> AgentEvent | None:
@@ -151,7 +151,7 @@ class EventReader:
 
 
 def _bytes_from(path: Path, offset: int, end: int) -> bytes:
-    """Return what a file holds from an offset on; nothing when the script removed or replaced it."""
+    """Return a file's content from one offset to another; empty if the script removed or replaced it."""
     try:
         with open_regular(path, follows=False) as stream:
             stream.seek(offset)
@@ -162,81 +162,81 @@ def _bytes_from(path: Path, offset: int, end: int) -> bytes:
 
 @dataclass
 class Evidence:
-    """Everything that is known when a trial is over; `outcome` makes a verdict of it."""
+    """Everything that is known when a trial is over; `outcome` turns it into a verdict."""
 
     started: bool = False
     images: set[int] = field(default_factory=set)
-    """Where the stacks of the processes start that have the agent."""
+    """Stack start addresses of the processes that run the agent."""
     phase: str = "starting"
     steps: int = 0
     batches: int = 0
     wait_s: float = 0.0
-    """For the loader's next(), all batches together."""
+    """Total wait for the loader's next()."""
     ranks: dict[int, RankEvent] = field(default_factory=dict)
-    """What the ranks told last."""
+    """The latest report of each rank."""
     turns: dict[int, list[RankTurn]] = field(default_factory=dict)
-    """How far each rank had come, whenever it told."""
+    """Each rank's progress at each of its reports."""
     measuring_from_s: float | None = None
-    """When the loop was first told to be measured, in seconds since the epoch."""
+    """When the measurement was first reported to have begun, in seconds since the epoch."""
     measured_at_s: float | None = None
-    """When its measurement was complete."""
+    """When the measurement was complete."""
     fetching: bool = False
-    """Whether the loop was waiting for a batch when it was last seen."""
+    """Whether the loop was waiting for a batch in its last report."""
     fetched: bool = False
     """Whether a loader was ever asked for a batch."""
     learnt: LearntEvent | None = None
     options: dict[int, tuple[ScriptOption, ...]] = field(default_factory=dict)
-    """Of the command line, by the process that parsed it."""
+    """Command-line options, by the pid of the process that parsed them."""
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
     by_hand: ByHandEvent | None = None
-    """The loop trains without an optimizer of torch."""
+    """Set if the loop trains without a torch optimizer."""
     external_launcher: ExternalLauncher | None = None
-    """A program of the tree that has the training run where the agent is not."""
+    """A program in the tree that starts the training where the agent can't run."""
     agent_error: AgentErrorEvent | None = None
     """The agent's own exception, after which it observes nothing more."""
     faults: list[str] = field(default_factory=list)
-    """Faults of the guard and of the agent, which the trial went on after."""
+    """Faults of the file guard and the agent that didn't stop the trial."""
     rejected_lines: int = 0
-    """Lines of the event files that were no valid event."""
+    """Number of lines in the event files that were not valid events."""
     written: list[WrittenFile] = field(default_factory=list)
     limit: OutcomeKind | None = None
-    """Which of our limits ended it, if one did."""
+    """Which of our limits ended the trial, if one did."""
     limit_message: str = ""
     limit_remedy: str | None = None
-    """What to do about it, where that is not what the outcome always says."""
+    """The remedy, if it differs from the outcome's usual one."""
     cannot_tell: str | None = None
-    """Why the agent could not write its events, if it could not."""
+    """Why the agent could not write its events, if it failed."""
     keeper_end: str | None = None
-    """How the keeper ended, where it did not end by itself."""
+    """How the keeper ended, if not normally."""
     left_running: int = 0
-    """Processes that ran on when the script had ended by itself."""
+    """Number of processes that were still running after the script had ended."""
     returncode: int | None = None
     start_error: str | None = None
     """Why the command could not be started at all."""
     memory: TreeMemory | None = None
     loop_at_s: float | None = None
-    """When its loop was seen to run, since the start; None if it was not."""
+    """When its loop was first observed, in seconds since the start; None if it was not."""
     series: tuple[Series, ...] = ()
-    """What its processes and GPUs did over time."""
+    """Time series of its processes and GPUs."""
     sampling_cpu_s: float = 0.0
     last_lines: tuple[str, ...] = ()
     output: str = ""
-    """Where the script's whole output is."""
+    """Path of the script's complete output."""
     oom_kills: int = 0
-    """Processes that the kernel killed for want of memory, here and during the trial."""
+    """Processes on this host that the kernel's OOM killer ended during the trial."""
     duration_s: float = 0.0
 
     def hit_limit(self, limit: OutcomeKind, message: str, remedy: str | None = None) -> None:
-        """Note which of our limits ends the trial, and what to say of it."""
+        """Note which of our limits ends the trial, with its message and remedy."""
         self.limit, self.limit_message, self.limit_remedy = limit, message, remedy
 
     def take(self, event: AgentEvent, at_s: float) -> None:
-        """Add what an agent told.
+        """Add an agent's event.
 
         Args:
-            event: from any process of the trial.
+            event: an event from any process of the trial.
             at_s: seconds since the trial's start.
         """
         match event:
@@ -252,10 +252,10 @@ class Evidence:
             case LearntEvent() if (
                 self.learnt is None or self.learnt.pid == event.pid or not self.learnt.discovery.complete
             ):
-                self.learnt = event  # the latest of the first process that knows its loop, else a partial one
+                self.learnt = event  # the latest from the first process that knows its loop, or a partial one
             case DoneEvent() if self.done is None or not self.done.is_final:
                 self.measured_at_s = self.measured_at_s or event.time_s
-                self.done = event  # told again, it comes with more details
+                self.done = event  # a later one has more details
             case NonfiniteEvent():
                 self.nonfinite = event
             case RerunsMainEvent():
@@ -285,8 +285,8 @@ class Evidence:
 
     def _take_exit(self, event: ExitEvent) -> None:
         is_launchers = event.error is not None and event.error.types[0].endswith(_LAUNCHERS_ERROR)
-        error = None if is_launchers else event.error  # it says only that a rank has failed
-        known = self.exit  # a launcher's own exit says less than that of the process that trained
+        error = None if is_launchers else event.error  # a launcher's only says that a rank has failed
+        known = self.exit  # the exit of the process that trained says more than its launcher's
         if known is None or event.steps > known.steps or (error and not known.error):
             self.exit = event.changed(error=error)
         self._advance(event.batches, event.steps)
@@ -305,7 +305,7 @@ class Evidence:
             turns.append(event.turn)
 
     def ranks_seen(self) -> tuple[RankSeen, ...]:
-        """Return the rate of each rank in the window that was measured; none if one of them has none."""
+        """Return each rank's rate in the measured window; empty unless all ranks have one."""
         if self.measuring_from_s is None or self.measured_at_s is None or len(self.turns) < 2:
             return ()
         window = self.measuring_from_s, self.measured_at_s
@@ -314,7 +314,7 @@ class Evidence:
         return timed if len(timed) == len(rates) else ()
 
     def take_pulse(self, folder: Path) -> None:
-        """Add what the training process did last: its events lag behind, and a killed one tells no end."""
+        """Add the training process's last state, since events lag behind and a killed process sends none."""
         if not os.path.isdir(folder):  # noqa: PTH112 - which a locked parent doesn't make raise
             self.cannot_tell = f"the agent's folder {folder} was removed or locked by the script"
         pulse = read_pulse(folder)
@@ -328,7 +328,7 @@ class Evidence:
         self.batches, self.steps = max(self.batches, batches), max(self.steps, steps)
 
     def standstill(self, limit_s: float) -> tuple[OutcomeKind, str]:
-        """Return what it is when nothing moves any more, and how to say so."""
+        """Return the outcome of a trial without progress, and its message."""
         if self.batches == self.steps == 0 and not self.started:
             message = f"no Python with tunekit's agent has started within {limit_s:g} s"
             return OutcomeKind.AGENT_ABSENT, message
@@ -341,9 +341,9 @@ class Evidence:
 
     @property
     def discovery(self) -> Discovery | None:
-        """What was learnt of the loop, with the options of the command line.
+        """What was learnt about the loop, with the options of the command line.
 
-        A process that a launcher or `spawn` started may not have parsed it: then another's are taken.
+        A process started by a launcher or `spawn` may not have parsed them; then another process's are used.
         """
         if self.learnt is None:
             return None
@@ -353,7 +353,7 @@ class Evidence:
 
 
 def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: float) -> RankSeen | None:
-    """Return a rank's rate from its first turn within a time to its last, None without two of them."""
+    """Return a rank's rate from its first to its last turn in a time range; None without two turns."""
     inside = [turn for turn in turns if from_s <= turn.at_s <= until_s]
     if not inside:
         return None
@@ -368,17 +368,17 @@ def _rank_seen(rank: int, turns: Sequence[RankTurn], from_s: float, until_s: flo
 
 def place_and_message(event: AgentErrorEvent) -> str:
     """Return where the agent failed, and with which exception: "in PLACE: MESSAGE"."""
-    return f"in {event.place or 'a place that is not known'}: {event.message}"
+    return f"in {event.place or 'an unknown place'}: {event.message}"
 
 
 def plain(text: str) -> str:
-    """Return text of the script's, colours left out and whatever else is no visible letter written out."""
+    """Return text from the script without colours, with other invisible characters escaped."""
     lines = _COLOURS.sub("", text).expandtabs().split("\n")
     return "\n".join(printable(line) for line in lines)
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """Return the last output lines of the script, without blank ones and what torchrun says of its ranks."""
+    """Return the script's last output lines, without blank lines and torchrun's report on its ranks."""
     try:
         with open_regular(log, follows=False) as stream:
             stream.seek(0, 2)

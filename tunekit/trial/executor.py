@@ -1,4 +1,4 @@
-"""Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
+"""Runs one trial and returns its record; a Protocol lets the search be tested without processes."""
 
 import contextlib
 import errno
@@ -74,41 +74,41 @@ class TrialSpec:
     number: int
     role: TrialRole
     config: TrainConfig | None
-    """None: the target exactly as the user has it."""
+    """None runs the target exactly as the user has it."""
     round: int | None = None
     details: tuple[Detail, ...] = ()
-    """What to look at once it is measured."""
+    """What to examine after the measurement."""
     skips: Arithmetic = Arithmetic.TRACED
-    """What is not computed where the script trains on a CPU."""
+    """Which arithmetic to skip if the script trains on a CPU."""
     sizes: tuple[int, ...] = ()
     """Batch sizes for Detail.SIZES."""
     rate_to_beat: float | None = None
-    """Steady samples/s of one rank below which, surely, the trial is given up early."""
+    """Steady samples/s of one rank; a trial that is surely slower is given up early."""
     lr: float | None = None
-    """Learning rate to set where its binding says; None leaves the script's own."""
+    """Learning rate to set through its binding; None keeps the script's own."""
     processes: int | None = None
-    """Local processes to train with; None for as many as the command starts."""
+    """Local training processes; None for as many as the command starts."""
     no_sync: bool = False
     """Whether to train without summing gradients, after the first steps."""
     bindings: tuple[Binding, ...] | None = None
-    """Used instead of the target's; None for those of the target."""
+    """Bindings to use instead of the target's; None for the target's own."""
     max_s: float = math.inf
     """Time limit of this trial, in seconds."""
 
 
 @dataclass(frozen=True)
 class KnownTarget:
-    """What the baseline taught: how knobs reach the loop."""
+    """What the baseline learnt: the loop, and the script's own knobs."""
 
     discovery: Discovery
     baseline: TrainConfig
 
 
 class TrialInterrupted(KeyboardInterrupt):
-    """Ctrl-C, after the trial had told what it knew.
+    """Ctrl-C after the trial has reported a result.
 
     Args:
-        record: of the trial as far as it came.
+        record: the record of the trial so far.
     """
 
     def __init__(self, record: TrialRecord) -> None:
@@ -130,24 +130,24 @@ class ProcessExecutor:
 
     target: Target
     trials_folder: Path
-    """Gets one sub-folder per trial."""
+    """Receives one subfolder per trial."""
     limits: Limits
     window_s: float
     """Steady seconds to measure."""
     hide_gpus: bool = False
-    """Train on the CPU although a GPU is here."""
+    """Train on the CPU even if there is a GPU."""
     nvml: Nvml = field(default_factory=Nvml)
     gpus: Sequence[int] = ()
-    """The GPUs of the trials, by their place in the driver's order."""
+    """The trials' GPUs, by their index in the driver's order."""
     telemetry_store: Path | None = None
-    """Gets the time series of each trial; by default only their summary is kept."""
+    """Receives each trial's time series; by default only their summary is kept."""
     device_memory_bytes: int | None = None
-    """What torch may reserve on a CUDA device; None for all that it has."""
+    """Limit on what torch may reserve on a CUDA device; None for no limit."""
     sandbox: SandboxKind | None = None
-    """What keeps the user's files from the trials; None for the best that holds here."""
+    """The sandbox that protects the user's files; None for the best one that works here."""
 
     def __post_init__(self) -> None:
-        # The children run in the target's folder, where a relative path would mean another place.
+        # The children run in the target's folder, where a relative path would mean something else.
         self.trials_folder = self.trials_folder.resolve()
         self.gpus = () if self.hide_gpus else tuple(self.gpus)
 
@@ -155,9 +155,9 @@ class ProcessExecutor:
         """Run one trial in a fresh process tree.
 
         Raises:
-            TargetError: the command can't be started so, before anything was.
-            TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
-            KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
+            TargetError: the command can't be started this way.
+            TrialInterrupted: Ctrl-C, after the trial had measured, or learnt its loop without arithmetic.
+            KeyboardInterrupt: Ctrl-C before that. In either case, the process tree is gone.
         """
         target = self.target if spec.bindings is None else bound_target(self.target, spec.bindings)
         guessed = possible_batch(target) if spec.role is TrialRole.BASELINE else None
@@ -194,7 +194,7 @@ class ProcessExecutor:
         return record
 
     def _bound(self, spec: TrialSpec, known: KnownTarget | None) -> Bound:
-        """Return how a trial's config, and its number of processes, reach the target."""
+        """Return how a trial's config and number of processes reach the target."""
         baseline, options = (known.baseline, known.discovery.options) if known else (None, ())
         bound = bind(self.target, spec.config, baseline, spec.lr, options=options)
         if spec.processes is None:
@@ -251,12 +251,12 @@ class ProcessExecutor:
         )
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
-        """Keep the time series where that is wanted, and return their summary; no trial fails for them."""
+        """Save the time series if a store is given, and return their summary; errors never fail the trial."""
         try:
             if self.telemetry_store is not None:
                 save_series(self.telemetry_store, spec.number, evidence.series)
             return summarise(evidence.series, evidence.sampling_cpu_s)
-        except Exception as error:  # a full disk, a store that something else has broken
+        except Exception as error:  # a full disk, or a corrupted store
             evidence.faults.append(f"the time series are lost: {type(error).__name__}: {error}")
             return None
 
@@ -272,10 +272,10 @@ class ProcessExecutor:
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec, known: KnownTarget | None) -> int | None:
-        """Return the samples in a batch of a script that makes its batches itself, None if unknown.
+        """Return the samples per batch of a script that makes its own batches; None if unknown.
 
-        A bound batch size is what it says; the baseline's is what command, file or variable say, what the
-        user declared, or the script's own default.
+        If the batch size is bound, that is the config's value. For the baseline it is the value in the
+        command, file or variable, the user's --samples-per-step, or the script's own default.
         """
         if spec.config is not None and self.target.is_bound("batch_size"):
             return spec.config.batch_size
@@ -283,7 +283,7 @@ class ProcessExecutor:
         return self._bound_batch() or self.target.samples_per_step or own
 
     def _bound_batch(self) -> int | None:
-        """Return the batch size of the script by the place that it is bound to, unless the user says it."""
+        """Return the batch size at the place it is bound to, unless it only repeats --samples-per-step."""
         present = present_values(self.target).get("batch_size")
         if present is None and self.target.samples_per_step is None:
             present = default_values(self.target).get("batch_size")
@@ -292,7 +292,7 @@ class ProcessExecutor:
     def _with_a_place_for_the_batch(
         self, failure: Failure, evidence: Evidence, bound: Bound, known: KnownTarget | None
     ) -> Failure:
-        """Return a failure that may come of an unbound batch size with the place to bind it to."""
+        """Return a failure with a binding as its remedy if an unbound batch size may be the cause."""
         if failure.kind is OutcomeKind.SAMPLES_UNKNOWN and failure.remedy and evidence.learnt:
             possible = possible_batch(self.target, evidence.learnt.discovery)
             words = binding_text(possible) if possible else "batch_size=--FLAG {}"
@@ -343,9 +343,9 @@ class ProcessExecutor:
 
 @contextlib.contextmanager
 def _scratch_folder() -> Iterator[str]:
-    """Yield a folder for the trial's sockets, whose paths may have no more than 107 characters.
+    """Yield a folder for the trial's sockets, whose paths are limited to 107 characters.
 
-    The keeper removes it too: it outlives a tunekit that is killed, as this outlives a keeper that is.
+    The keeper removes it too, in case tunekit is killed, and tunekit does in case the keeper is.
     """
     usual = tempfile.gettempdir()
     place = usual if len(usual) <= _MAX_SOCKET_PARENT else "/tmp"

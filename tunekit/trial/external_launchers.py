@@ -1,4 +1,4 @@
-"""Programs that start a training where the agent can't be: in a container, on another machine, as a job."""
+"""Programs that start a training where the agent can't run: in a container, on another machine, as a job."""
 
 import re
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ _LAUNCHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "modal": (("run",), _IN_JOB),
     **dict.fromkeys(("ssh", "mosh"), ((), _OVER_THERE)),
 }
-"""Program -> words of which one must follow for it to start something (none: any), and what to do instead."""
+"""Program -> subcommands that start something (empty if it always does), and what to do instead."""
 _TUNNEL_OPTION = re.compile(r"-[A-Za-z]*[Nf]")
 _MAX_WORDS = 4
 
 
 @dataclass(frozen=True)
 class ExternalLauncher:
-    """A program that trains where the agent is not."""
+    """A program that trains where the agent can't run."""
 
     words: str
-    """How it begins, such as "docker run"."""
+    """Its first words, such as "docker run"."""
     remedy: str
 
 
 def find_external_launcher(command: Sequence[str]) -> ExternalLauncher | None:
-    """Return what of a command starts a training elsewhere; None where nothing is known to.
+    """Return the launcher in a command that starts a training elsewhere; None if none is known.
 
-    What a shell's text starts is known once it runs.
+    A launcher inside a shell's text is only found once it runs.
     """
     words = unwrapped(command)
     if words and _name(words[0]) == "sudo":
@@ -50,7 +50,7 @@ def find_external_launcher(command: Sequence[str]) -> ExternalLauncher | None:
 
 
 def launcher_in(words: Sequence[str]) -> ExternalLauncher | None:
-    """Return what the words of one command start elsewhere."""
+    """Return the launcher that one command starts, if it is a known one."""
     known = _LAUNCHERS.get(_name(words[0])) if words else None
     if known is None:
         return None

@@ -1,16 +1,16 @@
-"""Starts a trial's command and outlives it: nothing that the command started is left behind.
+"""Starts a trial's command and outlives it, so that nothing the command started is left behind.
 
-Run as a script with nothing but the standard library:
+It runs as a script that uses only the standard library:
 
     python -I -S keeper.py OUTPUT_LOG SCRATCH_FOLDER -- COMMAND...
 
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
-daemons included, and the scratch folder is removed, as is what they leave in /dev/shm. One JSON line on
-standard output then tells how the target ended, and how many processes it had left running. Whoever is killed
-with its keeper is ended by tunekit (`processes`).
+including daemons, and the scratch folder and their files in /dev/shm are removed. One JSON line on standard
+output then says how the target ended, and how many processes it had left running. If the keeper itself is
+killed, tunekit ends the remaining processes (`processes`).
 
-The target writes into a pipe that is drained whatever becomes of the log, so that it never waits; the log
-keeps the beginning and the end of what was written.
+The target writes into a pipe that is drained even if the log can't be written, so that it never blocks; the
+log keeps the beginning and the end of the output.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-# Killed before their owners, these leak the semaphores and shared memory that they clean up.
+# If killed before their owners, these leak the semaphores and shared memory that they should clean up.
 TRACKERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 TRACKER_GRACE_S = 1.0
 SHARED_MEMORY = "/dev/shm"
@@ -43,7 +43,7 @@ libc = ctypes.CDLL(None)
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the pids of a process's children, over all its threads."""
+    """Return the pids of the children of all of a process's threads."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -53,7 +53,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the pids of every process below a process."""
+    """Return the pids of all descendants of a process."""
     found: list[int] = []
     waiting = children_of(root)
     while waiting:
@@ -64,7 +64,7 @@ def descendants(root: int) -> list[int]:
 
 
 def is_tracker(pid: int) -> bool:
-    """Return whether a process only cleans up shared memory after its owners."""
+    """Return whether a process only cleans up its owners' shared memory."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as stream:
         command = stream.read()
         return any(name in command for name in TRACKERS)
@@ -86,10 +86,10 @@ def reap(target: int) -> int | None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder whatever its depth and modes; of a link, the link alone."""
+    """Remove a folder of any depth and permissions; for a link, only the link."""
     remove = ["rm", "-rf", "--", path]
     unlock = ["find", path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", ";"]
-    # For overlayfs and scripts leave folders without any rights.
+    # Overlayfs and scripts may leave folders without any permissions.
     for words in (remove, unlock, remove):
         if os.path.lexists(path):
             with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def remove_tree(path: str) -> None:
 
 
 def remove_shared_memory(pids: set[int], kept: frozenset[str]) -> None:
-    """Remove what torch had created but not yet unlinked in /dev/shm when its process was killed."""
+    """Remove the files in /dev/shm that torch had not yet unlinked when its processes were killed."""
     for pid in pids:
         for path in set(glob.glob(f"{SHARED_MEMORY}/torch_{pid}_*")) - kept:
             with contextlib.suppress(OSError):
@@ -105,12 +105,12 @@ def remove_shared_memory(pids: set[int], kept: frozenset[str]) -> None:
 
 
 class NcclSegments:
-    """What a trial's ranks share in /dev/shm by NCCL: killed, they leave it, and its name says no owner.
+    """NCCL's files in /dev/shm that a trial's ranks share; killed ranks leave them, and no name says whose.
 
-    It is the trial's if a process of the trial was seen to have it mapped.
+    A file belongs to the trial if one of the trial's processes was seen to map it.
 
     Args:
-        before: what lay in /dev/shm before the trial, which is never removed.
+        before: paths in /dev/shm from before the trial, which are never removed.
     """
 
     def __init__(self, before: Iterable[str] = ()) -> None:
@@ -119,11 +119,11 @@ class NcclSegments:
         self._look_at = 0.0
 
     def look(self, found: Callable[[], list[int]], *, at_once: bool = False) -> None:
-        """See which segments are the trial's, if it is time.
+        """Find out which segments are the trial's, at most once a second.
 
         Args:
-            found: returns the pids of its processes.
-            at_once: look now, whenever that was done before.
+            found: returns the pids of the trial's processes.
+            at_once: look now, however recent the last look was.
         """
         now = time.monotonic()
         if now < self._look_at and not at_once:
@@ -135,7 +135,7 @@ class NcclSegments:
         self._trial_segments.update((path, name) for path, name in new.items() if name in mapped)
 
     def remove(self) -> None:
-        """Remove those that are left."""
+        """Remove the remaining segments."""
         there = nccl_segments()
         for path, name in self._trial_segments.items():
             if there.get(path) == name:
@@ -145,7 +145,7 @@ class NcclSegments:
 
 
 def nccl_segments() -> dict[str, str]:
-    """Return NCCL's files in /dev/shm, each with what /proc/PID/maps calls it: device and inode."""
+    """Return NCCL's files in /dev/shm, each with its device and inode as /proc/PID/maps writes them."""
     found = {}
     with contextlib.suppress(OSError):
         for entry in os.scandir(SHARED_MEMORY):
@@ -158,7 +158,7 @@ def nccl_segments() -> dict[str, str]:
 
 
 def mapped_inodes(pid: int) -> set[str]:
-    """Return device and inode of all files that a process has mapped."""
+    """Return the device and inode of every file that a process has mapped."""
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as stream:
             return {" ".join(line.split(None, 5)[3:5]) for line in stream}
@@ -169,13 +169,13 @@ def mapped_inodes(pid: int) -> set[str]:
 class OutputLog:
     """A file that keeps the beginning and the end of what is drained from a pipe.
 
-    It never holds more than the head, twice the tail and one read.
+    Its size never exceeds the head, twice the tail and one read.
 
     Args:
-        path: the file to make.
-        pipe: the reading end, made non-blocking.
-        head_bytes: what is kept of the beginning.
-        tail_bytes: what is kept of the end at the least.
+        path: the file to create.
+        pipe: the reading end, which is made non-blocking.
+        head_bytes: size of the beginning that is kept.
+        tail_bytes: minimum size of the end that is kept.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class OutputLog:
         self.closed = False
 
     def take(self) -> bool:
-        """Move what the pipe holds now into the log; return whether there was something."""
+        """Move the pipe's content into the log; return whether there was any."""
         try:
             data = os.read(self.pipe, PIPE_BYTES)
         except BlockingIOError:
@@ -206,7 +206,7 @@ class OutputLog:
         return not self.closed
 
     def _cut(self) -> None:
-        """Leave out the middle, and say in its place how much that was."""
+        """Replace the middle with a line that says how much was left out."""
         kept_from = self._size - self._tail_bytes
         self._left_out += kept_from - self._tail_from
         tail = os.pread(self._file, self._tail_bytes, kept_from)
@@ -219,12 +219,12 @@ class OutputLog:
 def end_all(
     found: Callable[[], list[int]], collect: Callable[[], object], segments: NcclSegments | None = None
 ) -> None:
-    """End processes, trackers last, and what they had in /dev/shm.
+    """End processes, trackers last, and remove their files in /dev/shm.
 
     Args:
-        found: returns the pids of those that are left.
-        collect: called again and again while they end; it collects them.
-        segments: what is known so far of what they share.
+        found: returns the pids of the remaining processes.
+        collect: reaps ended processes; called repeatedly.
+        segments: the NCCL segments known so far.
     """
     segments = segments or NcclSegments()
     segments.look(found, at_once=True)
@@ -247,11 +247,11 @@ def end_all(
 
 
 def end_tree(target: int, log: OutputLog, segments: NcclSegments) -> None:
-    """End every descendant, and take their last words."""
+    """End every descendant, and log their last output."""
 
     def collect() -> None:
         reap(target)
-        log.take()  # a tracker that waits for room in the pipe would never end
+        log.take()  # a tracker that blocks on a full pipe would never end
 
     end_all(lambda: descendants(os.getpid()), collect, segments)
     for _ in range(MAX_LAST_READS):  # a process that could not be ended may still write
@@ -260,7 +260,7 @@ def end_tree(target: int, log: OutputLog, segments: NcclSegments) -> None:
 
 
 def start(output: int, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start the command in its own session, its output in the pipe; it dies with this process."""
+    """Start the command in its own session, with its output in the pipe; it dies with this process."""
 
     def in_child() -> None:
         os.setsid()
@@ -272,7 +272,7 @@ def start(output: int, command: list[str]) -> subprocess.Popen[bytes]:
 
 
 def follow(target: int, log: OutputLog, segments: NcclSegments, wake: int) -> int | None:
-    """Drain the log until the target ends; return its wait status, None when the leash was let go first."""
+    """Drain the pipe until the target ends; return its wait status, or None if the leash closed first."""
     while True:
         watched = [sys.stdin, wake] + ([] if log.closed else [log.pipe])
         ready, _, _ = select.select(watched, [], [], LOOK_EVERY_S)
@@ -289,13 +289,13 @@ def follow(target: int, log: OutputLog, segments: NcclSegments, wake: int) -> in
 
 
 def report(**outcome: object) -> None:
-    """Write the last line; a parent that is gone reads none."""
+    """Write the final line; the parent may be gone."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(outcome).encode() + b"\n")
 
 
 def main() -> None:
-    """Keep one command until it ends or the leash is let go."""
+    """Keep one command until it ends or the leash closes."""
     log_path, scratch, command = sys.argv[1], sys.argv[2], sys.argv[4:]
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for survived in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -309,7 +309,7 @@ def main() -> None:
         fcntl.fcntl(output_write, F_SETPIPE_SZ, PIPE_BYTES)
     log, segments = OutputLog(log_path, output_read), NcclSegments(glob.glob(f"{SHARED_MEMORY}/*"))
     try:
-        process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
+        process = start(output_write, command)  # a garbage-collected Popen would reap the child itself
     except OSError as error:
         remove_tree(scratch)
         report(returncode=None, error=error.strerror, left=0)

@@ -7,13 +7,13 @@ from tunekit.records.config import KNOB, KNOBS, TABLE, Precision
 from tunekit.typos import did_you_mean
 
 LEARNING_RATE = "lr"
-"""Not a knob that is searched, but bound like one."""
+"""Not a searched knob, but bound like one."""
 
 STEPS = "steps"
-"""How long the training is: bound where the script has an option for it, and scaled with the batch."""
+"""The training's length: bound if the script has an option for it, and scaled with the batch."""
 
 BINDABLE = (*KNOBS, LEARNING_RATE, STEPS)
-"""Everything that a binding can be for."""
+"""Everything that can be bound."""
 
 _SEEN_IN_SCRIPTS = {
     **{knob.name: knob.seen_as for knob in TABLE},
@@ -26,35 +26,35 @@ _SEEN_IN_SCRIPTS = {
 }
 
 OPTION_NAMES = {knob: tuple(names.split()) for knob, names in _SEEN_IN_SCRIPTS.items()}
-"""Plain names by knob, and of `lr` and `steps`; the clearest first."""
+"""Plain names of options by knob, including `lr` and `steps`; the clearest first."""
 STEP_NAMES = frozenset(OPTION_NAMES[STEPS])
-"""Names of how long a training or its schedule is, in steps; none that counts epochs or samples."""
+"""Option names for the length of a training or its schedule in steps, not in epochs or samples."""
 WARM_UP_NAMES = frozenset(f"{a}warmup{b}" for a in ("", "num", "lr", "lrnum") for b in ("steps", "iters"))
-"""Names of how many of them a learning rate takes to rise."""
+"""Option names for the number of steps in which the learning rate warms up."""
 
 PRECISION_SWITCHES = {
     **dict.fromkeys(("bf16", "usebf16"), "bf16"),
     **dict.fromkeys(("fp16", "usefp16", "half"), "fp16"),
     **dict.fromkeys(("amp", "useamp", "mixedprecision", "usemixedprecision", "autocast"), None),
 }
-"""Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
+"""Plain names of switches -> the precision that they turn on; None if the script chooses."""
 
 ALL_NAMES = tuple(sorted({*chain(*OPTION_NAMES.values()), *PRECISION_SWITCHES, *WARM_UP_NAMES}))
-"""What the agent is asked for."""
+"""All option names that the agent should report."""
 
 
 def plain_name(name: str) -> str:
-    """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
+    """Return a name's last part, lower-cased and without punctuation: `--data.batchSize` is batchsize."""
     last = name.lstrip("-").rsplit(".", 1)[-1]
     return "".join(letter for letter in last.lower() if letter.isalnum())
 
 
 def knob_hint(name: str, known: Iterable[str] = KNOBS) -> str:
-    """Return a hint for a name that is none of the known ones, such as "did you mean batch_size?" for bs.
+    """Return a hint for an unknown name, such as "did you mean batch_size?" for bs.
 
     Args:
-        name: as it was written.
-        known: knobs, and other names that would do.
+        name: the name as typed.
+        known: the valid names.
     """
     names, plain = list(known), plain_name(name)
     called = next((knob for knob in BINDABLE if plain in OPTION_NAMES[knob]), "")

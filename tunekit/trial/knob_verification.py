@@ -1,6 +1,6 @@
-"""Whether the knobs of a trial really hold in its training process. Pure.
+"""Checks that a trial's training process really has the trial's knobs. Pure.
 
-A figure that belongs to another config is worse than none: what was set in the loader's constructor, on
+A figure for the wrong config is worse than none, so everything that was set in the loader's constructor, on
 the command line or in a file is read back from the loop itself.
 """
 
@@ -14,13 +14,13 @@ from tunekit.records.target import Discovery, InputSeen, RootSeen
 from tunekit.units import count_text
 
 _MIN_FULL = 0.75
-"""Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
+"""Minimum mean batch, as a share of the wanted size, for a sampler to count as making such batches."""
 _MAX_INPUTS = 4
-"""Of a model, that a message tells."""
+"""Maximum number of a model's inputs in a message."""
 _DROPPED = "the collate function drops or merges the other samples"
 _SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
 _MIN_FOLLOWING, _MAX_FOLLOWING = 0.5, 1.5
-"""Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
+"""Range of log(change of an input's size) / log(change of the batch size): varying lengths follow roughly."""
 _AUTOCAST_DTYPES = {Precision.BF16: "bfloat16", Precision.FP16: "float16"}
 
 
@@ -32,15 +32,15 @@ def unapplied_knob(
     baseline: Discovery | None,
     own_batch: int | None = None,
 ) -> str | None:
-    """Return which knob does not hold in the training process, None when all do.
+    """Return which knob the training process does not have; None if it has all.
 
     Args:
-        loop: the loop as it was measured.
-        changed: every knob that differs from the script as it is, however it is bound.
-        injected: those of them that the agent had to set.
+        loop: the measured loop.
+        changed: every knob that differs from the unchanged script, however it is bound.
+        injected: the changed knobs that the agent had to set.
         learnt: what the trial's agent found in its loop.
-        baseline: what the baseline's agent found; None at the baseline.
-        own_batch: samples in a batch of the script as it is.
+        baseline: what the baseline's agent found; None for the baseline itself.
+        own_batch: samples in a batch of the unchanged script.
     """
     if not learnt.applied.addressed:
         return "the loader that trains is not the one that the baseline found"
@@ -55,11 +55,11 @@ def unapplied_knob(
 
 
 def unjoined(loop: LoopMeasurement, processes: int) -> str | None:
-    """Return why processes that were started do not train together, None when they do.
+    """Return why the started processes do not train together; None if they do.
 
     Args:
-        loop: as rank 0 measured it.
-        processes: that were started.
+        loop: the loop as measured by rank 0.
+        processes: number of started processes.
     """
     if loop.world_size != processes:
         joined = count_text(loop.world_size, "process trains", "processes train together")
@@ -78,7 +78,7 @@ def _missed_in_loader(
     for name in LOADER_KNOBS if loader else ():
         wanted, real = changed.get(name), getattr(loader, name)
         if name == "batch_size" and wanted is not None and real is None:
-            mean = loop.steady_samples / loop.steady_batches  # a sampler of the script's own tells no size
+            mean = loop.steady_samples / loop.steady_batches  # a custom sampler doesn't declare its size
             is_about = isinstance(wanted, int) and _MIN_FULL * wanted <= mean <= wanted / _MIN_FULL
             real = wanted if is_about else f"batches of {mean:.1f} samples"
         if wanted is not None and real != wanted:
@@ -89,10 +89,10 @@ def _missed_in_loader(
 def _missed_batch(
     changed: Mapping[str, object], discovery: Discovery, baseline: Discovery | None, own_batch: int | None
 ) -> str | None:
-    """Return whether another batch size did not reach the models' inputs, or with a loader its batches.
+    """Return why a changed batch size did not reach the models' inputs or the loader's batches, else None.
 
-    A dimension of an input that held the batch, alone or times the parts of each sample, must scale with it.
-    Lengths that vary need only follow.
+    A dimension of an input that was the batch size, or a multiple of it, must scale with it. Varying lengths
+    only have to follow roughly.
     """
     wanted = changed.get("batch_size")
     if baseline is None or own_batch is None or not isinstance(wanted, int) or wanted == own_batch:
@@ -122,10 +122,10 @@ def _missed_batch(
 
 
 def _missed_behind_loader(now: Discovery, before: Discovery, own_batch: int, wanted: int) -> str | None:
-    """Return whether the samples that the loader takes for a batch get lost before the model sees them.
+    """Return how samples of the loader's batch get lost before the model sees them; None if they don't.
 
-    Padded, packed and graph batches change from one to the next: samples are lost where all sizes stay, or
-    where no part that had a row for each sample has about as many more.
+    Padded, packed and graph batches vary: samples are lost if all sizes stay the same, or if no part that had
+    one row per sample has grown accordingly.
     """
     loader, known = now.training_loader, before.training_loader
     message = f"batch_size was set from {own_batch} to {wanted}"
@@ -144,13 +144,13 @@ def _missed_behind_loader(now: Discovery, before: Discovery, own_batch: int, wan
 
 
 def batch_contradicted(found: Discovery, batch_size: int) -> bool:
-    """Return whether no input of a loop without a loader can hold batches of this size."""
+    """Return whether no input of a loop without a loader can hold a batch of this size."""
     sizes = [size for root in found.roots for one in root.inputs for size in one.sizes]
     return bool(sizes) and not any(_holds(batch_size, size) for size in sizes)
 
 
 def inputs_text(found: Discovery) -> str:
-    """Return what the models are called with, such as "35 x 20 and 1 x 20 x 64"; "n/a" if unknown."""
+    """Return the shapes of the models' inputs, such as "35 x 20 and 1 x 20 x 64"; "n/a" if unknown."""
     return _sizes_text(*(root.inputs for root in found.roots))
 
 
@@ -176,7 +176,7 @@ def _paired_input_sizes(before: Discovery, now: Discovery) -> list[tuple[int, in
 
 
 def _holds(batch_size: int, size: int) -> bool:
-    """Return whether a dimension may be a batch's: its samples, parts of each, or bounds of packed ones."""
+    """Return whether a dimension may be a batch's: its samples, their parts, or offsets of packed samples."""
     return size > 0 and (size % batch_size == 0 or size == batch_size + 1)
 
 
@@ -186,7 +186,7 @@ def _is_scaled(before: int, now: int, own_batch: int, wanted: int) -> bool:
 
 
 def _follows(before: int, now: int, own_batch: int, wanted: int) -> bool:
-    """Return whether a size went about with the batch size, as padded or packed samples do."""
+    """Return whether a size roughly followed the batch size, as with padded or packed samples."""
     if not before or not now:
         return False
     share = math.log(now / before) / math.log(wanted / own_batch)
@@ -206,7 +206,7 @@ def _missed_in_roots(
 
 
 def _missed_matmul(injected: Mapping[str, object], found: Discovery) -> str | None:
-    """Return whether the script took back the precision of its matrix products, or the device lacks it."""
+    """Return why matrix products have another precision: the script reset it, or the device lacks it."""
     precision = injected.get("precision")
     if precision not in (Precision.FP32, Precision.TF32) or found.tf32_in_matmul is None:
         return None
@@ -239,5 +239,5 @@ def _missed_by_the_script(
         return "compile was set to false, but the script still compiles"
     layouts = {root.channels_last for root in found.roots if root.has_4d_weights}
     if "channels_last" in bound and layouts and bound["channels_last"] not in layouts:
-        return f"channels_last was set to {bound['channels_last']}, but the model's weights are not so"
+        return f"channels_last was set to {bound['channels_last']}, but the model's weights differ"
     return None

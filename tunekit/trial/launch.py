@@ -1,4 +1,4 @@
-"""Starts one trial: its sandbox, its request, its environment and its keeper."""
+"""Starts one trial: sets up its sandbox, request, environment and keeper."""
 
 import contextlib
 import functools
@@ -22,20 +22,20 @@ from tunekit.trial import sandbox
 from tunekit.trial.bindings import Bound
 from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, this_owner
 
-# --- the sandbox: which one holds here, and what a trial's processes find in it -------------
+# --- the sandbox: which one works here, and what a trial's processes find in it -------------
 
 SANDBOX_VARIABLE = "TUNEKIT_SANDBOX"
-"""Names the kind of sandbox to use, such as "none" for a script that can't run in a better one."""
+"""Environment variable that forces a kind of sandbox, such as "none" for a script that can't run in one."""
 _KINDS = (sandbox.OVERLAY, sandbox.LANDLOCK, sandbox.NONE)
 CACHE_LAYERS = "cache-layers"
-"""Beside the trials: what they download into the user's cache folders, for the next trial."""
+"""Folder next to the trials: their downloads into the user's cache folders, kept for the next trial."""
 AGENT_FOLDER = "agent"
-"""In a trial's folder: what its processes may write; the rest of the folder is out of their reach."""
+"""Subfolder of a trial's folder that its processes may write to; the rest is out of their reach."""
 LAYER = "layer"
 STARTUP_FILE = "tunekit-agent.pth"
 _SCRIPT_BYTES = 1 << 16
 _PYTHON_OR_ENVIRONMENT = re.compile(r"(?<![\w.+/-])([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
-"""An interpreter, or what switches its virtual environment on, as shell scripts name them."""
+"""The path of an interpreter, or of a virtual environment's activate script, in a shell script."""
 _CACHE_VARIABLES = (
     "XDG_CACHE_HOME",
     "HF_HOME",
@@ -46,15 +46,15 @@ _CACHE_VARIABLES = (
     "CUDA_CACHE_PATH",
     "NLTK_DATA",
 )
-"""Variables that name folders of what is fetched or compiled once: the next trials find it."""
+"""Variables that name cache folders of downloads and compiled code, which later trials reuse."""
 
 
 @functools.lru_cache(maxsize=8)
 def best_sandbox(folder: Path) -> Sandbox:
-    """Return the best sandbox that holds for trials in a folder; each is tried for real.
+    """Return the best sandbox that works for trials in a folder; each kind is actually tried.
 
     Raises:
-        UsageError: TUNEKIT_SANDBOX names no kind, or one that doesn't hold here.
+        UsageError: TUNEKIT_SANDBOX names an unknown kind, or one that doesn't work here.
     """
     wanted = os.environ.get(SANDBOX_VARIABLE, "").strip().lower()
     if wanted and wanted not in _KINDS:
@@ -66,21 +66,21 @@ def best_sandbox(folder: Path) -> Sandbox:
     folder.mkdir(parents=True, exist_ok=True)
     kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
     if wanted and kind != wanted:
-        raise UsageError(f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it")
+        raise UsageError(f"{SANDBOX_VARIABLE}={wanted} does not work here ({reasons[wanted]}); unset it")
     return Sandbox.model_validate({"kind": kind, "reasons": reasons})
 
 
 def isolated(
     command: Sequence[str], kind: str, request_path: Path, kept: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the words that start a trial's command in a sandbox, and its environment there.
+    """Return the command line that starts a trial's command in a sandbox, and its environment there.
 
     Args:
         command: program and arguments.
-        kind: of the sandbox.
-        request_path: of the trial, in its folder.
-        kept: folders that its processes may write beside the agent's; the first is for sockets and the like.
-        environment: of the trial.
+        kind: the sandbox's kind.
+        request_path: the trial's request file, in the trial's folder.
+        kept: writable folders in addition to the agent's; the first is for sockets and the like.
+        environment: the trial's environment.
     """
     folder = request_path.parent
     changed = dict(environment)
@@ -101,7 +101,7 @@ def isolated(
 
 
 def own_cache(environment: Mapping[str, str]) -> str:
-    """Return tunekit's folder among the user's caches, made if missing; built-in data lie there."""
+    """Return tunekit's folder in the user's cache, created if missing; it holds the built-in data."""
     named = environment.get("XDG_CACHE_HOME", "")
     caches = Path(named) if named.startswith("/") else Path.home() / ".cache"
     (caches / "tunekit").mkdir(parents=True, exist_ok=True)
@@ -109,9 +109,9 @@ def own_cache(environment: Mapping[str, str]) -> str:
 
 
 def _startup_text(request_path: Path) -> str:
-    """Return the line that starts the agent in a Python whatever became of its environment.
+    """Return the startup line that loads the agent even if the script cleared its environment variables.
 
-    It finds the agent's `sitecustomize` on the path, as if PYTHONPATH still named it.
+    Python then finds the agent's `sitecustomize` on the path, as if PYTHONPATH still named it.
     """
     names = {REQUEST_VARIABLE: str(request_path), TRIAL_VARIABLE: "1"}
     settings = "; ".join(f"os.environ.setdefault({name!r}, {value!r})" for name, value in names.items())
@@ -120,7 +120,7 @@ def _startup_text(request_path: Path) -> str:
 
 
 def _site_folders(command: Sequence[str], working_dir: str, search_path: str) -> list[str]:
-    """Return where the Pythons that a command may run look for startup files; none of them is run."""
+    """Return the folders where the Pythons that a command may run look for startup files; none is run."""
     found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
     for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
         found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
@@ -129,11 +129,11 @@ def _site_folders(command: Sequence[str], working_dir: str, search_path: str) ->
 
 
 def _named_pythons(command: Sequence[str], working_dir: str) -> list[str]:
-    """Return the Pythons that the command, or a shell script that it names, names by their paths."""
+    """Return the Pythons whose paths appear in the command or in a shell script that it names."""
     texts = list(command)
     for word in command:
         path = Path(working_dir, word)
-        with contextlib.suppress(OSError, ValueError):  # most words name no file
+        with contextlib.suppress(OSError, ValueError):  # most words aren't files
             if path.suffix != ".py" and path.is_file():
                 with path.open("rb") as stream:
                     texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
@@ -144,11 +144,11 @@ def _named_pythons(command: Sequence[str], working_dir: str) -> list[str]:
 def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
     """Return a PATH on which every `python` puts the agent back on PYTHONPATH.
 
-    Where no startup file can be added, a command such as `PYTHONPATH=src python train.py` keeps the agent.
+    Without startup files, this keeps the agent in commands such as `PYTHONPATH=src python train.py`.
 
     Args:
-        folder: gets the programs.
-        environment: with the PATH to start from.
+        folder: receives the wrapper programs.
+        environment: its PATH is extended.
     """
     shims, path = folder / "bin", environment.get("PATH", os.defpath)
     shims.mkdir(exist_ok=True)
@@ -164,10 +164,10 @@ def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
 
 
 def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the folders of downloads, none within another, and the layers that trials write to instead."""
+    """Return the cache folders, none inside another, each with the layer that trials write to instead."""
     home = environment.get("HOME", "")
     named = [environment.get(name, "") for name in _CACHE_VARIABLES]
-    named += [f"{home}/.cache", f"{home}/.nv"] if home else []  # the driver compiles kernels into the latter
+    named += [f"{home}/.cache", f"{home}/.nv"] if home else []  # the driver stores compiled kernels in .nv
     real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
     outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
     shared = {path: layers / str(number) for number, path in enumerate(outer)}
@@ -179,12 +179,12 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
 # --- the request, the environment and the keeper --------------------------------------------
 
 COMPILE_CACHE = "compile-cache"
-"""Beside the trials: what they compile, for the next trial."""
+"""Folder next to the trials: their compiled code, kept for the next trial."""
 OUTPUT_FILE, REQUEST_FILE, TRIAL_FILE = "output.log", "request.json", "trial.json"
 
 
 def is_cut_off(folder: Path) -> bool:
-    """Return whether a trial began in a folder and did not get as far as its record."""
+    """Return whether a trial started in a folder but ended before its record was written."""
     is_trials = folder.name.isdigit() and not folder.is_symlink() and (folder / REQUEST_FILE).is_file()
     return is_trials and not (folder / TRIAL_FILE).exists()
 
@@ -192,30 +192,30 @@ def is_cut_off(folder: Path) -> bool:
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
     "COMET_AUTO_LOG_DISABLE": "true",  # Comet: importing it patches no framework
-    "DISABLE_MLFLOW_INTEGRATION": "TRUE",  # MLflow as the transformers Trainer asks for it
-    "MLFLOW_ALLOW_FILE_STORE": "true",  # MLflow 3.17 refuses a folder without it
+    "DISABLE_MLFLOW_INTEGRATION": "TRUE",  # MLflow in the transformers Trainer
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # MLflow 3.17 refuses to log to a folder without it
     "SWANLAB_MODE": "disabled",
-    "HF_HUB_DISABLE_TELEMETRY": "1",  # downloads stay possible: HF_HUB_OFFLINE is left as it is
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # not HF_HUB_OFFLINE: downloads stay possible
     "DO_NOT_TRACK": "1",
 }
-"""What keeps a trial out of experiment trackers before the agent does, each by its own variable."""
+"""Variables that keep a trial out of experiment trackers even before the agent does."""
 
 
 def agent_path(environment: Mapping[str, str]) -> str:
-    """Return the PYTHONPATH that has the agent's folder before the user's own entries."""
+    """Return a PYTHONPATH with the agent's folder before the user's own entries."""
     own = environment.get("PYTHONPATH")
     return f"{SITE_FOLDER}{os.pathsep}{own}" if own else str(SITE_FOLDER)
 
 
 def write_request(request: AgentRequest, folder: Path) -> Path:
-    """Write what the agent is asked into a folder, and return where it stands."""
+    """Write the agent's request into a folder, and return its path."""
     path = folder / REQUEST_FILE
     write_text(path, request.model_dump_json(indent=2) + "\n")
     return path
 
 
 def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Write the rewritten texts of the user's files into `FOLDER/bound` and return where each one lies.
+    """Write the rewritten texts of the user's files into `FOLDER/bound` and return the path of each copy.
 
     Args:
         file_texts: new texts, by the real path of the user's file.
@@ -241,7 +241,7 @@ def trial_environment(
     Args:
         request_path: the trial's request file, absolute.
         inherited: the user's environment.
-        hide_gpus: train on the CPU although a GPU is here (`--gpu cpu`).
+        hide_gpus: train on the CPU even if there is a GPU (`--gpu cpu`).
     """
     environment = dict(inherited)
     environment["PYTHONPATH"] = agent_path(environment)
@@ -260,13 +260,13 @@ def trial_environment(
 def start_trial(
     bound: Bound, request: AgentRequest, hide_gpus: bool = False, writable: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Write the request beside the agent's folder and start the target under a keeper.
+    """Write the request next to the agent's folder and start the target under a keeper.
 
     Args:
         bound: the command and its variables, with the trial's knobs in them.
-        request: what the agent is asked, in which folder and in which sandbox.
-        hide_gpus: train on the CPU although a GPU is here.
-        writable: folders outside the trial's in which writes of its stay.
+        request: the agent's request, including its folder and sandbox.
+        hide_gpus: train on the CPU even if there is a GPU.
+        writable: folders outside the trial's folder that it may really write to.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds

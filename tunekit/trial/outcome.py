@@ -1,6 +1,6 @@
-"""From evidence to a measurement or a named failure. Pure.
+"""Turns evidence into a measurement or a named failure. Pure.
 
-Outcomes are told apart by exception types, exit status and our own limits, never by looking for
+Outcomes are distinguished by exception types, exit status and our own limits, never by looking for
 "error" in the output: a good run may print that word.
 """
 
@@ -26,7 +26,7 @@ from tunekit.trial.knob_verification import (
 from tunekit.units import count_text, duration_text, rate_text
 
 _FULL_SHARE = 0.05
-"""Of the device's memory: with less of it free, a library that fails has found none."""
+"""Free share of the device's memory below which a library's failure counts as out of memory."""
 _PINNING = re.compile(
     r"in pin memory thread for device|\.pin_memory\(|\bpin_memory=True|(?:cuda|hip)HostRegister"
 )
@@ -34,7 +34,7 @@ _PINNING_PLACE = "torch.utils.data._utils.pin_memory."
 _TRACEBACK = "Traceback (most recent call last)"
 _NO_GUARD = "before the current process has finished its bootstrapping phase"
 _KERNEL_ERROR = re.compile("(?:CUDA|HIP) error")
-"""A kernel's, which shows itself at whatever asks the device next."""
+"""A kernel's error, which surfaces at whatever call uses the device next."""
 _CUDA_HINTS = (
     "Search for `cuda",
     "CUDA kernel errors might be",
@@ -54,9 +54,9 @@ _DEVICE = (
     r"|\b(?:CU|HIP)[A-Z]+_(?:STATUS_)?(?:INTERNAL_ERROR_DEVICE_ALLOCATION|ALLOC)_FAILED\b"
     r"|Cuda failure (?:2 )?'out of memory'|Failed to CUDA (?:calloc|malloc)\b"  # NCCL's
 )
-_DEVICE_IF_FULL = (  # these libraries also say so where they are broken or can't do what they are asked
+_DEVICE_IF_FULL = (  # these libraries report the same if they are broken or can't do what is asked
     r"\bCU[A-Z]+_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)\b"
-    r"|cuDNN error: CUDNN_STATUS_SUCCESS\b"  # no handle: torch tells the status of its next question
+    r"|cuDNN error: CUDNN_STATUS_SUCCESS\b"  # no handle: torch reports the status of its next query
     r"|unable to find an engine to execute this computation"
     r"|Unable to find a valid cuDNN algorithm"
 )
@@ -77,7 +77,7 @@ def _is_of_full_device(error: ErrorSeen) -> bool:
 
 
 def _is_of_pinning(error: ErrorSeen) -> bool:
-    """Return whether host memory could not be pinned, which CUDA reports as it does its own out of memory."""
+    """Return whether host memory could not be pinned, which CUDA reports like its own out of memory."""
     lines = (line for line in reversed(error.traceback) if line.startswith("    ") and line.strip(" ^~"))
     said = (error.message, next(lines, ""))  # the innermost line of the script or of torch's own Python
     return error.raised_in.startswith(_PINNING_PLACE) or any(_PINNING.search(text) for text in said)
@@ -87,11 +87,11 @@ class _Signature(NamedTuple):
     """What an exception must look like to have one cause: its type, its message, and a condition."""
 
     types: tuple[str, ...]
-    """How the name of one of its types ends."""
+    """Possible endings of the name of one of its types."""
     message: str
-    """A pattern; white space in the message counts as one space."""
+    """A pattern; any white space in the message counts as one space."""
     kind: OutcomeKind | None
-    """None for that of any other exception of the script."""
+    """The outcome; None for that of any other exception."""
     remedy: str | None = None
     holds: Callable[[ErrorSeen], bool] = lambda error: True
 
@@ -123,11 +123,11 @@ _SIGNATURES = (
     ),
     _Signature(_ANY, _NO_GUARD, None, NO_GUARD_REMEDY),
 )
-"""The first that matches an exception says what it is."""
+"""The first signature that matches an exception decides its outcome."""
 
 
 def cause_of(error: ErrorSeen) -> tuple[OutcomeKind, str | None]:
-    """Return the outcome of an uncaught exception, and its remedy where the outcome's own does not fit."""
+    """Return the outcome of an uncaught exception, and a remedy if the outcome's usual one does not fit."""
     message = " ".join(error.message.split())
     other = OutcomeKind.WORKER_CRASH if is_of_a_worker(error) else OutcomeKind.SCRIPT_ERROR
     for one in _SIGNATURES:
@@ -138,14 +138,14 @@ def cause_of(error: ErrorSeen) -> tuple[OutcomeKind, str | None]:
 
 
 def is_of_a_worker(error: ErrorSeen) -> bool:
-    """Return whether torch re-raised in the main process what one of its loader's workers had raised."""
+    """Return whether torch re-raised an exception of a loader worker in the main process."""
     return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
 
 
 def error_text(error: ErrorSeen) -> str:
-    """Return an exception in a line: its first paragraph, unless another process's traceback stands in it.
+    """Return an exception in one line: its first paragraph, unless it quotes another process's traceback.
 
-    What follows is hints and addresses.
+    Later paragraphs are hints and addresses.
     """
     lines = [line.strip() for line in error.traceback if line.strip()]
     is_anothers = _TRACEBACK in error.message or is_of_a_worker(error)
@@ -166,15 +166,15 @@ _REMEDIES = {
         "load with num_workers=0, which shows the error (in a search: --fix num_workers=0)"
     ),
     OutcomeKind.SCRIPT_ERROR: (
-        "if the command fails by itself too, fix that first; --fix keeps a knob that fails out of a search"
+        "if the command fails without tunekit too, fix that first; --fix keeps a failing knob out of a search"
     ),
-    OutcomeKind.KILLED: "look for who ends processes here: a job scheduler, a supervisor, another user",
+    OutcomeKind.KILLED: "find out what ends processes here: a job scheduler, a supervisor or another user",
     OutcomeKind.HARM_DENIED: (
         "point the script at another output folder with its own flag, or train with `tunekit run`"
     ),
     OutcomeKind.TOO_SHORT: "let the script train for more steps while tuning",
     OutcomeKind.NO_TRAINING_LOOP: (
-        "give the command that trains, after --; if it is long in getting ready, raise --no-progress-limit"
+        "give the command that trains after --; if it takes long to start, raise --no-progress-limit"
     ),
     OutcomeKind.AGENT_ABSENT: (
         "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
@@ -185,16 +185,16 @@ _REMEDIES = {
         "the trial's folder"
     ),
     OutcomeKind.SAMPLES_UNKNOWN: (
-        "say it with --samples-per-step N, the samples that one process takes in one forward and backward "
-        "pass, or bind the script's own setting of it, such as --bind 'batch_size=--FLAG {}'"
+        "give --samples-per-step N, the samples that one process takes in one forward and backward pass, "
+        "or bind the script's own setting for it, such as --bind 'batch_size=--FLAG {}'"
     ),
-    OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search with --fix, as the script sets it",
+    OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search: use --fix with the script's own value",
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate (in a search: or --fix precision=fp32)",
 }
 _CANNOT_TELL_REMEDY = (
-    "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
-    "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
+    "let the script leave room for it while tuning: raise or drop that limit, free some space, and leave the "
+    "trial's folder alone; the script can see TUNEKIT_TRIAL=1 in a trial"
 )
 _UNJOINED_REMEDY = (
     "let the script read RANK and WORLD_SIZE, as torchrun sets them: torch.distributed.init_process_group "
@@ -202,19 +202,19 @@ _UNJOINED_REMEDY = (
     "takes its number of processes"
 )
 _BY_HAND_REMEDY = (
-    "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD("
-    "model.parameters(), lr=LR), then optimizer.step() in place of the loop over the parameters; put an "
-    "update of your own into step() of a subclass of torch.optim.Optimizer"
+    "use a torch.optim optimizer, so that tunekit can see the steps: optimizer = torch.optim.SGD("
+    "model.parameters(), lr=LR), then optimizer.step() instead of the loop over the parameters; put a "
+    "custom update into step() of a subclass of torch.optim.Optimizer"
 )
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
 _MAX_FAULTS = 16
-"""Of a Details record."""
+"""Maximum number of faults in a Details record."""
 _SHELL_KILLED = 128 + signal.SIGKILL
 
 
 class _Reason(NamedTuple):
-    """Which outcome, why, and what to do about it where that is not what the outcome always says."""
+    """An outcome, its message, and a remedy if the outcome's usual one does not fit."""
 
     kind: OutcomeKind
     message: str
@@ -230,16 +230,16 @@ def measurement_of(
     processes: int | None = None,
     no_sync: bool = False,
 ) -> Measurement | DryRun | Failure:
-    """Return what a trial's evidence amounts to.
+    """Return the measurement or failure that a trial's evidence shows.
 
     Args:
-        evidence: what the watch saw.
-        bound: how its config was put into the target.
-        baseline: what the baseline learnt; None at the baseline.
-        own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
-        sizes: batch sizes that its training alone was to be timed at, in order.
-        processes: local processes that were to train together; None for as many as the command starts.
-        no_sync: whether the processes were to train without summing gradients.
+        evidence: what the watch collected.
+        bound: how the config was put into the target.
+        baseline: what the baseline learnt; None for the baseline itself.
+        own_batch: samples in a batch of the unchanged script; for the baseline, the value at a bound place.
+        sizes: batch sizes to be timed without loading, in order.
+        processes: local processes that should train together; None for as many as the command starts.
+        no_sync: whether the processes should train without summing gradients.
     """
     ended_well = evidence.limit is None and evidence.returncode in (0, None)
     if evidence.done is None or (evidence.done.is_final and not ended_well):
@@ -265,13 +265,13 @@ def measurement_of(
 def _why_unusable(
     loop: LoopMeasurement, evidence: Evidence, bound: Bound, baseline: Discovery | None, own_batch: int | None
 ) -> _Reason | None:
-    """Return why a loop's figures are not those of the config that was asked for."""
+    """Return why a loop's figures are not valid for the requested config."""
     if evidence.nonfinite is not None:
         loss, steps = evidence.nonfinite.loss, evidence.nonfinite.steps
         return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {count_text(steps, 'step')}")
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         lines = count_text(evidence.rejected_lines, "line")
-        message = f"what the agent reported could not be read ({lines} rejected)"
+        message = f"the agent's report could not be read ({lines} rejected)"
         return _Reason(OutcomeKind.AGENT_ERROR, message)
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:
@@ -285,12 +285,12 @@ def _why_unusable(
 
 
 def _why_not_parallel(loop: LoopMeasurement, processes: int | None, no_sync: bool) -> _Reason | None:
-    """Return why a loop's figures are not those of as many processes, or not without summing gradients."""
+    """Return why a loop's figures are not valid for the requested processes or for `no_sync`."""
     if processes is not None and (why := unjoined(loop, processes)) is not None:
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why, _UNJOINED_REMEDY)
     seen = loop.data_parallel
     if no_sync and (seen is None or seen.syncs_gradients is not False):
-        why = "gradients were not to be summed, and no DistributedDataParallel left them out"
+        why = "gradient summing should be off, but no DistributedDataParallel turned it off"
         return _Reason(OutcomeKind.KNOB_NOT_APPLIED, why)
     return None
 
@@ -300,19 +300,19 @@ def _details(evidence: Evidence, done: DoneEvent, sizes: Sequence[int]) -> Detai
 
 
 def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) -> str | None:
-    """Return why the samples in a batch of a loop without a loader are not known, None where they are.
+    """Return why the samples per batch of a loop without a loader are unknown; None if they are known.
 
     Args:
-        loop: as it was measured.
-        found: what was learnt of it.
-        said: the batch size that a bound place says, and that is still to be held against the inputs.
+        loop: the measured loop.
+        found: what was learnt about it.
+        said: the batch size at a bound place, which is checked against the inputs.
     """
     if loop.has_loader:
         return None
     per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
     message = (
-        f"the script makes its batches itself, {rate_text(1 / loop.step_time_s)} a second, and how many "
-        f"samples one holds is not known: its model's input is {inputs_text(found)}{per_step}"
+        f"the script makes its own batches, {rate_text(1 / loop.step_time_s)} a second, of an unknown "
+        f"number of samples: its model's input is {inputs_text(found)}{per_step}"
     )
     if loop.batch_size is None:
         return message
@@ -324,7 +324,7 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
 def _failed_on_largest_samples(evidence: Evidence, done: DoneEvent) -> Failure | None:
     """Return the failure of a measured script that ran out of memory on the data set's largest samples.
 
-    A long training meets such a batch some day. Whatever else ended it there leaves the measurement as it is.
+    A long training will meet such a batch eventually. Any other end there leaves the measurement valid.
     """
     seen = done.details.largest if done.details else None
     if done.is_final or seen is None or not seen.is_given or seen.survived:
@@ -337,7 +337,7 @@ def _failed_on_largest_samples(evidence: Evidence, done: DoneEvent) -> Failure |
 
 
 def _cut_short(evidence: Evidence, seen: Details, sizes: Sequence[int]) -> Details:
-    """Return what was seen of a script that was measured and then ended, and what ended it."""
+    """Return the details of a script that ended after its measurement but before they were complete."""
     why = _why_cut_short(evidence)
     tried = len(seen.sizes.sizes) if seen.sizes is not None else len(sizes)
     is_at_largest = seen.largest is not None and seen.largest.is_given and not seen.largest.survived
@@ -351,7 +351,7 @@ def _cut_short(evidence: Evidence, seen: Details, sizes: Sequence[int]) -> Detai
         for name, where in at_work.items()
         if where and (part := getattr(seen, name)) is not None and part.why_ended is None
     }
-    fault = plain(f"what was to be looked at then is missing: {why}")[:500]
+    fault = plain(f"the remaining details are missing: {why}")[:500]
     return seen.changed(**update, faults=(*seen.faults[: _MAX_FAULTS - 1], fault))
 
 
@@ -364,17 +364,17 @@ def _why_cut_short(evidence: Evidence) -> str:
 
 
 def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
-    """Return the failure; of a script that ended before its first step, with what was bound in it."""
+    """Return the failure; if the script ended before its first step, with the bound knobs in its remedy."""
     ours = [knob for knob in bound.changed if knob not in bound.injected]
     if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
         return failure
     knobs = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)
-    remedy = f"check what --bind puts into the script for {knobs}: it may not know it there"
+    remedy = f"check what --bind puts into the script for {knobs}: the script may not accept it there"
     return failure.changed(remedy=remedy)
 
 
 def _with_other_ranks(loop: LoopMeasurement, evidence: Evidence) -> LoopMeasurement:
-    """Return rank 0's figures with all ranks' rates and the memory peaks of the rank that needs most."""
+    """Return rank 0's figures with all ranks' rates and the highest memory peaks of any rank."""
     peaks = {}
     for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
         known = [
@@ -395,7 +395,7 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
         return _Reason(
             OutcomeKind.AGENT_ABSENT,
             f"the command started `{launcher.words}` and no Python with torch runs here: the "
-            "training is behind it, where tunekit does not see it",
+            "training runs elsewhere, where tunekit can't see it",
             launcher.remedy,
         )
     if evidence.limit is not None:
@@ -420,8 +420,8 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
 def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
     """Return the failure of a trial whose agent failed.
 
-    The agent may be the one that runs into what goes wrong in the script: memory that is full, a worker that
-    died, a device that failed.
+    The agent may be the first to run into the script's own trouble: full memory, a dead worker, a failed
+    device.
     """
     error = seen.error
     if error is not None and (
@@ -455,14 +455,14 @@ def _why_by_hand(seen: ByHandEvent) -> _Reason:
 def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
     """Return the failure of a trial that was ended from outside.
 
-    A batch that a worker's sending thread finds no room for is lost with a traceback on the script's output:
-    the loop waits for it for ever.
+    If a worker's sending thread finds no room for a batch, the batch is lost with a traceback in the script's
+    output, and the loop waits for it forever.
     """
     if evidence.cannot_tell is not None and limit is not OutcomeKind.HOST_OOM:
         return _why_cannot_report(evidence)
     lost = [line for line in evidence.last_lines if NO_ROOM_IN_SHM in line]
     if limit is OutcomeKind.HANG and lost:
-        message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
+        message = f"{evidence.limit_message}; a worker had lost the batch: {lost[-1].strip()}"
         return _Reason(OutcomeKind.SHM_EXHAUSTED, message)
     return _Reason(limit, evidence.limit_message, evidence.limit_remedy)
 
@@ -472,7 +472,7 @@ def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
     message = f"after {_steps_text(evidence)}: {said}"
     if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
         ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
-        message = f"a loader worker's end ({ends}) after {_steps_text(evidence)}; the loop saw {said}"
+        message = f"a loader worker died ({ends}) after {_steps_text(evidence)}; the loop raised {said}"
         out_of_shm = -signal.SIGBUS in error.worker_exit_codes
         kind = OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
     elif is_of_a_worker(error):
@@ -495,10 +495,10 @@ def _why_by_status(code: int, evidence: Evidence) -> _Reason:
 
 
 def _why_too_little(evidence: Evidence) -> _Reason:
-    """Return the failure of a script that ended with exit status 0 and without a measurement."""
+    """Return the failure of a script that ended with exit status 0 but without a measurement."""
     steps, batches = evidence.steps, evidence.batches
     if not evidence.started:
-        return _Reason(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
+        return _Reason(OutcomeKind.AGENT_ABSENT, "the script ended, but the agent never ran in it")
     if steps == batches == 0 and evidence.left_running:
         left = count_text(evidence.left_running, "process", "processes")
         message = f"the command ended before any training, and left {left} running in the background"
@@ -528,9 +528,7 @@ def _end_text(code: int) -> str:
 
 def _oom_text(evidence: Evidence) -> str:
     peak = f", at a peak of {evidence.memory.peak_pss_bytes >> 20} MiB" if evidence.memory else ""
-    return (
-        f"the kernel killed {count_text(evidence.oom_kills, 'process', 'processes')} for want of memory{peak}"
-    )
+    return f"the kernel's OOM killer ended {count_text(evidence.oom_kills, 'process', 'processes')}{peak}"
 
 
 def _failure(why: _Reason, evidence: Evidence) -> Failure:

@@ -1,8 +1,7 @@
-"""A training command, started with another number of local processes. Pure.
+"""Changes the number of local processes that a training command starts. Pure.
 
-What starts several processes by itself gets its own number replaced; `python` gets torchrun's launcher before
-it, for one process too, so that numbers are compared that were started in one way. Anything else must show
-the place of its number.
+For a launcher, its own number is replaced; `python` gets torchrun's launcher before it, even for one process,
+so that all counts are started the same way. Any other command must mark the place of its number.
 """
 
 import re
@@ -15,9 +14,9 @@ from tunekit.secret_words import masked_words
 from tunekit.trial.external_launchers import find_external_launcher
 
 PLACE = "{processes}"
-"""Stands in a command for the number, where it is not known to tunekit."""
+"""Placeholder for the number in commands that tunekit doesn't know."""
 THREADS_BY_LAUNCHER = {"OMP_NUM_THREADS": "1"}
-"""What torchrun sets for several processes, and for one does not, unless the user has."""
+"""Variables that torchrun sets for several processes but not for one, unless the user has set them."""
 LAUNCHER_MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -26,10 +25,10 @@ LAUNCHER_MODULES = {
     "deepspeed": "deepspeed",
     "deepspeed.launcher.runner": "deepspeed",
 }
-"""Launchers as Python starts them -> their programs."""
+"""Launcher modules -> their programs."""
 _LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 _END = "--"
-"""Of a launcher's options: torchrun refuses a script's own word where several of its options begin so."""
+"""Ends a launcher's options: torchrun refuses script options that could abbreviate several of its own."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -37,7 +36,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _BARE_OF_TORCHRUN = _names("h help standalone m module no_python run_path use_env virtual_local_rank")
-"""Plain names of options without a value; every other one takes the next word."""
+"""Plain names of options without a value; every other option takes the next word."""
 _BARE_OF_ACCELERATE = _names(
     "h help q quiet cpu multi_gpu tpu enable_cpu_affinity dynamo_use_fullgraph dynamo_use_dynamic "
     "dynamo_use_regional_compilation use_deepspeed use_fsdp use_parallelism_config use_megatron_lm "
@@ -48,52 +47,52 @@ _SHELLS = frozenset(("bash", "dash", "sh", "zsh", "fish"))
 _MPI = frozenset(("mpirun", "mpiexec", "horovodrun"))
 _LAUNCHERS = frozenset(("torchrun", "accelerate", "accelerate-launch", "deepspeed", *_SHELLS, *_MPI))
 _INTERPRETERS = frozenset(("-p", "--python"))
-"""Options of uv whose value is an interpreter, and not what it runs."""
+"""Options of uv whose value is an interpreter, not the program to run."""
 _SPAWNS = re.compile(
     r"^(?!\s*#).*(?:\b(?:mp|multiprocessing|xmp)\.spawn\(|\bstart_processes\(|\bfrom torch\.multiprocessing "
     r"import .*\bspawn\b|\b(?:notebook|debug)_launcher\()",
     re.MULTILINE,
 )
-"""A script's text that starts processes by itself."""
+"""Text of a script that starts processes itself."""
 
 _Option = tuple[str, list[str]]
-"""Its plain name, and its words."""
+"""An option's plain name, and its words."""
 
 
 def with_processes(command: Sequence[str], processes: int, script_text: str | None = None) -> tuple[str, ...]:
-    """Return a training command that starts so many processes, its other words as they are.
+    """Return a training command that starts this many processes, with its other words unchanged.
 
     Args:
-        command: as the user has it; `{processes}` in it stands for the number.
+        command: the user's command; `{processes}` in it is replaced with the number.
         processes: at least 1.
-        script_text: of the Python file that it runs, None where that is not known.
+        script_text: text of the Python file that the command runs; None if unknown.
 
     Raises:
-        TargetError: it is not known where the command has its number.
+        TargetError: tunekit doesn't know where the command takes its number.
     """
     if processes < 1:
         raise TargetError(f"a training takes at least 1 process, got {processes}")
     elsewhere = find_external_launcher(command)
     if elsewhere is not None:
-        raise _refused(command, f"`{elsewhere.words}` starts it where tunekit is not", elsewhere.remedy)
+        raise _refused(command, f"`{elsewhere.words}` starts it where tunekit can't run", elsewhere.remedy)
     before, words = _apart(command)
     program = words[0].rpartition("/")[2] if words else ""
     if any(PLACE in word for word in command):
         return tuple(word.replace(PLACE, str(processes)) for word in command)
     if not words:
-        raise _refused(command, "what it starts is not known", _write_place("torchrun --nproc-per-node", ""))
+        raise _refused(command, "what it starts is unknown", _write_place("torchrun --nproc-per-node", ""))
     if is_python(words[0]):
         return (*before, *_python(command, words, processes, script_text))
     return (*before, words[0], *_by_launcher(command, program, words[1:], processes))
 
 
 def on_first_devices(environment: Mapping[str, str], processes: int, gpus: int) -> dict[str, str]:
-    """Return what leaves the processes a GPU each: a framework trains on all that it sees.
+    """Return variables that leave one visible GPU per process, since frameworks train on all that they see.
 
     Args:
-        environment: that they start in.
-        processes: of the training.
-        gpus: that are here; with no more than processes nothing is changed.
+        environment: the environment that the processes start in.
+        processes: number of training processes.
+        gpus: number of GPUs here; unless there are more than processes, nothing is changed.
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     names = [str(number) for number in range(gpus)] if visible is None else visible.split(",")
@@ -101,7 +100,7 @@ def on_first_devices(environment: Mapping[str, str], processes: int, gpus: int) 
 
 
 def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what only prepares a command, and the command itself; none where that can't be told."""
+    """Split off the words that only prepare a command, such as `env` or `uv run`; no command if unclear."""
     inner = unwrapped(command)
     before = list(command[: len(command) - len(inner)])
     if not inner or not CHOOSES_ITS_OWN.fullmatch(inner[0].rpartition("/")[2]):
@@ -111,7 +110,7 @@ def _apart(command: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         if is_python(word) or word.rpartition("/")[2] in _LAUNCHERS:
             return before + inner[:at], inner[at:]
-        if word == "-m" or (word.endswith(".py") and not word.startswith("-")):  # uv starts Python by itself
+        if word == "-m" or (word.endswith(".py") and not word.startswith("-")):  # uv starts Python
             return before + inner[:at], ["python", *inner[at:]]
     return before + inner, []
 
@@ -129,15 +128,15 @@ def _python(
     if script_text is not None and _SPAWNS.search(script_text):
         typed = shlex.join(masked_words(words))
         remedy = f"{_write_place(f'{typed} --world-size', '')}; or start it by torchrun, if it can be"
-        raise _refused(command, "the script starts its processes by itself", remedy)
+        raise _refused(command, "the script itself starts its processes", remedy)
     launch = (words[0], *_LAUNCH, str(processes))
-    if own or run[0] == "-c":  # torchrun's own way to start Python gives it no options
+    if own or run[0] == "-c":  # torchrun can't pass options to the Python that it starts
         return (*launch, "--no-python", _END, words[0], *own, *run)
     return (*launch, "-m", _END, *run[1:]) if run[0] == "-m" else (*launch, _END, *run)
 
 
 def own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return Python's own options with their values, and what it runs: -m and -c stand apart from others."""
+    """Return Python's own options with their values, and the rest: what it runs, with -m or -c split off."""
     own: list[str] = []
     waiting = list(words)
     while waiting and waiting[0].startswith("-") and waiting[0] != "-":
@@ -156,7 +155,7 @@ def own_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _by_launcher(command: Sequence[str], program: str, words: Sequence[str], processes: int) -> list[str]:
-    """Return the words after a launcher's name, with the number in them."""
+    """Return the words after a launcher's name, with the number put in."""
     if program == "torchrun":
         options, rest = _options(words, _BARE_OF_TORCHRUN)
         names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes an abbreviation
@@ -173,13 +172,13 @@ def _accelerate(command: Sequence[str], words: Sequence[str], processes: int) ->
     if processes > 1 and any(name == "cpu" for name, _ in options):
         remedy = f"start it by torchrun, whose processes Accelerate finds: torchrun {shlex.join(rest[:1])}"
         raise _refused(command, "accelerate launch --cpu starts one process", remedy)
-    if processes == 1:  # which it refuses to have several GPUs for
+    if processes == 1:  # accelerate refuses --multi_gpu for one process
         options = [one for one in options if one[0] != "multi_gpu"]
     return [*_replaced(options, ["num_processes"], "--num_processes", processes), *rest]
 
 
 def _options(words: Sequence[str], bare: Collection[str]) -> tuple[list[_Option], list[str]]:
-    """Return a launcher's own options, each with its value, and what it starts with the words after that."""
+    """Return a launcher's own options, each with its value, and the command that it starts."""
     options: list[_Option] = []
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != _END:
@@ -192,7 +191,7 @@ def _options(words: Sequence[str], bare: Collection[str]) -> tuple[list[_Option]
 
 
 def _replaced(options: Sequence[_Option], names: Collection[str], usual: str, number: int) -> list[str]:
-    """Return the words of options with another number where it stands, and before them where it does not."""
+    """Return the words of options with the number replaced, or added in front if they have none."""
     words = [] if any(name in names for name, _ in options) else [usual, str(number)]
     for name, text in options:
         option, equals, _ = text[0].partition("=")
@@ -205,15 +204,15 @@ def _why_unknown(program: str) -> tuple[str, str]:
     """Return why a program's number can't be set, and what to do."""
     if program == "deepspeed":
         remedy = "start the script by torchrun, whose processes deepspeed.initialize finds: torchrun train.py"
-        return "deepspeed's launcher is not one that tunekit gives another number", remedy
+        return "tunekit can't set the number for deepspeed's launcher", remedy
     number, after = ("-n", " python train.py") if program in _MPI else ("--devices", "")
     place = _write_place(f"{program} {number}", after)
     remedy = f"give the training as `python -m MODULE` or by torchrun, or {place}"
-    return f"how {program} starts processes is not known", remedy
+    return f"tunekit doesn't know how {program} starts processes", remedy
 
 
 def _write_place(before: str, after: str) -> str:
-    return f"write {PLACE} where its number stands, as in: {before} {PLACE}{after}"
+    return f"write {PLACE} in place of its number, as in: {before} {PLACE}{after}"
 
 
 def _refused(command: Sequence[str], why: str, remedy: str) -> TargetError:

@@ -1,8 +1,8 @@
-"""What the kernel tells of trials' processes: which train unguarded or elsewhere, are at work, are orphans.
+"""The kernel's view of trials' processes: which train unguarded or elsewhere, are working, are orphans.
 
-While a trial runs, tunekit adopts what its keeper's death leaves without a parent. Every process of a trial
-also carries in its environment which tunekit owns it; where that one is dead and the process lives, its
-keeper was killed as well, and the next tunekit ends it.
+While a trial runs, tunekit adopts the processes that a killed keeper leaves without a parent. Every process
+of a trial also names its tunekit in its environment. If that tunekit is dead but the process lives, its
+keeper was killed as well, and the next tunekit ends the process.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ from tunekit.trial.keeper import PR_SET_CHILD_SUBREAPER, children_of, descendant
 
 PROC = Path("/proc")
 _STACK_START = 25
-"""Place of `startstack` among the fields of /proc/PID/stat that follow the program's name."""
+"""Index of `startstack` among the fields of /proc/PID/stat after the program's name."""
 _MAX_COMMAND = 200
 
 _LOOK_EVERY_S = 2.0
 _CPU_SHARE = 0.02
-"""Of one core: a launcher that waits for its ranks takes a tenth of that, listing a network's files more."""
+"""Share of a core: a launcher waiting for its ranks uses a tenth of it, listing files on a network more."""
 _READ_BYTES_PER_S = 256 << 10
 
 
 def stat_of(pid: int, proc: Path = PROC) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on: the second, a name, may hold anything.
+    """Return the fields of /proc/PID/stat from the third on: the second, a name, may contain anything.
 
     Raises:
         OSError: there is no such process.
@@ -40,7 +40,7 @@ def stat_of(pid: int, proc: Path = PROC) -> list[str]:
 
 
 def command_of(pid: int, proc: Path = PROC) -> list[str]:
-    """Return the words that a process was started by; none of one that is gone."""
+    """Return the command line of a process; empty if the process is gone."""
     try:
         return os.fsdecode((proc / str(pid) / "cmdline").read_bytes()).split("\0")[:-1]
     except OSError:
@@ -48,7 +48,7 @@ def command_of(pid: int, proc: Path = PROC) -> list[str]:
 
 
 def has_mapped(pid: int, library: bytes, proc: Path = PROC) -> bool:
-    """Return whether a process has loaded a library, by the beginning of its file's name."""
+    """Return whether a process has loaded a library, given a prefix of its file's name."""
     try:
         return b"/" + library in (proc / str(pid) / "maps").read_bytes()
     except OSError:
@@ -56,21 +56,21 @@ def has_mapped(pid: int, library: bytes, proc: Path = PROC) -> bool:
 
 
 def external_launcher_in(pids: Sequence[int]) -> ExternalLauncher | None:
-    """Return which of these processes started a training elsewhere; None where one has torch itself."""
+    """Return which of these processes is an external launcher; None if any of them has loaded torch."""
     found = next((one for pid in pids if (one := launcher_in(command_of(pid))) is not None), None)
     return None if found and any(has_mapped(pid, b"libtorch") for pid in pids) else found
 
 
 class AgentlessTorch:
-    """Finds the process of a trial that has loaded torch without tunekit's agent: it would train unguarded.
+    """Finds a process of a trial that has loaded torch without tunekit's agent and would train unguarded.
 
-    The agent tells where its process's stack starts. Forked children share that address, and what a process
-    executes gets another one, so that no process is taken for what it was before. Processes
-    that are known to have the agent cost one short read each.
+    The agent reports where its process's stack starts. Fork keeps that address and exec changes it, so a
+    process is never mistaken for what it was before. Processes known to run the agent cost one short read
+    each.
 
     Args:
         find_processes: returns the pids of the trial.
-        proc: where the kernel tells of processes.
+        proc: the folder of the kernel's process information.
     """
 
     def __init__(self, find_processes: Callable[[], Iterable[int]], proc: Path = PROC) -> None:
@@ -79,10 +79,10 @@ class AgentlessTorch:
         self._suspects: set[tuple[int, int]] = set()
 
     def find(self, images: Collection[int]) -> str | None:
-        """Return the command of a process that was found so twice in a row; None without one.
+        """Return the command of a process that was found twice in a row; None without one.
 
         Args:
-            images: where the stacks of the processes with an agent start.
+            images: stack start addresses of the processes that run the agent.
         """
         seen = set()
         for pid in self._find_processes():
@@ -95,7 +95,7 @@ class AgentlessTorch:
         pid, _ = min(again)
         words = " ".join(command_of(pid, self._proc)).encode("utf-8", "replace").decode()
         text = re.sub(r"\s+", " ", words).strip()
-        return f"{text[:_MAX_COMMAND] or 'its command is not known'} (process {pid})"
+        return f"{text[:_MAX_COMMAND] or 'unknown command'} (process {pid})"
 
     def _image(self, pid: int) -> int:
         try:
@@ -105,7 +105,7 @@ class AgentlessTorch:
 
 
 class ProcessActivity:
-    """Remembers when processes last worked on a CPU or read files, as while they list, map or compile.
+    """Remembers when processes last used a CPU or read files, for example to list, map or compile files.
 
     Args:
         tree: the trial's processes.
@@ -120,14 +120,14 @@ class ProcessActivity:
         self._read_bytes = 0
 
     def look(self) -> None:
-        """See whether they have worked since the last look, if it is time for one."""
+        """Check whether they have worked since the last look, if the next one is due."""
         now = self._clock()
         elapsed_s = now - self._looked_at
         if elapsed_s < _LOOK_EVERY_S:
             return
         self._looked_at = now
         activity = self._tree.activity()
-        # A process that ends takes its counters with it until its parent has collected it.
+        # When a process ends, its counters are missing until its parent has reaped it.
         worked_s = activity.cpu_s - self._cpu_s
         read_bytes = max(activity.read_bytes, activity.rchar_bytes) - self._read_bytes
         self._cpu_s += max(0.0, worked_s)
@@ -140,22 +140,22 @@ KEEPER = str(Path(keeper.__file__))
 """The script that keepers run."""
 
 OWNER_VARIABLE = "TUNEKIT_OWNER"
-"""Which tunekit a trial belongs to: its pid, when it started, and where that pid holds."""
+"""Environment variable that names a trial's tunekit: its pid, start time and pid namespace."""
 
 _START_TICKS = 19
-"""Place of `starttime` among the fields of /proc/PID/stat that follow the program's name."""
+"""Index of `starttime` among the fields of /proc/PID/stat after the program's name."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A tunekit process; no other one ever has all three."""
+    """A tunekit process, identified uniquely by the three fields together."""
 
     pid: int
     started_ticks: int
     pid_namespace: str
 
     def text(self) -> str:
-        """Return it as a word for an environment."""
+        """Return the owner as the text of an environment variable."""
         return f"{self.pid}:{self.started_ticks}:{self.pid_namespace}"
 
 
@@ -173,7 +173,7 @@ def _pid_namespace(pid: int) -> str:
 
 
 class Orphans:
-    """Adopts what a killed keeper leaves behind, while it is entered."""
+    """A context in which this process adopts the orphans of a killed keeper."""
 
     def __init__(self) -> None:
         self._existing_children: set[int] = set()
@@ -187,7 +187,7 @@ class Orphans:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
     def end(self) -> None:
-        """End every process that was adopted, and everything below it."""
+        """End every adopted process and all of its descendants."""
 
         def found() -> list[int]:
             adopted = [pid for pid in children_of(os.getpid()) if pid not in self._existing_children]
@@ -203,7 +203,7 @@ class Orphans:
 
 
 def end_leftovers() -> None:
-    """End what is left of trials whose tunekit and keeper were both killed."""
+    """End the remaining processes of trials whose tunekit and keeper were both killed."""
     try:
         here = this_owner().pid_namespace
     except (OSError, ValueError):
@@ -212,9 +212,9 @@ def end_leftovers() -> None:
 
 
 def _orphaned_pids(pid_namespace: str) -> list[int]:
-    """Return the pids of processes whose trial's tunekit is dead, and that no keeper is about to end.
+    """Return the pids of processes whose tunekit is dead, and that no keeper is about to end.
 
-    A process or an owner of another pid namespace is another machine's, as far as can be told from here.
+    A process or owner in another pid namespace might as well be on another machine, so it is left alone.
     """
     pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
     abandoned = [pid for pid in pids if _is_abandoned(pid, pid_namespace)]
@@ -229,16 +229,16 @@ def _is_abandoned(pid: int, pid_namespace: str) -> bool:
         if owner is None or owner.pid_namespace != pid_namespace or _is_alive(owner):
             return False
         return _pid_namespace(pid) == pid_namespace
-    except (OSError, ValueError):  # gone, another user's, or something else by that name
+    except (OSError, ValueError):  # gone, another user's, or a variable with another meaning
         return False
 
 
 def _owner_of(pid: int) -> Owner | None:
-    """Return the owner that a process carries.
+    """Return the owner that a process's environment names.
 
     Raises:
         OSError: the process is gone, or another user's.
-        ValueError: it carries something else by that name.
+        ValueError: the variable is not an owner.
     """
     start = f"{OWNER_VARIABLE}=".encode()
     for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
@@ -249,7 +249,7 @@ def _owner_of(pid: int) -> Owner | None:
 
 
 def _is_alive(owner: Owner) -> bool:
-    """Return whether it runs; killed and not yet collected by its parent, it does not."""
+    """Return whether an owner still runs; a zombie does not."""
     try:
         fields = stat_of(owner.pid)
         return int(fields[_START_TICKS]) == owner.started_ticks and fields[0] != "Z"

@@ -1,18 +1,18 @@
-"""The second net of a trial: whatever its processes write, no file of the user's changes.
+"""A trial's second safety net: whatever its processes write, none of the user's files changes.
 
-Run as a script with nothing but the standard library; it becomes the command:
+It runs as a script that uses only the standard library, and becomes the command:
 
     python -I -S sandbox.py SPEC_JSON -- COMMAND...
 
-Two kinds, each given by the kernel to ordinary users, so that no program passes:
+There are two kinds. The kernel enforces both, for ordinary users and for every program:
 
-    overlay   a mount namespace in which every file system lies under an overlayfs: what is written goes to
-              the trial's layer, what is read comes from the user's files at full speed
-    landlock  writing is denied everywhere but in the trial's own folders, where the agent's file guard puts
-              what Python writes. Times, modes and extended attributes are not covered by the kernel
+    overlay   a mount namespace in which an overlayfs covers every file system: writes go to the trial's
+              layer, reads come from the user's files at full speed
+    landlock  writing is denied except in the trial's own folders, where the agent's file guard redirects
+              Python's writes. The kernel doesn't cover times, modes and extended attributes
 
-An overlay needs the right to mount: the superuser's, or an own user namespace (Linux 5.11), in which the
-user's id stays what it is. Containers often have neither; then Landlock is left (Linux 5.13).
+An overlay needs the right to mount: root's, or a new user namespace (Linux 5.11), in which the user keeps
+their id. Containers often have neither; then Landlock remains (Linux 5.13).
 
 Sources: the kernel's documentation, filesystems/overlayfs and userspace-api/landlock; user_namespaces(7),
 mount_namespaces(7), pivot_root(2).
@@ -36,14 +36,14 @@ from typing import Any
 
 OVERLAY, LANDLOCK, NONE = "overlay", "landlock", "none"
 REFUSED_STATUS = 125
-"""Exit status when the net could not be set up; the command was not started."""
+"""Exit status if the sandbox could not be set up and the command was not started."""
 NOT_STARTED_STATUS = 127
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _MS_MOVE, _MS_RELATIME, _ST_RELATIME, _MNT_DETACH = 8192, 1 << 21, 4096, 2
 _KEPT_FLAGS = 2 | 4 | 8 | 1024 | 2048
-"""nosuid, nodev, noexec, noatime, nodiratime: a mount of another user must keep them."""
+"""nosuid, nodev, noexec, noatime, nodiratime: remounting another user's mount must keep these flags."""
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -53,28 +53,28 @@ _LANDLOCK_WRITES = (
     (2, (13,)),  # link and rename from one folder to another
     (3, (14,)),  # truncate
 )
-"""Version of the kernel's interface, and the bits of the rights that came with it."""
+"""Versions of the kernel's interface, each with the bits of the rights that it introduced."""
 _KERNEL_FILE_SYSTEMS = frozenset(
     "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs "  # noqa: SIM905
     "mqueue nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs".split()
 )
-"""File systems that hold devices, processes and settings, and no user's files."""
+"""File systems that contain devices, processes and settings, but no user's files."""
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
 _SHARED_MEMORY = "/dev/shm"
 _SEGMENTS = ("torch_", "sem.", "psm_", "nccl-")
-"""How torch, POSIX semaphores, multiprocessing and NCCL begin the names of what running processes share."""
+"""Name prefixes of memory that running processes share by torch, semaphores, multiprocessing and NCCL."""
 _DROPPED_CAPABILITIES = (2, 19, 21)
 """CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN: ways out of a mount namespace."""
 _PR_CAPBSET_DROP, _CAPABILITY_VERSION_3 = 24, 0x20080522
 _PROBE_LIMIT_S = 20.0
 _REMOVED = "tunekit:removed"
-"""Where a link in the agent's layer leads that stands for a removed file."""
+"""Target of a link in the agent's layer that marks a removed file."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SandboxError(Exception):
-    """The kernel refuses a step of setting the net up; the message says which and why."""
+    """The kernel refused a step of the set-up; the message says which and why."""
 
 
 def _check(result: int, what: str) -> int:
@@ -91,7 +91,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 class Mount:
-    """A line of mountinfo: where it is, of what kind, and whether it may be written."""
+    """A line of mountinfo: the mount point, the file system, and whether it is read-only."""
 
     def __init__(self, line: str) -> None:
         words, _, rest = line.partition(" - ")
@@ -102,7 +102,7 @@ class Mount:
 
 
 def read_mounts() -> dict[str, Mount]:
-    """Return the mounts of this process by their place, the outer before the inner."""
+    """Return this process's mounts by mount point, outer before inner."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         found = {mount.point: mount for mount in map(Mount, stream.read().splitlines())}
     return {point: found[point] for point in sorted(found)}
@@ -113,14 +113,13 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 class OverlayNet:
-    """Every file system of this process under an overlay.
+    """Puts every file system of this process under an overlay.
 
     Args:
-        layer: folder of the trial's, on a file system that overlayfs can write to; made when missing.
-        kept: folders that stay as they are: what is written there stays.
-        shared: folders and the layers that gather what is written there for all trials, such as caches of
-            downloads.
-        startup_files: texts of files that processes in the net find in addition, by path, where they can be
+        layer: the trial's layer folder, on a file system that overlayfs can write to; created if missing.
+        kept: folders without an overlay, where writes are permanent.
+        shared: folders -> layers that collect the writes of all trials there, such as download caches.
+        startup_files: paths -> texts of additional files for processes in the sandbox, where they can be
             written.
     """
 
@@ -135,7 +134,7 @@ class OverlayNet:
         self._mounts: dict[str, Mount] = {}
 
     def enter(self) -> None:
-        """Move this process under the net.
+        """Move this process into the sandbox.
 
         Raises:
             SandboxError: the kernel refuses.
@@ -147,7 +146,7 @@ class OverlayNet:
         self._mounts = read_mounts()
         os.makedirs(self._stage, exist_ok=True)
         self._cover("/")
-        # A link with a whole path would lead from the stage to the user's files: each name is followed first.
+        # An absolute link would lead from the stage to the user's files, so every path is resolved first.
         for path, layer in self._shared.items():
             self._share(os.path.realpath(path), layer)
         self._cover_shared_memory()
@@ -184,8 +183,8 @@ class OverlayNet:
     def _cover(self, path: str) -> None:
         """Lay an overlay over a folder, and over every mount beneath it.
 
-        Where the kernel refuses because of what is mounted beneath, as it does in a user namespace, its
-        files can only be read, and each of its folders gets an overlay.
+        If the kernel refuses because of the mounts beneath, as it does in a user namespace, the folder
+        becomes read-only, and each of its subfolders gets an overlay.
         """
         beneath = [point for point in self._mounts if _is_beneath(point, path)]
         try:
@@ -203,7 +202,7 @@ class OverlayNet:
             self._lay_inner(one, is_hidden)
 
     def _lay_inner(self, path: str, is_hidden: bool) -> None:
-        """Put a folder or mount in its place: a file system of the kernel as it is, others covered."""
+        """Put a folder or mount in its place: unchanged if it is a kernel file system, else covered."""
         mount = self._mounts.get(path)
         if is_hidden and not os.path.lexists(self._stage + path):
             return
@@ -220,9 +219,9 @@ class OverlayNet:
             self._make_read_only(path)
 
     def _cover_shared_memory(self) -> None:
-        """Keep what lies in /dev/shm: its folders under overlays, its files read-only, its links in place.
+        """Protect what is in /dev/shm: its folders by overlays, its files read-only, its links pinned.
 
-        What is new there must be memory at its full speed, and is the one thing that stays.
+        New files there must be real memory for speed, so they are the only writes that are permanent.
         """
         with contextlib.suppress(OSError):
             shared = _shared_names()
@@ -250,7 +249,7 @@ class OverlayNet:
 
     def _keep_settings(self) -> None:
         """Make the kernel's settings and control groups read-only, as they are in containers."""
-        with contextlib.suppress(SandboxError):  # without the superuser's rights they can't be written anyway
+        with contextlib.suppress(SandboxError):  # only root could write to them anyway
             _mount("/proc/sys", f"{self._stage}/proc/sys", None, _MS_BIND)
         for place in ("/proc/sys", *(point for point in self._mounts if f"{point}/".startswith("/sys/"))):
             with contextlib.suppress(SandboxError, OSError):
@@ -264,7 +263,7 @@ class OverlayNet:
         return [f"{path.rstrip('/')}/{entry.name}" for entry in entries]
 
     def _overlay(self, lower: str, place: str, layer: str | None = None, is_volatile: bool = True) -> None:
-        """Lay an overlay over a folder; by default with a layer of its own in the trial's folder."""
+        """Lay an overlay over a folder; by default with a new layer in the trial's folder."""
         if layer is None:
             layer = f"{self._layer}/{self._layers}"
             self._layers += 1
@@ -272,13 +271,13 @@ class OverlayNet:
         os.makedirs(upper, exist_ok=True)
         os.makedirs(work, exist_ok=True)
         status = os.stat(lower)
-        with contextlib.suppress(OSError):  # an ordinary user can't give files to others
-            os.chmod(upper, stat.S_IMODE(status.st_mode))  # the overlay shows mode and owner of the layer
+        with contextlib.suppress(OSError):  # only root can change a folder's owner
+            os.chmod(upper, stat.S_IMODE(status.st_mode))  # the overlay shows the layer's mode and owner
             os.chown(upper, status.st_uid, status.st_gid)
         folders = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         options = [folders, "userxattr" if self._in_user_namespace else "redirect_dir=on"]
         if is_volatile:
-            try:  # what is thrown away need not reach the disk; Linux 5.10
+            try:  # a discarded layer need not reach the disk; Linux 5.10
                 _mount("overlay", self._stage + place, "overlay", 0, ",".join([*options, "volatile"]))
                 return
             except SandboxError:
@@ -286,7 +285,7 @@ class OverlayNet:
         _mount("overlay", self._stage + place, "overlay", 0, ",".join(options))
 
     def _share(self, path: str, layer: str) -> None:
-        """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
+        """Lay an overlay over a folder, with a layer that outlives the trial; the folder may be missing."""
         if any(_is_beneath(point, path) for point in self._mounts) or path.startswith(_AS_THEY_ARE):
             return
         lower = path
@@ -297,12 +296,12 @@ class OverlayNet:
                 os.makedirs(self._stage + path, exist_ok=True)
             except OSError:
                 return
-        with contextlib.suppress(SandboxError):  # then each trial downloads by itself
+        with contextlib.suppress(SandboxError):  # then each trial downloads again
             self._overlay(lower, path, layer, is_volatile=False)
 
     def _make_read_only(self, path: str) -> None:
         if path != "/" and path not in self._mounts:
-            return  # it belongs to a mount that is read-only by now
+            return  # it belongs to a mount that is already read-only
         self._remount_read_only(self._stage + path.rstrip("/"))
 
     def _remount_read_only(self, place: str) -> None:
@@ -314,8 +313,8 @@ class OverlayNet:
         os.chdir(self._stage)
         number = _PIVOT_ROOT.get(platform.machine())
         if number is not None and _libc.syscall(number, b".", b".") == 0:
-            _check(_libc.umount2(b".", _MNT_DETACH), "letting go of the old root")
-        else:  # the root of an initial RAM disk can't be replaced
+            _check(_libc.umount2(b".", _MNT_DETACH), "detaching the old root")
+        else:  # an initial RAM disk can't be replaced as the root
             _mount(".", "/", None, _MS_MOVE)
             os.chroot(".")
         os.chdir("/")
@@ -326,20 +325,20 @@ def _escaped(path: str) -> str:
 
 
 def _bound_sockets() -> list[str]:
-    """Return the sockets that listen in the file system: an overlay would cut them off."""
+    """Return the listening sockets in the file system, which an overlay would cut off."""
     found = set()
     with contextlib.suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as stream:
         for line in stream.readlines()[1:]:
             path = line.rstrip("\n").split(" ", 7)[-1].strip()
             if path.startswith("/") and not path.startswith(tuple(f"{one}/" for one in _AS_THEY_ARE)):
-                with contextlib.suppress(OSError):  # it may be gone by now
+                with contextlib.suppress(OSError):  # it may be gone
                     if stat.S_ISSOCK(os.lstat(path).st_mode):
                         found.add(path)
     return sorted(found)
 
 
 def _shared_names() -> set[str]:
-    """Return the entries of /dev/shm that, or a file of which, a running process shares for writing."""
+    """Return the entries of /dev/shm that a running process maps for writing, or that contain such a file."""
     found: set[str] = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as stream:
@@ -348,9 +347,9 @@ def _shared_names() -> set[str]:
 
 
 def _drop_capabilities() -> None:
-    """Give up what leads out of the mount namespace; what the superuser starts doesn't get it back."""
+    """Drop the capabilities that lead out of the mount namespace, for root's child processes too."""
     for number in _DROPPED_CAPABILITIES:
-        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # refused where there is nothing to give up
+        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # refused if there is nothing to drop
     header, words = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     _check(_libc.capget(header, words), "reading capabilities")
     mask = sum(1 << number for number in _DROPPED_CAPABILITIES)
@@ -360,7 +359,7 @@ def _drop_capabilities() -> None:
 
 
 def _enter_landlock(kept: Sequence[str]) -> None:
-    """Deny this process writing outside some folders and files.
+    """Forbid this process to write outside some folders and files.
 
     Raises:
         SandboxError: the kernel has no Landlock.
@@ -386,16 +385,16 @@ def _enter_landlock(kept: Sequence[str]) -> None:
 
 
 def probe(folder: str, kinds: Sequence[str] = (OVERLAY, LANDLOCK)) -> tuple[str, dict[str, str]]:
-    """Return the best net that holds here, and why a better one doesn't.
+    """Return the best sandbox that works here, and why a better one doesn't.
 
-    Each is tried for real: a child process under it writes to a file outside.
+    Each kind is actually tried: a child process in it writes to a file outside.
 
     Args:
-        folder: where the trials' layers would lie; must exist.
-        kinds: those to try, the best first.
+        folder: the folder for the trials' layers; must exist.
+        kinds: the kinds to try, best first.
 
     Returns:
-        The kind and, by kind, why it can't be had.
+        The kind, and for each failed kind, why it doesn't work.
     """
     reasons: dict[str, str] = {}
     for kind in kinds:
@@ -457,7 +456,7 @@ def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
 def written_in(layer: str) -> Iterator[tuple[str, bool]]:
     """Yield what was written to a trial's layer: each entry's path, and whether it was removed.
 
-    Folders are left out, but for removed ones. Without an overlay the agent fills such a layer.
+    Folders are left out, except removed ones. Without an overlay, the agent fills such a layer.
     """
     folders = [] if os.path.islink(layer) else [layer]
     while folders:
@@ -486,7 +485,7 @@ def _is_whiteout(path: str) -> bool:
 
 
 def main() -> None:
-    """Become a command under a net."""
+    """Become a command in a sandbox."""
     spec, command = json.loads(sys.argv[1]), sys.argv[3:]
     parent = os.getppid()
     try:

@@ -1,4 +1,4 @@
-"""From the words after `--` to a target."""
+"""Turns the words after `--` into a target."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from tunekit.trial.process_count import LAUNCHER_MODULES, own_options
 from tunekit.typos import did_you_mean
 
 _STARTS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
-"""What most training commands begin with."""
+"""The first words of most training commands."""
 
 
 def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | None = None) -> Target:
@@ -26,12 +26,12 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
 
     Args:
         command: program and arguments, as the user would type them.
-        working_dir: where it runs.
-        builtin: name of the built-in workload, when the command is ours.
+        working_dir: the folder that it runs in.
+        builtin: name of the built-in workload, if the command is tunekit's own.
 
     Raises:
-        TargetError: there is no such program or script, a word is no text, a secret is missing, or one of
-            Python's own options keeps the agent out.
+        TargetError: there is no such program or script, a word is not valid text, a secret is missing, or one
+            of Python's own options keeps the agent out.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
@@ -43,14 +43,14 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         ) from error
     if has_mask(command):
         raise TargetError(
-            f"the command holds {MASK} in the place of a secret, which is not stored: {shlex.join(command)}; "
+            f"the command has {MASK} in place of a secret, which is not stored: {shlex.join(command)}; "
             f"give the command after --, with the secret in place of {MASK}"
         )
     if program_of(command[0], working_dir) is None:
         here = [program for program in _STARTS if program_of(program, working_dir)]
         hint = did_you_mean(command[0], here, "give the command as you would type it")
         if command[0].endswith(".py"):
-            hint = f"start it by Python: {here[0] if here else 'python'} {shlex.join(command)}"
+            hint = f"start it with Python: {here[0] if here else 'python'} {shlex.join(command)}"
         raise TargetError(f"no program {command[0]!r} on PATH; {printable(hint)}")
     _refuse_agentless(command)
     script = _script_of(command, working_dir)
@@ -65,17 +65,17 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
 
 
 def _refuse_agentless(command: Sequence[str]) -> None:
-    """Refuse Python's own options with which no agent starts.
+    """Refuse Python's own options that keep the agent from starting.
 
     Raises:
-        TargetError: there is one.
+        TargetError: the command has such an option.
     """
     words = unwrapped(command)
     if not words or not is_python(words[0]):
         return
     for before, word in pairwise(["", *own_options(words[1:])[0]]):
         found = re.match(r"-(?!-)[^WX]*?([IES])", word)
-        if found and not re.fullmatch(r"-[^-]*[WX]", before):  # else it is that one's value
+        if found and not re.fullmatch(r"-[^-]*[WX]", before):  # else it is that option's value
             raise TargetError(
                 f"python -{found[1]} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
                 f"leave -{found[1]} out of the command"
@@ -83,7 +83,7 @@ def _refuse_agentless(command: Sequence[str]) -> None:
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the git commit that a folder is at, with "-dirty" where tracked files differ from it."""
+    """Return a folder's git commit, with "-dirty" if tracked files differ from it; None if unknown."""
     words = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     command = ["git", "--no-optional-locks", "-C", str(folder), *words]
     try:
@@ -93,18 +93,18 @@ def commit_of(folder: Path) -> str | None:
 
 
 def without_secrets(target: Target) -> Target:
-    """Return the target as it may be stored and shown: its command masked."""
+    """Return the target with its command masked, safe to store and show."""
     return target.changed(command=masked_words(target.command))
 
 
 def named_script(command: Sequence[str], folder: Path) -> Path | None:
-    """Return the script that a command names, also behind a launcher or as a module; None where none is seen.
+    """Return the script that a command names, even after a launcher or as a module; None without one.
 
-    It need not be there.
+    The file may not exist.
 
     Args:
         command: program and arguments.
-        folder: where it runs.
+        folder: the folder that it runs in.
     """
     words = list(command[1:])
     named = next((word for word in words if word.endswith(".py") and not word.startswith("-")), None)
@@ -117,9 +117,9 @@ def named_script(command: Sequence[str], folder: Path) -> Path | None:
 
 
 def other_script(searched: Target, target: Target) -> tuple[str, str] | None:
-    """Return the paths of two commands' scripts where they are not the same; else None.
+    """Return the paths of two commands' scripts if they are different scripts; else None.
 
-    The script of a project that was moved or copied is the same, and however it is started.
+    A script in a moved or copied project counts as the same, however it is started.
     """
     places = [named_script(one.command, Path(one.working_dir)) for one in (searched, target)]
     was, now = places
@@ -133,7 +133,7 @@ def other_script(searched: Target, target: Target) -> tuple[str, str] | None:
 
 
 def script_text_of(target: Target) -> str | None:
-    """Return the text of the Python file that a target runs; None where it is not known or can't be read."""
+    """Return the text of the Python file that a target runs; None if it is unknown or can't be read."""
     try:
         return None if target.script is None else Path(target.script).read_text("utf-8", "replace")
     except OSError:
@@ -144,7 +144,7 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """Return the Python file that the command runs; None for a module or another program.
 
     Raises:
-        TargetError: the command names a script that is not there.
+        TargetError: the command names a script that doesn't exist.
     """
     if not is_python(command[0]):
         return None

@@ -1,7 +1,7 @@
-"""A real training with tuned knobs: the user's command, the agent in apply mode, and nothing in between.
+"""A real training with tuned knobs: the user's command with the agent in apply mode, and nothing in between.
 
-The command replaces the tunekit process, so that its standard input, its signals and its exit status are
-its own. Nothing is diverted: checkpoints go where the script puts them.
+The command replaces the tunekit process, so that it has its own standard input, signals and exit status.
+Nothing is redirected: checkpoints go where the script puts them.
 """
 
 import os
@@ -43,14 +43,14 @@ class Training:
 
 
 def bindings_here(searched: Target, target: Target) -> tuple[Binding, ...]:
-    """Return the bindings of a search for a command that starts elsewhere or trains in a copy of the project.
+    """Return a search's bindings for a command that starts in another folder or a copy of the project.
 
     Args:
         searched: the command that was searched, with its bindings.
         target: the command as it will run.
 
     Raises:
-        UsageError: a bound file that the searched command names is not named by this one.
+        UsageError: the searched command names a bound file that this one does not name.
     """
     return tuple(_binding_here(binding, searched, target) for binding in searched.bindings)
 
@@ -69,7 +69,7 @@ def _binding_here(binding: Binding, searched: Target, target: Target) -> Binding
             )
         alike = sorted(named, key=lambda word: not word.endswith(binding.path or ""))
         places = [Path(target.working_dir) / word for word in alike] + places
-    if searched.script is not None and target.script is not None:  # it may look for the file beside itself
+    if searched.script is not None and target.script is not None:  # it may read the file next to itself
         beside = os.path.relpath(before, Path(searched.script).parent)
         places.append(Path(target.script).parent / beside)
     found = next((place for place in (*places, before) if place.is_file()), None)
@@ -93,13 +93,13 @@ def prepare_training(
     Args:
         target: the command as it will run, with its bindings.
         config: the knobs to apply.
-        baseline: the knobs that the script has by itself.
+        baseline: the script's own knobs.
         discovery: what the search learnt about the loop.
-        folder: gets the request, rewritten copies of config files, and the agent's events.
+        folder: receives the request, rewritten copies of config files, and the agent's events.
         inherited: the user's environment.
-        named: knobs that the config names; of them, those that the command sets otherwise by now are set too.
-        lr: learning rate to bind, None to leave the script's own.
-        promised_it_per_s: range that the real rate is watched against, None for no watch.
+        named: knobs that the config names, which are also set if the command's value has changed since.
+        lr: learning rate to bind; None to keep the script's own.
+        promised_it_per_s: range that the real rate is checked against; None to check nothing.
 
     Raises:
         UsageError: a knob that differs can't be set.
@@ -139,9 +139,9 @@ def prepare_training(
 
 
 def _stale(target: Target, baseline: TrainConfig, named: Collection[str]) -> frozenset[str]:
-    """Return the bound knobs that command, files and environment may set to something else than they did.
+    """Return the bound knobs whose value in command, files or environment may have changed since the search.
 
-    What they leave to the script's own default, as they did then, is as it was.
+    A knob that was left to the script's default, and still is, has not changed.
     """
     present, then = present_values(target), baseline.model_dump(mode="json")
     defaults = {knob: then[knob] for knob in target.unset_knobs if knob in then}

@@ -1,4 +1,4 @@
-"""Commands as they are typed in a shell: the training's own, and tunekit's on it. Pure."""
+"""Commands as they are typed in a shell: the training command, and tunekit's commands on it. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from tunekit.trial.binding_syntax import binding_text, value_text
 
 
 def quoted(word: str) -> str:
-    """Return a word for a shell, which still knows `~` for the home folder."""
+    """Return a word quoted for a shell, which can still expand a leading `~`."""
     return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and len(word) > 2 else shlex.quote(word)
 
 
 def target_text(target: Target) -> str:
-    """Return the training command as it would be typed, with a mask in the place of each secret."""
+    """Return the training command as it would be typed, with each secret masked."""
     return printable(" ".join(map(quoted, target.command)))
 
 
 def command_text(
     verb: str, target: Target, gpu: str = "auto", flags: Sequence[str] = (), fixed: Sequence[FixedKnob] = ()
 ) -> str:
-    """Return a verb's command on a target, with all that says how tunekit runs and reads it, for a shell."""
+    """Return a verb's shell command on a target, with all flags that say how tunekit runs and binds it."""
     words = list(flags)
     if gpu != "auto":
         words += ["--gpu", gpu]
@@ -38,11 +38,11 @@ def command_text(
 
 
 def missing_command(target: Target) -> str:
-    """Return what a command on a run needs after it: nothing, unless its training command lacks secrets."""
+    """Return what to append to a command on a run: the training command if it has masked secrets."""
     return training_command(target) if has_mask(target.command) else ""
 
 
 def training_command(target: Target) -> str:
-    """Return the training command as it follows tunekit's flags, `--` first, with a note on what it lacks."""
+    """Return ` -- ` and the training command, to follow tunekit's flags, with a note on masked secrets."""
     note = f"  # with the secret in place of {MASK}" if has_mask(target.command) else ""
     return f" -- {target_text(target)}{note}"

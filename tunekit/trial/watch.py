@@ -1,4 +1,4 @@
-"""Watches one trial while it runs: its events, its limits, its memory."""
+"""Watches a running trial: its events, limits and memory."""
 
 import json
 import subprocess
@@ -27,40 +27,40 @@ _POLL_S = 0.15
 _AGENTLESS_POLL_S = 0.5
 _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
-"""A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
-if that is longer: the agent gives up at the loop's next turn, which may never come."""
+"""A measured script gets _DETAILS_LIMIT_S for each stage, or this many of the agent's own deadlines if that
+is longer: the agent gives up at the loop's next turn, which may never come."""
 WINDOWS_PER_DEADLINE = 4.0
-"""Times --window, that the agent gives itself for each thing it looks at."""
+"""The agent's own deadline for each stage, as a multiple of --window."""
 _KEEPER_LIMIT_S = 30.0
-"""For the keeper to end the tree once it is let go, which takes it ten seconds at the most."""
+"""Time for the keeper to end the tree once its leash closes; it takes at most ten seconds."""
 _QUIET_S = 3.0
-"""Without an event for that long, it is asked whether the agent can tell at all."""
+"""After this long without an event, check whether the agent can report at all."""
 _LAUNCHER_EVERY_S = 1.0
 _LAUNCHER_STAYS_S = 20.0
-"""For how long a program that trains elsewhere is there: a Python beside it may train yet."""
+"""How long an external launcher must run to be blamed: a Python next to it may still begin to train."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a trial is ended from outside."""
+    """The limits at which tunekit ends a trial."""
 
     trial_s: float
     no_progress_s: float
-    """Without an event, and without work on a CPU or of storage."""
+    """Maximum time without an event, CPU work or file reads."""
     ram_bytes: int
-    """Memory of the whole tree above which it is ended, before the kernel picks a victim."""
+    """Maximum memory of the whole process tree; above it the trial is ended before the OOM killer acts."""
     start_s: float = 0.0
-    """Of the time until the loop runs, what the trial's limit leaves out at the most."""
+    """Maximum start-up time, until the loop runs, that doesn't count towards `trial_s`."""
 
     def within(self, max_s: float) -> "Limits":
-        """Return the limits of a trial that takes no longer than some seconds, its start included."""
+        """Return the limits of a trial that takes at most `max_s` seconds, including its start."""
         start_s = max(0.0, min(self.start_s, max_s - self.trial_s))
         return replace(self, trial_s=min(self.trial_s, max_s), start_s=start_s)
 
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """What a running trial is doing, for the screen."""
+    """The progress of a running trial, for display."""
 
     phase: str
     batches: int
@@ -73,11 +73,11 @@ class TrialWatch:
     Args:
         keeper: the process that `launch.start_trial` returned.
         folder: the trial's folder.
-        limits: when to end it.
+        limits: the limits at which to end it.
         gpus: the GPUs that it may use.
-        on_progress: called a few times a second with what the trial does.
+        on_progress: called a few times a second with the trial's progress.
         clock: returns seconds; scripted in tests.
-        tree: the meter of its processes; by default of all below the keeper.
+        tree: the meter of its processes; by default of all the keeper's descendants.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class TrialWatch:
     def run(self) -> Evidence:
         """Watch until the measurement is done, a limit is reached or the target ends.
 
-        The tree is gone when this returns, also when it is interrupted.
+        The tree is gone when this returns or is interrupted.
         """
         with Orphans() as orphans:
             try:
@@ -124,7 +124,7 @@ class TrialWatch:
         return self.gathered()
 
     def gathered(self) -> Evidence:
-        """Return all that is known of a trial whose tree is gone, also of one that was interrupted."""
+        """Return all evidence of a trial whose tree is gone, even if it was interrupted."""
         evidence = self.evidence
         self.take(*self._reader.read_new())
         evidence.take_pulse(self._folder / AGENT_FOLDER)
@@ -141,7 +141,7 @@ class TrialWatch:
     def _follow(self) -> None:
         while self._keeper.poll() is None:
             self.take(*self._reader.read_new())
-            if self._is_waiting_for_its_end() or self.is_over_limit() or self._has_agentless_torch():
+            if self._is_waiting_to_be_ended() or self.is_over_limit() or self._has_agentless_torch():
                 break
             self.sample()
             self._report()
@@ -159,24 +159,24 @@ class TrialWatch:
         return found is not None
 
     def sample(self) -> None:
-        """Take the samples that are due; a fault of sampling ends the sampling, not the trial."""
+        """Take the samples that are due; an error ends the sampling, not the trial."""
         if self._is_sampling:
             try:
                 seen = self.evidence
                 self._sampler.tick(LoopSample(seen.phase, seen.batches, seen.steps, seen.wait_s))
-            except Exception as error:  # drivers and kernels fail in ways of their own
+            except Exception as error:  # drivers and kernels may fail in any way
                 self._is_sampling = False
                 self.evidence.faults.append(f"sampling ended: {type(error).__name__}: {error}")
 
-    def _is_waiting_for_its_end(self) -> bool:
-        """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
+    def _is_waiting_to_be_ended(self) -> bool:
+        """Return whether the agent is done and blocks; a script whose own loop ended is left to exit."""
         done = self.evidence.done
         if done is None or not done.is_final:
             return False
         return isinstance(done.loop, DryLoop) or done.loop.stop_reason != "loop_ended"
 
     def take(self, *events: AgentEvent) -> None:
-        """Take what the agents told, and keep the tree's peaks of a trial that is measured by now."""
+        """Add events of the agents, and keep the tree's memory peaks when the measurement is complete."""
         for event in events:
             self._moved_at = self._clock()
             known = self.evidence.done
@@ -187,13 +187,13 @@ class TrialWatch:
                     self._keep_peaks(isinstance(event, DoneEvent) and event.is_final)
 
     def _keep_peaks(self, is_final: bool) -> None:
-        """Keep what the tree took until now: looking closer holds what training does not."""
+        """Keep the memory peaks so far: the stages that follow use memory that training doesn't."""
         if is_final or not self._tree.peaks().samples:
             self._tree.sample()
         self.evidence.memory = self._tree.peaks()
 
     def is_over_limit(self) -> bool:
-        """Return whether the trial is to be ended now; the evidence then says why."""
+        """Return whether the trial must be ended now; the evidence then says why."""
         now, limits, evidence = self._clock(), self._limits, self.evidence
         self._work.look()
         if evidence.agent_error is not None or evidence.by_hand is not None or evidence.limit is not None:
@@ -223,12 +223,12 @@ class TrialWatch:
         return evidence.limit is not None
 
     def _start_s(self, now: float) -> float:
-        """Return the seconds so far that the trial's limit leaves out: it starts, compiles its first step."""
+        """Return the start-up time so far that doesn't count towards the trial's limit."""
         loop_at_s = self.evidence.loop_at_s
         return min(self._limits.start_s, now - self._started_at if loop_at_s is None else loop_at_s)
 
     def _trains_elsewhere(self, now: float) -> bool:
-        """Return whether a program that stays starts the training elsewhere, while none here has begun to."""
+        """Return whether an external launcher keeps running while no training has begun here."""
         evidence = self.evidence
         if evidence.steps or evidence.batches or evidence.learnt is not None or now < self._launcher_look_at:
             return False
@@ -241,16 +241,16 @@ class TrialWatch:
         return evidence.external_launcher is not None
 
     def _cannot_tell(self) -> bool:
-        """Return whether the process that trains lives and can't write its events."""
+        """Return whether the training process is alive but can't write its events."""
         pulse = read_pulse(self._folder / AGENT_FOLDER)
-        trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be some helper's
+        trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be a helper's
         if self._folder.is_dir() and not (trains and pulse is not None and pulse.fault):
             return False
         self.evidence.take_pulse(self._folder / AGENT_FOLDER)
         return True
 
     def _hit_trial_limit(self, now: float) -> None:
-        """End a trial that took too long; say so if no agent started in it, or it made no step."""
+        """End a trial that took too long; say so if no agent started or no step was made."""
         evidence = self.evidence
         evidence.take_pulse(self._folder / AGENT_FOLDER)
         if not evidence.started and evidence.batches == evidence.steps == 0:
@@ -269,10 +269,10 @@ class TrialWatch:
         self._on_progress(TrialProgress(self.evidence.phase, self.evidence.batches, elapsed_s))
 
     def end(self, orphans: Orphans) -> None:
-        """Let go of the leash, read how the target ended, and end what a killed keeper left."""
+        """Close the leash, read how the target ended, and end what a killed keeper left behind."""
         try:
             reply, _ = self._keeper.communicate(timeout=_KEEPER_LIMIT_S)
-        except subprocess.TimeoutExpired:  # it was stopped, or waits for the disk
+        except subprocess.TimeoutExpired:  # it was suspended, or waits for the disk
             self._keeper.kill()
             reply, _ = self._keeper.communicate()
         finally:
@@ -290,7 +290,7 @@ class TrialWatch:
 
 
 def window_s_for(deadline_s: float) -> float:
-    """Return the --window in seconds with which the agent gives itself that long to look closer."""
+    """Return the --window in seconds that gives each of the agent's stages this deadline."""
     return deadline_s / WINDOWS_PER_DEADLINE
 
 
