@@ -183,7 +183,7 @@ class Wordless(Exception):  # noqa: N818 - says what is the case
 
 
 def told_of(error: Exception, folder: Path, **more: Any) -> AgentErrorEvent:
-    faults.tell(EventLog(str(folder), Owner()), str(folder), error, **more)
+    faults.report(EventLog(str(folder), Owner()), str(folder), error, **more)
     (event,) = EventReader(folder).read_new()
     assert isinstance(event, AgentErrorEvent)
     return event

@@ -91,16 +91,16 @@ def test_the_parent_hears_why_an_event_could_not_be_written(
 
 def test_a_forked_rank_has_a_pulse_of_its_own(tmp_path: Path) -> None:
     pulse = AgentPulse(str(tmp_path))
-    pulse.tell(0, 3, 3)
+    pulse.record(0, 3, 3)
     child = os.fork()
     if not child:
-        pulse.tell(1, 9, 9)
+        pulse.record(1, 9, 9)
         os._exit(0)
     os.waitpid(child, 0)
     assert {path.name for path in tmp_path.glob("pulse-*")} == {
         f"pulse-{pid}" for pid in (os.getpid(), child)
     }
-    pulse.tell(0, 4, 4)
+    pulse.record(0, 4, 4)
     found = read_pulse(tmp_path)
     assert found is not None and found.steps == 9
 
@@ -180,8 +180,8 @@ def test_an_agent_that_cannot_tell_ends_the_trial_at_once(tmp_path: Path) -> Non
     watched = waiting(tmp_path, 600.0, 900.0, 1.0)
     (tmp_path / "agent").mkdir()
     pulse = AgentPulse(str(tmp_path / "agent"))
-    pulse.tell(0, 40, 40)
-    pulse.tell_fault("No space left on device")
+    pulse.record(0, 40, 40)
+    pulse.record_fault("No space left on device")
     assert not watched.is_over_limit(2.0)
     assert watched.is_over_limit(5.0)
     failure = failed(watched.evidence)

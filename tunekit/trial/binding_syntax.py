@@ -124,7 +124,7 @@ def parse_binding(text: str) -> Binding:
         raise UsageError(f"--bind {text}: write it as KNOB=HOW, as in: --bind 'batch_size=--bs {{}}'")
     if knob not in BINDABLE:
         raise UsageError(f"--bind {text}: no knob {knob!r}; {knob_hint(knob, BINDABLE)}")
-    if re.search(r"[\x00\ud800-\udfff]", how):  # no program can be given these
+    if re.search(r"[\x00\ud800-\udfff]", how):  # can't be passed to a program
         raise UsageError(f"--bind {knob}: the binding is not readable as text: {how!r}")
     try:
         return _binding(knob, how)

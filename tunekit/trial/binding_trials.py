@@ -26,7 +26,7 @@ class BindingTrial:
     """What the loop then did, or why the trial failed."""
     works: bool
     record: TrialRecord | None = None
-    """None where there was no other value to try."""
+    """None if there was no other value to try."""
 
 
 def try_bindings(

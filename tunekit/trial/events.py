@@ -206,7 +206,7 @@ class Evidence:
     limit_message: str = ""
     limit_remedy: str | None = None
     """The remedy, if it differs from the outcome's usual one."""
-    cannot_tell: str | None = None
+    cannot_report: str | None = None
     """Why the agent could not write its events, if it failed."""
     keeper_end: str | None = None
     """How the keeper ended, if not normally."""
@@ -316,10 +316,10 @@ class Evidence:
     def take_pulse(self, folder: Path) -> None:
         """Add the training process's last state, since events lag behind and a killed process sends none."""
         if not os.path.isdir(folder):  # noqa: PTH112 - which a locked parent doesn't make raise
-            self.cannot_tell = f"the agent's folder {folder} was removed or locked by the script"
+            self.cannot_report = f"the agent's folder {folder} was removed or locked by the script"
         pulse = read_pulse(folder)
         if pulse is not None:
-            self.cannot_tell = pulse.fault
+            self.cannot_report = pulse.fault
             self.fetching = pulse.fetching
             self.fetched |= pulse.fetching or pulse.batches > 0
             self._advance(pulse.batches, pulse.steps)

@@ -299,7 +299,7 @@ class ProcessExecutor:
             return failure.changed(remedy=failure.remedy.replace("batch_size=--FLAG {}", words))
         if failure.kind is OutcomeKind.SCRIPT_ERROR and known and "batch_size" in bound.injected:
             hint = binding_hint("batch_size", known.discovery, known.baseline.batch_size, self.target)
-            remedy = f"only the loader got the other batch size; where the script needs it too, add {hint}"
+            remedy = f"only the loader got the new batch size; if the script needs it too, add {hint}"
             return failure.changed(remedy=remedy)
         return failure
 

@@ -192,7 +192,7 @@ _REMEDIES = {
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate (in a search: or --fix precision=fp32)",
 }
-_CANNOT_TELL_REMEDY = (
+_CANNOT_REPORT_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and leave the "
     "trial's folder alone; the script can see TUNEKIT_TRIAL=1 in a trial"
 )
@@ -257,7 +257,7 @@ def measurement_of(
         return _failure(why, evidence)
     assert evidence.memory is not None
     details, memory = _details(evidence, evidence.done, sizes), evidence.memory
-    seen_bytes = (details and details.queue and details.queue.pss_bytes) or 0  # between two samples
+    seen_bytes = (details and details.queue and details.queue.pss_bytes) or 0  # may exceed the samples
     memory = memory.changed(peak_pss_bytes=max(memory.peak_pss_bytes, seen_bytes))
     return Measurement(loop=_with_other_ranks(loop, evidence), memory=memory, details=details)
 
@@ -412,7 +412,7 @@ def _why_not_measured(evidence: Evidence) -> _Reason:
         if evidence.oom_kills:
             return _Reason(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
         return _Reason(OutcomeKind.KILLED, message)
-    if evidence.cannot_tell is not None:
+    if evidence.cannot_report is not None:
         return _why_cannot_report(evidence)
     return _why_too_little(evidence)
 
@@ -441,8 +441,8 @@ def _why_agent_failed(seen: AgentErrorEvent, evidence: Evidence) -> _Reason:
 
 def _why_cannot_report(evidence: Evidence) -> _Reason:
     """Return the failure of a script in which the agent could not write its events."""
-    message = f"the agent could not report after {_steps_text(evidence)}: {evidence.cannot_tell}"
-    return _Reason(OutcomeKind.AGENT_ABSENT, message, _CANNOT_TELL_REMEDY)
+    message = f"the agent could not report after {_steps_text(evidence)}: {evidence.cannot_report}"
+    return _Reason(OutcomeKind.AGENT_ABSENT, message, _CANNOT_REPORT_REMEDY)
 
 
 def _why_by_hand(seen: ByHandEvent) -> _Reason:
@@ -458,7 +458,7 @@ def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
     If a worker's sending thread finds no room for a batch, the batch is lost with a traceback in the script's
     output, and the loop waits for it forever.
     """
-    if evidence.cannot_tell is not None and limit is not OutcomeKind.HOST_OOM:
+    if evidence.cannot_report is not None and limit is not OutcomeKind.HOST_OOM:
         return _why_cannot_report(evidence)
     lost = [line for line in evidence.last_lines if NO_ROOM_IN_SHM in line]
     if limit is OutcomeKind.HANG and lost:

@@ -158,7 +158,7 @@ def _by_launcher(command: Sequence[str], program: str, words: Sequence[str], pro
     """Return the words after a launcher's name, with the number put in."""
     if program == "torchrun":
         options, rest = _options(words, _BARE_OF_TORCHRUN)
-        names = [name for name, _ in options if name.startswith("nproc")]  # argparse takes an abbreviation
+        names = [name for name, _ in options if name.startswith("nproc")]  # argparse accepts abbreviations
         return [*_replaced(options, names, "--nproc-per-node", processes), *rest]
     if program == "accelerate-launch":
         return _accelerate(command, words, processes)

@@ -200,7 +200,7 @@ class TrialWatch:
             return True
         if self._trains_elsewhere(now):
             return True
-        if now - self._moved_at > _QUIET_S and self._cannot_tell():
+        if now - self._moved_at > _QUIET_S and self._cannot_report():
             evidence.hit_limit(OutcomeKind.AGENT_ABSENT, "")
         elif now - self._started_at - self._start_s(now) > limits.trial_s:
             self._hit_trial_limit(now)
@@ -240,7 +240,7 @@ class TrialWatch:
         evidence.external_launcher = found if now - self._launcher_since >= _LAUNCHER_STAYS_S else None
         return evidence.external_launcher is not None
 
-    def _cannot_tell(self) -> bool:
+    def _cannot_report(self) -> bool:
         """Return whether the training process is alive but can't write its events."""
         pulse = read_pulse(self._folder / AGENT_FOLDER)
         trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be a helper's

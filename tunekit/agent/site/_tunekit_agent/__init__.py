@@ -35,7 +35,7 @@ def start(request_path: str) -> None:
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
     log.emit("start", pid=os.getpid(), image=process.image())
-    imports.report_to(functools.partial(faults.tell, log, asked.trial_folder))
+    imports.report_to(functools.partial(faults.report, log, asked.trial_folder))
     try:
         if asked.mode == "apply":
             from . import apply
@@ -53,4 +53,4 @@ def start(request_path: str) -> None:
                 file_guard.install(asked.trial_folder, writable, log)
             observe.install(asked, log, owner)
     except Exception as error:
-        faults.tell(log, asked.trial_folder, error)
+        faults.report(log, asked.trial_folder, error)

@@ -140,7 +140,7 @@ class Applier:
             what = f"the agent failed ({line}); training goes on without the knobs that are not applied yet"
         if what not in self._faults:  # a loader may be rebuilt every epoch
             self._faults.add(what)
-            kept = faults.tell(self._log, self._request.trial_folder, error)
+            kept = faults.report(self._log, self._request.trial_folder, error)
             self.say(f"{what} (traceback: {kept})" if kept else what)
 
     def say(self, message: str) -> None:

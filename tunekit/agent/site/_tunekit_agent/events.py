@@ -33,14 +33,14 @@ class Pulse:
         self._folder = folder
         self._open()
 
-    def tell(self, doing: int, batches: int, steps: int) -> None:
+    def record(self, doing: int, batches: int, steps: int) -> None:
         """Overwrite the previous state."""
         if self._pid != os.getpid():
             self._open()  # a forked rank gets its own
         if self._memory is not None:
             _PULSE.pack_into(self._memory, 0, doing, batches, steps)
 
-    def tell_fault(self, fault: str) -> None:
+    def record_fault(self, fault: str) -> None:
         if self._memory is not None:
             said = fault.encode("utf-8", "replace")[: _MAX_FAULT_BYTES - 1]
             self._memory[_PULSE.size :] = said.ljust(_MAX_FAULT_BYTES, b"\0")
@@ -91,13 +91,13 @@ class EventLog:
             try:
                 self._write(line.encode("utf-8", "replace"))
             except OSError as error:
-                self._tell_fault(error.strerror or str(error))
+                self._record_fault(error.strerror or str(error))
             else:
-                self._tell_fault("")
+                self._record_fault("")
 
-    def _tell_fault(self, fault: str) -> None:
+    def _record_fault(self, fault: str) -> None:
         if self.pulse is not None and fault != self._fault:
-            self.pulse.tell_fault(fault)
+            self.pulse.record_fault(fault)
         self._fault = fault
 
     def _write(self, line: bytes) -> None:
@@ -132,7 +132,7 @@ class Progress:
         self._turn: dict | None = None
 
     def pulse(self, doing: int) -> None:
-        self._log.pulse.tell(doing, self.batches, self.steps)
+        self._log.pulse.record(doing, self.batches, self.steps)
 
     def turn_ended(self) -> None:
         """Remember how far the loop has come."""

@@ -34,7 +34,7 @@ def kept_from_script(method: Any) -> Any:
     return guarded
 
 
-def tell(log: Any, folder: str, error: Exception, is_over: bool = True) -> str | None:
+def report(log: Any, folder: str, error: Exception, is_over: bool = True) -> str | None:
     """Report one of the agent's own exceptions, even if the stack or the disk is full.
 
     Args:

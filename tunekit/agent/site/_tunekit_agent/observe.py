@@ -93,7 +93,7 @@ class Observer:
         self.autocasts.stop()
         if self._stages is not None:
             self._stages.call("leave")
-        faults.tell(self._log, self._request.trial_folder, error)
+        faults.report(self._log, self._request.trial_folder, error)
 
     def _joined(self) -> None:
         self._log.emit("rank", rank=self.ranks.rank, world_size=self.ranks.world_size)
@@ -478,7 +478,7 @@ class Observer:
         try:
             return facts_of(*objects)
         except Exception as error:  # the script's own modules and optimizers may raise anything
-            faults.tell(self._log, self._request.trial_folder, error, is_over=False)
+            faults.report(self._log, self._request.trial_folder, error, is_over=False)
             return None
 
     def _progress(self, phase: str | None) -> None:
