@@ -1,4 +1,4 @@
-"""Every export of a run; another one is a function in EXPORTS."""
+"""Writes every export of a run; to add one, add a function to EXPORTS."""
 
 import csv
 import io
@@ -20,11 +20,11 @@ _FIELDS = {
     "lr_linear": "lr_linear",
     "lr_sqrt": "lr_sqrt",
 }
-"""Of a scaling row, by the column that it stands in."""
+"""The columns of the CSV file, each with its field of a scaling row."""
 
 
 def scaling_csv(run: Run) -> str:
-    """Return the scaling rows of all tiers as CSV with a header; what is unknown stays empty."""
+    """Return the scaling rows of all tiers as CSV with a header; unknown values stay empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_FIELDS, "recommended_rule"))
@@ -40,7 +40,7 @@ def tier_files(run: Run) -> dict[str, str]:
 
 
 def candidate_files(run: Run) -> dict[str, str]:
-    """Return `candidate.yaml`, of a config whose gain is left open; nothing where a tier's file holds it."""
+    """Return `candidate.yaml`, for a config whose gain is unconfirmed; nothing if a tier's file has it."""
     candidate = run.candidate
     if candidate is None or candidate.name != OWN_NAME:
         return {}
@@ -48,7 +48,7 @@ def candidate_files(run: Run) -> dict[str, str]:
 
 
 def predicted_files(run: Run) -> dict[str, str]:
-    """Return `<gpu>.predicted.yaml`; nothing where there is none."""
+    """Return `<gpu>.predicted.yaml`; nothing without a prediction."""
     text = predicted_yaml(run)
     return {} if text is None else {f"{run.profile.id}.predicted.yaml": text}
 
@@ -64,14 +64,14 @@ EXPORTS: tuple[Callable[[Run], Mapping[str, str]], ...] = (
     predicted_files,
     scaling_files,
 )
-"""Each returns its files' texts by their names in the run's folder; none where it has nothing to tell."""
+"""Each function returns the texts of its files by their names in the run's folder, if it has any."""
 
 
 def write_exports(run: Run, folder: Path) -> tuple[Path, ...]:
     """Write all exports of a run into the folder, each atomically, and return their paths.
 
     Raises:
-        OSError: the folder can't be written.
+        OSError: the folder can't be written to.
     """
     paths = []
     for export in EXPORTS:

@@ -1,4 +1,4 @@
-"""Under which key a knob stands in an exported config, and how its value is written there.
+"""Maps knobs to the keys and values of an exported config, and back.
 
 A knob that the user bound to a file keeps the user's own dotted key and spelling, so that the exported
 keys drop into that file; every other knob has the name that Lightning users know.
@@ -23,7 +23,7 @@ LIGHTNING_PRECISIONS = {
 
 
 def key_of(knob: str, target: Target) -> str:
-    """Return the dotted key that a knob, or `lr`, stands under."""
+    """Return the dotted key of a knob, or of `lr`."""
     binding = target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FILE and binding.key is not None:
         return binding.key
@@ -31,7 +31,7 @@ def key_of(knob: str, target: Target) -> str:
 
 
 def written(knob: str, value: Any, target: Target) -> Any:
-    """Return a knob's value as the config has it: in the user's spelling, else in Lightning's."""
+    """Return a knob's value as written in the config: in the user's spelling, else in Lightning's."""
     binding = target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FILE:
         text = spelled(binding, value) if value_text(value) in dict(binding.spelling) else None
@@ -55,7 +55,7 @@ def meant(knob: str, text: Any, target: Target) -> Any:
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return dotted keys as a tree: {"data.batch_size": 8} as {"data": {"batch_size": 8}}.
 
-    A list's index stays a key of its own: the file shows where the value belongs.
+    A list's index stays a separate key, so that the file shows where the value belongs.
     """
     tree: dict[str, Any] = {}
     for key, value in values.items():

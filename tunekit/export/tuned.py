@@ -1,4 +1,4 @@
-"""Reads an exported config back: the knob values that it asks for."""
+"""Reads the knob values of an exported config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ _TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `nu
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a config file asks for."""
+    """The settings in a config file."""
 
     config: TrainConfig
     named: frozenset[str]
-    """Knobs that the file names; the others are as the script has them."""
+    """Knobs that the file sets; the others keep the script's values."""
     lr: float | None
-    """Learning rate; None where the file has none."""
+    """Learning rate; None if the file has none."""
 
 
 def read_tuned(path: Path, run: Run) -> Tuned:
-    """Return the knob values of an exported config; a key that was taken out keeps the script's own value.
+    """Return the knob values of an exported config; a removed key keeps the script's own value.
 
     Args:
         path: the YAML file.
         run: the run that exported it; it knows the user's keys and the script's own values.
 
     Raises:
-        UsageError: the file can't be read, or holds a key or value that is no knob's.
+        UsageError: the file can't be read, or has a key or value that no knob has.
     """
     baseline = run.baseline_config
     if baseline is None:
@@ -49,7 +49,7 @@ def read_tuned(path: Path, run: Run) -> Tuned:
 
 @dataclass(frozen=True)
 class KnobFile:
-    """The keys of a config file, not yet held against a script."""
+    """The keys of a config file, not yet matched with a script."""
 
     path: Path
     keys: Mapping[str, Any]
@@ -58,7 +58,7 @@ class KnobFile:
         """Return the knob, or "lr", that each key means: an exported key, or the knob's own name.
 
         Raises:
-            UsageError: a key is no knob's, or two are the same one's.
+            UsageError: a key matches no knob, or two keys match the same one.
         """
         plain = {knob: knob for knob in (*KNOBS, "lr")}
         names = plain | {key_of(knob, target): knob for knob in plain}
@@ -76,15 +76,15 @@ class KnobFile:
         return asked
 
     def over(self, baseline: TrainConfig, target: Target, *, on_gpu: bool) -> Tuned:
-        """Return the knob values that the file asks for.
+        """Return the knob values that the file sets.
 
         Args:
-            baseline: the script's own values, for knobs that the file does not name.
-            target: knows the user's keys.
-            on_gpu: whether the script trains on one: TF32 is float32 elsewhere.
+            baseline: the script's own values, for knobs that the file does not set.
+            target: the target with the user's keys.
+            on_gpu: whether the script trains on a GPU; elsewhere TF32 is float32.
 
         Raises:
-            UsageError: a key or value is no knob's.
+            UsageError: no knob has a key or value.
         """
         knobs = self.knobs(target)
         asked = {knob: meant(knob, self.keys[key], target) for key, knob in knobs.items()}
@@ -95,7 +95,7 @@ class KnobFile:
 
 
 def read_knobs(path: Path) -> KnobFile:
-    """Return what a config file says.
+    """Read a config file.
 
     Raises:
         UsageError: it can't be read.
@@ -110,7 +110,7 @@ def read_knobs(path: Path) -> KnobFile:
 
 
 def _lr(path: Path, value: Any) -> float | None:
-    """Return the learning rate; YAML takes 1e-4 for a text, and people write it."""
+    """Return the learning rate; people write 1e-4, which YAML reads as text."""
     if value is None:
         return None
     try:
@@ -135,6 +135,6 @@ def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainCo
 
 
 def _short(value: Any) -> str:
-    """Return what stands in the file, of a long one the beginning."""
+    """Return the value as text, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]}..."

@@ -1,4 +1,4 @@
-"""Configs as YAML: knob values that drop into a training config, with a few lines of evidence as comments."""
+"""Writes configs as YAML: knob values for a training config, with the evidence in comments."""
 
 import textwrap
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ MAX_COLUMNS = 100
 _MARK = "# "
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
 _SHORT_COLUMNS = 80
-"""After which the short form goes on in the next line."""
+"""MAX columns of a line in YAML's short form."""
 _RULE_TEXTS = {
     LearningRateRule.LINEAR: "linear rule, arXiv 1706.02677; warm up over the first 5 epochs",
     LearningRateRule.SQRT: "square-root rule, arXiv 2205.10287; 1-beta1 and 1-beta2 x k, eps / sqrt(k)",
@@ -33,7 +33,7 @@ _RULE_TEXTS = {
 def tier_yaml(run: Run, recommendation: Recommendation) -> str:
     """Return the tier's file: the evidence as comments, then the knobs.
 
-    Every line has at most 100 columns. `lr` is left out, with the reason, when it is unknown.
+    Every line has at most 100 columns. If `lr` is unknown, it is left out and the reason is given.
     """
     tier = recommendation.tier
     best = planned_training(run.options, run.trials).best_text
@@ -51,7 +51,7 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
 
 
 def candidate_yaml(run: Run, candidate: Candidate) -> str:
-    """Return the file of a config whose gain is left open."""
+    """Return the file of a config whose gain is unconfirmed."""
     over = count_text(candidate.rounds, "round") if candidate.speedup else "one process"
     lines = [
         "tunekit candidate: not confirmed to be faster than the baseline's config",
@@ -65,8 +65,8 @@ def candidate_yaml(run: Run, candidate: Candidate) -> str:
 def knob_values(recommendation: Recommendation | Candidate, target: Target) -> dict[str, Any]:
     """Return the dotted keys of the file with their values, in order.
 
-    Knobs that the user bound to a file stand under the user's own keys; precision is in Lightning's
-    words unless the user's binding spells it.
+    Knobs that the user bound to a file have the user's own keys; precision is spelled as in Lightning unless
+    the user's binding spells it.
     """
     config = recommendation.config
     matmul_precision = recommendation.float32_matmul_precision or _MATMUL_OF_PRECISION.get(config.precision)
@@ -85,8 +85,8 @@ def knobs_yaml(recommendation: Recommendation | Candidate, target: Target, *, is
 
     Args:
         recommendation: the tier.
-        target: whose bindings name the keys.
-        is_short: in YAML's short form, a few lines in braces; else a line for each knob.
+        target: the target whose bindings define the keys.
+        is_short: whether to use YAML's short form, a few lines in braces, instead of one line per knob.
     """
     dumped: str = yaml.safe_dump(
         nested(knob_values(recommendation, target)),
@@ -111,7 +111,7 @@ def _commented(texts: Iterable[str], body: str) -> str:
 
 
 def _measured_text(run: Run, trials: Collection[int]) -> str:
-    """Return where, when and by which trials a config was measured, and which GPU was asked for instead."""
+    """Return where, when and by which trials a config was measured, and which GPU was requested instead."""
     device = f"{run.measured_on}{f', not {run.profile.id}' * run.is_emulated}"
     return f"measured on {device}, {run.created_at[:10]}, trials {', '.join(map(str, trials))}"
 
@@ -146,7 +146,7 @@ def _why_no_lr(run: Run, recommendation: Recommendation | Candidate) -> str:
 
 
 def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
-    """Return which learning-rate column the tier goes by, None when the optimizer has no published rule."""
+    """Return the learning-rate rule that applies to the tier; None if none is published for the optimizer."""
     for recommendation in run.recommendations:
         if recommendation.tier is tier and recommendation.learning_rate is not None:
             return recommendation.learning_rate.rule
@@ -154,7 +154,7 @@ def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
 
 
 def predicted_yaml(run: Run) -> str | None:
-    """Return the starting config for a GPU that is not here; None where nothing was predicted that fits."""
+    """Return the starting config for a GPU that is not present; None if no predicted config fits it."""
     prediction = run.prediction
     fit = prediction.start if prediction else None
     if prediction is None or prediction.config is None or fit is None or fit.peak is None:
@@ -178,8 +178,8 @@ def predicted_yaml(run: Run) -> str | None:
 def comment(text: str) -> list[str]:
     """Return the text as comment lines of at most 100 columns; further lines are indented.
 
-    Line breaks, control characters and whatever else can't be printed become spaces: YAML readers refuse
-    them even in comments, and a line break would end the comment.
+    Line breaks, control characters and other unprintable characters become spaces: YAML readers refuse them
+    even in comments, and a line break would end the comment.
     """
     plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     lines = textwrap.wrap(

@@ -1,4 +1,4 @@
-"""What a run says of the training to be planned, and the plan that its report shows."""
+"""Turns a run into the request for a plan, and makes the plan for its report."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ from tunekit.records.trials import Measured
 
 
 class PlanOptions(NamedTuple):
-    """What the user asked of a plan, whatever the rate comes from."""
+    """The user's options for a plan, independent of the source of the rate."""
 
     samples_per_epoch: int | None = None
     epochs: int | None = None
@@ -36,7 +36,7 @@ class PlanOptions(NamedTuple):
     assumptions: PlanAssumptions = PlanAssumptions()
 
     def request(self, **known: Any) -> PlanRequest:
-        """Return the plan that is asked for, from what is known of the training and its rate."""
+        """Return the request with these options and the known facts about the training and its rate."""
         options = {name: value for name, value in self._asdict().items() if value is not None}
         return PlanRequest(**options | known)
 
@@ -44,12 +44,12 @@ class PlanOptions(NamedTuple):
 def request_of_run(
     run: Run, asked: PlanOptions, tier: Tier | None = None, name: str = "the run"
 ) -> PlanRequest:
-    """Return the plan that a run asks for: a tier's confirmed rate over the samples that its epochs have.
+    """Return the request for a run's plan: a tier's confirmed rate and the samples of its epochs.
 
     Args:
         run: the saved run.
-        asked: what the user set; the run fills the rest.
-        tier: whose rate; Balanced by default, else the nearest there is.
+        asked: the user's options; the run provides the rest.
+        tier: the tier whose rate to use; by default Balanced, else the nearest available.
         name: how to call the run.
 
     Raises:
@@ -83,7 +83,7 @@ def request_of_run(
 
 
 def measured_profile(run: Run) -> Profile | None:
-    """Return the profile of the device that the run was measured on, where the run holds it."""
+    """Return the profile of the device that the run was measured on, if the run contains it."""
     return run.profile if run.profile.id == run.measured_on else None
 
 
@@ -102,7 +102,7 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
 
 
 def _loader_per_cpu(seen: Sequence[Measured]) -> Interval | None:
-    """Return what a CPU loads, by what batches cost with the tier's own config, else with the baseline's."""
+    """Return the loading rate per CPU with the tier's own config, else with the baseline's."""
     for one in seen:
         details = one.record.details
         work = loader_work_of(one.measurement.loop, details.floors if details else None)
@@ -120,10 +120,9 @@ def _rate_source(best: Recommendation) -> str:
 
 
 def plan_of_run(run: Run) -> Plan | None:
-    """Return what the training costs with the recommended config; None where the run does not know enough.
+    """Return the plan for the recommended config; None if the run lacks necessary facts.
 
-    Prices are judged by the day of the run, so that a report that is drawn again with the same profiles reads
-    the same.
+    The age of prices is judged by the day of the run, so that a report with the same profiles stays the same.
     """
     try:
         made_on = datetime.fromisoformat(run.created_at).date()
@@ -136,5 +135,5 @@ def plan_of_run(run: Run) -> Plan | None:
             profiles = {gpu_profile.id: gpu_profile} | profiles
         return make_plan(request_of_run(run, PlanOptions()), profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
-        # No rate, no length of an epoch, a profile that can't be read, a training that would never end.
+        # There is no rate or epoch length, a profile can't be read, or the training would never end.
         return None

@@ -1,6 +1,6 @@
-"""Training that is cut into pieces: by interruptions of a spot machine, and by sessions of limited length.
+"""Computes the time of a training with interruptions (spot machines) or sessions of limited length.
 
-Interruptions are taken as a Poisson process: the time to the next one does not depend on the last.
+Interruptions are assumed to be a Poisson process: the time to the next one does not depend on the last.
 
 Sources:
     Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9).
@@ -30,7 +30,7 @@ def time_without_checkpoints_s(work_s: float, interrupted_every_s: float, restar
     """Return the expected time until the work is done in one piece: M e^(R/M) (e^(T/M) - 1).
 
     Returns:
-        Seconds; infinity where they can't be written as a number.
+        Seconds; infinity if they overflow.
     """
     try:
         restarts = math.exp(restart_s / interrupted_every_s)
@@ -42,10 +42,10 @@ def time_without_checkpoints_s(work_s: float, interrupted_every_s: float, restar
 def spot_time_s(
     work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
 ) -> float:
-    """Return the expected time of a training on spot, with checkpoints where they pay.
+    """Return the expected time of a training on spot, with checkpoints if they pay off.
 
-    A training shorter than Daly's interval tau writes none: it runs as one piece. Else every interval is a
-    piece of work that has to succeed as a whole: (T/tau) M e^(R/M) (e^((tau+C)/M) - 1).
+    A training shorter than Daly's interval tau writes none: it runs in one piece. Otherwise, every interval
+    is a piece of work that has to succeed as a whole: (T/tau) M e^(R/M) (e^((tau+C)/M) - 1).
 
     Args:
         work_s: time of the training itself, T.
@@ -72,7 +72,7 @@ def sessions_needed(work_s: float, max_session_s: float, overhead_s: float) -> f
         overhead_s: one checkpoint and one restart.
 
     Returns:
-        A whole number; infinity when a session is too short to get anywhere.
+        A whole number; infinity if a session is too short to make progress.
     """
     if work_s <= max_session_s:
         return 1.0
@@ -82,7 +82,7 @@ def sessions_needed(work_s: float, max_session_s: float, overhead_s: float) -> f
 
 
 def with_checkpoints_s(work_s: float, interval_s: float, checkpoint_s: float, max_session_s: float) -> float:
-    """Return the work with a checkpoint after every interval of it; what fits one session writes none.
+    """Return the time including a checkpoint after every interval; work that fits one session has none.
 
     Args:
         work_s: time of the training itself.
@@ -99,29 +99,29 @@ class WeeklyQuota(NamedTuple):
     """How a weekly quota cuts a training into weeks."""
 
     weeks: float
-    """Calendar weeks that it takes."""
+    """Calendar weeks that the training takes."""
     sessions: float
     elapsed_s: float
-    """From its first step to its last, with the days that wait for the next week's quota."""
+    """Time from its first step to its last, including days of waiting for the next week's quota."""
 
 
 def under_quota(
     work_s: float, max_session_s: float, overhead_s: float, weekly_s: float | None
 ) -> WeeklyQuota:
-    """Return what a weekly quota of session time makes of the work; the first week's is whole.
+    """Return how a weekly quota of session time divides the work; the first week's quota is unused.
 
-    A week of k sessions holds its quota less k x overhead_s of work; the first session needs no restart and
-    the last one no checkpoint, which makes up for one overhead. A rest of the quota that is shorter
-    than the overhead is no session.
+    A week of k sessions allows its quota less k x overhead_s of work; the first session needs no restart and
+    the last one no checkpoint, which saves one overhead. A remaining quota shorter than the overhead is not
+    used.
 
     Args:
         work_s: time of the training itself.
         max_session_s: longest session.
         overhead_s: one checkpoint and one restart.
-        weekly_s: session time that may be used in a week; None for as much as it takes.
+        weekly_s: session time allowed per week; None for no quota.
 
     Returns:
-        Whole numbers of weeks and sessions; infinities when a session is too short to get anywhere.
+        Whole numbers of weeks and sessions; infinities if a session is too short to make progress.
     """
     if weekly_s is None:
         sessions = sessions_needed(work_s, max_session_s, overhead_s)

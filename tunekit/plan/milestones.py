@@ -1,4 +1,4 @@
-"""A project's milestones, each on its cheapest machine."""
+"""Plans a project's milestones, each on its cheapest machine."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -17,7 +17,7 @@ HERE = "here"
 
 
 class Limits(NamedTuple):
-    """What the milestones may take together."""
+    """The limits for all milestones together."""
 
     max_usd: float | None = None
     deadline: str | None = None
@@ -31,14 +31,14 @@ def plan_milestones(
     today: date,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> MilestonePlan:
-    """Return what milestones take and cost, each on its cheapest machine.
+    """Return the time and cost of milestones, each on its cheapest machine.
 
     Args:
-        request: the training that the milestones vary, and its measured rate.
-        milestones: at least one; they follow one another.
-        profiles: every GPU by id.
-        today: the day to judge prices by.
-        limits: what the sum is checked against.
+        request: the training that the milestones vary, with its measured rate.
+        milestones: at least one milestone, in the order of their execution.
+        profiles: every GPU's profile by id.
+        today: the date for judging the age of prices.
+        limits: the limits to check the totals against.
 
     Raises:
         UsageError: no machine can be chosen for a milestone, or it would never end.
@@ -66,7 +66,7 @@ def _cost(
         raise UsageError(f"milestone {one.name!r}: {error}") from error
     hours = row.spot_hours if on_spot else row.done_in_hours
     assert hours is not None
-    # A notebook service gives one session at a time, and there is one machine here.
+    # A notebook service allows one session at a time, and the measured machine exists only once.
     machines = 1 if row.max_session_s is not None or row.provider is None else one.runs
     return MilestoneCost(
         milestone=one,
@@ -85,7 +85,7 @@ def _chosen(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tupl
     offered = [
         row
         for row in rows[1:]
-        # All runs would share a weekly quota.
+        # Machines with a weekly quota are excluded: all runs would share it.
         if row.hours_per_week is None
         and one.hardware in (None, row.profile_id, row.instance, row.provider)
         and one.gpus in (None, row.gpus)
@@ -101,7 +101,7 @@ def _chosen(one: Milestone, asked: PlanRequest, rows: Sequence[PlanRow]) -> tupl
 
 
 def _usd(row: PlanRow, on_spot: bool, runs: int) -> Interval | None:
-    """Return the dollars of all runs; they share the compute units that are bought."""
+    """Return the dollars of all runs; purchased compute units are shared between them."""
     if row.compute_units is not None and row.purchases:
         units = row.compute_units.times(runs)
         bought = cheapest_purchase(units, row.purchases)

@@ -1,4 +1,4 @@
-"""The planned training on one machine: rate, hours, dollars."""
+"""Predicts the planned training on each machine: rate, hours, dollars."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -29,7 +29,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.scaling import OneGpuStep, ScaledStep
 
 LONGEST_H = 1e7
-"""A thousand years: what takes longer never ends."""
+"""A thousand years; a training that takes longer counts as endless."""
 
 _H = 3600.0
 
@@ -51,12 +51,12 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
 
 
 def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Iterator[PlanRow]:
-    """Yield the training on every machine of every GPU, and on one GPU of those without an offer.
+    """Yield the training on every machine of every GPU, and on a single GPU if nobody rents it out.
 
     Args:
-        request: the training; its filters apply, but for the longest time.
-        profiles: every GPU by id.
-        today: the day to judge prices by.
+        request: the training; its filters apply except for the longest time.
+        profiles: every GPU's profile by id.
+        today: the date for judging the age of prices.
     """
     measured = profiles.get(request.measured_on)
     for profile in profiles.values():
@@ -87,7 +87,7 @@ def _row(
     today: date,
     instance: Instance | None,
 ) -> PlanRow:
-    """Return the training on a machine; on one GPU of those that no provider is known to offer for None."""
+    """Return the training on a machine; None stands for a single GPU that no known provider offers."""
     fits = _fits(request, profile, speed)
     row = PlanRow(
         profile_id=profile.id,
@@ -109,7 +109,7 @@ def _row(
 
 
 def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
-    """Return the row with what the machine's price and its sessions make of the hours of work."""
+    """Return the row with costs and sessions, from the machine's prices and the hours of work."""
     price, spot, units_per_h = instance.usd_per_h, instance.spot, instance.compute_units_per_h
     if spot is not None:
         row = _on_spot(row, spot, assumed)
@@ -154,7 +154,7 @@ def _purchases(instance: Instance, today: date, stale_after_days: int) -> tuple[
 
 
 def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, speed: Interval) -> PlanRow:
-    """Return the row with the measured rate, moved to its GPUs, as far as its CPUs feed them."""
+    """Return the row with the measured rate converted to its GPUs, as far as its CPUs can feed them."""
     used, is_same_gpu = request.measured_vcpus_per_gpu, row.profile_id == request.measured_on
     rate, scaling, step, basis = request.rate_samples_per_s, None, None, row.basis
     if is_same_gpu and row.gpus == request.measured_gpus:
@@ -187,9 +187,10 @@ def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, speed: Inte
 
 
 def _loader(request: PlanRequest, profile: Profile, row: PlanRow) -> Interval | None:
-    """Return what the loader makes on a machine; None where nothing is known of it.
+    """Return the loader's rate on a machine; None if unknown.
 
-    Where its CPUs are unknown, on those of the GPU's usual machine, else on as many for each GPU as measured.
+    If the machine's CPUs are unknown, those of the GPU's usual machine are assumed, else as many per GPU as
+    were measured.
     """
     per_cpu, usual = request.loader_per_cpu, usual_instance(profile)
     each: float | None = request.measured_vcpus_per_gpu
@@ -202,9 +203,9 @@ def _loader(request: PlanRequest, profile: Profile, row: PlanRow) -> Interval | 
 def _predicted_step(
     request: PlanRequest, profile: Profile, gpus: int, samples_per_s: float
 ) -> ScaledStep | None:
-    """Return the step on more GPUs than one; None if the user said how it scales, or too little is known.
+    """Predict the step on several GPUs; None if the user gave the scaling, or too little is known.
 
-    What the loader makes of it is looked at for the whole machine.
+    The loader is not included: it is considered for the whole machine.
     """
     batch, gradients_bytes = request.samples_per_step, request.gradients_bytes
     link = link_between(profile, gpus)
@@ -216,10 +217,10 @@ def _predicted_step(
 
 
 def _assumed_efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> Interval | None:
-    """Return the rate per GPU as a share of that with the measured number of GPUs; None for the same rate.
+    """Return the rate per GPU relative to the measured number of GPUs; None for the same rate.
 
-    More GPUs take the assumed efficiency, fewer give it back. As many of another kind may gain or lose it,
-    since they speak to each other over other links.
+    More GPUs lose the assumed efficiency, fewer regain it. The same number of another model may do either,
+    since their links differ.
     """
     measured = request.measured_gpus
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
@@ -234,9 +235,9 @@ def _hours(request: PlanRequest, rate: Interval) -> Interval:
 
 
 def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | None:
-    """Return the longest session of a notebook service; None for a machine that is rented by the hour.
+    """Return the longest session of a notebook service; None for a machine rented by the hour.
 
-    What is paid from a balance of compute units is a notebook, and so is what has sessions or a quota.
+    A machine paid with compute units, or with sessions or a quota, is a notebook service.
     """
     own = [h * _H for h in (instance.max_session_h, instance.hours_per_week) if h is not None]
     if not own and instance.compute_units_per_h is None:
@@ -247,7 +248,7 @@ def _longest_session_s(instance: Instance, assumed: PlanAssumptions) -> float | 
 def _in_sessions(
     row: PlanRow, assumed: PlanAssumptions, longest_s: float, hours_per_week: float | None
 ) -> PlanRow:
-    """Return the row in sessions of limited length: their number, weeks and hours, or what is in the way."""
+    """Return the row with its number of sessions, weeks and hours, or with the obstacle to them."""
     work, cost_s, overhead_s, interval_s = row.hours, assumed.checkpoint_cost_s, 0.0, None
     row = row.changed(max_session_s=longest_s)
     if work is None:
@@ -277,7 +278,7 @@ def _in_sessions(
 
 
 def _on_spot(row: PlanRow, price: SpotPrice, assumed: PlanAssumptions) -> PlanRow:
-    """Return the row with its spot price; without one where interruptions would keep it from its end."""
+    """Return the row with its spot price; unchanged if interruptions would keep it from finishing."""
     work, every_s, cost_s = row.hours, assumed.interrupted_every_s, assumed.checkpoint_cost_s
     if work is None or (cost_s is None and work.value * _H > every_s):
         return row
@@ -299,7 +300,7 @@ def _on_spot(row: PlanRow, price: SpotPrice, assumed: PlanAssumptions) -> PlanRo
 
 
 def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
-    """Return whether the measured peak fits; None if unknown, as it is in another precision."""
+    """Return whether the measured peak fits; None if unknown, for instance in another precision."""
     if profile.id == request.measured_on:
         return True
     memory_bytes = profile.capacity_bytes
@@ -317,7 +318,7 @@ def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
 
 
 def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:
-    """Return what keeps the training from the GPU itself; where it was measured, nothing does."""
+    """Return what prevents training on this GPU; None if nothing does, as on the measured one."""
     if fits is False:
         return "the measured peak does not fit its memory; a smaller batch may"
     return None if profile.id == request.measured_on or profile.runs_current_torch else NO_TORCH_BUILD
@@ -327,9 +328,9 @@ def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:
     """Return whether a price may be older than it should be.
 
     Args:
-        as_of: "2026-03-10"; of "2026-03" or "2026" the first day counts.
-        today: the day to judge by.
-        stale_after_days: most days that it may be old.
+        as_of: such as "2026-03-10"; "2026-03" or "2026" mean the first day.
+        today: the current date.
+        stale_after_days: the maximum age in days.
     """
     year, month, day = (*map(int, as_of.split("-")), 1, 1)[:3]
     return (today - date(year, month, day)).days > stale_after_days

@@ -1,4 +1,4 @@
-"""From one measured rate to a plan: every machine, the ones that stand out, and what to know."""
+"""Makes a plan from one measured rate: every machine, the chosen ones, and findings."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -15,20 +15,20 @@ from tunekit.records.profile import Profile
 from tunekit.units import count_text
 
 BALANCED_COST = 2.0
-"""Times the dollars of the cheapest that a balanced choice costs at the most."""
+"""MAX cost of a balanced choice, as a multiple of the cheapest."""
 SOON_H = 1.0
-"""Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
+"""Machines that finish within this time count as equally fast: rent is by the hour, and set-up takes time."""
 
 
 def make_plan(
     request: PlanRequest, profiles: Mapping[str, Profile], today: date, ignored: Collection[str] = ()
 ) -> Plan:
-    """Return what the training costs on every machine of the profiles.
+    """Return the training's cost on every machine in the profiles.
 
     Args:
         request: the training and its measured rate.
-        profiles: every GPU by id.
-        today: the day to judge prices by.
+        profiles: every GPU's profile by id.
+        today: the date for judging the age of prices.
         ignored: codes of findings to leave out.
 
     Raises:
@@ -57,7 +57,7 @@ def make_plan(
 
 
 def _order(row: PlanRow, may_use_spot: bool) -> tuple[bool, float, float, str, str, str]:
-    """Machines that can be had come first, then what is cheap, then what is fast."""
+    """Return the sort key: available machines first, then by price, then by time."""
     price = row.lower_usd if may_use_spot else row.usd_on_demand
     usd = price.value if price else math.inf
     hours = row.hours.value if row.hours else math.inf
@@ -107,38 +107,38 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
             raise UsageError(f"no machine of provider {provider!r} is known; known: {', '.join(known)}")
 
 
-# --- which machines stand out ----------------------------------------------------------------
+# --- which machines are chosen ---------------------------------------------------------------
 
 
 class _Candidate(NamedTuple):
-    """A machine at one of its prices, by expected figures."""
+    """A machine at one of its prices, with expected figures."""
 
     row: int
     on_spot: bool
     hours: float
-    """By the calendar."""
+    """Elapsed time, including waits for a quota."""
     usd: float | None
 
     @property
     def rented_h(self) -> float:
-        """Its hours, `SOON_H` at the least."""
+        """Its hours, at least `SOON_H`."""
         return max(SOON_H, self.hours)
 
 
 def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None = None) -> tuple[Choice, ...]:
-    """Return the cheapest, the balanced and the fastest machine, each left out where none qualifies.
+    """Return the cheapest, the balanced and the fastest machine, without those for which none qualifies.
 
-    Cheapest has the least dollars, fastest the least hours, balanced the least product of the two at up to
-    `BALANCED_COST` times the least dollars. Beside a free machine, balanced is one of those that are faster.
-    Ties go to the other figure, then to the earlier row.
+    The cheapest has the lowest cost, the fastest the shortest time, and the balanced one the lowest product
+    of the two at up to `BALANCED_COST` times the lowest cost. If a machine is free, the balanced one is
+    chosen from those that are faster. Ties are broken by the other figure, then by the order of the rows.
 
-    Only machines that can be rented and whose loader feeds their GPUs are chosen; a GPU that may not hold the
-    training only where there is no other.
+    Only machines that can be rented and whose loader feeds their GPUs are chosen; GPUs that may not have
+    enough memory are chosen only if there are no others.
 
     Args:
         rows: the machines.
-        may_use_spot: whether a machine may stand at its spot price too, with the hours that it takes there.
-        max_hours: the most that a choice may take.
+        may_use_spot: whether machines may also be chosen at their spot price, with the hours on spot.
+        max_hours: the longest time that a choice may take.
     """
     found = [one for one in _candidates(rows, may_use_spot) if one.hours <= (max_hours or math.inf)]
     found = [one for one in found if not rows[one.row].may_not_fit] or found
@@ -149,7 +149,7 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
     if priced:
         min_usd, min_h, cheapest = priced[0]
         chosen.append((ChoiceKind.CHEAPEST, cheapest))
-        # Times nothing, everything that is free is equal: what costs dollars has to be faster than that.
+        # A product with a cost of 0 ignores time, so machines that cost money have to be faster.
         worth_it = priced if min_usd else [each for each in priced if each[1] < min_h] or priced[:1]
         affordable = (each for each in worth_it if each[0] <= BALANCED_COST * worth_it[0][0])
         balanced = min(affordable, key=lambda each: (each[0] * each[1], *each[:2]))
@@ -161,7 +161,7 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
 
 
 def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
-    """Return the machines that can be rented and fed, at each of their prices."""
+    """Return the machines that can be rented and whose GPUs are kept busy, at each of their prices."""
     found = []
     for index, row in enumerate(rows):
         done_in = row.done_in_hours

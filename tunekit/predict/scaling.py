@@ -1,4 +1,4 @@
-"""How well data-parallel training scales on the GPUs of one host, from one GPU's step. Pure.
+"""Predicts how data-parallel training scales on the GPUs of one host, from one GPU's step. Pure.
 
 A step on n GPUs takes
 
@@ -6,20 +6,20 @@ A step on n GPUs takes
 
 - Communication: a ring all-reduce moves 2 (n-1)/n times the gradients over each GPU's link
   (nccl-tests, doc/PERFORMANCE.md @03a204a), and takes 2 (n-1) hops to do so (NCCL, src/graph/tuning.cc).
-- Exposed of it is what the backward pass doesn't hide. Gradients leave in buckets of 25 MiB while the pass
-  goes on (DistributedDataParallel; Li et al. 2020, VLDB 13(12)), the last bucket when it is over.
+- Exposed is the communication that the backward pass doesn't hide. Gradients are sent in buckets of 25 MiB
+  during the pass (DistributedDataParallel; Li et al. 2020, VLDB 13(12)), the last bucket at its end.
 - All ranks wait for the slowest: the expected maximum of n normal step times is e(n) deviations above their
   mean.
 - The loaders of all ranks share the host's CPUs, so that the time to make n batches grows with n.
 
-What is assumed, and where it ends:
+Assumptions and their limits:
 
 - Gradients are ready evenly over the backward pass, which is two thirds of the step: it computes
   gradients of inputs and of weights, each as much work as the forward pass.
-- Ranks' step times are independent and normal, with the spread that was measured. Batches that are padded to
-  unlike lengths have one of their own, and so has a host whose CPUs are short.
+- Ranks' step times are independent and normal, with the measured spread. Batches that are padded to different
+  lengths have a different spread, and so has a host with too few CPUs.
 - Communication takes neither multiprocessors nor memory bandwidth from the backward pass, and GPUs keep their
-  clocks beside one another. ERROR stands for that.
+  clocks when others are busy. ERROR covers deviations from this.
 - In strong scaling half the batch takes half the time, which small batches don't.
 - An NVLink fabric uses all links of a GPU. On hosts without NVSwitch two GPUs share only some of them.
 """
@@ -35,30 +35,30 @@ from tunekit.records.profile import Profile
 from tunekit.records.scaling import OneGpuStep, ScaledStep, ScalingFit, ScalingMode
 
 BUCKET_BYTES = 25 * 1024**2
-"""DistributedDataParallel's bucket_cap_mb, as it is by default."""
+"""The default of DistributedDataParallel's bucket_cap_mb."""
 
 BACKWARD_SHARE = 2 / 3
-"""Of the step's time on one GPU."""
+"""Share of a step's time on one GPU."""
 
 NVLINK_SHARES = (0.78, 0.8, 1.07)
-"""Bus bandwidth of an all-reduce as a share of a GPU's NVLink in one direction: least, usual, most.
+"""Bus bandwidth of an all-reduce as a share of a GPU's NVLink in one direction: lowest, usual, highest.
 
 235 of 300 GB/s on A100, 368 of 450 on H200 with a ring, 482 with NVLink SHARP (stas00/ml-engineering,
 network/README.md @744d01e); NCCL's own model takes 20 of 25 GB/s a link (src/graph/topo.h @069a3d4).
 """
 
 PCIE3_X16_GB_PER_S = 12.0
-"""Of 16 lanes of PCIe 3.0 one way (NCCL, src/graph/topo.h @069a3d4); each generation doubles it."""
+"""Bandwidth of 16 lanes of PCIe 3.0 one way (NCCL, src/graph/topo.h @069a3d4); each generation doubles it."""
 
 PCIE_SHARES = (0.5, 1.0)
-"""Of that, least and most: GPUs without access to each other send all bytes through the host's memory."""
+"""Bounds on the usable share of that: without peer access, GPUs send all bytes through the host's memory."""
 
 LAUNCH_S = 8.4e-6
 NVLINK_HOP_S, PCIE_HOP_S = 3.4e-6, 5.7e-6
 """Latencies of a ring all-reduce (NCCL, src/graph/tuning.cc @01afd20)."""
 
 ERROR = 0.1
-"""Share that the efficiency may be lower than the law says; published rows that it explains lie within."""
+"""Share by which the efficiency may be below the model's; the published measurements are within it."""
 
 SOURCE = (
     "scaling: ring all-reduce (nccl-tests, doc/PERFORMANCE.md), hidden behind the backward pass in buckets "
@@ -67,14 +67,14 @@ SOURCE = (
 )
 
 _MIN_FABRIC_GB_PER_S = 150.0
-"""NVLink of less than this is a bridge, which joins two cards."""
+"""An NVLink slower than this is a bridge, which joins two cards."""
 
 _EXPECTED_REACH, _EXPECTED_STEP = 9.0, 0.01
-"""Deviations and grid of the integral behind the expected maximum."""
+"""Range and grid, in standard deviations, of the integral for the expected maximum."""
 
 
 class Link(NamedTuple):
-    """What GPUs of one host send gradients to each other over."""
+    """The link over which GPUs of one host exchange gradients."""
 
     name: str
     bytes_per_s: Interval
@@ -83,13 +83,13 @@ class Link(NamedTuple):
 
 
 def link_between(profile: Profile, gpus: int) -> Link | None:
-    """Return what some GPUs of a model send gradients over; None where that is unknown.
+    """Return the link over which GPUs of a model exchange gradients; None if unknown.
 
     Args:
-        profile: of the GPUs.
-        gpus: how many of them take part.
+        profile: the GPUs' profile.
+        gpus: the number of GPUs.
     """
-    # Other makers' links are not in a profile, and NCCL's figures are not theirs.
+    # Profiles don't have other vendors' links, and NCCL's figures don't apply to them.
     if profile.compute_capability is None:
         return None
     nvlink = (profile.nvlink_gb_per_s or 0.0) * 1e9 / 2
@@ -109,12 +109,12 @@ def link_between(profile: Profile, gpus: int) -> Link | None:
 
 
 def scaled_step(one: OneGpuStep, gpus: int, link: Link, mode: ScalingMode = ScalingMode.WEAK) -> ScaledStep:
-    """Return the step on some GPUs of one host.
+    """Predict the step on several GPUs of one host.
 
     Args:
         one: the step on one GPU.
-        gpus: how many train together.
-        link: what they send gradients over.
+        gpus: the number of GPUs.
+        link: the link over which they exchange gradients.
         mode: whether each GPU keeps its batch, or they share it.
     """
     compute_s = one.step_s if mode is ScalingMode.WEAK else one.step_s / gpus
@@ -144,11 +144,11 @@ def scaled_step(one: OneGpuStep, gpus: int, link: Link, mode: ScalingMode = Scal
 
 
 def all_reduce_s(size_bytes: float, gpus: int, bytes_per_s: float, hop_s: float) -> float:
-    """Return the seconds of one ring all-reduce.
+    """Return the time of one ring all-reduce in seconds.
 
     Args:
-        size_bytes: of what each GPU has, and all get the sum of.
-        gpus: how many take part; one has nothing to send.
+        size_bytes: size of the data that is summed over the GPUs.
+        gpus: the number of GPUs; a single one sends nothing.
         bytes_per_s: bus bandwidth.
         hop_s: latency from one GPU to the next.
     """
@@ -170,19 +170,19 @@ def expected_maximum(count: int) -> float:
 
 
 def fit_scaling(rates: Mapping[int, float], mode: ScalingMode = ScalingMode.WEAK) -> ScalingFit | None:
-    """Return the law's parameters by measured rates; None without one GPU's and those of two more counts.
+    """Fit the scaling law to measured rates; None without the rates of one GPU and of two larger counts.
 
-    Communication and stragglers are told apart by how they grow: 2 (n-1)/n is nearly all there with four
-    GPUs, the expected maximum of n goes on growing. Least squares, neither of them below 0.
+    Communication and stragglers are distinguished by how they grow: 2 (n-1)/n is nearly constant from four
+    GPUs on, while the expected maximum of n keeps growing. The fit is least squares with nonnegative factors.
 
     Args:
-        rates: samples/s of all GPUs together, by how many there are.
-        mode: how they were measured.
+        rates: total rate of all GPUs in samples/s, by the number of GPUs.
+        mode: the scaling mode of the measurements.
     """
     counts = sorted(count for count in rates if count > 1)
     if 1 not in rates or len(counts) < 2:
         return None
-    # Each in steps of one GPU with its part of the batch: of them the compute is 1.
+    # All terms are in units of one GPU's step with its part of the batch, so that compute is 1.
     rows = [(_communications(mode, n), expected_maximum(n), n * rates[1] / rates[n] - 1) for n in counts]
     ring, slowest = _least_squares(rows)
     errors = [y - ring * a - slowest * b for a, b, y in rows]
@@ -196,25 +196,25 @@ def fit_scaling(rates: Mapping[int, float], mode: ScalingMode = ScalingMode.WEAK
 
 
 def fitted_efficiency(fit: ScalingFit, gpus: int) -> float:
-    """Return the rate per GPU that a fitted law expects, as a share of one GPU's."""
+    """Return the rate per GPU that a fitted law predicts, as a share of a single GPU's rate."""
     moved = fit.communication * _communications(fit.mode, gpus)
     return 1 / (1 + moved + fit.spread * expected_maximum(gpus))
 
 
 def _communications(mode: ScalingMode, gpus: int) -> float:
-    """Return how many times the gradients move while a GPU computes as long as one alone does."""
+    """Return the sent multiple of the gradients' size per compute time of a single GPU's step."""
     return _ring_factor(gpus) * (1 if mode is ScalingMode.WEAK else gpus)
 
 
 def _ring_factor(gpus: int) -> float:
-    """Return how many times the gradients each GPU sends."""
+    """Return the bytes that each GPU sends, as a multiple of the gradients' size."""
     return 2 * (gpus - 1) / gpus
 
 
 def _exposed_s(compute_s: float, gradients_bytes: int, gpus: int, bytes_per_s: float, hop_s: float) -> float:
-    """Return the communication after the backward pass: its last bucket, and what did not fit before.
+    """Return the communication time after the backward pass: the last bucket and any backlog.
 
-    One bucket is sent at a time, each when its part of the pass is over.
+    Buckets are sent one at a time, each after its part of the pass.
     """
     if not gradients_bytes:
         return 0.0

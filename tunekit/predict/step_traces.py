@@ -1,4 +1,4 @@
-"""The steps that trials traced of their own loop, and why others traced none."""
+"""Reads the steps that trials traced, and explains why a trial has none."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ _REMEDIES = (
     ("does not tell when memory is freed", "train with that torch"),
     ("it took too long", "give a longer --window, which that limit follows"),
 )
-"""By what the agent says."""
+"""Remedies by a phrase in the agent's reason."""
 _TRACE_BYTES = 64 << 20
-"""Of a trace file: the agent gives up at a million events, each with three figures."""
-_BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
+"""MAX size of a trace file: the agent gives up at a million events, each with three figures."""
+_BY_ITSELF = "the script makes its own batches, so a trial has steps of only one batch size"
 
 
 class Unpredictable(Exception):  # noqa: N818 - says what is the case
@@ -39,7 +39,7 @@ class Unpredictable(Exception):  # noqa: N818 - says what is the case
 
 
 def trace_of(trial: TrialRecord) -> TraceSeen | None:
-    """Return what a trial traced of its own steps."""
+    """Return what a trial traced, if it did."""
     return trial.details.trace if trial.details else None
 
 
@@ -53,12 +53,12 @@ class TracedPair(NamedTuple):
 def read_traces(
     trials: Iterable[TrialRecord], trials_folder: Path, is_checkpointed: bool = False
 ) -> dict[str | None, TracedPair]:
-    """Return what was traced at two sizes, by what the modules ran under: None for the script's precision.
+    """Return the steps traced at two sizes, by precision; None stands for the script's own precision.
 
     Args:
-        trials: those that traced.
-        trials_folder: where each has its own.
-        is_checkpointed: whether with gradient checkpointing.
+        trials: the trials that traced.
+        trials_folder: the folder that contains the trials' own folders.
+        is_checkpointed: whether to read the steps with gradient checkpointing.
 
     Raises:
         RecordError: a file is missing or can't be read.
@@ -77,9 +77,9 @@ def read_traces(
 
 
 def second_trace_config(trial: TrialRecord, target: Target) -> TrainConfig | None:
-    """Return the config of a trial that traces the second size, where one trial can't; None where it can.
+    """Return the config of a second trial for the second batch size; None if one trial traces both.
 
-    A script without a loader makes its batches itself: a trial has but one size, and a binding gives another.
+    A script without a loader makes its own batches: a trial has only one size, and a binding sets another.
     """
     if not _makes_own_batches(trial) or trial.config is None or not target.is_bound("batch_size"):
         return None
@@ -103,7 +103,7 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
     """Return why trials have no steps at two batch sizes.
 
     Args:
-        trials: the first was to trace its steps; one with the role TRACE was to trace the other size.
+        trials: the first should have traced its steps, one with the role TRACE the other size.
     """
     first = trials[0]
     other = next((one for one in trials if one.role is TrialRole.TRACE), None)

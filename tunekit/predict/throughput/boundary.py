@@ -1,4 +1,4 @@
-"""What an epoch's end costs: restarting workers, and filling their queue."""
+"""Models the time of an epoch boundary: restarting workers and filling their queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ import numpy as np
 from tunekit.predict.throughput.observation import Columns, Floats, Observation
 
 _BELIEVED_S, _BELIEVED_SPREAD_S = (0.02, 0.06), (0.1, 0.1)
-"""Mean and deviation, of what is always there and of each worker's start, before any trial."""
+"""Prior means and standard deviations of the fixed part and of each worker's start."""
 _MIN_NOISE_S, _NOISE_SHARE = 0.05, 0.2
-"""How much one boundary may differ from another of its config."""
+"""Noise of a boundary, absolute and relative."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """Seconds of one epoch boundary: a share that always is there, and one per worker that restarts."""
+    """The time of an epoch boundary: a fixed part, and a part per worker that restarts."""
 
     always_s: float
     per_worker_s: float
     covariance: Floats
-    """(2, 2), of the two in this order, s^2."""
+    """(2, 2), of the two parts in this order, in s^2."""
 
     def predict(self, columns: Columns) -> tuple[Floats, Floats]:
-        """Return the seconds of one boundary for some configs, and their deviation."""
+        """Return the seconds of one boundary for each config, and their standard deviations."""
         terms = boundary_terms(columns)
         seconds = terms @ np.array([self.always_s, self.per_worker_s])
         variance = ((terms @ self.covariance) * terms).sum(1)
@@ -31,7 +31,7 @@ class Boundary:
 
 
 def fit_boundary(observations: Sequence[Observation]) -> Boundary:
-    """Return the boundary that was seen, least squares around what is believed without any; never below 0."""
+    """Fit the boundary to observations: least squares around the prior, with nonnegative parts."""
     seen = [(one.config, one.boundary_s) for one in observations if one.boundary_s is not None]
     boundaries_s = np.array([seconds for _, seconds in seen])
     noise = np.maximum(_MIN_NOISE_S, _NOISE_SHARE * np.abs(boundaries_s))
@@ -41,7 +41,7 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
     wanted = terms.T @ (boundaries_s / noise) + precision @ believed
     found = np.linalg.solve(curvature, wanted)
     if found.min() < 0:
-        # One of them at 0; the other then has to explain all.
+        # One part is set to 0; the other then has to explain everything.
         other = int(found.argmax())
         found = np.zeros(2)
         found[other] = max(0.0, wanted[other] / curvature[other, other])
@@ -49,6 +49,6 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
 
 
 def boundary_terms(columns: Columns) -> Floats:
-    """Return (configs, 2): how often each config has what is always there, and a worker's start."""
+    """Return (configs, 2): a constant 1, and the number of workers that restart."""
     started = np.where(columns.switches["persistent_workers"], 0.0, columns.workers)
     return np.stack([np.ones(len(columns)), started], axis=1)

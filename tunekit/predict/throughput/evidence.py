@@ -1,4 +1,4 @@
-"""What the trials say of the throughput model: each time as a logarithm with its deviation."""
+"""The evidence that the throughput model is fitted to: logarithms of measured times with their noise."""
 
 import math
 from collections import defaultdict
@@ -14,31 +14,31 @@ from tunekit.records.config import TrainConfig
 
 
 class Reading(IntEnum):
-    """What a time is of."""
+    """What a measured time is the time of."""
 
     STEP = 0
     """A whole loop batch."""
     TRAINING = 1
     """Training alone."""
     LOADER = 2
-    """The loader alone, or one process making a batch where there are no workers."""
+    """The loader alone, or the main process making a batch if there are no workers."""
     BESIDE = 3
-    """Training while workers had the cores too."""
+    """Training while workers share the cores."""
     FETCH_CPU = 4
     """CPU time of making a batch."""
 
 
 STEP_NOISE = 0.05
-"""Of the logarithm of a step's time, as one process has it."""
+"""Standard deviation of the logarithm of a step's time between processes."""
 
 _OF_95 = 1.96
-"""Half width of a 95% interval, in deviations."""
+"""Half width of a 95% interval, in standard deviations."""
 _UNKNOWN_NOISE = 0.08
-"""Of a step whose window was too short to say."""
+"""Noise of a step whose window was too short to estimate it."""
 _MAX_STEP_NOISE = 0.10
-"""Of any step: an interval over few batches is wide for want of them, processes differ by less."""
+"""MAX noise of a step: with few batches the interval is wide, while processes differ by less."""
 _DISTURBED = 0.25
-"""Deviation from which something disturbed a trial, whose reading then hardly counts."""
+"""Deviation from which on a trial counts as disturbed, and its reading hardly counts."""
 _NOISES = {
     Reading.STEP: STEP_NOISE,
     Reading.TRAINING: 0.08,
@@ -46,20 +46,20 @@ _NOISES = {
     Reading.BESIDE: 0.15,
     Reading.FETCH_CPU: 0.12,
 }
-"""Least deviation of the logarithm between processes; the equations' own error with workers included."""
+"""MIN standard deviation of the logarithm between processes, including the equations' error with workers."""
 
 
 class Evidence:
-    """All readings of some observations, those of one time in one config as one.
+    """All readings of some observations, with repeated readings of one time in one config merged.
 
     Args:
         observations: at least one.
 
     Attributes:
         columns: the config of each reading.
-        kinds: what each reading is of.
-        log_s: logarithm of each.
-        noise: deviation of it.
+        kinds: the kind of each reading.
+        log_s: the logarithm of each reading in seconds.
+        noise: the standard deviation of each logarithm.
     """
 
     def __init__(self, observations: Sequence[Observation]) -> None:
@@ -75,11 +75,11 @@ class Evidence:
         self.noise: Floats = np.array([noise for _, noise in merged])
 
     def residuals(self, times: Callable[[Columns], Times]) -> Floats:
-        """Return how far predicted times are off, in deviations."""
+        """Return the errors of predicted times, in standard deviations."""
         return np.asarray((self.log_s_by(times(self.columns)) - self.log_s) / self.noise)
 
     def log_s_by(self, times: Times) -> Floats:
-        """Return the logarithm of each reading by predicted times of the readings' configs."""
+        """Return the predicted logarithm of each reading from predicted times of the readings' configs."""
         with_workers = self.columns.workers > 0
         kinds = {
             Reading.STEP: times.step_s,
@@ -109,10 +109,10 @@ def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
 
 
 def _merged(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return what several processes say of one time, with its deviation.
+    """Return the weighted mean of several readings of one time, and its standard deviation.
 
-    Where they differ by more than they should, one was disturbed and nobody knows which: the
-    deviation is then larger by the ratio of Birge.
+    If they differ by more than expected, one was disturbed but it is unknown which, so the deviation is
+    multiplied by the Birge ratio.
     """
     precisions = [noise**-2 for _, noise in readings]
     mean = sum(log_s * one for (log_s, _), one in zip(readings, precisions, strict=True)) / sum(precisions)

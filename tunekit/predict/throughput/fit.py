@@ -1,4 +1,4 @@
-"""Finds the parameters that the evidence asks for: maximum a posteriori, by Levenberg and Marquardt."""
+"""Finds the maximum a posteriori parameters with the Levenberg-Marquardt algorithm."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ class Fit:
 
 @dataclass(frozen=True)
 class Prior:
-    """What is believed of parameters before any trial: independent normal distributions."""
+    """Independent normal priors of the parameters."""
 
     means: Floats
     deviations: Floats
 
 
 def fit(residuals: Residuals, prior: Prior) -> Fit:
-    """Return the parameters that are most likely after the evidence.
+    """Return the maximum a posteriori parameters with their covariance.
 
     Args:
-        residuals: of a parameter vector, how far what was seen is off, in deviations.
-        prior: what is believed of the parameters before.
+        residuals: returns the errors for a parameter vector, in standard deviations.
+        prior: the parameters' prior.
     """
 
     def everything(values: Floats) -> Floats:
@@ -68,13 +68,13 @@ def fit(residuals: Residuals, prior: Prior) -> Fit:
 
 
 def slopes(of: Residuals, values: Floats, at: Floats, moves: Floats) -> Floats:
-    """Return (results, parameters): how each result of a function moves with each parameter.
+    """Return a function's Jacobian, (results, parameters), by finite differences.
 
     Args:
         of: the function of a parameter vector.
         values: the parameters.
-        at: what the function returns there.
-        moves: by how much each parameter is moved to see.
+        at: the function's result at these parameters.
+        moves: the step for each parameter.
     """
     found = np.empty((len(at), len(values)))
     for place, move in enumerate(moves):

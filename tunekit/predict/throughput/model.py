@@ -1,4 +1,4 @@
-"""The throughput model: fitted to trials, it predicts every config and says why it is no faster."""
+"""The throughput model: fitted to trials, it predicts the rate of every config and what limits it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Limit
 
 _CLOSE = 0.1
-"""Ceilings nearer than this, as a share, bind alike."""
+"""Ceilings whose relative difference is below this count as equal."""
 _MIN_S = 1e-9
 _UNKNOWN_CPU_SHARE = 0.8
 _DIFFERENCE = 1e-4
@@ -28,27 +28,27 @@ class Prediction:
     log_rate: Floats
     """Natural logarithm of samples/s over whole epochs, of one rank."""
     deviation: Floats
-    """Standard deviation of it."""
+    """Standard deviation of `log_rate`."""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What each part of the loop would allow alone, in samples/s of one rank; predicted."""
+    """The predicted rate that each part of the loop would allow on its own, in samples/s of one rank."""
 
     loader_samples_per_s: float | None
-    """Over whole epochs, their boundaries included; None where no trial showed what a batch takes to make."""
+    """Over whole epochs, including boundaries; None if no trial showed the time to make a batch."""
     compute_samples_per_s: float | None
-    """From data that is always at hand; None where no trial separated it from the loader."""
+    """With data always available; None if no trial separated training from the loader."""
     cores_samples_per_s: float | None
-    """What the cores allow that loader and training share; None without workers."""
+    """What the cores shared by loader and training allow; None without workers."""
 
 
 def limit_of(ceilings: Ceilings, with_workers: bool) -> Limit | None:
-    """Return what binds; None where loader or training are unknown.
+    """Return which ceiling limits the rate; None if that of loader or training is unknown.
 
     Args:
-        ceilings: of the config.
-        with_workers: whether it loads beside the training; else the two wait for each other.
+        ceilings: the config's ceilings.
+        with_workers: whether workers load during training; otherwise loading and training take turns.
     """
     loader, training = ceilings.loader_samples_per_s, ceilings.compute_samples_per_s
     if loader is None or training is None:
@@ -66,13 +66,13 @@ def limit_of(ceilings: Ceilings, with_workers: bool) -> Limit | None:
 
 
 class ThroughputModel:
-    """What the trials so far say of configs that were not run.
+    """A model of the step time, fitted to the trials so far.
 
     Args:
-        observations: of measured trials, the baseline's first; at least one.
-        cpus: that one rank may use.
+        observations: at least one observation from measured trials, the baseline's first.
+        cpus: CPUs that one rank may use.
         on_cpu: whether the training itself computes on them.
-        epoch_samples: per rank; None for a data set without a length.
+        epoch_samples: samples of an epoch per rank; None for a data set without a length.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class ThroughputModel:
         self._boundary: Boundary = fit_boundary(observations)
 
     def predict(self, configs: Sequence[TrainConfig]) -> Prediction:
-        """Return what some configs would give."""
+        """Predict the rates of some configs."""
         return self.predict_columns(Columns.of(configs))
 
     def predict_columns(self, columns: Columns, pending: Columns | None = None) -> Prediction:
-        """Return what some configs would give.
+        """Predict the rates of some configs.
 
         Args:
-            columns: of the configs.
-            pending: configs whose trials are believed to end as expected: what is expected of all others then
-                stays, and is surer.
+            columns: the configs.
+            pending: configs whose trials are still running and assumed to end as predicted: this lowers the
+                deviations but not the rates.
         """
         log_step, steepness = self._log_steps(columns)
         left, left_variance = self._residual.predict(columns, self._weights(steepness))
@@ -111,7 +111,7 @@ class ThroughputModel:
         return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
 
     def _taken_off_by(self, pending: Columns, columns: Columns, steepness: Floats) -> Floats:
-        """Return the variance that one step time of each pending config takes off the configs' own."""
+        """Return by how much a step time of each pending config would reduce the configs' variances."""
         _, pending_steepness = self._log_steps(pending)
         pending_weights = self._weights(pending_steepness)
 
@@ -124,7 +124,7 @@ class ThroughputModel:
         return np.asarray((shared * np.linalg.solve(told, shared.T).T).sum(1))
 
     def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
-        """Return the equations' log step times, and (configs, parameters) how they move with each."""
+        """Return the equations' log step times, and their Jacobian, (configs, parameters)."""
 
         def log_step_of(values: Floats) -> Floats:
             return np.asarray(np.log(self._physics.times(values, columns).step_s))
@@ -134,7 +134,7 @@ class ThroughputModel:
         return log_step, slopes(log_step_of, values, log_step, np.full(len(values), _DIFFERENCE))
 
     def _fitted_residual(self, evidence: Evidence) -> Residual:
-        """Return what the equations leave of the readings that are of the step, or of one half alone."""
+        """Fit the residual to the errors of the equations for readings of the step or of one half."""
         of_step = evidence.kinds == Reading.STEP
         of_training, of_loader = evidence.kinds == Reading.TRAINING, evidence.kinds == Reading.LOADER
         _, steepness = self._log_steps(evidence.columns)
@@ -159,7 +159,7 @@ class ThroughputModel:
         )
 
     def ceilings(self, config: TrainConfig) -> Ceilings:
-        """Return what loader, training and the cores would each allow alone in a config."""
+        """Predict the rates that loader, training and the cores would each allow for a config."""
         columns = Columns.of([config])
         times = self._physics.times(self._fit.values, columns)
         one, none = np.ones(1), np.zeros(1)
@@ -178,17 +178,17 @@ class ThroughputModel:
         )
 
     def _over_epochs(self, columns: Columns, step_s: Floats, deviation: Floats) -> Prediction:
-        """Return the rates over whole epochs; deviation is that of the logarithm of step_s."""
+        """Return the rates over whole epochs; `deviation` is that of the logarithm of `step_s`."""
         if self._epoch_samples is None:
             return Prediction(np.log(columns.batch_size / step_s), deviation)
         batches = self._epoch_samples / columns.batch_size
         steady_s = batches * step_s
         boundary_s, unsure_s = self._boundary.predict(columns)
         epoch_s = steady_s + boundary_s
-        if self._loader_seen:  # a worker makes whole batches: more workers than an epoch has batches rest
+        if self._loader_seen:  # workers make whole batches: some idle if an epoch has fewer batches
             fetch_s = self._physics.times(self._fit.values, columns).fetch_s
             epoch_s = np.maximum(epoch_s, np.ceil(batches / np.maximum(columns.workers, 1)) * fetch_s)
-        # A boundary can't be shorter than nothing: no more is to be gained by it than it is.
+        # A boundary can't take less than no time, so its uncertainty is at most its length.
         of_boundary = np.minimum(unsure_s, boundary_s) / epoch_s
         return Prediction(
             np.log(self._epoch_samples / epoch_s), np.hypot(steady_s / epoch_s * deviation, of_boundary)
@@ -196,7 +196,7 @@ class ThroughputModel:
 
 
 def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anchor:
-    """Return the scale of the equations: the first trial, each of its parts as well as it is known."""
+    """Return the scale of the equations: the times of the first trial, as well as they are known."""
     first = observations[0]
     whole_s = next((one.step_s for one in observations if one.step_s), _MIN_S)
     fetches = [
@@ -219,7 +219,7 @@ def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anc
 
 
 def _fetch_seen_s(one: Observation) -> float | None:
-    """Return what one process took to make a batch, as well as a trial can tell."""
+    """Return the time one process took to make a batch, estimated from the best available reading."""
     if one.fetch_s:
         return one.fetch_s
     if one.loader_alone_s:

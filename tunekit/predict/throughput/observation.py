@@ -1,4 +1,4 @@
-"""What the throughput model learns from: configs as columns, and the seconds per loop batch of each trial."""
+"""The throughput model's input: configs as columns, and each trial's times per loop batch."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 PRECISIONS = tuple(Precision)
 _MIN_CPU_SHARE = 0.02
 _SHARED_SPREAD = 1.0
-"""Relative, of a step beside another process on the GPU: it may have had half of the time, or all of it."""
+"""Relative spread of a step while another process was on the GPU, which may have taken half of the time."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Columns:
     prefetch: Floats
     """0 without workers."""
     precision: NDArray[np.int64]
-    """Place in PRECISIONS."""
+    """Index into PRECISIONS."""
     switches: dict[str, Flags]
-    """By knob, whether it is on."""
+    """For each switch knob, whether it is on."""
 
     @classmethod
     def of(cls, configs: Sequence[TrainConfig]) -> "Columns":
@@ -51,42 +51,42 @@ class Columns:
         return len(self.batch_size)
 
     def take(self, places: NDArray[np.int64]) -> "Columns":
-        """Return the columns of the configs at some places."""
+        """Return the columns of the configs at some indexes."""
         arrays = {name: values[places] for name, values in vars(self).items() if name != "switches"}
         return Columns(**arrays, switches={knob: on[places] for knob, on in self.switches.items()})
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A measured trial, or its training alone at another batch size.
+    """The times of a measured trial, or of one half of its loop with another batch size or number of workers.
 
-    Every time is in seconds per loop batch, None where it was not seen.
+    Every time is in seconds per loop batch unless stated otherwise; None if it was not measured.
     """
 
     config: TrainConfig
     step_s: float | None = None
     """Over the steady window."""
     compute_s: float | None = None
-    """All but the wait for data, while the workers were at work beside it."""
+    """The step without the wait for data, while the workers were busy."""
     fetch_s: float | None = None
-    """What one process takes to make a batch."""
+    """Time one process takes to make a batch."""
     fetch_cpu_s: float | None = None
-    """CPU time of that."""
+    """CPU time that one process takes to make a batch."""
     loader_alone_s: float | None = None
-    """Between batches of the loader alone."""
+    """Time between batches of the loader alone."""
     compute_alone_s: float | None = None
-    """Between steps of the training alone."""
+    """Time between steps of the training alone."""
     boundary_s: float | None = None
-    """One epoch boundary beyond steady steps; this one per boundary."""
+    """Seconds per epoch boundary, in excess of steady steps."""
     step_spread: float | None = None
-    """Half width of the 95% interval of step_s, or how much it drifted if that is more, as a share of it."""
+    """Half width of the 95% interval of step_s, or its drift if larger, as a share of step_s."""
 
 
 def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
-    """Return what the measured trials tell, in their order; those that only guard losses are left out.
+    """Return the observations of measured trials in their order, except those that only check losses.
 
-    Sizes at which a trial looked at its training alone follow it, each with that batch size, and the numbers
-    of workers with which it looked at its loader alone.
+    Each trial's observation is followed by those of its sweeps: of training alone at other batch sizes, and
+    of the loader alone with other numbers of workers.
     """
     return tuple(
         one
@@ -125,9 +125,9 @@ def _observed(trial: Measured) -> Observation:
         compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
     else:
         compute_s = (loop.steady_time_s - loop.parts.data_wait_s) / loop.steady_batches
-    # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
+    # An epoch's last batch may be smaller, so times are scaled to full batches.
     full = config.batch_size * loop.steady_batches / loop.steady_samples
-    # Workers that make a whole epoch at once deliver it in a burst, which says nothing about step time.
+    # Workers that load a whole epoch at once deliver it in a burst, which says nothing about step time.
     in_burst = 0 < (loop.epoch_samples or 0) <= config.num_workers * config.batch_size
     return Observation(
         config=config,

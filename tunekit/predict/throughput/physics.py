@@ -1,30 +1,30 @@
-"""The equations: what a step takes when loader and training share the cores.
+"""The equations for the time of a step when loader and training share the cores.
 
-A step costs C to train on and F to fetch. Without workers the two follow each other; with them the slower
-of training, loader and cores sets the pace:
+A step takes C to train on and F to fetch. Without workers the two alternate; with workers the slowest of
+training, loader and cores sets the pace:
 
     step = smooth maximum of  C + h,  F / w_eff,  (C x d + F x u) / cpus
 
 C grows with the batch from an overhead (launching, Python) and a cost per sample, each scaled by precision,
-compile and channels_last. F does the same, without those. w_eff are the workers, less what they lose to
-one another; u is the share of F that needs a CPU and d the CPUs that training keeps busy; h is what taking a
-batch from a worker costs the loop, half of it growing with the batch. Parameters are logarithms (or log odds)
-with a normal prior: its mean and standard deviation stand beside each.
+compile and channels_last. F does the same, without these factors. w_eff is the number of workers, reduced by
+their contention; u is the share of F that needs a CPU and d the CPUs that training keeps busy; h is the time
+in which the loop takes a batch from a worker, half of it growing with the batch. Parameters are logarithms
+(or log odds) with a normal prior, whose mean and standard deviation are given with each.
 
-What is assumed, and where it ends:
+Assumptions and their limits:
 
-- Times are means over steady state. Epoch boundaries are another model's; stalls by a loader that is uneven,
-  and so the prefetch factor, pinned memory and persistent workers, have no term here: what they do to a step
+- Times are means over steady state. Epoch boundaries have their own model; stalls due to an uneven loader,
+  and so the prefetch factor, pinned memory and persistent workers, have no term here: their effect on a step
   is left to the residual.
-- Training is a straight line in the batch. Kernels that run in waves, caches that overflow and algorithms
-  that change with the shape bend it; a mode that pays only from some batch on has one factor here for all.
-- The factors of precision and compile multiply: what they do together is not known apart.
-- Workers are alike, and lose to one another at most what makes more of them as good as fewer, never worse.
-  Storage with a limited bandwidth, or a lock that more workers fight for, has no term.
-- Cores are alike and shared fairly; that training slows down by what workers do to caches and memory, below
-  the cores' capacity, has no term. A CPU's own clock, its hyperthreads and other tenants neither.
-- An optimizer step belongs to each loop batch: accumulating gradients changes no time here.
-- Ranks do not wait for one another beyond what the measured rank shows.
+- Training time is linear in the batch size. Kernels that run in waves, caches that overflow and algorithms
+  that change with the shape bend the line; a mode that only pays off for large batches has a single factor.
+- The factors of precision and compile multiply: they have no interaction term.
+- Workers are alike, and contention never makes more workers slower than fewer. Storage with limited
+  bandwidth, or a lock that workers compete for, has no term.
+- Cores are alike and shared fairly. That workers slow training down through caches and memory, below the
+  cores' capacity, has no term; nor have the CPU's clock, its hyperthreads and other tenants.
+- Each loop batch has an optimizer step: accumulating gradients changes no time here.
+- Ranks wait for one another only as much as the measured rank shows.
 """
 
 from dataclasses import dataclass
@@ -40,15 +40,15 @@ _PRECISION_PRIORS = {
     Precision.BF16: (-0.3, 0.45, 0.1, 0.15),
     Precision.FP16: (-0.3, 0.45, 0.15, 0.15),
 }
-"""Mean and deviation of the log factor on the cost per sample, then on the overhead."""
+"""Prior mean and deviation of the log factor on the cost per sample, then those on the overhead."""
 _UNKNOWN_PRIORS = (0.0, 0.15, 0.0, 1e-6)
 _SWITCH_PRIORS = {"compile": (-0.15, 0.25, -0.5, 0.45), "channels_last": (-0.05, 0.15, 0.0, 1e-6)}
-"""The same of the model's switches when they are on."""
+"""The same for the model's switches when they are on."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One unknown with what is believed of it before any trial."""
+    """One unknown with its prior."""
 
     name: str
     mean: float
@@ -59,9 +59,9 @@ def parameters(cpus: int, on_cpu: bool, fetch_is_known: bool = True) -> tuple[Pa
     """Return the unknowns in the order of a parameter vector.
 
     Args:
-        cpus: that the loop and its workers may use.
+        cpus: CPUs that the loop and its workers may use.
         on_cpu: whether the training itself computes on them.
-        fetch_is_known: whether a trial saw what one process takes to make a batch.
+        fetch_is_known: whether a trial measured the time one process takes to make a batch.
     """
     busy = np.log(max(1.0, 0.7 * cpus)) if on_cpu else 0.0
     unknown = [
@@ -85,7 +85,7 @@ def parameters(cpus: int, on_cpu: bool, fetch_is_known: bool = True) -> tuple[Pa
 
 @dataclass(frozen=True)
 class Anchor:
-    """The scale of the parameters: what the first trial took, and in which config."""
+    """The scale of the parameters: the times of the first trial, with its config."""
 
     config: TrainConfig
     compute_s: float
@@ -95,7 +95,7 @@ class Anchor:
     cpus: int
     on_cpu: bool
     fetch_is_known: bool = True
-    """Whether fetch_s was seen; a guess otherwise."""
+    """Whether fetch_s was measured; otherwise it is a guess."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,21 @@ class Times:
     fetch_s: Floats
     """One process making a batch, with a core to itself."""
     loader_s: Floats
-    """Between batches of the loader alone."""
+    """Time between batches of the loader alone."""
     fetch_cpu_s: Floats
     shared_s: Floats
-    """What the cores need for both."""
+    """Time that the shared cores need for both training and loading."""
 
 
 class Physics:
-    """The equations on one target.
+    """The equations for one target.
 
     Args:
         anchor: the scale of its parameters.
 
     Attributes:
-        parameters: what a parameter vector holds, in order.
-        place_of: where each parameter stands in it, by its name.
+        parameters: the entries of a parameter vector, in order.
+        place_of: each parameter's index in the vector, by name.
     """
 
     def __init__(self, anchor: Anchor) -> None:
@@ -137,19 +137,19 @@ class Physics:
 
     @property
     def means(self) -> Floats:
-        """The parameters as believed before any trial."""
+        """The parameters' prior means."""
         return np.array([parameter.mean for parameter in self.parameters])
 
     @property
     def deviations(self) -> Floats:
-        """How far each may be from its mean."""
+        """The parameters' prior standard deviations."""
         return np.array([parameter.deviation for parameter in self.parameters])
 
     def times(self, values: Floats, columns: Columns) -> Times:
-        """Return the predicted times of some configs.
+        """Predict the times of some configs.
 
         Args:
-            values: one per parameter.
+            values: a parameter vector.
             columns: the configs.
         """
         anchor = self.anchor
@@ -182,7 +182,7 @@ class Physics:
         )
 
     def _relative_cost(self, values: Floats, columns: Columns) -> Floats:
-        """Return what training on a batch costs, as a multiple of the anchor's."""
+        """Return the time of training on a batch, as a multiple of the anchor's."""
         share = _logistic(self._of("compute_overhead_share", values))
         overhead, per_sample = self._factors(values, columns)
         home_overhead, home_per_sample = self._factors(values, self._home)

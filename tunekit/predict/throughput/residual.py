@@ -1,8 +1,8 @@
-"""What the equations leave unexplained: Gaussian processes over the knobs, on top of them.
+"""Models what the equations leave unexplained with Gaussian processes over the knobs.
 
-Three: what is left of training (it depends on batch size and modes), of the loader (batch size, workers,
-prefetch, pinning), and a little of everything. The first two weigh as much as their half weighs in the
-step, so that a loop that waits for its training learns nothing of its loader, and has nothing to gain by it.
+There are three: for training (over batch size and modes), for the loader (batch size, workers, prefetch,
+pinning), and a small one over all knobs. The first two are weighted by their half's influence on the step, so
+that a loop limited by training learns nothing about its loader, and expects no gain from it.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
 from tunekit.records.config import LOADER_KNOBS, MODEL_SWITCHES, SWITCH_KNOBS
 
 _AMPLITUDES = (0.1, 0.2, 0.35)
-"""Deviations of the logarithm of either half to choose from; a tenth is believed before any trial."""
+"""Standard deviations of the logarithm of either half to choose from; the prior is centred on 0.1."""
 _BELIEVED_AMPLITUDE, _BELIEVED_SPREAD = 0.1, 0.7
 _OTHER_AMPLITUDE = 0.02
 _SCALES = {
@@ -26,27 +26,27 @@ _SCALES = {
     "channels_last": 1.5,
     "precision": 1.0,
 }
-"""Distance along each knob over which two configs stop telling of one another."""
+"""Length scale along each knob: configs further apart are hardly correlated."""
 _OF_TRAINING = ("batch_size", *MODEL_SWITCHES, "precision")
 _OF_LOADER = ("batch_size", "workers", "prefetch", *(knob for knob in SWITCH_KNOBS if knob in LOADER_KNOBS))
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How the log step time moves with the logarithm of either half, per config; between 0 and 1."""
+    """The derivative of the log step time by the logarithm of either half, per config; between 0 and 1."""
 
     training: Floats
     loader: Floats
 
 
 class Residual:
-    """The processes after their observations; the amplitudes are those of the highest likelihood.
+    """The posterior of the processes, with the most probable amplitudes.
 
     Args:
-        columns: of the trials.
-        weights: of their halves.
-        residuals: log step times less what the equations say.
-        noise: their deviations.
+        columns: the observed configs.
+        weights: the weights of their halves.
+        residuals: measured minus predicted log times.
+        noise: their standard deviations.
     """
 
     def __init__(self, columns: Columns, weights: Weights, residuals: Floats, noise: Floats) -> None:
@@ -63,7 +63,7 @@ class Residual:
         _, self.amplitudes, self._inverse, self._solved = max(found, key=lambda one: one[0])
 
     def predict(self, columns: Columns, weights: Weights) -> tuple[Floats, Floats]:
-        """Return mean and variance of what is left of the log step time of some configs."""
+        """Return the mean and variance of the residual of some configs' log step times."""
         kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
         training, loader = self.amplitudes
         before = (training * weights.training) ** 2 + (loader * weights.loader) ** 2 + _OTHER_AMPLITUDE**2
@@ -72,7 +72,7 @@ class Residual:
     def covariance(
         self, first: Columns, first_weights: Weights, second: Columns, second_weights: Weights
     ) -> Floats:
-        """Return (first, second), how what is left of their log step times may be off together."""
+        """Return the posterior covariance, (first, second), of the residuals of log step times."""
         prior = _mixed(_kernels(first, first_weights, second, second_weights), self.amplitudes)
         of_first, of_second = (
             _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)

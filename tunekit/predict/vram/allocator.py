@@ -1,13 +1,13 @@
-"""What torch's caching allocator reserves for a sequence of allocations. Pure.
+"""Simulates what torch's caching allocator reserves for a sequence of allocations. Pure.
 
-After c10/cuda/CUDACachingAllocator.cpp of torch 2.13, for one stream and default settings: sizes are
-rounded up to 512 B. Up to 1 MiB they come out of segments of 2 MiB, up to 10 MiB out of segments of 20 MiB,
-and above that out of segments of their own, rounded up to 2 MiB. The smallest free block that is large
-enough is taken, of several the one at the lowest address, and split where what remains is worth keeping.
-Blocks that are free beside each other become one again, within their segment. When the device has no more,
-segments that are wholly free are given back, and it is asked once more.
+It follows c10/cuda/CUDACachingAllocator.cpp of torch 2.13, for one stream and default settings: sizes are
+rounded up to 512 B. Blocks up to 1 MiB come from segments of 2 MiB, blocks up to 10 MiB from segments of
+20 MiB, and larger ones get separate segments, rounded up to 2 MiB. The smallest free block that is large
+enough is used, at the lowest address if there are several, and split if the rest is worth keeping. Adjacent
+free blocks of a segment are merged. When the device has no memory left, entirely free segments are released,
+and the allocation is retried.
 
-With expandable segments it is otherwise: `expandable`.
+`expandable` simulates expandable segments.
 """
 
 from bisect import bisect_left, insort
@@ -24,30 +24,30 @@ _OWN_SEGMENT_ROUNDING_BYTES = 2 * MIB
 
 
 class OutOfDeviceMemory(Exception):  # noqa: N818 - the name that torch's users know
-    """The device has no room for a segment, even after what was cached is given back."""
+    """The device has no room for a segment, even after cached segments are released."""
 
 
 def rounded(size_bytes: int) -> int:
-    """Return what the allocator makes of a size: a multiple of 512 B, and at least that."""
+    """Return the size rounded up as the allocator does it: to a multiple of 512 B, at least one."""
     return max(ROUNDING_BYTES, -(-size_bytes // ROUNDING_BYTES) * ROUNDING_BYTES)
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A part of a segment; its neighbours are those of the same segment."""
+    """A part of a segment, linked to its neighbours in that segment."""
 
     address: int
     size: int
     is_small: bool
     is_used: bool = False
     is_mapped: bool = True
-    """Whether there is memory behind it: in an expandable segment not always."""
+    """Whether memory is mapped to it; always True except in expandable segments."""
     before: "Block | None" = None
     after: "Block | None" = None
 
     @property
     def is_whole_segment(self) -> bool:
-        """Whether nothing else is in its segment."""
+        """Whether it is the only block in its segment."""
         return self.before is None and self.after is None
 
 
@@ -55,14 +55,14 @@ class CachingAllocator:
     """Torch's allocator on one device.
 
     Args:
-        capacity_bytes: that torch can reserve on the device; None for as much as is asked for.
+        capacity_bytes: memory that torch can reserve on the device; None for no limit.
 
     Attributes:
-        allocated_bytes: in use, as torch.cuda.memory_allocated() has it.
-        reserved_bytes: of all segments, as torch.cuda.memory_reserved() has it.
-        peak_allocated_bytes: the most that was in use.
-        peak_reserved_bytes: the most that was reserved.
-        retries: how often cached segments were given back to make room: num_alloc_retries.
+        allocated_bytes: size of the blocks in use, like torch.cuda.memory_allocated().
+        reserved_bytes: size of all segments, like torch.cuda.memory_reserved().
+        peak_allocated_bytes: the maximum of allocated_bytes.
+        peak_reserved_bytes: the maximum of reserved_bytes.
+        retries: how often cached segments were released to make room, like num_alloc_retries.
     """
 
     def __init__(self, capacity_bytes: int | None = None) -> None:
@@ -76,15 +76,15 @@ class CachingAllocator:
 
     @property
     def blocks(self) -> list[Block]:
-        """All that is in use or cached."""
+        """All blocks, in use or cached."""
         return [*self._used.values(), *[block for pool in self._free.values() for _, _, block in pool]]
 
     def allocate(self, key: int, size_bytes: int) -> None:
-        """Take a block.
+        """Allocate a block.
 
         Args:
-            key: by which it is freed.
-            size_bytes: as asked for.
+            key: identifies the block for `free`.
+            size_bytes: the requested size.
 
         Raises:
             OutOfDeviceMemory: there is no room for it.
@@ -101,7 +101,7 @@ class CachingAllocator:
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
 
     def free(self, key: int) -> None:
-        """Give a block back to the cache."""
+        """Return a block to the cache."""
         block = self._used.pop(key)
         self.allocated_bytes -= block.size
         block.is_used = False
@@ -111,7 +111,7 @@ class CachingAllocator:
     # --- blocks ----------------------------------------------------------------------------
 
     def _taken_from_cache(self, size: int, is_small: bool) -> Block | None:
-        """Return the smallest free block that is large enough; None without one."""
+        """Take the smallest free block that is large enough; None if there is none."""
         pool = self._free[is_small]
         place = bisect_left(pool, (size, -1))
         return pool.pop(place)[2] if place < len(pool) else None
@@ -120,7 +120,7 @@ class CachingAllocator:
         return rest >= ROUNDING_BYTES if is_small else rest > SMALL_BYTES
 
     def _cut(self, block: Block, size: int) -> Block:
-        """Cut a block down to a size and return the rest."""
+        """Shrink a block to a size and return the rest as a new block."""
         rest = Block(block.address + size, block.size - size, block.is_small)
         rest.before, rest.after = block, block.after
         if block.after is not None:
@@ -129,7 +129,7 @@ class CachingAllocator:
         return rest
 
     def _join(self, block: Block) -> None:
-        """Make a block's free neighbours part of it."""
+        """Merge a block with its free neighbours."""
         before, after = block.before, block.after
         if before is not None and not before.is_used and before.is_mapped is block.is_mapped:
             self._forget(before)
@@ -152,10 +152,10 @@ class CachingAllocator:
     # --- segments --------------------------------------------------------------------------
 
     def _new_block(self, size: int, is_small: bool) -> Block:
-        """Return a free block from new memory of the device, which is in no pool.
+        """Return a block of new device memory, which is not in a pool yet.
 
         Raises:
-            OutOfDeviceMemory: there is none.
+            OutOfDeviceMemory: the device has none left.
         """
         block = self._grown(size, is_small)
         if block is None:
@@ -169,7 +169,7 @@ class CachingAllocator:
         return block
 
     def _grown(self, size: int, is_small: bool) -> Block | None:
-        """Return a block of new memory; None where the device has no room for it."""
+        """Return a block of new memory; None if the device has no room for it."""
         wanted = _segment_bytes(size, is_small)
         if not self._reserve(wanted):
             return None
@@ -177,7 +177,7 @@ class CachingAllocator:
         return Block(self._next_address - wanted, wanted, is_small)
 
     def _reserve(self, wanted: int) -> bool:
-        """Take memory of the device, unless it has no room."""
+        """Reserve device memory; return whether there was room."""
         if self._capacity is not None and self.reserved_bytes + wanted > self._capacity:
             return False
         self.reserved_bytes += wanted
@@ -185,14 +185,14 @@ class CachingAllocator:
         return True
 
     def _release(self) -> None:
-        """Give back to the device whatever is wholly free."""
+        """Release all entirely free segments to the device."""
         for is_small, pool in self._free.items():
             self.reserved_bytes -= sum(block.size for _, _, block in pool if block.is_whole_segment)
             self._free[is_small] = [entry for entry in pool if not entry[2].is_whole_segment]
 
 
 def _segment_bytes(size: int, is_small: bool) -> int:
-    """Return the bytes to ask of the device for a block."""
+    """Return the size of the segment to request from the device for a block."""
     if is_small:
         return SMALL_SEGMENT_BYTES
     if size < _MIN_OWN_SEGMENT_BYTES:

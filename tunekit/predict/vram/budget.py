@@ -1,4 +1,4 @@
-"""What a GPU's memory is spent on at the peak of a measured trial. Pure."""
+"""Breaks down a GPU's memory at the peak of a measured trial. Pure."""
 
 from typing import Literal
 
@@ -13,11 +13,11 @@ from tunekit.units import bytes_text
 PeakPlace = Literal["forward and backward", "optimizer step"]
 
 _SAME_PEAK = 0.99
-"""A batch that reaches this share of the process's peak is taken for the one that made it."""
+"""A batch that reaches this share of the process's peak is assumed to have caused it."""
 
 
 class VramBudget(Record):
-    """Device memory at the peak, in bytes: measured, but for gradients that may be predicted.
+    """Device memory at the peak, in bytes; all figures are measured except possibly the gradients.
 
     Parameters to activations_bytes add up to peak_allocated_bytes; with fragmentation_bytes to
     peak_reserved_bytes; with context_bytes to nvml_bytes.
@@ -26,42 +26,42 @@ class VramBudget(Record):
     parameters_bytes: NonNegativeInt
     buffers_bytes: NonNegativeInt
     gradients_bytes: NonNegativeInt
-    """Those that were there at the peak: while activations peak, only what the last batch left."""
+    """Gradients that existed at the peak: while activations peak, only those left by the last batch."""
     optimizer_bytes: NonNegativeInt
     batch_bytes: NonNegativeInt
     activations_bytes: NonNegativeInt
-    """Activations and workspace: what is left of peak_allocated_bytes."""
+    """Activations and workspace: the remainder of peak_allocated_bytes."""
     fragmentation_bytes: NonNegativeInt
-    """Reserved by torch's allocator and not allocated, peak against peak."""
+    """Peak of torch's reserved memory minus peak of its allocated memory."""
     context_bytes: NonNegativeInt | None
-    """CUDA context and libraries; None where the driver does not tell of processes."""
+    """CUDA context and libraries; None if the driver does not report memory by process."""
     complete_gradients_bytes: NonNegativeInt
-    """All gradients, whether or not they are there at the peak."""
+    """All gradients, whether or not they exist at the peak."""
     gradients_are_predicted: bool = False
-    """Whether complete_gradients_bytes was predicted: the script had freed its gradients by then."""
+    """Whether complete_gradients_bytes is predicted, because the script had freed its gradients."""
     peak_allocated_bytes: NonNegativeInt
     peak_reserved_bytes: NonNegativeInt
     nvml_bytes: NonNegativeInt | None
-    """What the driver counts for the trial's processes, at most."""
+    """The driver's maximum for the trial's processes."""
     allocation_retries: NonNegativeInt | None
-    """Times that the allocator gave its cache back to find room: a sign of danger."""
+    """Times that the allocator freed its cache to find room: a sign that memory is short."""
     peak_in: PeakPlace | None
-    """None where the two halves of a batch were not looked at."""
+    """Where the peak occurred; None if the two halves of a batch were not measured."""
     note: str | None = None
-    """What the figures can't say."""
+    """Limitations of the figures."""
 
     @property
     def shows_predicted_gradients(self) -> bool:
-        """Whether gradients_bytes is a prediction; gradients that a batch began with were measured."""
+        """Whether gradients_bytes is predicted; gradients present at a batch's start are measured."""
         return self.gradients_are_predicted and self.peak_in == "optimizer step"
 
 
 def vram_budget(measurement: Measurement, telemetry: Telemetry | None) -> VramBudget | None:
-    """Return the budget of a trial; None on a CPU, and where the model's bytes are not known.
+    """Return the budget of a trial; None on a CPU, or if the model's size is unknown.
 
     Args:
-        measurement: the trial's, best with its peaks looked at.
-        telemetry: of the same trial, for the driver's figure.
+        measurement: the trial's measurement, preferably with peaks in its details.
+        telemetry: the same trial's telemetry, for the driver's figure.
     """
     loop = measurement.loop
     model, allocated_bytes, reserved_bytes = loop.model, loop.peak_allocated_bytes, loop.peak_reserved_bytes
@@ -98,7 +98,7 @@ def _peak_in(peaks: PeaksSeen | None) -> PeakPlace | None:
 def _known(
     model: ModelBytes, peaks: PeaksSeen | None, peak_in: PeakPlace | None, batch_bytes: int
 ) -> dict[str, int]:
-    """Return the parts whose sizes are known, those that are surely there at the peak first."""
+    """Return the parts with known sizes, those that certainly exist at the peak first."""
     gradients_bytes = model.gradients_bytes if peak_in == "optimizer step" else 0
     if peaks is not None and peak_in == "forward and backward":
         gradients_bytes = min(peaks.gradients_at_start_bytes, model.gradients_bytes)
@@ -112,7 +112,7 @@ def _known(
 
 
 def _up_to(known: dict[str, int], limit_bytes: int) -> dict[str, int]:
-    """Return the parts, the last of them cut so that they fit into the peak."""
+    """Return the parts, with the last ones cut so that they fit into the peak."""
     parts: dict[str, int] = {}
     left_bytes = limit_bytes
     for name, count_bytes in known.items():
@@ -122,7 +122,7 @@ def _up_to(known: dict[str, int], limit_bytes: int) -> dict[str, int]:
 
 
 def _nvml_bytes(telemetry: Telemetry | None) -> int | None:
-    """Return the driver's figure for the trial's processes, of the GPU where it is largest."""
+    """Return the driver's figure for the trial's processes on the GPU where it is largest."""
     gpus = telemetry.gpus if telemetry is not None else ()
     known = (gpu.peak_tree_bytes for gpu in gpus if gpu.is_used and gpu.peak_tree_bytes is not None)
     return max(known, default=None)

@@ -1,10 +1,10 @@
-"""What torch's caching allocator reserves with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Pure.
+"""Simulates torch's caching allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Pure.
 
-There is one segment for small and one for large blocks, of more addresses than the device has memory.
-Memory comes behind them by pages of 2 MiB for small ones and 20 MiB for large ones: at the lowest address
-where, with what is free beside it, there is room. Every rest of 512 B is kept. A free block that borders on
-addresses without memory counts as large as both, so that others are taken first. Under pressure whole free
-pages go back.
+There is one segment for small and one for large blocks, each with more addresses than the device has memory.
+Memory is mapped in pages of 2 MiB for small and 20 MiB for large blocks, at the lowest address where it has
+room together with adjacent free blocks. Rests of 512 B or more are kept. A free block next to unmapped
+addresses counts with their size, so that other blocks are used first. Under pressure, whole free pages are
+unmapped.
 """
 
 from bisect import bisect_left
@@ -18,14 +18,14 @@ from tunekit.predict.vram.allocator import (
 )
 
 _ADDRESSES = 1 << 60
-"""Of a segment: no device has so many."""
+"""Size of a segment's address range: more than any device's memory."""
 
 
 class ExpandableAllocator(CachingAllocator):
     """Torch's allocator on one device, with expandable segments.
 
     Args:
-        capacity_bytes: that torch can reserve on the device; None for as much as is asked for.
+        capacity_bytes: memory that torch can reserve on the device; None for no limit.
     """
 
     def __init__(self, capacity_bytes: int | None = None) -> None:
@@ -33,7 +33,7 @@ class ExpandableAllocator(CachingAllocator):
         self._unmapped = {
             is_small: [Block(0, _ADDRESSES, is_small, is_mapped=False)] for is_small in (True, False)
         }
-        """Without memory behind them, by address."""
+        """The unmapped blocks, sorted by address."""
 
     def _taken_from_cache(self, size: int, is_small: bool) -> Block | None:
         pool = self._free[is_small]
@@ -61,7 +61,7 @@ class ExpandableAllocator(CachingAllocator):
         return block
 
     def _first_fit(self, size: int, is_small: bool) -> Block:
-        """Return the first block of a row, free or without memory, that is large enough."""
+        """Return the first of a row of adjacent free or unmapped blocks that together are large enough."""
         for unmapped in self._unmapped[is_small]:
             before = unmapped.before
             first = before if before is not None and not before.is_used else unmapped
@@ -71,10 +71,10 @@ class ExpandableAllocator(CachingAllocator):
                 room += row.size
             if room >= size:
                 return first
-        raise AssertionError("the last has more addresses than any device has memory")
+        raise AssertionError("the last block has more addresses than any device has memory")
 
     def _map(self, block: Block, size: int) -> bool:
-        """Put memory behind the beginning of a block, and make it one with what is free beside it."""
+        """Map memory to the beginning of a block, and merge it with adjacent free blocks."""
         page = _page_bytes(block.is_small)
         wanted = -(-min(size, block.size) // page) * page
         if not self._reserve(wanted):
@@ -104,7 +104,7 @@ class ExpandableAllocator(CachingAllocator):
                 self._unmap(block, _page_bytes(is_small))
 
     def _unmap(self, block: Block, page: int) -> None:
-        """Give back the whole pages of a free block."""
+        """Unmap the whole pages of a free block."""
         begin = -(-block.address // page) * page
         end = (block.address + block.size) // page * page
         if begin >= end:

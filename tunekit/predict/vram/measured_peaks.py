@@ -1,8 +1,8 @@
-"""Device memory against batch size and mode: which configs fit, and how sure that is.
+"""Models device memory by batch size and mode: which configs fit, and with what probability.
 
     peak = fixed + per sample x batch size x factors of precision and compile
 
-A config that ran says its peak; one that ran out of memory says that its peak is above what the device has.
+A config that ran gives its peak; one that ran out of memory shows that its peak exceeds the device's memory.
 """
 
 import math
@@ -19,14 +19,14 @@ from tunekit.records.trial import OutcomeKind, TrialRecord
 
 _PEAK_NOISE = 0.04
 _PREDICTED_NOISE = 0.15
-"""Of each of several that were predicted, and corrected by the one that was measured."""
+"""Noise of peaks predicted from a trace and corrected by a measured peak."""
 _FACTORS = {
     Precision.FP32: (0.0, 1e-6),
     Precision.TF32: (0.0, 0.03),
     Precision.BF16: (-0.4, 0.2),
     Precision.FP16: (-0.4, 0.2),
 }
-"""Mean and deviation of the log factor on the bytes per sample."""
+"""Prior mean and deviation of the log factor on the bytes per sample."""
 _SCALE, _SHARE, _COMPILED, _FIRST_PRECISION = range(4)
 _DRAWS = 64
 _NORMAL_AS_LOGISTIC = 1.702
@@ -34,19 +34,19 @@ _NORMAL_AS_LOGISTIC = 1.702
 
 @dataclass(frozen=True)
 class PeakSeen:
-    """One trial, or one batch size that it looked at: what it reserved, or that it ran out."""
+    """The reserved memory of one trial, or of one batch size that it tried; or that it ran out of memory."""
 
     config: TrainConfig
     reserved_bytes: float | None
     """None for a trial that ran out of device memory."""
     is_predicted: bool = False
-    """Whether the trial's own steps say so, corrected by its own batch size."""
+    """Whether it was predicted from the trial's traced steps, corrected by its measured peak."""
 
 
 def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
-    """Return what the trials tell of the device's memory; on a CPU, nothing.
+    """Return the peaks known from trials; empty on a CPU.
 
-    What was predicted comes first, so that what was measured of the same config comes after it.
+    Predicted peaks come first, so that measured ones of the same config follow them.
     """
     seen = [peak for record in records for peak in _peaks_predicted(record)]
     for record in records:
@@ -70,7 +70,7 @@ def _compute_sweep_peaks(config: TrainConfig, measurement: Measurement | None) -
 
 
 def _peaks_predicted(record: TrialRecord) -> list[PeakSeen]:
-    """Return what a trial's own steps predict of other batch sizes, corrected by what it reserved itself."""
+    """Return peaks of other batch sizes predicted from a trial's steps, corrected by its own peak."""
     config, loop = record.config, record.measurement.loop if record.measurement else None
     if config is None or loop is None or not loop.peak_reserved_bytes:
         return []
@@ -90,11 +90,11 @@ def _peaks_predicted(record: TrialRecord) -> list[PeakSeen]:
 
 
 class DeviceMemoryModel:
-    """What the trials so far say of the device memory that other configs need.
+    """Predicts the device memory that configs need from the trials so far.
 
     Args:
-        seen: of the trials; at least one that ran.
-        capacity_bytes: that the device has for torch.
+        seen: the trials' peaks, at least one of them measured.
+        capacity_bytes: device memory available to torch.
     """
 
     def __init__(self, seen: Sequence[PeakSeen], capacity_bytes: float) -> None:
@@ -118,13 +118,13 @@ class DeviceMemoryModel:
         means = np.array([0.0, -0.5, -0.1, *(mean for mean, _ in factors)])
         deviations = np.array([0.1, 1.0, 0.12, *(deviation for _, deviation in factors)])
         found = fit(residuals, Prior(means, deviations))
-        # Each draw needs more for a larger batch, so the chances fall with it: slopes can't promise that.
+        # In each draw memory grows with the batch, so the chance to fit falls; slopes can't ensure that.
         chance = np.random.default_rng(0).standard_normal((_DRAWS // 2, len(means)))
         spread = np.linalg.cholesky(found.covariance)
         self._draws = found.values + np.concatenate([chance, -chance]) @ spread.T
 
     def chance_to_fit(self, columns: Columns, share: float) -> Floats:
-        """Return for each config how likely it needs no more than a share of the device's memory."""
+        """Return the probability for each config to need at most a share of the device's memory."""
         room = self._capacity + math.log(share)
         chances = np.zeros(len(columns))
         for values in self._draws:
@@ -146,5 +146,5 @@ class DeviceMemoryModel:
 
 
 def _below(deviations: Floats) -> Floats:
-    """Return how likely a normal variable is below each, within 0.01: the logistic curve, which is fast."""
+    """Return the normal distribution function within 0.01, by the logistic curve, which is faster."""
     return np.asarray(1 / (1 + np.exp(-_NORMAL_AS_LOGISTIC * np.clip(deviations, -300, 300))))

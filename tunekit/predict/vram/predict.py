@@ -1,4 +1,4 @@
-"""What a step takes of a GPU's memory at any batch size, and the largest batch that fits. Pure."""
+"""Predicts a step's GPU memory at any batch size, and the largest batch that fits. Pure."""
 
 import math
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from tunekit.predict.vram.trace import AllocationTrace, between, in_order
 from tunekit.records.prediction import PeakShown, Purpose, StepTrace
 
 _MAX_SAMPLES = 1 << 24
-"""A batch of 16 million samples is no question of memory any more."""
+"""MAX batch size to try: memory does not limit batches of 16 million samples."""
 _TEMPORARY = -1
-"""Key of what comes and goes between two blocks."""
+"""Allocation key of temporaries."""
 _SINGLE_STEPS, _STEP = 100, 1.01
-"""Batch sizes that are looked at: all up to the first, then this factor apart."""
+"""Batch sizes to try: every one up to the first number, then in steps of this factor."""
 
 
 class MemoryPrediction:
-    """Device memory of one training step against batch size, by two traces of it.
+    """Device memory of a training step as a function of the batch size, from two traces.
 
     Args:
-        first: of the steps at one batch size.
-        second: of the same steps at another.
-        is_expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+        first: the steps at one batch size.
+        second: the same steps at another size.
+        is_expandable: whether PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
 
     Raises:
         TracesDiffer: they are not of the same steps.
@@ -39,7 +39,7 @@ class MemoryPrediction:
 
     @classmethod
     def of(cls, first: StepTrace, second: StepTrace, is_expandable: bool = False) -> Self:
-        """Return the prediction by steps that were traced at two batch sizes."""
+        """Return the prediction from steps traced at two batch sizes."""
         return cls(AllocationTrace.of(first), AllocationTrace.of(second), is_expandable)
 
     def trace(self, batch_size: int) -> AllocationTrace:
@@ -47,11 +47,11 @@ class MemoryPrediction:
         return between(self._first, self._second, batch_size)
 
     def peak(self, batch_size: int, capacity_bytes: int | None = None) -> PeakShown:
-        """Return what a batch size takes at its peak.
+        """Return the peak memory of a batch size.
 
         Args:
             batch_size: samples in a batch.
-            capacity_bytes: that torch can reserve on the device; None for as much as is asked for.
+            capacity_bytes: memory that torch can reserve on the device; None for no limit.
 
         Raises:
             OutOfDeviceMemory: it does not fit.
@@ -66,7 +66,7 @@ class MemoryPrediction:
         )
 
     def fits(self, batch_size: int, capacity_bytes: int) -> bool:
-        """Return whether a batch size runs with so much memory."""
+        """Return whether a batch size runs with this much memory."""
         try:
             replay(self.trace(batch_size), capacity_bytes, self._is_expandable)
         except OutOfDeviceMemory:
@@ -74,11 +74,11 @@ class MemoryPrediction:
         return True
 
     def largest_batch(self, capacity_bytes: int) -> int:
-        """Return the largest batch size that runs with so much memory; 0 if not even one sample does.
+        """Return the largest batch size that runs with this much memory; 0 if not even one sample does.
 
-        Where a batch just fits, a slightly smaller one may not, and a slightly larger one may again: segments
-        are whole multiples of 2 MiB. Batch sizes are looked at in steps of 1% from above, so that more memory
-        never means a batch that is smaller by more than that.
+        Near the limit, a smaller batch may fail to fit while a larger one fits, as segments are multiples of
+        2 MiB. Batch sizes are tried from above in steps of 1%, so that more memory never results in a batch
+        that is smaller by more than that.
         """
         most = _last(0, _MAX_SAMPLES + 1, lambda size: self._least_bytes(size) <= capacity_bytes)
         fitting, too_large = _step_at(most), most + 1
@@ -87,12 +87,12 @@ class MemoryPrediction:
         return _last(fitting, too_large, lambda size: self.fits(size, capacity_bytes))
 
     def _least_bytes(self, batch_size: int) -> int:
-        """Return what the steps ask for at their peak: no allocator can do with less."""
+        """Return the sum of all blocks at the peak, which any allocator needs at least."""
         return int(np.cumsum(_changes(self.trace(batch_size))).max(initial=0))
 
 
 def _step_at(size: int) -> int:
-    """Return the largest step up to a batch size: every number up to 100, and 1% apart from there."""
+    """Return the largest size to try up to a batch size: all up to 100, then in steps of 1%."""
     if size <= _SINGLE_STEPS:
         return size
     place = int(math.log(size / _SINGLE_STEPS) / math.log(_STEP)) + 1
@@ -102,7 +102,7 @@ def _step_at(size: int) -> int:
 
 
 def _last(good: int, bad: int, is_good: Callable[[int], bool]) -> int:
-    """Return the last good number between a good one and a bad one, by halves."""
+    """Return the last good number between a good and a bad one, by bisection."""
     while bad - good > 1:
         middle = (good + bad) // 2
         if is_good(middle):
@@ -115,7 +115,7 @@ def _last(good: int, bad: int, is_good: Callable[[int], bool]) -> int:
 def replay(
     trace: AllocationTrace, capacity_bytes: int | None = None, is_expandable: bool = False
 ) -> CachingAllocator:
-    """Return torch's allocator after a trace.
+    """Replay a trace in a simulation of torch's allocator, and return it.
 
     Raises:
         OutOfDeviceMemory: it does not fit.
@@ -134,7 +134,7 @@ def replay(
 
 
 def budget_at_peak(trace: AllocationTrace) -> dict[Purpose, int]:
-    """Return the bytes of each purpose at the moment when most is allocated, each block rounded up."""
+    """Return the bytes of each purpose at the peak of allocated memory, each block rounded up."""
     changes = _changes(trace)
     if not len(changes):
         return dict.fromkeys(Purpose, 0)
@@ -146,7 +146,7 @@ def budget_at_peak(trace: AllocationTrace) -> dict[Purpose, int]:
 
 
 def _changes(trace: AllocationTrace) -> NDArray[np.int64]:
-    """Return the bytes by which each event changes what is allocated, each block rounded up."""
+    """Return by how many bytes each event changes the allocated memory, each block rounded up."""
     is_freed = trace.sizes_bytes < 0
     sizes = -(-trace.sizes_bytes // ROUNDING_BYTES) * ROUNDING_BYTES
     taken = np.zeros(len(trace.purposes), dtype=np.int64)

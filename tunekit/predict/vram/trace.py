@@ -1,4 +1,4 @@
-"""Allocations of training steps in order, for any batch size by two that were traced. Pure."""
+"""Allocations of training steps in order, for any batch size, from two traced sizes. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class AllocationTrace:
     blocks: Ints
     """Number of the block, counted from 0 as blocks are allocated."""
     sizes_bytes: Ints
-    """As asked for; -1 where the block is freed."""
+    """The requested size; -1 if the block is freed."""
     purposes: tuple[Purpose, ...]
-    """Of each block."""
+    """The purpose of each block."""
     temporaries_bytes: Ints
-    """Of each block: what came right after it and went again."""
+    """For each block, the size of temporaries that were allocated right after it and freed again."""
 
     @classmethod
     def of(cls, steps: StepTrace) -> Self:
@@ -43,9 +43,9 @@ class AllocationTrace:
 
 
 def in_order(trace: AllocationTrace) -> AllocationTrace:
-    """Return the trace with frees that follow one another in the order of their blocks.
+    """Sort each run of consecutive frees by block.
 
-    Python frees what goes together in no order that can be relied on.
+    The order in which Python frees objects together is not reliable.
     """
     is_freed = trace.sizes_bytes < 0
     run = np.cumsum(np.concatenate([[True], is_freed[1:] != is_freed[:-1]])) if len(is_freed) else is_freed
@@ -57,9 +57,9 @@ def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) ->
     """Return the trace of another batch size: each block grows with the batch along a straight line.
 
     Args:
-        first: of the steps, at one batch size.
-        second: of the same steps at another; both with consecutive frees in order.
-        batch_size: wanted.
+        first: the steps at one batch size.
+        second: the same steps at another size; both with consecutive frees in order.
+        batch_size: the wanted batch size.
 
     Raises:
         TracesDiffer: they are not of the same steps.
@@ -86,7 +86,7 @@ def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) ->
 
 
 def _temporaries(first: AllocationTrace, second: AllocationTrace, batch_size: int) -> Ints:
-    """Return the temporaries of another batch size: along a line, and never more a sample than there were."""
+    """Interpolate the temporaries to another batch size, with at most the traced bytes per sample."""
     one, other = first.temporaries_bytes, second.temporaries_bytes
     share = (batch_size - first.batch_size) / (second.batch_size - first.batch_size)
     a_sample = np.maximum(one / first.batch_size, other / second.batch_size)
@@ -118,7 +118,7 @@ def ops_between(first: StepTrace, second: StepTrace, batch_size: int) -> tuple[O
 
 
 def with_more(trace: AllocationTrace, sizes_bytes: Sequence[int], purpose: Purpose) -> AllocationTrace:
-    """Return the trace with blocks that are there from the beginning to the end."""
+    """Return the trace with additional blocks that exist from the beginning to the end."""
     count = len(sizes_bytes)
     return AllocationTrace(
         batch_size=trace.batch_size,
