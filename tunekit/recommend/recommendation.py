@@ -55,7 +55,7 @@ class Comparison:
     baseline_confirm: tuple[TrialRecord, ...]
     """Fresh processes of the baseline, interleaved with the tiers'."""
     planned: PlannedTraining = NOTHING_PLANNED
-    """The training to come; where its finish counts, speed-ups are of all of it."""
+    """The training to come; where its finish counts, speedups are of all of it."""
     script_scales_lr: bool = False
     """Whether the script scales its learning rate itself."""
     data_checks: Mapping[TrainConfig, DataCheck] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def recommend(
 ) -> Recommendation | None:
     """Return the tier's pick with its evidence; None where too few processes confirmed it.
 
-    Rate, it/s and speed-up come only from the confirming processes: the trial that won the search
+    Rate, it/s and speedup come only from the confirming processes: the trial that won the search
     won partly by luck.
 
     Args:
@@ -204,7 +204,7 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
 
 
 def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -> Interval | None:
-    """Return the speed-up of a config's confirming processes, paired with the baseline's by round.
+    """Return the speedup of a config's confirming processes, paired with the baseline's by round.
 
     None where too few rounds have both, or one has and no noise floor is known.
     """

@@ -18,7 +18,7 @@ from tunekit.records.recommendation import MemoryNeed, NoiseFloor, Tier, Verdict
 from tunekit.records.run import Objective
 
 ComparedBy = Literal["rate", "speed-up"]
-"""What of two runs is compared: samples/s, or on unlike machines the speed-up over the run's own baseline."""
+"""What of two runs is compared: samples/s, or on unlike machines the speedup over the run's own baseline."""
 
 
 class TimePart(Record):

@@ -129,7 +129,7 @@ class Recommendation(ConfigFigures):
     search_trial: NonNegativeInt
     """The trial that found it."""
     confirm_trials: tuple[NonNegativeInt, ...]
-    """Fresh interleaved processes that its rate and speed-up come from."""
+    """Fresh interleaved processes that its rate and speedup come from."""
     same_as: Tier | None = None
     """An earlier tier with the same config."""
     is_baseline: bool
