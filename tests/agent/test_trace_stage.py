@@ -311,8 +311,8 @@ def does_nothing(loop: Loop, batch: Any) -> None:
 @pytest.mark.parametrize(
     ("train", "reported"),
     [
-        (never_steps, "within every batch another loader is read"),
-        (reads_another, "within every batch another loader is read"),
+        (never_steps, "no uninterrupted batch"),
+        (reads_another, "no uninterrupted batch"),
         (leaves_batches, "does not train on every batch"),
         (does_nothing, "no op was seen"),
     ],

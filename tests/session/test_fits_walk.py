@@ -121,7 +121,7 @@ def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path
     ("fault", "told"),
     [
         ("the loop has no DataLoader", "no DataLoader; measure on the GPU itself instead: tunekit search"),
-        ("4 ranks train together: none can be timed alone", "give the command of one process"),
+        ("4 ranks train together and can't be timed separately", "give the command of one process"),
         ("torch 2.1 does not tell when memory is freed; 2.4 does", "2.4 does; train with that torch"),
     ],
 )

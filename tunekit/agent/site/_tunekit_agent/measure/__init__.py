@@ -1,1 +1,1 @@
-"""From ticks of the loop to the figures of a measurement."""
+"""Turns the loop's ticks into the figures of a measurement."""

@@ -8,13 +8,13 @@ import sys
 from typing import Any, Iterable
 
 _ROCM_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
-"""How AMD's architectures begin that multiply matrices of it: CDNA, and RDNA from the third on."""
+"""Prefixes of AMD architectures with bf16 matrix units: CDNA, and RDNA from the third on."""
 
 
 def facts_of(device: Any) -> dict:
-    """Return type, name and memory in bytes of a torch device, and what the driver knows it by.
+    """Return type, name, memory in bytes and driver ids of a torch device.
 
-    `free_bytes` is what torch has of it or could still take: other processes and its context have the rest.
+    `free_bytes` is torch's reserved memory plus the free memory; None where torch has reserved nothing.
     """
     kind = getattr(device, "type", "cpu")
     if kind != "cuda":
@@ -39,7 +39,7 @@ def of_tensors(tensors: Iterable) -> Any:
 
 
 def _pci_bus_id(properties: Any) -> str | None:
-    """Return a device's address on the PCI bus as the driver writes it, None from a torch that tells none."""
+    """Return a device's PCI bus address as the driver writes it; None if torch does not report it."""
     try:
         return f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
     except AttributeError:
@@ -56,8 +56,8 @@ def _free_bytes(cuda: Any, device: Any) -> int | None:
 def cuda_devices() -> list[int]:
     """Return the CUDA devices on which this process has a context, by torch's numbers.
 
-    The current device need not be among them: `model.to("cuda:1")` leaves it at the first, where asking for
-    anything would make a context.
+    The current device need not be among them: after `model.to("cuda:1")` it is device 0, where any query
+    would create a context.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
@@ -66,7 +66,7 @@ def cuda_devices() -> list[int]:
 
 
 def is_capturing() -> bool:
-    """Return whether a CUDA graph is being captured: the device may not be waited for, nor a value read."""
+    """Return whether a CUDA graph is being captured, which forbids waits and reading values."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
@@ -80,9 +80,9 @@ def synchronize() -> None:
 
 
 def forget_cudnn_tries() -> None:
-    """Have torch's peaks begin anew where cuDNN has tried out kernels: in workspaces as large as would fit.
+    """Reset torch's peaks after cuDNN has benchmarked kernels, whose trial workspaces inflate them.
 
-    It makes do with less memory, and gives back what it tried. What training takes comes again in each batch.
+    cuDNN needs less memory afterwards; the peaks of training recur in each batch.
     """
     for device in cuda_devices():
         torch = sys.modules["torch"]
@@ -92,9 +92,9 @@ def forget_cudnn_tries() -> None:
 
 
 def memory_facts() -> dict:
-    """Return torch's peaks on the CUDA device of this process that is the fullest.
+    """Return torch's peaks on this process's fullest CUDA device.
 
-    None without CUDA, and where torch keeps no figures: with another allocator, or without its cache.
+    None without CUDA, and where torch keeps no figures: with another allocator or without its cache.
     """
     known: dict = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
     for device in cuda_devices():

@@ -21,18 +21,18 @@ from typing import Callable
 from .estimates import LOOKS, interval_relative, min_relative, owed_s, trend_relative
 
 _MIN_BATCHES, _MIN_SLOW_BATCHES = 10, 3
-"""Of a window; the fewer where steps are so slow that more would take too long."""
+"""Batches of a window; the smaller number where steps are too slow for more."""
 _MIN_RAMP = 3
 _CAP_WINDOWS, _LATE_WINDOWS, _MAX_WINDOWS = 2, 4, 12
-"""Limits in windows: of steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
+"""Limits in windows: for steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
 _MIN_SLOW_BATCHES, or of the ramp of a loop that was held up."""
 _MAX_MARKS = 100_000
 _SYNCHRONIZE_S = 0.001
-"""Waiting for a device that has no work left takes less."""
+"""A wait for an idle device takes less than this."""
 _BOUNDARY_TRIES = 3
-"""Something may run within an epoch's first batches: a validation, the compiler."""
+"""Other work may run within an epoch's first batches: a validation, the compiler."""
 _MIN_TO_LOOK = 12
-"""Batches before which no loop is given up."""
+"""Batches before a loop may be abandoned."""
 
 WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
 
@@ -131,17 +131,17 @@ class LoopClock:
 
     @property
     def counts_batch(self) -> bool:
-        """Whether a batch that ends now is one of the steady window."""
+        """Whether a batch that ends now counts in the steady window."""
         return self.phase == MEASURING and self._last_tick is not None
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the loop was given up for being too slow."""
+        """Whether the loop was abandoned as too slow."""
         return self.stop_reason == "abandoned"
 
     @property
     def boundaries_seen(self) -> int:
-        """Epoch boundaries that were timed."""
+        """Number of timed epoch boundaries."""
         return len(self._boundaries)
 
     @property
@@ -167,7 +167,7 @@ class LoopClock:
 
     @property
     def boundary_limit_s(self) -> float:
-        """Seconds that the boundary is awaited for, once the epoch has begun again."""
+        """Seconds to wait for the boundary's end once the next epoch has begun."""
         return _CAP_WINDOWS * self._window_s
 
     def parts(self) -> dict:
@@ -231,7 +231,7 @@ class LoopClock:
         return self.phase
 
     def epoch_ended(self, asked_at: float) -> None:
-        """The loader ran dry; `asked_at` is when the loop asked for the batch that did not come."""
+        """The epoch is over; `asked_at` is when the loop asked for the batch that did not come."""
         stop_s = self._clock() - asked_at
         owed = self._drain(asked_at)  # while the device worked that off, ending the epoch cost nothing
         self._stop_cost_s = max(0.0, stop_s - owed)
@@ -247,7 +247,7 @@ class LoopClock:
             self.phase = REFILLING
 
     def end(self) -> bool:
-        """The script is over: close with what there is. Returns whether that is a measurement."""
+        """Close the window at the script's end; return whether there is a measurement."""
         if self.phase in (WARMING, MEASURING):
             if self.steady.batches < _MIN_BATCHES:
                 return False
@@ -264,14 +264,14 @@ class LoopClock:
         self._last_tick = now
 
     def _begin_again(self, now: float, batches: int) -> None:
-        """Graphs were captured within the segment: go back to where it was opened."""
+        """Graphs were captured within the segment: discard it back to its start."""
         assert self._last_tick is not None
         self.discarded_batches += self.steady.batches - self._kept.batches + batches
         self._opened_at += now - self._last_tick  # compiling is no part of the window's time
         self.steady, self._last_tick = self._kept, None
 
     def _hold_up(self, now: float) -> None:
-        """The loop is held up, and its queue fills: the ramp begins again, and no boundary can be timed."""
+        """The loop was paused and its queue fills up: restart the ramp; no boundary can be timed."""
         self._is_held_up = self._is_disturbed = True
         self._ramped, self._ramped_from = 0, now
 
@@ -350,7 +350,7 @@ class LoopClock:
         return self.stop_reason is not None
 
     def _is_too_slow(self) -> bool:
-        """Look whether the loop is surely slower than the rate to beat, and say when to look again.
+        """Check whether the loop is certainly slower than the rate to beat, and when to check again.
 
         A loop that is still getting faster is not judged by its start.
         """
@@ -368,7 +368,7 @@ class LoopClock:
         return True
 
     def _close(self, now: float) -> None:
-        """Close the window: what the device owes belongs to its last batch."""
+        """Close the window: pending device work belongs to its last batch."""
         self.steady.time_s += self._drain(now)
         self._last_tick = None
         if self._boundaries or not self._can_force or self.is_abandoned:
@@ -377,7 +377,7 @@ class LoopClock:
         self._force_boundary(self._marks[0])
 
     def _drain(self, asked_at: float) -> float:
-        """Wait until the device has no work left; returns by how much it was behind the host at an ask."""
+        """Wait until the device is idle; returns how far it was behind the host."""
         before = self._clock()
         self._synchronize()
         now = self._clock()

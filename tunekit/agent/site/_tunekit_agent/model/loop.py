@@ -1,4 +1,4 @@
-"""The training loop: which loader trains, which modules own what is stepped, what the script sets itself."""
+"""The training loop: its loader, the modules with the optimized parameters, the script's own settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .steps import StepWatch
 _LEARN_BATCHES = 8
 _LEARN_TIME_S = 5.0
 _SILENT_STEPS = 32
-"""Steps of one optimizer in a row without a fetch, after which the loop is taken to make its own batches."""
+"""Steps of one optimizer without a fetch after which the loop is assumed to build its own batches."""
 _LATEST_STEPS, _MIN_STEPS = 10, 3
-"""Whose batches are counted, for what a step takes by now: a script may accumulate more as it warms up."""
+"""Recent steps that batches per step are counted over; gradient accumulation may grow."""
 _MAX_LISTED = 64
 
 
 class Loop:
-    """The script's training loop: learnt from its first batches, and then what the stages look at.
+    """The script's training loop, learnt from its first batches, as the stages see it.
 
     A loader is credited with the steps that follow its batches.
 
@@ -142,7 +142,7 @@ class Loop:
         return self._roots.roots()
 
     def _find_partners(self, trained: LoaderInfo) -> None:
-        """Find what each loop batch takes from every loader; the one with the most samples trains."""
+        """Find what each loop batch takes from every loader; the training loader has the most samples."""
         others = self._read_with(trained)
         together = [trained, *(one for one in others if trained in self._read_with(one))]
         together.sort(key=self._order.index)
@@ -171,7 +171,7 @@ class Loop:
             self._unstepped = 0
 
     def recount(self) -> bool:
-        """Take the batches of a step from the latest steps; returns whether that is another number."""
+        """Update the batches per step from the latest steps; return whether the number changed."""
         before = self.batches_per_step
         if self.training is not None and not self.reads_ahead and len(self._latest) >= _MIN_STEPS:
             self._batches_per_step = max(1, median_high(self._latest))
@@ -182,7 +182,7 @@ class Loop:
         return self._since_step[-1] if self._since_step else None
 
     def _count_batches_per_step(self) -> int:
-        """Where fetches don't say, a batch is what has a backward pass and a forward of the root."""
+        """Where there are no fetches, a batch is a backward pass with a forward pass of the root."""
         max_steps = max(self._steps.steps.values(), default=1)
         if self.training is not None and not self.reads_ahead:
             return max(1, round(self.training.fetches / max_steps))
@@ -210,7 +210,7 @@ class Loop:
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is computed since the first forward: nothing of the loop can be timed."""
+        """Whether the loop computes nothing since the first forward pass, so that it can't be timed."""
         return self.dry is not None and self.dry.is_entered
 
     @property
@@ -223,7 +223,7 @@ class Loop:
 
     @property
     def turns_are_steps(self) -> bool:
-        """Whether the loop is seen at its steps only: no loader, or not the loop's own thread asks it."""
+        """Whether only steps mark the loop's batches: it has no loader, or another thread reads it."""
         return self.training is None or self.reads_ahead
 
     @property
@@ -233,12 +233,12 @@ class Loop:
 
     @property
     def roots_cover_step(self) -> bool:
-        """Whether the roots own every parameter that is stepped."""
+        """Whether the roots hold every optimized parameter."""
         return self._roots.cover_step()
 
     @property
     def has_own_autocast(self) -> bool:
-        """Whether the script chooses a precision for its modules by itself."""
+        """Whether the script sets its modules' precision itself."""
         return bool(self._autocasts.dtype) or any(root.autocast_dtype for root in self._roots.roots())
 
     def graphs_captured(self) -> int:
@@ -262,7 +262,7 @@ class Loop:
         return self._steps.living()
 
     def last_loss(self) -> Any:
-        """Return the loss of the latest backward pass, another object after each."""
+        """Return the loss of the latest backward pass, a new object each time."""
         return self._steps.last_loss
 
     def discovery(self, roots: list, training: LoaderInfo | None) -> dict:
@@ -297,7 +297,7 @@ class Loop:
         }
 
     def applied(self, training: LoaderInfo | None) -> dict:
-        """Return what really holds in this process, for the parent to compare with what it asked."""
+        """Return the settings in effect, for the parent to compare with its request."""
         asked = self.request.loader
         is_addressed = training is not None and self._loaders.is_addressed(training)
         return {

@@ -1,4 +1,4 @@
-"""What the training alone takes at other batch sizes: one batch, resized, is trained on over and over."""
+"""Time of training alone at other batch sizes: one batch, resized, is trained on repeatedly."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .runner import Missing
 
 
 class BatchSizes(ReplayStage):
-    """Takes one batch that the script does not get, then gives it to the script in one size after another.
+    """Takes one batch from the script and then feeds it back in one size after another.
 
-    The sizes are tried in the order of the request; the first that fails is the last. What is known is
-    reported before each size, which the script may not live through: device memory may not do, or a state of
-    the script's may be as long as its batch.
+    The sizes are tried in the order of the request, up to the first that fails. Facts are reported before
+    each size, which may crash the script: device memory may run out, or a state of the script may be as long
+    as its batch.
     """
 
     name = "sizes"
@@ -28,7 +28,7 @@ class BatchSizes(ReplayStage):
         self._seen: list = []
 
     def leave(self) -> None:
-        """Say why a size is missing that was still at work."""
+        """Record why the current size is missing."""
         if self._training is not None and not self.is_over:
             batches = self._training.batches
             self._why_ended = f"batch size {self._size} was too slow: {batches} batches were timed"
@@ -67,7 +67,7 @@ class BatchSizes(ReplayStage):
         self._train_on(batch)
 
     def _is_measured(self) -> bool:
-        """Return whether the size at work is timed, and keep what it took."""
+        """Return whether the current size is timed, and keep its time."""
         is_enough, training, peak = self._is_timed(), self._training, self._peak
         assert training is not None
         if peak is not None and self._turn_count == WARM_TURNS - 1:

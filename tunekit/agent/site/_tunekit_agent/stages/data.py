@@ -17,19 +17,19 @@ from .runner import NO_LOADER, Missing, Stage
 _EPOCHS = 2
 _MAX_DRAWS = 2_000_000
 _DRAWING_S, _PINNED_S, _MAX_S, _PART_S = 3.0, 6.0, 10.0, 3.0
-"""Seconds since the stage began by which drawing indices, making pinned samples and reading epochs end; of a
-long epoch a part is read for so many seconds."""
+"""Deadlines in seconds since the stage began: for drawing indices, for making pinned samples, for reading
+epochs; and how long a long epoch is sampled."""
 _MAX_CONTENTS = 256
 _PINNED_BATCH = 8
 _MAX_READ, _READING_S = 8, 2.0
-"""Samples, and seconds, to find what reading changes."""
+"""Limits in samples and seconds of finding what reading changes."""
 _MAX_NAMES = 8
 
 
 class DataSeen(Stage):
-    """Holds the script while it reads epochs that the script does not get.
+    """Pauses the script and reads extra epochs.
 
-    Nothing trains after it: it moves open files and generators, and fills caches.
+    Nothing trains after it: reading advances file positions and generators, and fills caches.
     """
 
     name = "data"
@@ -62,7 +62,7 @@ class DataSeen(Stage):
         if not is_stream:
             self._keep("indices", self._indices, source)
         if work is None:
-            self._facts["faults"].append("its workers come from a fork server, where they can't be watched")
+            self._facts["faults"].append("workers started by forkserver can't be observed")
             return None
         try:
             if self._first and self._read_here is not None:
@@ -89,7 +89,7 @@ class DataSeen(Stage):
             self._facts["faults"].append(f"{part}{line_of(error)}"[:300])
 
     def _indices(self, source: Any) -> dict:
-        """Draw from the batch sampler alone, as two epochs would."""
+        """Draw the indices of two epochs from the batch sampler, without reading samples."""
         sampler, is_listed = source.live._index_sampler, source.live._auto_collation
         until, is_whole = self._clock() + _DRAWING_S, True
         first, second, counts, digest = self._first, set(), [0, 0], 0
@@ -120,7 +120,7 @@ class DataSeen(Stage):
         }
 
     def _unshared(self, first: dict) -> list:
-        """Return what reading changes where samples depend on it, or the loop takes what was added."""
+        """Return attributes that reading changes and that affect samples or that the loop drains."""
         sizes, until, found = sizes_of(self._read_here), self._clock() + _READING_S, set()
         taken = {name for name, size in (self._after_batch or {}).items() if sizes.get(name, size) < size}
         with contextlib.suppress(Exception):  # a data set that is read in batches alone
@@ -156,7 +156,7 @@ class DataSeen(Stage):
         return {"indices": seen, "leaves": [one for one in leaves if one["prints"].strip("0")]}
 
     def _samples(self, source: Any, work: Any) -> dict:
-        """Read two epochs, as far as the time goes; of a long one a part, which tells what repeats."""
+        """Read two epochs, or part of a long one, within the time limit."""
         work.note(samples.NOTED)
         epochs: list = []
         whole, took_s = 0, 0.0
@@ -194,7 +194,7 @@ class DataSeen(Stage):
         return self._clock() - self._began
 
     def _read_epoch(self, source: Any, end_s: float) -> bool:
-        """Take batches to the epoch's end, but no longer than that many seconds since the stage began."""
+        """Take batches to the epoch's end, until a deadline in seconds since the stage began."""
         while self._spent_s() < end_s:
             try:
                 source.fetch()
@@ -206,7 +206,7 @@ class DataSeen(Stage):
     def _shared_generators(self, source: Any) -> list:
         """Return the generators from which workers draw the same numbers: several, or each epoch's.
 
-        A script that was not seen to leave them as they are between epochs may seed them there.
+        The script may reseed them between epochs unless observed not to.
         """
         live, dataset = source.live, source.live._dataset
         begins_anew = getattr(live, "_workers", ()) and not live._persistent_workers
@@ -226,7 +226,7 @@ class DataSeen(Stage):
 
 
 def _changing(info: Any) -> list | None:
-    """Return what the script changes in its data set between epochs; None where it had but one."""
+    """Return what the script changes in its data set between epochs; None after a single epoch."""
     watch, dataset = info.attributes, getattr(info.loader(), "dataset", None)
     if watch.has_seen:
         return sorted(watch.names)[:_MAX_NAMES]

@@ -1,4 +1,4 @@
-"""A few batches under torch.profiler: device busy time, copies, gaps, and what took longest."""
+"""A few batches under torch.profiler: device busy time, copies, gaps, and the longest kernels."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NO_WORK = ("gpu_user_annotation", "cuda_sync", "overhead")
 class KernelWindow(Stage):
     """Traces five batches from ask to ask, after one that is not traced.
 
-    The end of an epoch or a validation in between ends the trace and begins it anew; where that happens
-    again, fewer batches must do.
+    An epoch's end or a validation in between restarts the trace; if that happens again, fewer batches are
+    traced.
     """
 
     name = "kernels"
@@ -54,7 +54,7 @@ class KernelWindow(Stage):
             self._began_at = time.perf_counter()
 
     def interrupted(self) -> None:
-        """Throw away what was traced: what runs now is no batch."""
+        """Discard the trace: what runs now is not a batch."""
         super().interrupted()
         if not self._is_tracing:
             return
@@ -104,13 +104,13 @@ class KernelWindow(Stage):
         return traced
 
     def _wait(self) -> None:
-        """Wait for the device: work launched before the window is not of it, work launched in it is."""
+        """Wait for the device, so that the window contains exactly the work launched in it."""
         if self._on_cuda:
             self._loop.synchronize()
 
 
 def kernel_facts(events: Any, on_cuda: bool) -> dict:
-    """Return what a trace's events say; times in seconds.
+    """Return a trace's facts; times in seconds.
 
     Args:
         events: torch.autograd.profiler_util.FunctionEvent of one trace.

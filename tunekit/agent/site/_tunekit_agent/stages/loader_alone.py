@@ -1,4 +1,4 @@
-"""The loader's own rate: its batches are taken and thrown away."""
+"""The loader's rate alone: its batches are taken and discarded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SHORT_EPOCHS = 3
 
 
 class LoaderAlone:
-    """Times a loader whose batches are thrown away.
+    """Times a loader whose batches are discarded.
 
-    What was primed comes for free and is left out, here and after each end of an epoch; so is the epoch's
-    end itself. Counted are whole rounds of the workers, whose batches come in turn.
+    Prefetched batches come for free and are left out, at the start and after each epoch's end; so is the
+    epoch's end itself. Counted are whole rounds of the workers, whose batches come in turn.
 
     Args:
         window_s: half of it is timed.

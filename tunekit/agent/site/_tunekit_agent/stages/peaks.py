@@ -10,39 +10,39 @@ from .runner import Missing, Stage
 
 
 class DevicePeak:
-    """Reads the device memory that the process takes at most."""
+    """Reads the process's peak device memory."""
 
     def __init__(self, cuda: Any, device: Any) -> None:
         self._cuda, self._device = cuda, device
 
     @classmethod
     def of(cls, loop: Any) -> DevicePeak | None:
-        """Return that of a loop's device, None on a CPU."""
+        """Return the reader of a loop's device; None on a CPU."""
         return None if loop.device is None else cls(loop.torch.cuda, loop.device)
 
     def begin(self, gives_back: bool = False) -> None:
-        """Forget the peaks so far; `gives_back` empties the cache, which else counts as this batch's."""
+        """Reset the peaks; `gives_back` empties the cache, which would otherwise count as this batch's."""
         if gives_back:
             self._cuda.empty_cache()
         self._cuda.reset_peak_memory_stats(self._device)
 
     def allocated_bytes(self) -> int:
-        """Return the peak of what tensors take, since."""
+        """Return the peak of allocated memory since the reset."""
         return int(self._cuda.max_memory_allocated(self._device))
 
     def reserved_bytes(self) -> int:
-        """Return the peak of what the process reserves, since."""
+        """Return the peak of reserved memory since the reset."""
         return int(self._cuda.max_memory_reserved(self._device))
 
     def read_bytes(self) -> int:
-        """Return the peak of what tensors take since it was last read."""
+        """Return the peak of allocated memory since it was last read."""
         peak_bytes = self.allocated_bytes()
         self.begin()
         return peak_bytes
 
 
 class Peaks(Stage):
-    """Looks at the first whole batch that ends in a step; batches before it only accumulate.
+    """Measures the first uninterrupted batch that ends in a step; earlier batches only accumulate.
 
     Where optimizers step in turn, as a GAN's do, the forward and backward passes between their steps are of
     the first part. What runs after the last step is of the second. The peaks of the measurement were read

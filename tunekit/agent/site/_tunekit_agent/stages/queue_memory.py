@@ -1,4 +1,4 @@
-"""The loader's queue at its fullest: what it takes of /dev/shm, and what each process takes beside it."""
+"""The loader's full queue: its use of /dev/shm, and each process's other memory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _MIN_HOLD_S = 3.0
 _MAX_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
 _GROWTH_SHARE, _MIN_GROWTH_BYTES = 0.05, 64 << 10
-"""Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
+"""Slack as a share of a batch and in bytes: other programs' small use of /dev/shm is not growth of the
+queue."""
 _GROWTHS = 2
-"""Of a worker's memory that are looked at, one after the other."""
+"""Readings of a worker's memory, one after the other."""
 _MIN_COPIED_BYTES = 1 << 20
-"""Of each growth: batches come and go in a worker too."""
+"""Slack of each growth: batches come and go in a worker too."""
 _MAX_RISE = 1.5
-"""Of the second growth over the first."""
+"""Limit of the second growth over the first."""
 _SEMAPHORE_DEPTH = 2
 """An event holds a condition, which holds its locks."""
 
 
 class QueueMemory(Stage):
-    """Holds the script at its next batch until the loader's workers have made all that they may.
+    """Pauses the script at its next batch until the loader's workers have filled the queue.
 
     /dev/shm then holds workers x prefetch batches and the one that the script still has at hand. Forked
     workers also keep what the script had at hand when they were started, the last batch of the epoch before:
@@ -46,7 +47,7 @@ class QueueMemory(Stage):
     _each = _next_at = _rounds = 0  # batches from one look to the next; such rounds in the rest of the epoch
 
     def asked(self, source: Any) -> Any:
-        """Hold the script until the queue is full, then look at it."""
+        """Pause the script until the queue is full, then measure it."""
         if self._facts is not None:
             self._look_again(source)
             return None
@@ -57,7 +58,7 @@ class QueueMemory(Stage):
         return None
 
     def interrupted(self) -> None:
-        """Where the epoch is over its workers may be too: they are not looked at again."""
+        """At the epoch's end its workers may end too: stop looking at them."""
         self.is_over |= bool(self._looks)
 
     def _plan_looks(self, info: Any) -> None:
@@ -129,10 +130,10 @@ def _forks(info: Any) -> bool:
 
 
 def _memory_of(live: Any) -> dict:
-    """Return the memory of this process and of a torch iterator's workers that are still there.
+    """Return the memory of this process and of a torch iterator's living workers.
 
-    Pages that a fork left shared belong to no worker: they stay however many there are. So a worker counts
-    with its private pages, and the rest of what all of them take is the training process's.
+    Pages shared since a fork don't grow with the number of workers. So a worker counts with its private
+    pages, and the rest counts for the training process.
     """
     pids = [worker.pid for worker in getattr(live, "_workers", ()) if worker.is_alive()]
     main, workers = memory_of(os.getpid()), [memory_of(pid) for pid in pids]
@@ -168,7 +169,7 @@ def copied_later(before: int, between: int, now: int, rounds: int) -> int:
 
 
 def _semaphore_bytes(live: Any) -> int:
-    """Return what the semaphores of a torch iterator's queues take of /dev/shm: a page each."""
+    """Return the bytes of /dev/shm that the semaphores of a torch iterator's queues take: a page each."""
     found: set = set()
     queues = [getattr(live, "_worker_result_queue", None), getattr(live, "_workers_done_event", None)]
     _find_semaphores([*queues, *getattr(live, "_index_queues", ())], found, _SEMAPHORE_DEPTH)

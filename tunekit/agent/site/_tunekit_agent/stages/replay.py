@@ -14,7 +14,7 @@ from .runner import Missing, Stage, Turns
 
 _MAX_DEPTH = 8
 _MAX_TAKEN = 3
-"""Batches until one is full: an epoch's last may not be."""
+"""Batches to take until one is full: an epoch's last may not be."""
 WARM_TURNS = 3
 """Before the training is timed: a loop may ask a batch or two ahead."""
 _MIN_TIMED, _MIN_TIMED_SLOWLY = 10, 4
@@ -25,7 +25,7 @@ CHANGED_IN_PLACE = "the script changes its batch in place: no batch can be train
 
 
 class ReplayStage(Stage):
-    """A stage whose batches take the place of the loader's, from its first turn to its last."""
+    """A stage whose batches replace the loader's, from its first turn to its last."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -51,10 +51,10 @@ class ReplayStage(Stage):
         return None if self._replayed is None else Replay(self._replayed.copy())
 
     def _turn(self, source: Any) -> None:
-        """The loop is through with what it was given, or begins; raises Missing to end the stage."""
+        """The loop finished the batch it was given, or starts; raises Missing to end the stage."""
 
     def _full_batch(self, source: Any) -> tuple:
-        """Return a full batch that the script does not get, and the samples in it."""
+        """Return a full batch that the script never sees, and its number of samples."""
         declared = source.info.facts.get("batch_size")
         for _ in range(_MAX_TAKEN):
             try:
@@ -77,7 +77,7 @@ class ReplayStage(Stage):
         )
 
     def _is_timed(self) -> bool:
-        """The loop is through with the batch; return whether it was timed often enough.
+        """The loop finished the batch; return whether it was timed often enough.
 
         Raises:
             Missing: something else runs within every batch, or the script has changed its batch.
@@ -90,7 +90,7 @@ class ReplayStage(Stage):
         return is_enough
 
     def _let_refill(self, source: Any) -> None:
-        """Wait, for a window at most, until the workers rest: they would slow the training down."""
+        """Wait until the workers are idle, for a window at most: they would slow the training down."""
         until = self._clock() + _REFILL_WINDOWS * self._loop.request.window_s
         while source.has_all_made is False and self._clock() < until:
             self._moved()
@@ -122,7 +122,7 @@ class TrainingTimer:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the batches that were timed may stand for all."""
+        """Whether the timed batches are representative."""
         least = _MIN_TIMED if self.time_s < self._window_s else _MIN_TIMED_SLOWLY
         return self.batches >= max(least, self._group)
 
@@ -134,7 +134,7 @@ class TrainingTimer:
         self._turns.interrupted()
 
     def asked(self) -> bool:
-        """The loop is through with a batch; return whether enough are timed.
+        """The loop finished a batch; return whether enough are timed.
 
         Raises:
             Missing: no turn has been whole for a while.
@@ -171,7 +171,7 @@ class ReplayedBatch:
 
     @property
     def was_changed(self) -> bool:
-        """Whether a tensor of it was written to since."""
+        """Whether one of its tensors was written to since."""
         return any(_version(leaf) != version for leaf, version in self._versions)
 
 
@@ -183,7 +183,7 @@ def _version(leaf: Any) -> int | None:
 
 
 class Rebuilding:
-    """Makes a batch again in containers of its own; what it holds twice, and in circles, stays so.
+    """Rebuilds a batch in new containers, keeping shared and circular references.
 
     Args:
         stands_for: returns what takes a part's place, or the part itself where it stays; containers that hold
@@ -196,7 +196,7 @@ class Rebuilding:
         self._made: dict = {}  # by id: the part, which keeps its id, and what was made of it
 
     def of(self, item: Any, depth: int = 0) -> Any:
-        """Return what an item becomes."""
+        """Return the rebuilt item."""
         known = self._made.get(id(item))
         if known is not None:
             return known[1]
@@ -251,7 +251,7 @@ def _with_parts(item: Any, has_keys: bool, changed: list) -> Any:
 
 
 def resized(batch: Any, own_size: int, size: int) -> Any:
-    """Return a batch of another size; the one that it is made of stays as it is.
+    """Return a batch of another size; the original is not changed.
 
     Resized is whatever has the batch's size as its first dimension: tensors, arrays, and lists and tuples of
     as many texts, numbers or other parts that have no dimension of their own. A larger batch repeats the
@@ -296,9 +296,9 @@ class _Resizing:
         return bool(shape) and shape[0] == self._own_size
 
     def _refuse_listed_samples(self, part: Any) -> None:
-        """Refuse a list of as many parts as the batch has samples, each with a size of its own.
+        """Refuse a list with one differently sized part per sample.
 
-        So do loaders of images with boxes hand out their targets; left as it is, it would no longer fit.
+        Loaders of images with boxes return such targets; unresized, it would no longer match the batch.
         """
         if type(part) not in (list, tuple) or len(part) != self._own_size:
             return
@@ -318,7 +318,7 @@ def _length(part: Any) -> Any:
 
 
 def _is_whole(part: Any) -> bool:
-    """Return whether a part of a list holds others, or has dimensions: then it may be a batch itself."""
+    """Return whether a part of a list has parts or dimensions, so that it may be a batch itself."""
     return batches.parts_of(part) is not None or bool(batches.shape_of(part))
 
 

@@ -14,14 +14,14 @@ _MAX_BROKEN = 10
 _MAX_FAULTS = 16
 _AT_THE_END = ("leave", "facts")
 NO_LOADER = "the script keeps no reference to its DataLoader, so it can't be iterated again"
-NO_WHOLE_BATCH = "within every batch another loader is read, or an epoch begins: none can be told apart"
+NO_WHOLE_BATCH = "no uninterrupted batch: each one reads another loader or starts an epoch"
 
 
 class Turns:
-    """Tells whole batches of the loop from turns in which something else ran.
+    """Separates uninterrupted batches from turns where other work ran.
 
     Attributes:
-        whole: batches from one ask to the next with nothing in between.
+        whole: uninterrupted batches so far, each from one ask to the next.
     """
 
     def __init__(self) -> None:
@@ -33,10 +33,10 @@ class Turns:
             self._is_whole = False
 
     def asked(self) -> bool:
-        """Return whether the turn that ends with this ask was one batch and nothing else.
+        """Return whether the turn that ends with this ask was an uninterrupted batch.
 
         Raises:
-            Missing: no turn has been whole for a while.
+            Missing: no turn was uninterrupted for a while.
         """
         was_whole, self._is_whole = self._is_whole, True
         if was_whole is None:
@@ -49,13 +49,13 @@ class Turns:
 
 
 class Stage:
-    """One thing to look at. A method that raises Missing ends the stage.
+    """One thing to measure after the window. A method that raises Missing ends the stage.
 
     Attributes:
-        name: of the field in the parent's Details record.
-        is_over: whether it has seen enough.
-        moved: called with its name while it holds the script, so that the parent sees progress.
-        knows_more: called when its facts are worth reporting; its deadline starts again.
+        name: the field of the parent's Details record.
+        is_over: whether it is finished.
+        moved: called with its name while the script is paused, so that the parent sees progress.
+        knows_more: called when new facts are worth reporting; restarts its deadline.
     """
 
     name = ""
@@ -92,7 +92,7 @@ class Stage:
             raise Missing("the loop has no DataLoader")
         self._require_one_rank(*why_one_rank)
 
-    def _require_one_rank(self, why: str = "train together: none can be timed alone") -> None:
+    def _require_one_rank(self, why: str = "train together and can't be timed separately") -> None:
         if self._loop.world_size > 1:
             raise Missing(f"{self._loop.world_size} ranks {why}")
 
@@ -100,7 +100,7 @@ class Stage:
         """The loop has a batch that its loader made."""
 
     def interrupted(self) -> None:
-        """Something that is no part of a loop batch runs: a validation, the beginning of an epoch."""
+        """Work that belongs to no loop batch runs: a validation, the start of an epoch."""
         self._turns.interrupted()
 
     def step_began(self) -> None:
@@ -110,10 +110,10 @@ class Stage:
         """An optimizer ended its step."""
 
     def leave(self) -> None:
-        """Put back whatever was changed; called once, however the stage ends."""
+        """Restore whatever was changed; called once, however the stage ends."""
 
     def explains(self, error: Exception) -> bool:
-        """Return whether the facts say of an error why something is missing; if not, there are none."""
+        """Return whether facts() explains this error; otherwise it is reported as a fault."""
         return False
 
     def facts(self) -> Any:
@@ -122,13 +122,13 @@ class Stage:
 
 
 class StageRunner:
-    """Runs stages in turn; a fault of one is reported and ends that one.
+    """Runs stages in turn; a fault is reported and ends only its stage.
 
     Args:
         window_s: of the trial, which each stage's deadline follows.
         moved: called with a stage's name while it works.
         step_s: seconds per batch of the loop, which the deadlines follow too.
-        passed: called when a stage is through and the next begins, and when the stage at work knows more.
+        passed: called when a stage finishes and the next begins, and when the running stage knows more.
 
     Attributes:
         deadline_s: seconds since it began or last knew more after which a stage is left, at the next turn.
@@ -154,16 +154,16 @@ class StageRunner:
 
     @property
     def phase(self) -> str | None:
-        """What the stage at work is at."""
+        """The phase of the running stage."""
         return None if self._stage is None else self._stage.phase
 
     @property
     def is_over(self) -> bool:
-        """Whether every stage has seen enough."""
+        """Whether every stage is finished."""
         return self._stage is None
 
     def asked(self, source: Any) -> Any:
-        """The loop asks for a batch; returns what the stage at work answers."""
+        """The loop asks for a batch; returns the running stage's answer."""
         while self._stage is not None:
             if self._clock() > self._until:
                 self._end(is_late=True)
@@ -176,7 +176,7 @@ class StageRunner:
         return None
 
     def call(self, event: str, *arguments: Any) -> Any:
-        """Pass an event of the loop to the stage at work: a `Stage` method's name, and its arguments."""
+        """Pass an event of the loop to the running stage: a `Stage` method's name, and its arguments."""
         stage = self._stage
         if stage is None or (stage.is_over and event not in _AT_THE_END):
             return None
@@ -198,9 +198,9 @@ class StageRunner:
             self._faults.append(f"{name}: {why}")
 
     def _end(self, is_late: bool = False) -> None:
-        """Leave the stage at work, keep what it saw unless it failed, and go on to the next.
+        """End the running stage, keep its facts unless it failed, and start the next.
 
-        One that is late may have seen a part, and says in its facts what is missing.
+        A late stage may have seen a part, and its facts say what is missing.
         """
         stage = self._stage
         self.call("leave")

@@ -1,4 +1,4 @@
-"""Where the script waits for the device, as CUDA's own synchronisation warnings tell it."""
+"""Where the script waits for the device, from CUDA's synchronisation warnings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SyncPoints(Stage):
         self._in_turn: Counter = Counter()  # of the turn at work, which may prove no batch
 
     def asked(self, source: Any) -> None:
-        """Look until three batches went by with nothing else in between."""
+        """Count until three uninterrupted batches have passed."""
         if not self._loop.on_cuda:
             self.is_over = True
             return
@@ -62,7 +62,7 @@ class SyncPoints(Stage):
         self.is_over = self._is_complete = self._turns.whole >= self._wanted
 
     def fetched(self, batch: Any) -> None:
-        """See that warnings still reach this stage; raises Missing where they don't."""
+        """Check that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
     def step_began(self) -> None:
@@ -72,7 +72,7 @@ class SyncPoints(Stage):
         self._check()
 
     def leave(self) -> None:
-        """Put the debug mode, the filters and the way warnings are shown back."""
+        """Restore the debug mode, the filters and `warnings.showwarning`."""
         if not self._is_on:
             return
         self._is_on = False
@@ -119,12 +119,12 @@ class SyncPoints(Stage):
             self._in_turn[point] += 1
 
     def _check(self) -> None:
-        """Raise Missing where the script took the warnings: what it catches, this stage does not see."""
+        """Raise Missing where the script catches the warnings itself: this stage would miss them."""
         if self._is_on and not (warnings.showwarning is self._show and self._is_first_filter()):
             raise Missing("the script catches warnings, which tell of the waits, while it trains")
 
     def _is_first_filter(self) -> bool:
-        """Return whether no filter before this stage's takes CUDA's warning."""
+        """Return whether no filter before this stage's matches CUDA's warning."""
         for one in warnings.filters:
             if one is self._filter:
                 return True

@@ -1,4 +1,4 @@
-"""What the loader alone gives with other numbers of workers, in the training's own process."""
+"""The loader's rate alone with other numbers of workers, in the training's own process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .loader_alone import LoaderAlone
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _MIN_GAIN = 1.1
-"""Of twice the workers, below which no more are tried."""
+"""The gain from twice the workers below which no more are tried."""
 _ENOUGH = 8.0
-"""Times the training alone, above which more workers have nothing left to speed up."""
+"""Above this multiple of the training's rate alone, more workers have nothing left to speed up."""
 _WINDOW_S, _WINDOWS = 0.8, 2.4
-"""Of one count, half of which is timed; times the trial's window, that all of them may take."""
+"""Seconds of one count, half of which is timed; and windows that all counts together may take."""
 _MAX_SHARE = 0.5
-"""Of the memory that is left, for the workers of the next count."""
+"""Share of the free memory that the workers of the next count may take."""
 _USUAL_PREFETCH = 2
 
 
 class WorkerSweep:
-    """Takes batches from clones of the training loader, with 1, 2, 4, ... workers as far as it pays.
+    """Takes batches from clones of the training loader with 1, 2, 4, ... workers, as long as it pays.
 
     Args:
         source: of the training loader.
@@ -72,7 +72,7 @@ class WorkerSweep:
                 return
 
     def _try(self, count: int) -> bool:
-        """Time the loader with that many workers; return whether that was possible."""
+        """Time the loader with this many workers; return whether that was possible."""
         clone = _Clone(self._source, count)
         alone = LoaderAlone(clone.source, _WINDOW_S, self._moved, self._clock, self._most_s / 3)
         alone.run()
@@ -126,7 +126,7 @@ class _Clone:
         self.source = Source(source.watch, self._iterator, info)
 
     def worker_bytes(self) -> int:
-        """Return what each worker alone has, on average."""
+        """Return the average private memory of a worker."""
         seen = [memory_of(worker.pid) for worker in self.source.live._workers]
         known = [one.private_bytes for one in seen if one is not None]
         return sum(known) // len(known) if known else 0

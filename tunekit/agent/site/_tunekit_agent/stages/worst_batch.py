@@ -1,4 +1,4 @@
-"""The training on a batch of the data set's largest samples, which a long training meets some day."""
+"""Training on a batch of the data set's largest samples, which a long training will meet."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .replay import CHANGED_IN_PLACE, WARM_TURNS, Rebuilding, ReplayedBatch, Rep
 from .runner import Missing
 
 _FIRST_READ = 16
-"""Samples that are all alike show that sizes do not vary."""
+"""If this many samples are alike, sizes do not vary."""
 _MAX_READ = 4096
 _MIN_READING_S = 2.0
 _ENOUGH_TURNS = 10
-"""Of training on it: torch's allocator may reserve more at each of the first."""
+"""Times to train on it: torch's allocator may reserve more each time at first."""
 _MOVED_EVERY_S = 0.1
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ALL_SHARE = 0.9
-"""Of the data set's samples, that a sampler gives which leaves out only what fills no batch."""
+"""Share of the data set that a sampler yields if it drops only an incomplete batch."""
 
 
 class WorstBatch(ReplayStage):
     """Reads samples of the data set, and gives the script one batch of the largest of them, a few times.
 
-    Samples are read for about a window. What is known is reported before the script is given that batch,
-    which it may not live through. Reading leaves the script's global random states as they were.
+    Samples are read for about a window. Facts are reported before the script gets that batch, which may crash
+    it. Reading restores the script's global random states.
     """
 
     name = "largest"
@@ -50,7 +50,7 @@ class WorstBatch(ReplayStage):
         self._survived = False
 
     def leave(self) -> None:
-        """Say why the script has not trained on it more often."""
+        """Record why the script has not trained on it more often."""
         if self._replayed is not None and not self.is_over:
             self._why_ended = "the script was too slow on it"
 
@@ -82,7 +82,7 @@ class WorstBatch(ReplayStage):
         self.is_over = self._turn_count >= max(_ENOUGH_TURNS, self._least_turns)
 
     def _begin(self, source: Any) -> None:
-        self._require_loader(source, "train together: none is given another batch alone")
+        self._require_loader(source, "train together and can't be given different batches")
         self._samples = samples = Samples(source)
         limit_s = max(_MIN_READING_S, self._loop.request.window_s)
         self._reading = reading = _Reading(samples, limit_s, self._clock)
@@ -103,7 +103,7 @@ class WorstBatch(ReplayStage):
 
 
 class _Reading:
-    """Reads single samples, spread over the data set, and keeps the largest.
+    """Reads single samples spread over the data set and keeps the largest.
 
     Attributes:
         read: samples that were read.
@@ -118,7 +118,7 @@ class _Reading:
         self._largest: list = []  # a heap of (bytes, order, sample)
 
     def run(self, moved: Callable[[], None]) -> None:
-        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then."""
+        """Read until sizes are known not to vary or enough is read, calling `moved` now and then."""
         began_at = moved_at = self._clock()
         extents: set = set()
         for number in self._samples.spread(_MAX_READ):
@@ -157,10 +157,10 @@ class _Reading:
 
 
 class Samples:
-    """The samples that a loader may give, read in any order, and batches made of them.
+    """The samples that a loader may yield, read in any order, and batches made of them.
 
     Attributes:
-        count: samples that the loader may give.
+        count: samples that the loader may yield.
         batch_size: of its full batches, of the one batch where there are fewer samples.
     """
 
@@ -180,7 +180,7 @@ class Samples:
         self.batch_size = min(batch_size, self.count)
 
     def spread(self, most: int) -> Iterator[Any]:
-        """Yield the indices of at most so many samples: evenly spread however many are taken, each once.
+        """Yield up to this many indices, each once, evenly spread however many are taken.
 
         Multiples of the golden ratio, modulo one, leave no gap much wider than others at any time.
         """
@@ -204,7 +204,7 @@ class Samples:
             ) from error
 
     def batch_of(self, samples: list) -> Any:
-        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order."""
+        """Return a full batch of samples, pinned if the loader's are; too few samples are repeated."""
         # Each in containers of its own: a collate_fn may take a sample apart, and no sample comes only once.
         filled = [Rebuilding().of(samples[turn % len(samples)]) for turn in range(self.batch_size)]
         try:
@@ -256,10 +256,10 @@ def _numbers(loader: Any, count: int) -> Any:
 
 @contextlib.contextmanager
 def _random_states_kept() -> Iterator[None]:
-    """Put back the states of Python's, NumPy's and torch's global generators at the end of a block.
+    """Restore the states of Python's, NumPy's and torch's global generators after a block.
 
-    Of modules that the script has imported; those of CUDA devices too once one is in use. Generators of the
-    script's own are beyond reach.
+    It covers modules that the script has imported, and CUDA devices once one is in use, but not the script's
+    own generators.
     """
     numpy, torch = sys.modules.get("numpy.random"), sys.modules["torch"]
     with contextlib.ExitStack() as at_the_end:
