@@ -123,9 +123,9 @@ def test_a_written_file_is_readable_by_others(tmp_path: Path):
 
 
 def test_a_trial_has_exactly_one_outcome():
-    with pytest.raises(ValidationError, match="either a measurement or a failure"):
+    with pytest.raises(ValidationError, match="exactly one of a measurement"):
         trial_record(overrides={"failure": failure()})
-    with pytest.raises(ValidationError, match="either a measurement or a failure"):
+    with pytest.raises(ValidationError, match="exactly one of a measurement"):
         trial_record(overrides={"measurement": None})
 
 

@@ -1,4 +1,4 @@
-"""What the parent asks of the agent, and what the agent reports.
+"""What the parent requests of the agent, and what the agent reports.
 
 Events come from a process that runs other people's code: they are validated here, field by field,
 before anything uses them.
@@ -30,64 +30,65 @@ _MAX_COUNTED = 1 << 53
 
 
 class Arithmetic(StrEnum):
-    """What a script's training on a CPU need not compute for a trial."""
+    """What a script's training on a CPU can skip computing in a trial."""
 
     NOTHING = "nothing"
     TRACED = "traced"
-    """The steps of Detail.TRACE."""
+    """Arithmetic is skipped in the steps of Detail.TRACE."""
     ALL = "all"
-    """Everything from the first forward on: nothing is measured, and the details follow at once."""
+    """Arithmetic is skipped from the first forward pass on: nothing is measured and the details start
+    immediately."""
 
 
 class AgentRequest(Record):
-    """request.json of one trial."""
+    """The content of a trial's request.json."""
 
     schema_version: Literal[1] = 1
     mode: Literal["observe", "apply"] = "observe"
     trial_folder: str
     working_dir: str
-    """Of the script."""
+    """The script's working folder."""
     scratch_folder: str
-    """Short-named folder for sockets and the like; the keeper removes it."""
+    """Folder with a short path for sockets and the like; the keeper removes it."""
     writable_folders: tuple[str, ...] = ()
-    """observe: what the trial's processes may write to beside these two."""
+    """observe: what the trial's processes may write to in addition to these two."""
     sandbox: SandboxKind = "none"
-    """observe: what holds the trial's writes; without an overlay the agent redirects those of Python."""
+    """observe: what confines the trial's writes; without an overlay the agent redirects Python's."""
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch."""
     knobs: dict[str, KnobValue | float] = Field(default_factory=dict)
-    """What to set inside the process."""
+    """Knob values to set inside the process."""
     no_sync: bool = False
     """Whether DistributedDataParallel stops summing gradients after the first steps."""
     loader: LoaderAddress | None
-    """The training loader; None at the baseline, which learns it."""
+    """The training loader; None for the baseline, which discovers it."""
     roots: tuple[RootSeen, ...]
     redirected: dict[str, str] = Field(default_factory=dict)
-    """Rewritten copies of the user's files, by the real path whose reads see them."""
+    """Rewritten copies of the user's files; reads of the key's path return the copy."""
     option_names: tuple[str, ...] = ()
-    """Plain names of the options of the script's command line to report; others never are."""
+    """Names of the script's command-line options to report, without separators; others are never reported."""
     thread_variables: tuple[str, ...] = THREAD_VARIABLES
-    """Names of environment variables to report beside the thread counts."""
+    """Names of environment variables to report with the thread counts."""
     samples_per_step: int | None = None
-    """Samples in a batch of a script without a DataLoader, None where they are not known."""
+    """Samples per batch of a script without a DataLoader; None if unknown."""
     world_size: PositiveInt = 1
-    """apply: processes that trained together when the config was measured."""
+    """apply: number of processes that trained together when the config was measured."""
     promised_it_per_s: tuple[float, float] | None = None
-    """apply: the range that the real rate is watched against."""
+    """apply: the expected range of loop batches per second, which the real rate is compared with."""
     batches_per_step: PositiveInt = 1
     details: tuple[Detail, ...] = ()
-    """What to look at once the measurement is complete."""
+    """What to examine once the measurement is complete."""
     skips: Arithmetic = Arithmetic.TRACED
-    """What is not computed where the script trains on a CPU."""
+    """What isn't computed if the script trains on a CPU."""
     sizes: tuple[PositiveInt, ...] = Field(default=(), max_length=64)
-    """Batch sizes for Detail.SIZES, in the order in which they are tried."""
+    """Batch sizes for Detail.SIZES, in the order to try them."""
     rate_to_beat: PositiveFloat | None = None
-    """Steady samples/s of one rank below which, surely, the measurement is given up early."""
+    """Steady samples/s of one rank; a loop that is clearly slower is given up early."""
     device_memory_bytes: PositiveInt | None = None
-    """observe: what torch may reserve on a CUDA device, as on a smaller GPU; None for all that it has. A real
-    training (apply) is never held to less than there is."""
+    """observe: limit on what torch may reserve on a CUDA device, to emulate a smaller GPU; None for no limit.
+    A real training (apply) is never limited."""
     ram_bytes: PositiveInt | None = None
-    """What all processes of the trial may take; None for an unknown limit."""
+    """RAM limit for all processes of the trial together; None if unknown."""
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 
@@ -105,7 +106,8 @@ class StartEvent(AgentEvent):
     event: Literal["start"]
     pid: NonNegativeInt
     image: NonNegativeInt = 0
-    """Where its stack starts: forked children share it, what it executes has another; 0 if unknown."""
+    """Address where its stack starts: forked children share it, executed programs have another; 0 if
+    unknown."""
 
 
 class ProgressEvent(AgentEvent):
@@ -116,7 +118,7 @@ class ProgressEvent(AgentEvent):
     batches: NonNegativeInt
     steps: NonNegativeInt
     wait_s: NonNegativeFloat
-    """In the loader's next() so far."""
+    """Time spent in the loader's next() so far."""
 
 
 class KnobsApplied(Record):
@@ -124,20 +126,20 @@ class KnobsApplied(Record):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     addressed: bool
-    """Whether the loader that trains is the one that the address meant."""
+    """Whether the training loader is the one at the requested address."""
     roots_applied: tuple[RootSeen, ...]
 
 
 class RankTurn(Record):
-    """How far a rank had come when it asked for its latest batch."""
+    """A rank's progress when it requested its latest batch."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     at_s: PositiveFloat
-    """In seconds since the epoch."""
+    """Time in seconds since the epoch."""
     samples: NonNegativeInt = Field(le=_MAX_COUNTED)
-    """That it had trained on by then."""
+    """Samples that it had trained on by then."""
     batches: NonNegativeInt = Field(le=_MAX_COUNTED)
-    """Of which these were; steps of a loop that makes its batches itself."""
+    """Batches that it had trained on by then, or steps of a loop that makes its own batches."""
 
 
 class RankEvent(AgentEvent):
@@ -154,7 +156,7 @@ class RankEvent(AgentEvent):
 
 
 class OptionsEvent(AgentEvent):
-    """A parser of this process's command line has parsed; every option that is known by now."""
+    """A command-line parser in this process has parsed; reports every option known so far."""
 
     event: Literal["options"]
     pid: NonNegativeInt
@@ -169,11 +171,11 @@ class LearntEvent(AgentEvent):
     discovery: Discovery
     applied: KnobsApplied
     step_numbers: tuple[StepNumber, ...] = Field(default=(), max_length=64)
-    """Of the schedulers that are stepped with the optimizer."""
+    """Step counts of the schedulers that are stepped with the optimizer."""
 
 
 class RerunsMainEvent(AgentEvent):
-    """A process that spawn or forkserver started asks a loader for a batch while it imports the script."""
+    """A process started by spawn or forkserver requests a batch while it imports the script."""
 
     event: Literal["reruns_main"]
 
@@ -184,11 +186,11 @@ class DoneEvent(AgentEvent):
     event: Literal["done"]
     loop: LoopMeasurement | DryLoop
     is_final: bool = True
-    """Whether the process now waits for its end; else it looks at details and reports again."""
+    """Whether the process now only waits to be ended; else it examines details and reports again."""
     details: Details | None = None
-    """What was looked at so far."""
+    """The details examined so far."""
     next_within_s: NonNegativeFloat = 0.0
-    """When what is looked at now is given up, at the loop's next turn; 0 where nothing is."""
+    """Time limit of the detail in progress, checked at the loop's next turn; 0 if none is in progress."""
 
 
 class NonfiniteEvent(AgentEvent):
@@ -200,15 +202,15 @@ class NonfiniteEvent(AgentEvent):
 
 
 class ByHandEvent(AgentEvent):
-    """The loop updates its parameters without an optimizer of torch, as far as can be seen."""
+    """The loop seems to update its parameters without a torch optimizer."""
 
     event: Literal["by_hand"]
     passes: NonNegativeInt
-    """Gradients that it asked for."""
+    """How often it computed gradients."""
     changes: NonNegativeInt
-    """Those after which parameters had changed; 0 where no parameter could be seen to."""
+    """How often parameters had changed afterwards; 0 if no change could be observed."""
     seconds: NonNegativeFloat
-    """Since the first."""
+    """Time since the first gradients."""
 
 
 class ErrorSeen(Record):
@@ -220,11 +222,11 @@ class ErrorSeen(Record):
     message: str
     traceback: tuple[str, ...] = Field(max_length=100)
     raised_in: str = ""
-    """Module and function of the innermost frame."""
+    """Module and function of the innermost stack frame."""
     worker_exit_codes: tuple[int, ...] = Field(default=(), max_length=1000)
-    """Exit status of the workers that failed, of the loader that was being asked for a batch."""
+    """Exit statuses of the failed workers of the loader that was making a batch."""
     device_free_share: float | None = Field(default=None, ge=0, le=1)
-    """Of the memory of the fullest CUDA device of the process; None where it can't be read any more."""
+    """Free share of the memory of the process's fullest CUDA device; None if it can no longer be read."""
 
 
 class ExitEvent(AgentEvent):
@@ -239,7 +241,7 @@ class ExitEvent(AgentEvent):
 
 
 class WrittenEvent(AgentEvent):
-    """A write did not go where the script meant."""
+    """A write didn't go where the script intended."""
 
     event: Literal["written"]
     path: str = Field(max_length=4096)
@@ -247,27 +249,27 @@ class WrittenEvent(AgentEvent):
 
 
 class GuardErrorEvent(AgentEvent):
-    """The guard of the user's files failed once; the call went on as the script meant it, or was refused."""
+    """The file guard failed once; the script's call went through unchanged, or was refused."""
 
     event: Literal["guard_error"]
     message: str
 
 
 class AgentErrorEvent(AgentEvent):
-    """The agent itself failed; the script goes on."""
+    """The agent itself failed; the script continues."""
 
     event: Literal["agent_error"]
     message: str
     place: str = ""
-    """Its file, line and function."""
+    """File, line and function where it failed."""
     knobs: tuple[str, ...] = Field(default=(), max_length=32)
-    """Those that it could not set, where it was at that."""
+    """Knobs that it could not set, if it failed while setting them."""
     is_over: bool = True
-    """Whether it observes no more; else one figure is missing."""
+    """Whether the agent stopped observing; if not, only one figure is missing."""
     traceback_file: str | None = None
-    """In the trial's folder; None where it could not be written."""
+    """File in the trial's folder; None if it could not be written."""
     error: ErrorSeen | None = None
-    """None where it could not be looked at."""
+    """The exception; None if it could not be inspected."""
 
 
 _ANY_EVENT: Any = Annotated[reduce(or_, AgentEvent.__subclasses__()), Field(discriminator="event")]
@@ -278,6 +280,6 @@ def parse_event(line: str | bytes) -> AgentEvent:
     """Return the event in one line of an event file.
 
     Raises:
-        pydantic.ValidationError: the line is no event that this tunekit knows.
+        pydantic.ValidationError: the line isn't an event that this tunekit knows.
     """
     return _EVENT.validate_json(line)

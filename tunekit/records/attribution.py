@@ -1,4 +1,4 @@
-"""Where a training step's time goes, and what its batches are made of, as the agent saw it."""
+"""Where a training step's time goes, and what its batches consist of, as the agent saw it."""
 
 from typing import Literal
 
@@ -10,42 +10,44 @@ from tunekit.records.base import Record
 class StepParts(Record):
     """The steady window by the host's clock, in seconds; the parts add up to it.
 
-    On a CPU that is where the time goes. Beside a GPU, which works on while the host goes ahead, it is where
-    the host's time goes; `DeviceParts` is the device's.
+    On a CPU this is where the training's time goes. With a GPU, which runs asynchronously, it is only where
+    the host's time goes; `DeviceParts` has the device's.
     """
 
     data_wait_s: NonNegativeFloat
-    """Inside the loader's next()."""
+    """Time inside the loader's next()."""
     compute_s: NonNegativeFloat
-    """From a batch at hand to its last optimizer step, the steps left out: transfer, forward, loss, backward.
+    """From receiving a batch to its last optimizer step, without the steps: transfer, forward, loss,
+    backward.
 
-    A loop without a DataLoader has all but its steps here.
+    In a loop without a DataLoader this is everything except optimizer steps.
     """
     optimizer_s: NonNegativeFloat
-    """Inside optimizer steps, closures included."""
+    """Time inside optimizer steps, closures included."""
     other_s: NonNegativeFloat
-    """From the last step to asking for the next batch: logging, metrics, schedules."""
+    """From the last optimizer step to the next request for a batch: logging, metrics, schedules."""
     fetch_cpu_s: NonNegativeFloat = 0.0
-    """CPU time of the loop's thread within data_wait_s: making the batch without workers, unpickling with."""
+    """CPU time of the loop's thread within data_wait_s: it makes the batch, or unpickles it if there are
+    workers."""
     run_queue_s: NonNegativeFloat | None = None
-    """Within all parts, how long the loop's thread was ready to run and had no CPU; None where the kernel
-    does not tell."""
+    """Time within all parts that the loop's thread was runnable but had no CPU; None if the kernel doesn't
+    report it."""
 
 
 class DeviceParts(Record):
-    """The steady window by CUDA events on the current stream; nothing is synchronised for them."""
+    """The steady window by CUDA events on the current stream, recorded without synchronising."""
 
     batches: PositiveInt
-    """Loop batches whose events had all come to pass when they were read."""
+    """Loop batches whose events had all completed when they were read."""
     stall_s: NonNegativeFloat
-    """Exposed data stall: device time between asking for a batch and having it. Near 0 while queued work
-    hides the host's wait."""
+    """Exposed data stall: device time between asking for a batch and having it. It is near 0 while queued
+    work hides the host's wait."""
     compute_s: NonNegativeFloat
     optimizer_s: NonNegativeFloat
     other_s: NonNegativeFloat
-    """From the last step to asking for the next batch."""
+    """From the last optimizer step to the next request for a batch."""
     drained_batches: NonNegativeInt
-    """Of the batches, those at whose end the device had next to no work left, when another was asked for."""
+    """Batches at whose end the device had almost no queued work left when the next one was requested."""
 
     @property
     def time_s(self) -> float:
@@ -54,24 +56,25 @@ class DeviceParts(Record):
 
 
 class WorkerWork(Record):
-    """What one loader process made in the steady window; the loop's own process without workers."""
+    """What one loader process made in the steady window; without workers, the training process itself."""
 
     batches: NonNegativeInt
-    """The first batch after its start is left out."""
+    """Number of batches, without the first one after the process started."""
     time_s: NonNegativeFloat
 
 
 class LoaderWork(Record):
-    """What making batches costs in the processes that make them: data set and collate."""
+    """What it costs to make batches, in the processes that make them: data set and collate."""
 
     workers: tuple[WorkerWork, ...] = Field(min_length=1, max_length=1024)
     cpu_s: NonNegativeFloat
-    """CPU seconds within time_s, of all threads of a worker; without workers of the loop's thread alone."""
+    """CPU seconds within time_s, of all threads of the workers; without workers, of the loop's thread
+    only."""
     run_queue_s: NonNegativeFloat | None = None
-    """Seconds within time_s in which the threads that make batches were ready to run and had no CPU; None
-    where the kernel does not tell."""
+    """Seconds within time_s in which the threads that make batches were runnable but had no CPU; None if the
+    kernel doesn't report it."""
     block_io_s: NonNegativeFloat | None = None
-    """Seconds within time_s in which they waited for block devices; 0 where the kernel does not count it."""
+    """Seconds within time_s in which they waited for block devices; 0 if the kernel doesn't count it."""
 
     @property
     def batches(self) -> int:
@@ -90,12 +93,12 @@ class LoaderWork(Record):
 
     @property
     def cpu_share(self) -> float | None:
-        """CPU seconds per second of making; low where the workers wait for storage. None without time."""
+        """CPU seconds per second of making batches, low while workers wait for storage; None without time."""
         return self.cpu_s / self.time_s if self.time_s else None
 
     @property
     def cpus_per_worker(self) -> float:
-        """CPUs that one worker needs while it makes batches, its waits for one left out: at most 1."""
+        """CPUs that one worker needs while it makes batches, not counting waits for a CPU: at most 1."""
         busy_s = self.time_s - (self.run_queue_s or 0.0)
         return min(1.0, self.cpu_s / busy_s) if busy_s > 0 else 1.0
 
@@ -116,30 +119,30 @@ class BatchSeen(Record):
 
     samples: PositiveInt
     total_bytes: NonNegativeInt
-    """Of the data itself."""
+    """Size of the data itself."""
     shared_bytes: NonNegativeInt
-    """What it takes in /dev/shm when a worker hands it over: its tensors' storages, in whole pages.
+    """Size in /dev/shm when a worker hands it over: its tensors' storages, rounded up to whole pages.
 
-    A slice carries the whole storage; of a batch that was pinned, only the slice is left to see.
+    A slice takes its whole storage; after pinning, only the slice itself can be seen.
     """
     piped_bytes: NonNegativeInt
     """What goes through a pipe instead: arrays, text, numbers."""
     leaves: tuple[LeafSeen, ...] = Field(max_length=64)
-    """The largest, in the order of the batch."""
+    """The largest leaves, in the batch's order."""
 
 
 class ModelBytes(Record):
-    """Bytes of the stepped modules on the training device, at the end of the measurement."""
+    """Bytes of the optimized modules on the training device, at the end of the measurement."""
 
     parameters_bytes: NonNegativeInt
     frozen_bytes: NonNegativeInt = 0
-    """Of parameters that require no gradient."""
+    """Bytes of parameters that require no gradient."""
     buffers_bytes: NonNegativeInt
     gradients_bytes: NonNegativeInt
-    """When all are there; freed between steps by zero_grad.
+    """Bytes when all gradients exist; zero_grad frees them between steps.
 
-    Predicted for a module that has none at that moment: its parameters that require one, in their dtype.
+    For a module without gradients at that moment they are predicted from its trainable parameters.
     """
     gradients_are_predicted: bool = False
-    """Whether any of them are such a prediction."""
+    """Whether any of these bytes are predicted."""
     optimizer_bytes: NonNegativeInt

@@ -1,4 +1,4 @@
-"""The base of every record."""
+"""The base class of every record."""
 
 from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
@@ -12,17 +12,17 @@ SCHEMA_VERSION: Final = 1
 class Record(BaseModel):
     """A frozen, validated set of facts.
 
-    Unknown fields, NaN and infinities are errors, so that a record which could be built can
-    also be written to JSON and read back unchanged.
+    Unknown fields, NaN and infinities are errors, so every record that could be built can be written to JSON
+    and read back unchanged.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     def changed(self, **values: Any) -> Self:
-        """Return the record with other values in some of its fields, all of it validated again.
+        """Return a copy with some fields changed, validated as a whole.
 
         Raises:
-            ValidationError: the values are none of the record's, or not together.
+            ValidationError: a value is invalid, alone or in combination with the others.
         """
         return type(self).model_validate({**dict(self), **values})
 
@@ -31,11 +31,11 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def with_texts(record: AnyRecord, change: Callable[[str], str]) -> AnyRecord:
-    """Return a record with every text in it changed, those of the records in it too; members of an enum stay.
+    """Return a copy with every text changed, also in nested records; enum members stay as they are.
 
     Args:
-        record: any.
-        change: must keep what a text has to fulfil; it is not validated again.
+        record: any record.
+        change: must keep the texts valid: the copy isn't validated again.
     """
     values = {name: getattr(record, name) for name in type(record).model_fields}
     changed = {name: _changed(value, change) for name, value in values.items()}

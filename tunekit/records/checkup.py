@@ -1,4 +1,4 @@
-"""What `tunekit doctor` looked at on a machine, storage among it, and what it found."""
+"""What `tunekit doctor` examined on a machine, including storage, and what it found."""
 
 from enum import StrEnum
 from typing import Literal
@@ -12,56 +12,57 @@ from tunekit.units import bytes_text, rate_text
 
 
 class StorageKind(StrEnum):
-    """What files are kept on."""
+    """What kind of storage files are on."""
 
     NVME = "nvme"
     SSD = "ssd"
     HDD = "hdd"
     NETWORK = "network"
-    """A network file system, or a disk that is reached over a network (iSCSI, a cloud's block volume)."""
+    """A network file system, or a network-attached disk (iSCSI, a cloud's block volume)."""
     MEMORY = "memory"
     NONE = "none"
-    """Nothing: the kernel makes the files up (proc, sysfs and the like)."""
+    """No storage: the kernel generates the files (proc, sysfs and the like)."""
     UNKNOWN = "unknown"
-    """What lies under it can't be seen from inside this machine or container."""
+    """The underlying storage can't be seen from inside this machine or container."""
 
 
 class Storage(Record):
-    """What lies under the files of a data set, and how fast a sample of them was read."""
+    """The storage under a data set's files, and how fast a sample of them was read."""
 
     path: str
-    """Absolute. Bytes that are no text are shown as escapes."""
+    """Absolute path; undecodable bytes are escaped."""
     filesystem: str | None
-    """Its type: "ext4", "overlay", "nfs4", "fuse.gcsfuse", ...; None where the kernel lists no mounts."""
+    """File system type: "ext4", "overlay", "nfs4", "fuse.gcsfuse", ...; None if the kernel lists no
+    mounts."""
     mount_point: str | None
     device: str | None
-    """The disk, such as "nvme0n1" (never a partition); None where none can be found."""
+    """The disk, such as "nvme0n1" (never a partition); None if none was found."""
     kind: StorageKind
     files: NonNegativeInt
-    """Regular files that the walk met."""
+    """Number of regular files found."""
     total_bytes: NonNegativeInt
     """Sum of their sizes, holes of sparse files included."""
     is_walk_complete: bool
-    """Whether the walk saw every file; if not, `files` and `total_bytes` are lower bounds."""
+    """Whether every file was visited; if not, `files` and `total_bytes` are lower bounds."""
     sequential_mb_per_s: PositiveFloat | None = None
-    """Files read one after another in blocks of 1 MiB; 1 MB is 10**6 bytes."""
+    """Rate of reading files one after another in 1 MiB blocks; 1 MB is 10**6 bytes."""
     random_mb_per_s: PositiveFloat | None = None
-    """One read at a time, of `random_read_bytes`, in no order; 1 MB is 10**6 bytes."""
+    """Rate of random reads of `random_read_bytes`, one at a time; 1 MB is 10**6 bytes."""
     random_read_bytes: PositiveInt | None = None
-    """Size of one random read; the mean where one read is one small file."""
+    """Size of one random read; the mean size if each read is one small file."""
     bytes_read: NonNegativeInt = 0
     measured_cold: bool | None = None
-    """Whether what was read came from storage, not from the page cache.
+    """Whether the data came from storage and not from the page cache.
 
-    None where nothing was measured or the kernel does not tell. Caches below this machine's own (of a disk,
-    a hypervisor, a file server) can't be emptied from here.
+    None if nothing was measured or the kernel doesn't report it. Caches outside this machine (of a disk, a
+    hypervisor, a file server) can't be emptied from here.
     """
     problem: str | None = None
     """Why a rate is missing."""
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the disk is a virtual machine's own, below which its host may cache."""
+        """Whether the disk is a virtual one, which the hypervisor's host may cache."""
         return self.device is not None and self.device.startswith(("vd", "xvd"))
 
     @property
@@ -87,18 +88,18 @@ class Storage(Record):
 
 
 class LoaderPlan(Record):
-    """How a training means to load its data, as far as it is known."""
+    """How a training will load its data, as far as it is known."""
 
     num_workers: NonNegativeInt
-    """Of each training process."""
+    """Workers of each training process."""
     prefetch_factor: PositiveInt = 2
     batch_bytes: PositiveInt | None = None
     held_batch_bytes: PositiveInt | None = None
-    """What a batch takes while it waits in pinned memory; None where that is no more than its data."""
+    """What a batch takes while it waits in pinned memory; None if that is no more than its data."""
     processes: PositiveInt = 1
     """Training processes on this machine."""
     taken_from: str | None = None
-    """Which config of a run it is, such as "balanced of reports/train"; None where flags say it."""
+    """The run's config that it comes from, such as "balanced of reports/train"; None if given by flags."""
 
     @property
     def waiting_bytes(self) -> int | None:
@@ -112,7 +113,7 @@ class LoaderPlan(Record):
 
 
 class Checkup(Record):
-    """One machine, looked at before training."""
+    """One machine, checked before training."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     tunekit_version: str
@@ -120,18 +121,18 @@ class Checkup(Record):
     """ISO 8601, UTC."""
     host: Host
     why_no_torch: str | None = None
-    """Why the training environment's torch could not be asked."""
+    """Why the training environment's torch could not be queried."""
     has_python_answered: bool = True
-    """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
+    """Whether the training's Python answered in time; if not, it may have the torch that is missing here."""
     why_no_command: str | None = None
     """Why the training command can't be run as it was given."""
     other_tunekit: str | None = None
-    """Version of the package index's `tunekit`, another project's; None where it is not installed here."""
+    """Version of PyPI's `tunekit`, an unrelated project; None if it isn't installed here."""
     storage: tuple[Storage, ...] = ()
-    """What lies under each data set, in the order in which they were named."""
+    """The storage under each data set, in the order given."""
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)
-    """The variables that bear on training, as they are set."""
+    """Environment variables that affect training, with their values."""
     compiler: str | None = None
-    """The compiler that torch.compile would find: of C where there is a GPU, of C++ on a CPU."""
+    """The compiler that torch.compile would find: a C compiler with a GPU, a C++ compiler on a CPU."""
     findings: tuple[Finding, ...] = ()

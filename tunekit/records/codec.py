@@ -25,17 +25,17 @@ _UNUSUAL = re.compile(r"[^\n -~]")
 def to_json(record: Record, indent: int | None = 2) -> str:
     """Return the record as JSON text; `from_json` gives back an equal record.
 
-    What is no visible letter is spelled out, so that the text may be shown on a terminal.
+    Unprintable characters are escaped, so the text is safe to show on a terminal.
     """
     text = record.model_dump_json(indent=indent)
     return _UNUSUAL.sub(lambda one: one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1], text)
 
 
 def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text") -> AnyRecord:
-    """Return the record of type `kind` that the JSON text holds.
+    """Return the record of type `kind` in the JSON text.
 
     Args:
-        text: JSON, from anywhere; it is validated field by field.
+        text: JSON from any source; every field is validated.
         kind: the record type to build.
         source: where the text came from, for messages.
 
@@ -65,12 +65,12 @@ def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text"
 
 
 def write_json(path: Path, record: Record) -> None:
-    """Write the record to `path` so that a reader sees the old file or the new one, never half."""
+    """Write the record to `path` atomically: a reader sees either the old or the new file, never a part."""
     write_text(path, to_json(record) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text to `path` atomically: a temporary file beside it, synced, then renamed.
+    """Write text to `path` atomically: to a temporary file in the same folder, synced, then renamed.
 
     Its permissions are those of a new file under the user's umask.
 
@@ -78,7 +78,7 @@ def write_text(path: Path, text: str) -> None:
         OSError: the folder can't be written.
     """
     temporary = path.with_name(f".{path.name[:200]}-{secrets.token_hex(6)}")
-    # Not mkstemp, whose files are for their owner alone.
+    # Not mkstemp, whose files only their owner can read.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -92,10 +92,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, kind: type[AnyRecord], max_bytes: int = MAX_FILE_BYTES) -> AnyRecord:
-    """Return the record that the file holds.
+    """Return the record in the file.
 
     Raises:
-        DamagedRecordError: the file is missing, no file, unreadable, too large or damaged.
+        DamagedRecordError: the file is missing, not a regular file, unreadable, too large or damaged.
         NewerRecordError: it is newer than this tunekit.
     """
     try:

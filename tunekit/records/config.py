@@ -1,4 +1,4 @@
-"""The knobs, one entry each, and a config: a value for every one of them.
+"""The table of knobs, and a config: a value for every knob.
 
 A knob is an entry of TABLE and a field of TrainConfig, or of LoaderKnobs.
 """
@@ -15,7 +15,7 @@ from tunekit.records.base import Record
 KnobValue = bool | int | str | None
 
 USUAL_PREFETCH = 2
-"""Batches that each worker keeps ready where nothing says otherwise: torch's own."""
+"""torch's default for the batches that each worker keeps ready."""
 
 
 class Precision(StrEnum):
@@ -32,7 +32,7 @@ class Precision(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a knob lives in a script; what the agent can set it in, but for the loop."""
+    """Where a knob is set in a script; the agent can set it there, except in the loop."""
 
     LOADER = "loader"
     MODEL = "model"
@@ -41,23 +41,23 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class Knob:
-    """What is known of a knob beside its value in a config; one without `least` or `choices` is a switch."""
+    """A knob's properties apart from its value; one without `least` and `choices` is a switch."""
 
     name: str
     place: Place
     least: int | None = None
-    """Of whole numbers."""
+    """Smallest value of a whole-number knob."""
     choices: tuple[str, ...] = ()
-    """The only values, where they are words."""
+    """The possible values of a knob that takes words."""
     needs_workers: bool = False
     off: KnobValue = False
-    """Its value without effect: what it has without workers, where it needs them."""
+    """The value that has no effect; a knob that needs workers has it without any."""
     label: str = ""
-    """Its short name; the whole one where none is given."""
+    """Its short name, if it has one."""
     seen_as: str = ""
-    """Plain names of it in scripts and on command lines, the clearest first."""
+    """Names that scripts and command lines use for it, without separators, the clearest first."""
     code: Mapping[KnobValue, str] = field(default_factory=dict)
-    """How a script's text sets its values, where the name and the value don't say it."""
+    """How a script's code sets each value, if that isn't obvious from name and value."""
 
     @property
     def is_switch(self) -> bool:
@@ -66,7 +66,7 @@ class Knob:
 
     @property
     def shown(self) -> str:
-        """What lines and tables of knobs call it."""
+        """The name that tables and one-line lists use."""
         return self.label or self.name
 
 
@@ -157,7 +157,7 @@ TABLE = (
 """Every knob, in the order in which they are shown."""
 
 KNOB = {knob.name: knob for knob in TABLE}
-"""The table by name."""
+"""The knobs of the table by name."""
 
 KNOBS = tuple(KNOB)
 
@@ -165,7 +165,7 @@ LOADER_KNOBS = tuple(knob.name for knob in TABLE if knob.place is Place.LOADER)
 """Knobs of the training loader."""
 
 MODEL_KNOBS = tuple(knob.name for knob in TABLE if knob.place is Place.MODEL)
-"""Knobs that are applied to the root modules."""
+"""Knobs that are set on the root modules."""
 
 INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 """Knobs that the agent can set inside the process."""
@@ -179,14 +179,14 @@ NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.least is not None and 
 MODEL_SWITCHES = tuple(knob for knob in SWITCH_KNOBS if knob in MODEL_KNOBS)
 
 WORKER_KNOBS = {knob.name: knob.off for knob in TABLE if knob.needs_workers}
-"""Knobs that mean nothing without workers, with what they then are."""
+"""Knobs that have no effect without workers, and the value that they then have."""
 
 
 class LoaderKnobs(Record):
-    """The loader's knobs as they are in a training process."""
+    """The loader's knobs as set in a training process."""
 
     batch_size: PositiveInt | None
-    """None where the script batches by itself."""
+    """None if the script makes its own batches."""
     num_workers: NonNegativeInt
     """Loader processes per device; 0 loads in the main process."""
     prefetch_factor: PositiveInt | None
@@ -221,8 +221,8 @@ class TrainConfig(LoaderKnobs):
     def changed(self, **values: Any) -> Self:
         """Return the config with other values of some knobs.
 
-        Without workers nothing is prefetched and no worker persists, whatever was said; the first workers
-        prefetch as many batches as torch has it, where nothing was said.
+        Without workers, prefetch_factor and persistent_workers are reset whatever was asked for. When workers
+        are added and no prefetch_factor is given, torch's default applies.
         """
         if values.get("num_workers", self.num_workers) == 0:
             values |= WORKER_KNOBS
@@ -232,7 +232,7 @@ class TrainConfig(LoaderKnobs):
 
     @property
     def switched_on(self) -> list[str]:
-        """Words of the switches that are on, those of the workers first."""
+        """Names of the switches that are on, those of the workers first."""
         switches = sorted((knob for knob in TABLE if knob.is_switch), key=lambda knob: not knob.needs_workers)
         return [knob.shown for knob in switches if getattr(self, knob.name)]
 

@@ -12,9 +12,9 @@ class Sameness(StrEnum):
 
     SAME = "same"
     DIFFERS = "differs"
-    """Never in a tier."""
+    """The config trains something else; it never becomes a tier."""
     NOT_CHECKED = "not_checked"
-    """Stays in its tier, marked with the reason."""
+    """The config stays in its tier, marked with the reason."""
 
 
 class DifferenceCode(StrEnum):
@@ -23,33 +23,33 @@ class DifferenceCode(StrEnum):
     REPEATED = "repeated"
     """Samples come more often per epoch than with the baseline."""
     MISSING = "missing"
-    """Samples of the baseline's epoch never come."""
+    """Samples of the baseline's epoch never appear."""
     CONTENT = "content"
-    """The same index gives another sample."""
+    """The same index gives a different sample."""
     SAME_DRAWS = "same_draws"
     """Workers draw the same random numbers."""
     STALE = "stale"
     """Persistent workers keep the data set as it was in the first epoch."""
     UNSHARED = "unshared"
-    """Each worker has a copy of what the data set changes as it is read, and samples or the loop need."""
+    """Each worker changes a separate copy of state that samples or the loop depend on."""
     SCHEDULE = "schedule"
-    """A learning-rate schedule keeps its steps (`of`) where the same samples take others (`affected`)."""
+    """A learning-rate schedule keeps its step count (`of`), but the same samples take `affected` steps."""
     STEPS = "steps"
-    """A step limit stays (`of`) where the same samples take another number of steps (`affected`)."""
+    """A step limit stays at `of`, but the same samples take `affected` steps."""
     LOADER_RATIO = "loader_ratio"
-    """Loaders beside the tuned one still give `of` samples a step, and the same ratio takes `affected`."""
+    """Other loaders still give `of` samples per step, but keeping their ratio takes `affected`."""
 
 
 class Difference(Record):
-    """One thing that a config changes, counted."""
+    """One thing that a config changes, and how often."""
 
     code: DifferenceCode
     affected: NonNegativeFloat
-    """How many samples, steps or draws; the unit follows from the code."""
+    """Number of samples, steps or draws; the unit depends on the code."""
     of: NonNegativeFloat
-    """Of how many."""
+    """The total or the expected number, in the same unit."""
     example: str | None = Field(default=None, max_length=300)
-    """Such as "index 17" or "OneCycleLR(total_steps=800)"."""
+    """An example, such as "index 17" or "OneCycleLR(total_steps=800)"."""
 
 
 class DataCheck(Record):
@@ -58,10 +58,10 @@ class DataCheck(Record):
     verdict: Sameness
     differences: tuple[Difference, ...] = Field(default=(), max_length=16)
     indices_checked: int = 0
-    """Draws of the sampler that were compared, or samples of a stream, in an epoch."""
+    """Sampler draws, or samples of a stream, that were compared in an epoch."""
     samples_checked: int = 0
     """Samples whose content was compared."""
     left_out_samples: int = 0
-    """Of an epoch with the baseline: those that come in no batch, other ones each epoch."""
+    """Samples per epoch of the baseline that no batch contains, different ones each epoch."""
     why_not: str | None = Field(default=None, max_length=300)
-    """Why it is not checked, or what part of it is not."""
+    """Why it wasn't checked, or which part wasn't."""

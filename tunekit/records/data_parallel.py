@@ -1,4 +1,4 @@
-"""How ranks train one model together."""
+"""How the ranks train one model together."""
 
 from enum import StrEnum
 
@@ -8,28 +8,28 @@ from tunekit.records.base import Record
 
 
 class DataParallelKind(StrEnum):
-    """What makes one training of the ranks'."""
+    """The wrapper that makes the ranks train together."""
 
     DDP = "ddp"
     FSDP = "fsdp"
     FSDP2 = "fsdp2"
     NONE = "none"
-    """No wrapper of torch's; the script may sum its gradients by itself."""
+    """No torch wrapper; the script may still sum gradients itself."""
 
 
 class DataParallelSeen(Record):
-    """What trained the roots together, as rank 0 has it."""
+    """How the ranks train the root modules together, as seen on rank 0."""
 
     kind: DataParallelKind
     backend: str | None = Field(max_length=80)
-    """Of the default process group on the roots' device, such as "nccl"; None where there is no group."""
+    """Backend of the default process group on the roots' device, such as "nccl"; None without a group."""
     gradient_bytes: NonNegativeInt | None
-    """Of the gradients that a rank gives into one sum over all ranks, in the dtype of the parameters; None
-    where that is not known, as of FSDP's flat parameters."""
+    """Bytes of the gradients that each rank contributes to one sum over all ranks, in the parameters' dtype;
+    None if unknown, as for FSDP's flat parameters."""
     syncs_gradients: bool | None
-    """Whether the first DistributedDataParallel sums gradients; None where there is none."""
+    """Whether the first DistributedDataParallel module sums gradients; None without one."""
     comm_hook: str | None = Field(default=None, max_length=200)
-    """What takes the place of the plain sum, such as "fp16_compress_hook"; None for that."""
+    """Hook that replaces the plain sum, such as "fp16_compress_hook"; None for the plain sum."""
 
 
 class RankSeen(Record):
@@ -38,4 +38,4 @@ class RankSeen(Record):
     rank: NonNegativeInt
     samples_per_s: PositiveFloat
     batch_samples: PositiveFloat | None = None
-    """Mean samples in its loop batches; None where they were not counted."""
+    """Mean samples per loop batch; None if they were not counted."""

@@ -1,4 +1,4 @@
-"""What a trial looked at after its measurement, while the loop was still there."""
+"""What a trial examined after its measurement, while the loop was still running."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -10,185 +10,185 @@ from tunekit.records.base import Record
 
 
 class Detail(StrEnum):
-    """What may be looked at, in this order."""
+    """What a trial can examine, in this order."""
 
     QUEUE = "queue"
-    """The loader's full queue: /dev/shm, and the memory of each worker."""
+    """The loader's full queue: its use of /dev/shm and the memory of each worker."""
     KERNELS = "kernels"
     """A few batches under torch.profiler."""
     SYNCS = "syncs"
     """Where the script waits for the device."""
     PEAKS = "peaks"
-    """Peak device memory of forward and backward, and of the optimizer, apart."""
+    """Peak device memory of forward and backward, and separately of the optimizer."""
     FLOORS = "floors"
-    """The loader alone, then the training alone on one batch."""
+    """The loader without training, then the training without the loader, on one batch."""
     LARGEST = "largest"
-    """The training on a batch of the data set's largest samples, where they vary in size."""
+    """Training on a batch of the data set's largest samples, if they vary in size."""
     SIZES = "sizes"
-    """The training alone at other batch sizes, on one batch that is resized."""
+    """Training without the loader at other batch sizes, on one batch that is resized."""
     TRACE = "trace"
     """What a step allocates and computes, at two small batch sizes."""
     DATA = "data"
-    """The samples of two epochs. The last: it moves what the data set reads from."""
+    """The samples of two epochs. It comes last because it advances the data set's state."""
 
 
 class QueueSeen(Record):
-    """The loader's queue, held until it grew no more."""
+    """The loader's queue, left to fill until it stopped growing."""
 
     batches: NonNegativeInt
-    """Batches that a full queue holds, by formula: workers x prefetch + 1 at hand."""
+    """Batches in a full queue by formula: workers x prefetch, plus the current one."""
     predicted_bytes: NonNegativeInt
-    """These, by the bytes that one batch takes in /dev/shm."""
+    """Predicted size of these batches, from what one batch takes in /dev/shm."""
     shm_bytes: NonNegativeInt
-    """Growth of /dev/shm since before the loader was first iterated, kept_bytes included; the semaphores of
-    the loader's queues, a page each, are left out."""
+    """Growth of /dev/shm since before the loader was first iterated, kept_bytes included. The semaphores of
+    the loader's queues, a page each, are not counted."""
     kept_bytes: NonNegativeInt = 0
-    """Of it, what the script held when these workers were forked, as the last batch of the epoch before and
-    its queues' semaphores: they keep it until they end, and the formula does not count it."""
+    """The part that the script held when these workers were forked, such as the previous epoch's last batch
+    and its queues' semaphores. The workers keep it until they exit; the formula doesn't count it."""
     is_full: bool
-    """Whether the workers had made all that they may and it had stopped growing; never with pinned memory,
-    where batches leave /dev/shm as they come."""
+    """Whether the workers had filled the queue and it had stopped growing; never with pinned memory, where
+    batches leave /dev/shm as they arrive."""
     main_base_bytes: NonNegativeInt | None = None
-    """What training process and workers take without shared memory, proportionally, less worker_base_bytes of
-    each worker: what the workers share with the training process since their fork is in it once."""
+    """Proportional memory of training process and workers without shared memory, minus worker_base_bytes for
+    each worker. Pages shared since the fork are counted once."""
     worker_base_bytes: NonNegativeInt | None = None
-    """What a worker alone has, on average, without shared memory: one more worker takes as much."""
+    """Mean private memory of a worker, without shared memory: what one more worker would take."""
     worker_growth_bytes: NonNegativeInt = 0
-    """What that grows by until the epoch's end, predicted from its growth within a window: pages of the data
-    set become a forked worker's own as reference counts are written into Python objects."""
+    """Predicted growth of that until the end of the epoch, from its growth within a window: a forked worker
+    copies pages of the data set when it updates the reference counts of Python objects."""
     pss_bytes: NonNegativeInt | None = None
-    """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches
-    that wait in the queue are mapped by none, and stand in shm_bytes alone."""
+    """Proportional memory of training process and workers, including what they map from /dev/shm. Batches
+    that wait in the queue are mapped by no process and only counted in shm_bytes."""
 
 
 class WorkerSweepPoint(Record):
-    """The loader alone with one number of workers."""
+    """The loader without training, at one number of workers."""
 
     num_workers: PositiveInt
     step_s: PositiveFloat
     """Seconds per batch."""
     loader_work: LoaderWork | None = None
-    """What its batches cost; None where the workers report nothing."""
+    """What its batches cost; None if the workers report nothing."""
 
 
 class IsolatedRates(Record):
-    """The two halves of the loop, each without the other, in this process: what either alone would allow."""
+    """Loader and training, each measured without the other in one process."""
 
     loader_step_s: PositiveFloat | None = None
-    """Seconds per batch of the loader alone, its primed queue left out."""
+    """Seconds per batch of the loader without training, its already filled queue left out."""
     compute_step_s: PositiveFloat | None = None
-    """Seconds per batch of training on one batch over and over."""
+    """Seconds per batch of training on the same batch again and again."""
     loader_work: LoaderWork | None = None
-    """What its batches cost while the loader ran alone; None where the loader's processes could not be looked
-    into, or none was made in that time."""
+    """What batches cost while the loader ran without training; None if the loader's processes could not be
+    inspected or made no batch in that time."""
     why_not: str | None = None
-    """Why a half is missing."""
+    """Why one of the two is missing."""
     workers: tuple[WorkerSweepPoint, ...] = Field(default=(), max_length=8)
-    """The loader alone with other numbers of workers: a loader sweep."""
+    """A loader sweep: the loader without training at other numbers of workers."""
 
 
 class ComputeSweepPoint(Record):
-    """The training alone at one batch size."""
+    """Training without the loader at one batch size."""
 
     batch_size: PositiveInt
     step_s: PositiveFloat
     """Seconds per loop batch."""
     batches: PositiveInt
-    """Loop batches that were timed."""
+    """Number of loop batches that were timed."""
     peak_reserved_bytes: NonNegativeInt | None = None
-    """Largest device memory that the process reserved at this size; None on a CPU."""
+    """Peak device memory that the process reserved at this size; None on a CPU."""
 
 
 class ComputeSweep(Record):
-    """The training alone against batch size, in one process: a compute sweep."""
+    """A compute sweep: training without the loader at several batch sizes, in one process."""
 
     sizes: tuple[ComputeSweepPoint, ...] = Field(default=(), max_length=64)
     why_ended: str | None = Field(default=None, max_length=500)
-    """Why sizes that were asked for are missing."""
+    """Why some requested sizes are missing."""
 
 
 class LargestSamples(Record):
-    """The training on a batch of the largest among samples that were read all over the data set."""
+    """Training on a batch of the largest samples, among those read from all over the data set."""
 
     samples_read: NonNegativeInt = 0
     data_set_samples: NonNegativeInt | None = None
-    """Samples that the loader may give; None where they can't be read one by one."""
+    """Samples that the loader draws from; None if they can't be read individually."""
     varies: bool | None = None
-    """Whether samples differ in bytes or shapes; if the first sixteen do not, no more are read. None where
-    that is not known."""
+    """Whether samples differ in bytes or shapes; if the first sixteen don't, no more are read. None if
+    unknown."""
     batch_bytes: NonNegativeInt | None = None
-    """Data of the batch of the largest samples, as the loader's collate_fn makes it."""
+    """Size of the batch of the largest samples, as built by the loader's collate_fn."""
     usual_batch_bytes: NonNegativeInt | None = None
-    """Data of a batch of as many samples from all over the data set, made in the same way."""
+    """Size of a batch of as many samples from all over the data set, built the same way."""
     is_given: bool = False
-    """Whether the script was given the batch of the largest."""
+    """Whether the script received the batch of the largest samples."""
     survived: bool = False
-    """Whether it trained on that a few times: what ends it before says that the batch was too much. One is
-    enough where the script changes its batch in place, so that it can't be given again."""
+    """Whether it trained on that batch a few times; a failure before that means the batch was too large. Once
+    is enough if the script changes its batch in place, so that it can't be used again."""
     peak_reserved_bytes: NonNegativeInt | None = None
-    """Device memory while the script trained on it, with what torch had kept of batches before: it gives that
-    back before it runs out. None on a CPU."""
+    """Peak device memory while the script trained on it, including what torch still cached from earlier
+    batches, which it would release before running out. None on a CPU."""
     why_ended: str | None = Field(default=None, max_length=500)
     """Why something is missing."""
 
     @property
     def times_usual(self) -> float | None:
-        """Bytes of the batch over those of a usual one."""
+        """Ratio of the batch's bytes to those of a usual batch."""
         if self.batch_bytes is None or not self.usual_batch_bytes:
             return None
         return self.batch_bytes / self.usual_batch_bytes
 
 
 class TracedAt(Record):
-    """Steps whose allocations and ops were written down: a StepTrace in a file."""
+    """Steps whose allocations and ops were recorded: a StepTrace in a file."""
 
     precision: Literal["bf16"] | None
-    """What the roots ran under; None for the script's own."""
+    """Precision that the root modules ran in; None for the script's own."""
     batch_size: PositiveInt
     is_checkpointed: bool = False
-    """Whether with gradient checkpointing."""
+    """Whether gradient checkpointing was on."""
     file: str = Field(max_length=100, pattern=r"^[a-z0-9.-]+$")
-    """In the trial's folder."""
+    """Name of the file in the trial's folder."""
 
 
 class CheckpointingSeen(Record):
-    """Gradient checkpointing around a model's repeated blocks, as it was traced."""
+    """Gradient checkpointing around a model's repeated blocks, as traced."""
 
     blocks: NonNegativeInt
-    """That keep their inputs alone, and run once more within backward."""
+    """Number of blocks that keep only their inputs and run again within backward."""
     names: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=4)
-    """Of their classes."""
+    """Their class names."""
     why_not: str | None = Field(default=None, max_length=200)
-    """Why nothing was traced with it."""
+    """Why nothing was traced with checkpointing."""
 
 
 class TraceSeen(Record):
-    """Steps of the script's own loop at small batch sizes, for device memory that is predicted."""
+    """Steps of the script's own loop at small batch sizes, to predict device memory from."""
 
     device_type: str = Field(max_length=40)
-    """What they ran on; on a CPU while simulating the CUDA allocator."""
+    """The device type that they ran on; on a CPU, the CUDA allocator is simulated."""
     batches_per_step: PositiveInt = 1
     """Loop batches per optimizer step."""
     is_dry: bool = False
-    """Whether they ran without their arithmetic."""
+    """Whether they ran without arithmetic, on tensor shapes only."""
     is_own_batch: bool = False
-    """Whether the script makes its batches itself, so that one size alone was traced."""
+    """Whether the script makes its own batches, so that only one size was traced."""
     is_expandable: bool = False
-    """Whether torch's allocator has expandable segments, on a GPU."""
+    """Whether torch's allocator uses expandable segments, on a GPU."""
     kept: tuple[NonNegativeInt, ...] | None = Field(default=None, max_length=1000)
-    """Bytes of the blocks, of 1 MiB and more, that no tensor of the steps has and that stay: workspaces of
-    cuBLAS, tensors that the steps don't take. None on a CPU."""
+    """Bytes of each lasting block of at least 1 MiB that holds no tensor of the steps: cuBLAS workspaces and
+    unrelated tensors. None on a CPU."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)
     checkpointing: CheckpointingSeen | None = None
-    """None where it was not looked at."""
+    """Traces with gradient checkpointing; None if it wasn't tried."""
     doubts: tuple[str, ...] = Field(default=(), max_length=8)
-    """Why a GPU may take another amount."""
+    """Reasons why a GPU may need another amount."""
     why_ended: str | None = Field(default=None, max_length=500)
     """Why something is missing."""
 
 
 class Kernel(Record):
-    """One kernel, or operator on a CPU, over the traced batches."""
+    """One kernel, or one operator on a CPU, over the traced batches."""
 
     name: str = Field(max_length=200)
     calls: PositiveInt
@@ -196,85 +196,85 @@ class Kernel(Record):
 
 
 class KernelWindow(Record):
-    """A few batches under torch.profiler: for what no outside clock sees, never for rates."""
+    """A few batches under torch.profiler, for what an outside clock can't see; never used for rates."""
 
     batches: PositiveInt
-    """Loop batches that were traced."""
+    """Number of traced loop batches."""
     time_s: PositiveFloat
-    """Of the traced batches by the host's clock, slower than untraced ones."""
+    """Time of the traced batches by the host's clock; untraced ones are faster."""
     device_busy_s: NonNegativeFloat | None = None
     """Time in which a kernel or a copy ran; None on a CPU."""
     h2d_s: NonNegativeFloat | None = None
     copies_alone_s: NonNegativeFloat | None = None
-    """Time in which nothing but copies between host and device ran; None where that is not known."""
+    """Time in which only copies between host and device ran; None if unknown."""
     kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)
-    """Those that took longest, by their own time."""
+    """The kernels with the most self time."""
 
 
 class SyncPoint(Record):
     """A place where the script waits for the device."""
 
     where: str = Field(max_length=300)
-    """The script's file and line; torch's where no frame is the script's."""
+    """File and line in the script; in torch if no frame belongs to the script."""
     what: str = Field(max_length=300)
     per_batch: PositiveFloat
 
 
 class PeaksSeen(Record):
-    """Peak allocated device memory of one batch, in its two parts, after an optimizer has its state."""
+    """Peak allocated device memory of one batch, in two parts, once the optimizer state exists."""
 
     forward_backward_bytes: NonNegativeInt
     optimizer_bytes: NonNegativeInt
     gradients_at_start_bytes: NonNegativeInt
-    """Gradients that were still there when the batch began."""
+    """Gradients that still existed when the batch began."""
     batch_bytes: NonNegativeInt
-    """The batch's tensors; on the device once they were copied."""
+    """Size of the batch's tensors, which are on the device once copied."""
 
 
 class IndicesSeen(Record):
-    """What the batch sampler draws, with pinned generators and without reading a sample."""
+    """What the batch sampler draws, with seeded generators and without reading any sample."""
 
     is_whole: bool
-    """Whether whole epochs were drawn; else one alone, cut off."""
+    """Whether whole epochs were drawn; otherwise only the beginning of one."""
     draws: NonNegativeInt
-    """Of the first epoch."""
+    """Indices drawn in the first epoch."""
     distinct: NonNegativeInt
     distinct_in_two: NonNegativeInt | None = None
-    """In two epochs together."""
+    """Distinct indices in two epochs together."""
     digest: str = Field(max_length=20)
-    """Equal for the same draws in any order."""
+    """A hash of the drawn indices that doesn't depend on their order."""
     data_set_samples: NonNegativeInt | None = None
 
 
 class SamplesSeen(Record):
-    """What the loader's processes made of epochs, as the script trains on them."""
+    """The samples that the loader's processes made over epochs, as the script trains on them."""
 
     whole_epochs: NonNegativeInt
-    """0 where the time did not do for one: the rest is of a part then."""
+    """Number of whole epochs; 0 if there wasn't time for one, and the other fields cover a part of it."""
     count: NonNegativeInt
-    """Of the first epoch."""
+    """Samples in the first epoch."""
     distinct: NonNegativeInt
-    """By index; of a stream by content."""
+    """Distinct samples, by index, or by content for a stream."""
     distinct_in_two: NonNegativeInt | None = None
     digests: tuple[Annotated[str, Field(max_length=20)], ...] = Field(default=(), max_length=2)
-    """Of each whole epoch, equal for the same content in any order."""
+    """A hash of each whole epoch's content that doesn't depend on the order."""
     made_again: NonNegativeInt = 0
-    """Indices whose sample was made more than once."""
+    """Number of indices whose sample was made more than once."""
     made_otherwise: NonNegativeInt = 0
-    """Of them, those with another content than before."""
+    """How many of these had different content than before."""
 
 
 class LeafSeen(Record):
-    """One leaf of some samples."""
+    """One leaf of the checked samples."""
 
     prints: str = Field(max_length=8 * 256)
-    """Eight digits for each sample, equal for equal type, shape and data."""
+    """An eight-digit hash of type, shape and data for each sample, concatenated."""
     unlike: NonNegativeInt
-    """Samples of which it came out otherwise a second time."""
+    """Number of samples whose leaf differed when they were made a second time."""
 
 
 class ContentsSeen(Record):
-    """Samples of chosen indices, the same in every trial, made twice with pinned generators."""
+    """Samples at chosen indices, the same in every trial, made twice with seeded generators."""
 
     indices: tuple[NonNegativeInt, ...] = Field(max_length=256)
     leaves: tuple[LeafSeen, ...] = Field(max_length=8)
@@ -284,21 +284,22 @@ class DataSeen(Record):
     """The samples of the training loader: which are drawn, which arrive, and what is in some of them."""
 
     indices: IndicesSeen | None = None
-    """None for a stream."""
+    """The drawn indices; None for a stream."""
     samples: SamplesSeen | None = None
     contents: ContentsSeen | None = None
     changing: tuple[Annotated[str, Field(max_length=200)], ...] | None = Field(default=None, max_length=8)
-    """What the script changes in its data set between epochs; None where that was not seen."""
+    """What the script changes in its data set between epochs; None if that wasn't observed."""
     shared_generators: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=8)
-    """From which several workers draw the same numbers."""
+    """Random generators from which several workers draw the same numbers."""
     unshared: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=8)
-    """What reading changes in a data set without workers, and samples or the script's loop depend on."""
+    """State that reading the data set changes without workers, and that samples or the script's loop depend
+    on."""
     faults: tuple[Annotated[str, Field(max_length=500)], ...] = Field(default=(), max_length=8)
     """Why something is missing."""
 
 
 class Details(Record):
-    """Whatever was asked for and could be seen; None where not."""
+    """The details that were requested and could be seen; the others are None."""
 
     queue: QueueSeen | None = None
     floors: IsolatedRates | None = None
@@ -310,4 +311,4 @@ class Details(Record):
     trace: TraceSeen | None = None
     data: DataSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
-    """Why something that was asked for is missing."""
+    """Why something that was requested is missing."""

@@ -1,4 +1,4 @@
-"""What is wrong, or worth knowing, as data: it can be shown, counted, and silenced by its code."""
+"""Problems and notes as data: they can be shown, counted, and silenced by code."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """It costs speed, money or trust in the figures."""
     ERROR = "error"
-    """Training will fail, or not run on the device that it is meant for."""
+    """Training will fail, or not run on the intended device."""
 
 
 WORST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -28,22 +28,21 @@ class Finding(Record):
     code: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     severity: Severity
     message: str
-    """What is the matter, in one sentence."""
+    """The problem, in one sentence."""
     evidence: str | None = None
-    """The figures that show it, and where they were read."""
+    """The figures that show it, and their source."""
     remedy: str | None = None
     value: NonNegativeFloat | None = None
     gain: PositiveFloat | None = None
-    """What mending it brings as a factor of the present rate: at most, predicted; or as measured. None if
-    unknown."""
+    """Speedup from fixing it: the predicted maximum, or the measured one. None if unknown."""
     is_measured: bool = False
     """Whether trials of the same search measured the gain."""
     gpu: NonNegativeInt | None = None
-    """The GPU that it is of alone, by the driver's number."""
+    """Driver index of the GPU, if the finding is about a single one."""
 
 
 def without_findings(record: AnyRecord, codes: Collection[str]) -> AnyRecord:
-    """Return a record without the findings of some codes, in the records that it holds as well."""
+    """Return a record without the findings that have one of these codes, nested records included."""
     changed: dict[str, tuple[object, ...]] = {}
     for name in type(record).model_fields if codes else ():
         held = getattr(record, name)

@@ -1,4 +1,4 @@
-"""The machine that tunekit runs on, or the container on it: what it really offers."""
+"""The machine or container that tunekit runs in, and what it really offers."""
 
 from typing import Literal
 
@@ -7,19 +7,20 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from tunekit.records.base import Record
 
 SandboxKind = Literal["overlay", "landlock", "none"]
-"""What of the kernel's keeps trials from the user's files; "none" leaves the agent's file guard."""
+"""The kernel feature that keeps trials from changing the user's files; with "none" only the agent's file
+guard does."""
 
 
 class Sandbox(Record):
-    """The kernel's net under a trial's writes, as it was found to hold."""
+    """The kernel's protection against a trial's writes, as tested on this machine."""
 
     kind: SandboxKind
     reasons: dict[str, str] = Field(default_factory=dict)
-    """Why a better kind does not hold here, by its name."""
+    """Why each better kind doesn't work here, by its name."""
 
 
 class PcieLink(Record):
-    """A GPU's link to the CPU, now and at its best in this slot."""
+    """A GPU's link to the CPU: its current lanes and the most that this slot allows."""
 
     lanes: PositiveInt | None
     max_lanes: PositiveInt | None
@@ -29,17 +30,17 @@ class GpuProcess(Record):
     """One process that computes on a GPU."""
 
     pid: PositiveInt
-    """As the driver numbers it; in a container it may be the host's number."""
+    """Process id as the driver reports it; in a container it may be the host's id."""
     used_bytes: NonNegativeInt | None
-    """None where the driver does not tell (containers, WDDM)."""
+    """None if the driver doesn't report it (containers, WDDM)."""
     name: str | None = None
 
 
 class GpuState(Record):
-    """What a GPU said of itself at one moment. None is a question without an answer."""
+    """A GPU's state at one moment, as its driver reports it. None means no answer."""
 
     used_bytes: NonNegativeInt | None = None
-    """Memory taken by anyone, the driver's own share included."""
+    """Memory in use by all processes and by the driver."""
     utilization_percent: NonNegativeFloat | None = None
     """Share of the last sampling period in which any kernel ran."""
     power_w: NonNegativeFloat | None = None
@@ -48,7 +49,8 @@ class GpuState(Record):
     sm_clock_mhz: NonNegativeFloat | None = None
     max_sm_clock_mhz: PositiveFloat | None = None
     throttle_reasons: tuple[str, ...] = ()
-    """Why the clock is lower than it could be, by NVML's names: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    """Why the clock is lower than it could be, under NVML's names: "sw_power_cap", "hw_thermal_slowdown",
+    ..."""
     ecc_errors: NonNegativeInt | None = None
     """Uncorrected memory errors since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
@@ -58,19 +60,19 @@ class Accelerator(Record):
     """One GPU of this machine, as the driver or torch reports it."""
 
     index: NonNegativeInt
-    """Its place in the driver's order; torch's where only torch works."""
+    """Its index in the driver's order, or in torch's if only torch works."""
     name: str
     memory_bytes: PositiveInt | None
-    """None where neither the driver nor torch tells."""
+    """None if neither the driver nor torch reports it."""
     compute_capability: str | None
-    """Such as "9.0"; None where neither reports it."""
+    """Such as "9.0"; None if neither reports it."""
     driver: str | None
     profile_id: str | None
     """The profile that its name matches, None for an unknown device."""
     seen_by: tuple[Literal["nvml", "torch"], ...] = ("nvml",)
     uuid: str | None = None
     pci_bus_id: str | None = None
-    """Where it sits, such as "00000000:65:00.0"; a partition has its GPU's."""
+    """Its PCI address, such as "00000000:65:00.0"; a partition has its GPU's."""
     is_partition: bool = False
     """Whether it is a MIG partition of a GPU."""
     numa_node: NonNegativeInt | None = None
@@ -79,7 +81,7 @@ class Accelerator(Record):
 
     @property
     def usable_bytes(self) -> int | None:
-        """Its memory without what was taken when the machine was looked at; None where that is not known."""
+        """Its memory minus what was in use when the machine was examined; None if unknown."""
         taken_bytes = self.state.used_bytes if self.state else None
         return self.memory_bytes and max(1, self.memory_bytes - (taken_bytes or 0))
 
@@ -96,10 +98,10 @@ class TorchDevice(Record):
 
 
 class TorchBuild(Record):
-    """The torch that a Python interpreter has, and what it can use."""
+    """The torch of one Python interpreter, and what it can use."""
 
     python: str
-    """The interpreter."""
+    """Path of the interpreter."""
     python_version: str
     version: str
     cuda_version: str | None
@@ -107,73 +109,74 @@ class TorchBuild(Record):
     hip_version: str | None
     cudnn_version: str | None
     architectures: tuple[str, ...]
-    """What the build holds code for: "sm_80", "compute_90", ..."""
+    """Architectures that the build contains code for: "sm_80", "compute_90", ..."""
     devices: tuple[TorchDevice, ...]
     threads: PositiveInt
-    """What torch.get_num_threads() answers in a fresh process."""
+    """What torch.get_num_threads() returns in a fresh process."""
     float32_matmul_precision: str | None
     problem: str | None = None
-    """Why torch can't use the GPU, in its own words."""
+    """Why torch can't use the GPU, in torch's words."""
 
 
 class Host(Record):
-    """What this machine, or the container on it, really offers."""
+    """What this machine or container really offers."""
 
     hostname: str
     cpus: PositiveInt
-    """CPUs that affinity and cgroup quota allow."""
+    """CPUs that the affinity mask and the cgroup quota allow."""
     cpus_total: PositiveInt
     cpus_affinity: PositiveInt | None = None
     """CPUs that the process may be scheduled on."""
     cpu_quota: PositiveFloat | None = None
-    """CPUs' worth of time that the cgroup grants; None if free."""
+    """CPU time per second that the cgroup grants; None if unlimited."""
     cpu_name: str | None
     cpu_bf16_native: bool | None = None
-    """Whether the CPU multiplies bf16 in hardware; None where the kernel lists no features."""
+    """Whether the CPU multiplies bf16 in hardware; None if the kernel lists no features."""
     is_virtual: bool | None = None
-    """Whether a hypervisor runs it; None where the kernel lists no features (Arm lists none of that)."""
+    """Whether it is a virtual machine; None if the kernel doesn't list that feature (on Arm it never
+    does)."""
     numa_nodes: PositiveInt | None = None
     ram_limit_bytes: PositiveInt
     """The smaller of the cgroup's limit and the machine's memory."""
     ram_total_bytes: PositiveInt
     ram_available_bytes: NonNegativeInt | None = None
-    """Of the limit, what is not taken now; page cache counts as free."""
+    """The part of the limit that isn't in use; page cache counts as free."""
     shm_bytes: NonNegativeInt | None
     """Size of /dev/shm; None without one."""
     shm_used_bytes: NonNegativeInt | None = None
     open_files_limit: PositiveInt | None = None
-    """Files that one process may have open, before it asks for more."""
+    """Soft limit on open files per process."""
     load_average: NonNegativeFloat | None = None
-    """Processes that wanted a CPU in the last minute, of the whole machine."""
+    """One-minute load average of the whole machine: mean number of processes that want a CPU."""
     accelerators: tuple[Accelerator, ...]
     gpu_models: tuple[str, ...] = ()
-    """Every model that the driver shows, by name, of hidden GPUs too."""
+    """Names of all GPU models that the driver lists, hidden GPUs included."""
     platform: str
     python_version: str
     torch: TorchBuild | None = None
-    """Of the training environment, where it was asked."""
+    """torch of the training environment, if it was queried."""
     sandbox: Sandbox | None = None
-    """What keeps the user's files from trials, where it was tried."""
+    """What protects the user's files from trials, if it was tested."""
 
     @property
     def nvml_indexes(self) -> tuple[int, ...]:
-        """Places in the driver's order of the GPUs that it shows; MIG partitions of one GPU share a place."""
+        """Driver indexes of the visible GPUs; MIG partitions of one GPU share an index."""
         return tuple(dict.fromkeys(gpu.index for gpu in self.accelerators if "nvml" in gpu.seen_by))
 
     @property
     def shm_free_bytes(self) -> int | None:
-        """What was free of /dev/shm when the machine was looked at; None without one."""
+        """Free space in /dev/shm when the machine was examined; None without one."""
         return None if self.shm_bytes is None else max(0, self.shm_bytes - (self.shm_used_bytes or 0))
 
     @property
     def compiles_with_triton(self) -> bool:
-        """Whether torch.compile makes Triton kernels, as it does for NVIDIA's and AMD's GPUs."""
+        """Whether torch.compile generates Triton kernels, as it does for NVIDIA and AMD GPUs."""
         seen = self.torch.devices if self.torch else ()
         has_cuda = any(device.type == "cuda" for device in seen)
         return any("nvml" in gpu.seen_by or has_cuda for gpu in self.accelerators)
 
     def without_gpus(self) -> "Host":
-        """Return this machine as a process sees it that all GPUs are hidden from."""
+        """Return this machine as seen by a process with all GPUs hidden."""
         torch = None if self.torch is None else self.torch.changed(devices=())
         return self.changed(accelerators=(), gpu_models=(), torch=torch)
 

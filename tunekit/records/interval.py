@@ -1,4 +1,4 @@
-"""A figure with its range, and the arithmetic of positive ones."""
+"""A figure with its range, and arithmetic for positive ones."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tunekit.records.base import Record
 
 
 class Interval(Record):
-    """A figure with the range that it lies in; the arithmetic is of positive ones."""
+    """A figure with its range; the arithmetic assumes positive figures."""
 
     value: float
     low: float
@@ -24,34 +24,34 @@ class Interval(Record):
 
     @classmethod
     def bounded(cls, low: float, value: float, high: float) -> Self:
-        """Return the interval; a value that rounding put beside its range is moved to the range's end."""
+        """Return the interval, with a value that rounding pushed outside the range clamped to it."""
         return cls(value=min(max(value, low), high), low=low, high=high)
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:
-        """Return the range of a ratio; its value is the geometric middle, as x2 and x1/2 are as far away."""
+        """Return the range of a ratio around its geometric mean, as x2 and x1/2 are equally far from 1."""
         return cls.bounded(low, math.sqrt(low) * math.sqrt(high), high)
 
     def times(self, other: "Interval | float") -> "Interval":
-        """Return the product with another figure, or with a number."""
+        """Return the product with another figure or with a number."""
         if isinstance(other, Interval):
             return Interval.bounded(self.low * other.low, self.value * other.value, self.high * other.high)
         return Interval.bounded(self.low * other, self.value * other, self.high * other)
 
     def plus(self, other: "Interval") -> "Interval":
-        """Return the sum with another figure; both are at the same end of their ranges together."""
+        """Return the sum with another figure; low adds to low, high to high."""
         return Interval.bounded(self.low + other.low, self.value + other.value, self.high + other.high)
 
     def divide_into(self, numerator: float) -> "Interval":
-        """Return numerator / figure; the low end comes from the high one."""
+        """Return numerator / figure; its low end comes from the figure's high end."""
         return Interval.bounded(numerator / self.high, numerator / self.value, numerator / self.low)
 
     def map_increasing(self, function: Callable[[float], float]) -> "Interval":
-        """Return the figure sent through a function that never falls."""
+        """Return the figure mapped through a non-decreasing function."""
         return Interval.bounded(function(self.low), function(self.value), function(self.high))
 
     def at_most(self, other: "Interval") -> "Interval":
-        """Return the smaller of both at each end."""
+        """Return the smaller of the two at each end of the range."""
         return Interval(
             low=min(self.low, other.low), value=min(self.value, other.value), high=min(self.high, other.high)
         )

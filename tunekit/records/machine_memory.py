@@ -1,4 +1,4 @@
-"""The memory that a training takes on another machine."""
+"""The memory that a training needs on another machine."""
 
 from typing import Literal
 
@@ -14,79 +14,79 @@ class OtherMachine(Record):
     ram_limit_bytes: PositiveInt
     cpus: PositiveInt
     shm_bytes: PositiveInt | None = None
-    """Size of /dev/shm; None where the user did not give it."""
+    """Size of /dev/shm; None if the user didn't give it."""
     profile_id: str | None = None
-    """Its GPU; None without one."""
+    """Profile id of its GPU; None without one."""
 
     @property
     def shm_free_bytes(self) -> int | None:
-        """All of /dev/shm."""
+        """All of /dev/shm is assumed to be free."""
         return self.shm_bytes
 
     @property
     def shm_used_bytes(self) -> int | None:
-        """None of it is known to be in use."""
+        """Unknown for a machine that is only described."""
         return None
 
 
 class LoaderMemory(Record):
-    """RAM of one setting of the loader, predicted."""
+    """Predicted RAM of one loader setting."""
 
     num_workers: NonNegativeInt
     prefetch_factor: PositiveInt | None
     """None without workers."""
     buffer_bytes: NonNegativeInt
     ram_bytes: NonNegativeInt
-    """The buffer and the processes."""
+    """RAM of the buffer and the processes."""
     verdict: Literal["Safe", "Risky", "OOM"]
     limit: Literal["safe share of RAM", "RAM", "/dev/shm"] | None
     why: str | None
     is_present: bool
-    """Whether it is the run's own setting."""
+    """Whether this is the run's own setting."""
 
 
 class MemoryPart(Record):
-    """One part of the RAM or of the GPU's memory."""
+    """One part of the RAM or of the GPU memory."""
 
     memory: str
     """RAM or GPU."""
     name: str
     size_bytes: int | None
-    """None where it is unknown; negative where the other parts exceed the memory."""
+    """None if unknown; negative if the other parts exceed the memory."""
     basis: str
-    """Measured, predicted, assumed, unknown, or the rest that the other parts leave."""
+    """Measured, predicted, assumed, unknown, or the remainder after the other parts."""
 
 
 class GpuFit(Record):
-    """Whether a batch fits the GPU, predicted."""
+    """Prediction whether a batch fits the GPU."""
 
     precision: Precision
     batch_size: PositiveInt
     fits: Literal["yes", "tight", "no"]
-    """Yes with the margin; tight where only the best case fits."""
+    """"yes" if it fits with the margin; "tight" if only the best case fits."""
     largest_batch: NonNegativeInt
-    """The largest that fits with the margin."""
+    """The largest batch that fits with the margin."""
     largest_checkpointed: NonNegativeInt | None
-    """The same with gradient checkpointing; None where that was not traced."""
+    """The same with gradient checkpointing; None if that wasn't traced."""
     peak_batch_size: PositiveInt
-    """The batch size of the memory parts; a run without its trials' files only has the largest."""
+    """The batch size that the memory parts refer to; a run without its trials' files only has the largest."""
     reserved_bytes: NonNegativeInt
     capacity_bytes: PositiveInt
 
 
 class MachineMemory(Record):
-    """What a training takes of another machine's RAM and GPU memory."""
+    """RAM and GPU memory that a training needs on another machine."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     machine: OtherMachine
     source: str
     batch_bytes: float = Field(gt=0)
-    """One batch while it waits in the loader."""
+    """Size of one batch while it waits in the loader."""
     loader: LoaderMemory
-    """The setting in the table of parts."""
+    """The loader setting that the table of parts shows."""
     loaders: tuple[LoaderMemory, ...]
-    """All settings of the grid."""
+    """All loader settings of the grid."""
     gpu: GpuFit | None = None
     parts: tuple[MemoryPart, ...]
-    """The parts of each memory add up to all of it."""
+    """The parts of RAM and of GPU memory; each set adds up to its total."""
     notes: tuple[str, ...] = ()

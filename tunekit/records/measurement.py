@@ -1,4 +1,4 @@
-"""What one trial measured: its loop from inside, its process tree and its machine from outside."""
+"""What one trial measured: the loop from inside, the process tree and the machine from outside."""
 
 from collections.abc import Iterable
 from statistics import fmean
@@ -20,9 +20,9 @@ class DeviceSeen(Record):
     type: str
     name: str
     memory_bytes: PositiveInt | None
-    """Memory that torch sees on the device, or was held to; None on a CPU."""
+    """Memory that torch sees on the device, or the limit it was given; None on a CPU."""
     free_bytes: PositiveInt | None = None
-    """What torch had of that memory or could still take; None where it was not asked."""
+    """torch's reserved memory plus free memory; None if it wasn't read."""
     uuid: str | None = None
     """As torch writes it, without "GPU-"; None on a CPU and from torch below 2.4."""
     pci_bus_id: str | None = None
@@ -30,7 +30,7 @@ class DeviceSeen(Record):
 
     @property
     def usable_bytes(self) -> int | None:
-        """What torch can reserve: its own context and other processes have the rest; None on a CPU."""
+        """What torch can reserve; the CUDA context and other processes hold the rest. None on a CPU."""
         return min((one for one in (self.memory_bytes, self.free_bytes) if one is not None), default=None)
 
 
@@ -49,28 +49,28 @@ THREAD_VARIABLES = (
     "MKL_DYNAMIC",
     "OPENBLAS_NUM_THREADS",
 )
-"""What of the environment decides how many threads compute on the CPU, where they run and how they wait."""
+"""Environment variables that control how many CPU threads compute, where they run and how they wait."""
 _MAX_VARIABLES = 32
-"""In a record, however many there were when it was saved."""
+"""The most that a record may hold."""
 
 
 class Threads(Record):
-    """CPU threads of the training process, as they were in its loop."""
+    """CPU threads of the training process while its loop ran."""
 
     intra_op: PositiveInt
     """torch.get_num_threads()."""
     inter_op: PositiveInt
     """torch.get_num_interop_threads()."""
     variables: dict[str, str] = Field(default_factory=dict, max_length=_MAX_VARIABLES)
-    """Of THREAD_VARIABLES those that were set there; a launcher sets some, as torchrun does."""
+    """Those THREAD_VARIABLES that were set there; launchers such as torchrun set some."""
 
 
 GROWING_EPOCHS = 32
-"""torch hands out 32 CUDA streams in turn (kStreamsPerPool in c10/cuda/CUDAStream.cpp), each with a pool of
-memory: one more an epoch is one that was there before after as many."""
+"""torch hands out 32 CUDA streams in turn (kStreamsPerPool in c10/cuda/CUDAStream.cpp), each with a memory
+pool. A loop that takes a new stream per epoch reuses the first one after this many epochs."""
 _MAX_RANKS = 1024
 _MIN_UNLIKE = 1.05
-"""Ratio of two ranks' batches: by less they differ where a last one is not full, or where lengths vary."""
+"""Ratio of two ranks' batch sizes; smaller differences come from a partial last batch or varying lengths."""
 
 
 class LoopMeasurement(LoaderKnobs):
@@ -78,13 +78,14 @@ class LoopMeasurement(LoaderKnobs):
 
     device: DeviceSeen
     world_size: PositiveInt = 1
-    """Ranks of the training; rank 0 is measured, peaks are the maximum over ranks."""
+    """Number of ranks; rank 0 is measured, peaks are the maximum over ranks."""
     data_parallel: DataParallelSeen | None = None
-    """What trained them together; None of one process without a group or a wrapper."""
+    """How the ranks train together; None for one process without a group or a wrapper."""
     ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MAX_RANKS)
-    """Those that ran here, rank 0 first; empty of one process, and in a window too short to time each."""
+    """The ranks on this host, rank 0 first; empty for one process, or if the window was too short to time
+    each."""
     has_loader: bool = True
-    """Whether a DataLoader makes the batches; the script by itself otherwise."""
+    """Whether a DataLoader makes the batches; otherwise the script does."""
     compile_graphs: NonNegativeInt
     """Graphs that torch.compile captured in this process."""
     float32_matmul_precision: str | None
@@ -97,39 +98,40 @@ class LoopMeasurement(LoaderKnobs):
     rate_interval_relative: NonNegativeFloat | None
     """Half width of the 95% interval of the steady rate, as a share of it.
 
-    Batch means, adjusted for skewness and correlation; of this process alone: others may differ.
+    Computed from batch means, adjusted for skewness and correlation. It covers this process only: others
+    may differ.
     """
     rate_trend_relative: float | None = None
-    """How much longer the window's last batches took than its first; 0 if that may be chance."""
+    """How much longer the window's last batches took than its first, as a share; 0 if that may be chance."""
     stop_reason: str
-    """Why the window closed: "interval", "time_cap", "loop_ended" or, surely too slow, "abandoned"."""
+    """Why the window closed: "interval", "time_cap", "loop_ended" or, if clearly too slow, "abandoned"."""
     discarded_batches: NonNegativeInt
-    """Batches that the loop trained on before the window opened."""
+    """Batches that the loop processed before the window opened."""
     parts: StepParts
     """Where the steady window's time went, by the host's clock."""
     device_parts: DeviceParts | None = None
-    """The same by the device's; None on a CPU."""
+    """The same by the device's clock; None on a CPU."""
     loader_work: LoaderWork | None = None
-    """None where the loader's processes could not be looked into."""
+    """What making batches cost; None if the loader's processes could not be inspected."""
 
     epoch_samples: PositiveInt | None
-    """Samples per epoch and rank; None for a data set without a length of which no whole epoch was seen."""
+    """Samples per epoch and rank; None if the data set has no length and no whole epoch was seen."""
     epoch_batches: PositiveInt | None
     boundary_s: float | None
     """Cost of one epoch boundary beyond steady steps: worker shut-down, start-up and refill."""
     boundary_deviation_s: NonNegativeFloat | None = None
-    """Standard deviation of that cost from boundary to boundary; None with fewer than two."""
+    """Standard deviation of that cost over boundaries; None with fewer than two."""
     boundaries_seen: NonNegativeInt
 
     startup_s: NonNegativeFloat
-    """From process start to the first batch asked for."""
+    """From process start to the first request for a batch."""
     first_batch_s: NonNegativeFloat
     first_step_s: NonNegativeFloat
-    """From the first batch at hand to the end of the first optimizer step, compilation included."""
+    """From receiving the first batch to the end of the first optimizer step, compilation included."""
     recompile_s: NonNegativeFloat = 0.0
-    """What later batches took beyond a steady one because torch.compile captured further graphs."""
+    """Extra time that later batches took because torch.compile captured more graphs."""
     batch_bytes: NonNegativeInt
-    """Bytes of one full batch, walked in the real batch."""
+    """Bytes of one full batch, summed over its tensors and other leaves."""
     batch: BatchSeen | None = None
     """That batch, leaf by leaf; None for a loop without a DataLoader."""
     model: ModelBytes | None = None
@@ -137,30 +139,30 @@ class LoopMeasurement(LoaderKnobs):
     peak_reserved_bytes: NonNegativeInt | None
     allocation_retries: NonNegativeInt | None
     growth_bytes_per_batch: NonNegativeFloat = 0.0
-    """What each batch adds until its epoch ends: of the device's memory, without a GPU of the process's."""
+    """Memory that each batch adds until its epoch ends: device memory, or process memory without a GPU."""
     growth_bytes_per_epoch: NonNegativeInt | None = None
-    """What torch reserves more of the device in each epoch, its tensors as large as before; None where the
-    window saw no epoch begin."""
+    """Additional device memory that torch reserves per epoch although its tensors don't grow; None if no
+    epoch began within the window."""
     losses: tuple[float | None, ...] = Field(default=(), max_length=256)
-    """Of the first backward passes, in order; None for one that was NaN or infinite."""
+    """Losses of the first backward passes, in order; None for a NaN or infinite one."""
     script_steps: NonNegativeInt
-    """Optimizer steps that the process made in all."""
+    """Total optimizer steps of the process."""
 
     @property
     def once_s(self) -> float:
-        """Seconds of the first step and of later compilation: a training pays them once."""
+        """Seconds of the first step and of later compilation, which a training pays once."""
         return self.first_step_s + self.recompile_s
 
     @property
     def growth_bytes(self) -> int:
-        """What memory grows by, in an epoch and over epochs, beyond the peak that was seen; predicted."""
+        """Predicted memory growth beyond the observed peak, within an epoch and over epochs."""
         batches = max(0, (self.epoch_batches or 0) - self.steady_batches)
         epochs = max(0, GROWING_EPOCHS - 1 - self.boundaries_seen)
         return round(batches * self.growth_bytes_per_batch + epochs * (self.growth_bytes_per_epoch or 0))
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the window was given up early because the loop was surely too slow."""
+        """Whether the window was given up early because the loop was clearly too slow."""
         return self.stop_reason == "abandoned"
 
     @property
@@ -170,7 +172,7 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def data_wait_share(self) -> float | None:
-        """Share of the steady window that waits for data; None without a DataLoader."""
+        """Share of the steady window spent waiting for data; None without a DataLoader."""
         return min(1.0, self.parts.data_wait_s / self.steady_time_s) if self.has_loader else None
 
     @property
@@ -180,7 +182,7 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def shared_bytes_per_sample(self) -> float:
-        """What one sample takes in /dev/shm on its way from a worker; its own bytes where that is unknown."""
+        """What one sample takes in /dev/shm on its way from a worker; its plain size if that is unknown."""
         return self.batch.shared_bytes / self.batch.samples if self.batch else self.bytes_per_sample
 
     @property
@@ -200,16 +202,15 @@ class LoopMeasurement(LoaderKnobs):
     def rate_samples_per_s(self) -> float:
         """The objective: samples/s of all ranks over whole epochs, boundary cost included.
 
-        Ranks on other hosts are taken to be as fast as those here.
+        Ranks on other hosts are assumed to be as fast as those here.
         """
         return self.world_size * self.rank_rate_samples_per_s * self._ranks_mean_over_first
 
     @property
     def _ranks_mean_over_first(self) -> float:
-        """The mean rate of the ranks over that of the first; 1 where they were not timed.
+        """The mean rate of the ranks over that of the first; 1 if they were not timed.
 
-        Ranks that sum their gradients make their steps together: what each takes in one then says more than
-        their clocks.
+        Ranks that sum their gradients step together, so their batch sizes are more precise than their clocks.
         """
         each = [one.batch_samples for one in self.ranks if one.batch_samples is not None]
         seen = self.data_parallel
@@ -221,9 +222,10 @@ class LoopMeasurement(LoaderKnobs):
 
     @property
     def slowest_rank_share(self) -> float | None:
-        """Rate of the slowest rank over their mean, None where they were not timed.
+        """Rate of the slowest rank over the mean of all; None if they were not timed.
 
-        Ranks that sum their gradients go at the pace of the slowest, all at one rate; apart they show it.
+        It only shows in ranks that train independently: those that sum gradients all run at the slowest's
+        pace.
         """
         if not self.ranks:
             return None
@@ -245,51 +247,51 @@ class LoopMeasurement(LoaderKnobs):
 
 
 def samples_of_epoch(loops: Iterable[LoopMeasurement]) -> int | None:
-    """Return the samples that an epoch trains on over all ranks, by the first loop that knows; else None."""
+    """Return the samples per epoch over all ranks from the first loop that knows them, else None."""
     return next((one.epoch_samples_total for one in loops if one.epoch_samples is not None), None)
 
 
 class DryLoop(Record):
-    """A training loop whose arithmetic was skipped from its first forward on: shapes, and no rate."""
+    """A training loop without its arithmetic, from the first forward pass on: it has shapes but no rate."""
 
     device: DeviceSeen
     batch_size: PositiveInt | None
-    """Of the training loader; None when the script batches by itself."""
+    """The training loader's batch size; None if the script makes its own batches."""
     batch_samples: PositiveInt
-    """In the batch that was seen last."""
+    """Samples in the last batch that was seen."""
     num_workers: NonNegativeInt
     epoch_samples: PositiveInt | None
     """Samples per epoch and rank; None for a data set without a length."""
     startup_s: NonNegativeFloat
-    """From process start to the first batch asked for."""
+    """From process start to the first request for a batch."""
     first_batch_s: NonNegativeFloat
     script_steps: NonNegativeInt
-    """Optimizer steps that the process went through."""
+    """Optimizer steps of the process."""
 
 
 class TreeMemory(Record):
-    """Host memory of the trial's whole process tree, as the parent saw it from outside."""
+    """Host memory of the trial's whole process tree, observed by tunekit from outside."""
 
     peak_pss_bytes: NonNegativeInt
-    """Largest proportional set size summed over the tree that was read, or bounded from below."""
+    """Largest proportional set size (PSS) summed over the tree, as read or as a lower bound."""
     peak_shm_bytes: NonNegativeInt
     """Largest growth of /dev/shm during the trial."""
     processes: NonNegativeInt
-    """Most processes seen at once."""
+    """Largest number of processes seen at once."""
     samples: NonNegativeInt = Field(description="readings taken")
 
 
 class Measurement(Record):
-    """One trial's figures: the loop from inside, the tree from outside."""
+    """One trial's figures: the loop from inside, the process tree from outside."""
 
     loop: LoopMeasurement
     memory: TreeMemory
     details: Details | None = None
-    """What was looked at afterwards; None where nothing was asked for."""
+    """What was examined after the measurement; None if no details were requested."""
 
     @property
     def isolated(self) -> IsolatedRates:
-        """What either half of the loop took alone; empty where that was not looked at."""
+        """The rates of loader and training measured separately; empty if they were not measured."""
         return (self.details and self.details.floors) or IsolatedRates()
 
     @property
@@ -299,64 +301,66 @@ class Measurement(Record):
 
 
 class DryRun(Record):
-    """What one trial saw of a loop without its arithmetic."""
+    """What one trial observed in a loop without its arithmetic."""
 
     loop: DryLoop
     details: Details
     is_whole: bool = True
-    """Whether all was looked at that was asked for, before the script ended or was ended."""
+    """Whether all requested details were completed before the script ended or was ended."""
 
 
 class GpuTelemetry(Record):
-    """One GPU over the measured window. None is a counter that the device or driver does not have."""
+    """One GPU over the measured window. None stands for a counter that the device or driver doesn't have."""
 
     index: NonNegativeInt
-    """Its place in the driver's order."""
+    """Its index in the driver's order."""
     is_used: bool
-    """Whether the trial computed on it, by its processes' memory there, or by memory that came with it."""
+    """Whether the trial computed on it: its processes held memory there, or memory use rose with the
+    trial."""
     utilization_percent: NonNegativeFloat | None = None
-    """Mean share of time in which any kernel ran: busy, not how busy."""
+    """Mean share of time in which any kernel ran, however small."""
     sm_activity_percent: NonNegativeFloat | None = None
     """Mean share of multiprocessors with work (GPM, Hopper and newer)."""
     tensor_activity_percent: NonNegativeFloat | None = None
     dram_activity_percent: NonNegativeFloat | None = None
     peak_used_bytes: NonNegativeInt | None = None
-    """Of all processes."""
+    """Peak memory of all processes."""
     peak_tree_bytes: NonNegativeInt | None = None
-    """Of the trial's processes, their CUDA contexts included; None where the driver does not tell."""
+    """Peak memory of the trial's processes, CUDA contexts included; None if the driver doesn't report it."""
     power_w: NonNegativeFloat | None = None
-    """Mean of the driver's samples, which cover a part of the time only (arXiv 2312.02741)."""
+    """Mean of the driver's samples, which cover only part of the time (arXiv 2312.02741)."""
     max_temperature_c: float | None = None
     sm_clock_mhz: NonNegativeFloat | None = None
-    """Mean; the next four are of the window's first and last third, None in one of fewer than six samples."""
+    """Mean over the window; the next four cover its first and last third, None with fewer than six
+    samples."""
     first_sm_clock_mhz: NonNegativeFloat | None = None
     last_sm_clock_mhz: NonNegativeFloat | None = None
     first_temperature_c: float | None = None
     last_temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
-    """Every reason seen in the window, by NVML's names."""
+    """Every reason seen in the window, under NVML's names."""
     pcie_tx_mb_per_s: NonNegativeFloat | None = None
     pcie_rx_mb_per_s: NonNegativeFloat | None = None
     neighbours: tuple[GpuProcess, ...] = ()
-    """Other processes that started on it during the trial, each with the memory that it had last."""
+    """Other processes that started on it during the trial, each with its last known memory."""
 
 
 class HostTelemetry(Record):
     """The trial's process tree over the measured window."""
 
     cpu_cores: NonNegativeFloat | None = None
-    """CPU seconds of the whole tree per second."""
+    """CPUs in use on average: CPU seconds of the whole tree per second."""
     read_bytes_per_s: NonNegativeFloat | None = None
-    """Fetched from storage."""
+    """Bytes fetched from storage."""
     rchar_bytes_per_s: NonNegativeFloat | None = None
-    """Asked for by read calls, wherever they were served from; mapped files are not in it."""
+    """Bytes requested by read calls, whatever served them; memory-mapped files are not included."""
 
     @property
     def unfetched_share(self) -> float | None:
-        """Share of what was read that no disk and no NFS server was asked for.
+        """Share of the bytes read that no disk or NFS server had to deliver.
 
-        That is the page cache's, mostly; pipes, and file systems in user space, which the kernel does not
-        count, are in it too. None when less than 1 MiB/s was read.
+        Mostly the page cache served them; pipes and user-space file systems, which the kernel doesn't count,
+        are included. None if less than 1 MiB/s was read.
         """
         if self.rchar_bytes_per_s is None or self.rchar_bytes_per_s < MIB or self.read_bytes_per_s is None:
             return None
@@ -364,13 +368,14 @@ class HostTelemetry(Record):
 
 
 class Telemetry(Record):
-    """One trial's time series in a few figures; the series are in telemetry.zarr."""
+    """Summary figures of one trial's time series, which is in telemetry.zarr."""
 
     window_s: NonNegativeFloat
-    """Time between the first and the last sample that the figures are of."""
+    """Time between the first and the last sample that the figures cover."""
     samples: PositiveInt
     is_of_steady_window: bool
-    """Whether they are of the steady window; else of the whole trial, which was too short for two samples."""
+    """Whether the figures cover the steady window; else the whole trial, if the window had fewer than two
+    samples."""
     cost_cpu_s: NonNegativeFloat
     """CPU time that sampling took in tunekit's own process."""
     host: HostTelemetry

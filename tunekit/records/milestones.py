@@ -1,4 +1,4 @@
-"""What a project of several trainings takes and costs."""
+"""How long a project of several trainings takes and what it costs."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class Milestone(Record):
     epochs: PositiveInt
     """Epochs of each run."""
     runs: PositiveInt = 1
-    """Trainings that don't need each other, such as seeds."""
+    """Number of independent trainings, such as seeds."""
     hardware: str | None = None
     """A profile id, an instance, a provider or "here"; None for the cheapest machine."""
     gpus: PositiveInt | None = None
@@ -29,14 +29,14 @@ class MilestoneCost(Record):
 
     milestone: Milestone
     row: PlanRow
-    """One run on that machine."""
+    """The plan's row for one run on that machine."""
     on_spot: bool
     machines: PositiveInt
-    """Machines that train at the same time, one run each."""
+    """Number of machines that train at the same time, one run each."""
     hours: Interval
-    """Until the last run is done."""
+    """Hours until the last run is done."""
     usd: Interval | None
-    """Dollars of all runs; None where the price is unknown."""
+    """Dollars of all runs; None if the price is unknown."""
 
 
 class MilestonePlan(Record):
@@ -47,9 +47,9 @@ class MilestonePlan(Record):
     request: PlanRequest
     milestones: tuple[MilestoneCost, ...] = Field(min_length=1)
     hours: Interval
-    """Hours of all milestones."""
+    """Hours of all milestones together."""
     usd: Interval | None
-    """Dollars of the milestones with a price; None where none has one."""
+    """Dollars of the milestones with a price; None if none has one."""
     max_usd: PositiveFloat | None = None
     deadline: str | None = None
     """The deadline as it was typed."""

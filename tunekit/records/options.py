@@ -11,18 +11,18 @@ from tunekit.units import typed_duration_text
 
 
 class Kind(StrEnum):
-    """What follows a flag, by the name that help has for it."""
+    """What kind of value follows a flag; the text is what `--help` shows for it."""
 
     NAME = "NAME"
     COUNT = "N"
     NUMBER = "S"
     TIME = "TIME"
     NAMES = "NAMES"
-    """It may be repeated."""
+    """A flag that may be repeated."""
     CODES = "CODE"
-    """As for NAMES."""
+    """A flag that may be repeated, too."""
     SWITCH = ""
-    """Nothing follows it."""
+    """A flag without a value."""
 
 
 class Option(NamedTuple):
@@ -32,15 +32,15 @@ class Option(NamedTuple):
     kind: Kind
     help: str
     field: str = ""
-    """Of the options record that holds it; empty for the flag's own name."""
+    """The field of the options record that holds it; empty if it has the flag's name."""
     default: Any = None
-    """What the options record has without it."""
+    """The field's value when the flag isn't given."""
     metavar: str = ""
     choices: tuple[str, ...] = ()
     in_settings: bool = True
-    """Whether the project's settings file may give it."""
+    """Whether the project's settings file may set it."""
     on_resume: bool = False
-    """Whether a resumed search takes it; for all else the search keeps its own options."""
+    """Whether it may be changed when a search is resumed; all others keep their first value."""
 
     @property
     def is_list(self) -> bool:
@@ -70,11 +70,11 @@ _NO_PROGRESS = "end a trial after this long without a batch, a step or other wor
 NO_PROGRESS_LIMIT = Option("--no-progress-limit", Kind.TIME, _NO_PROGRESS, "no_progress_limit_s", 90.0)
 SAMPLES_PER_STEP = Option("--samples-per-step", Kind.COUNT, f"{_PER_STEP} (default: the bound batch_size)")
 TARGET = (BIND, SAMPLES_PER_STEP, TRIAL_LIMIT, NO_PROGRESS_LIMIT)
-"""Of every verb that runs the training command."""
+"""Options of every verb that runs the training command."""
 
 LR = Option("--lr", Kind.NUMBER, "base learning rate (default: the script's)", "base_lr", metavar="LR")
 BASE_BATCH = Option("--base-batch", Kind.COUNT, "global batch that --lr belongs to (default: the script's)")
-_WAIT = "wait before a trial while other programs use the CPUs, at most TIME in total, beside the budget"
+_WAIT = "wait before a trial while other programs use the CPUs, at most TIME in total, on top of the budget"
 WAIT_QUIET = Option("--wait-quiet", Kind.TIME, f"{_WAIT} (default: no wait)", "wait_quiet_s", on_resume=True)
 _WINDOW = "steady-state seconds measured per trial (default: 5, fewer below --budget 5m)"
 WINDOW = Option("--window", Kind.NUMBER, _WINDOW, "window_s")
@@ -112,4 +112,4 @@ SEARCH_TIME = (
     WINDOW,
 )
 SEARCH = (GPU, *TARGET, *SEARCH_KNOBS, *SEARCH_TIME, IGNORE)
-"""Options of a search, but for those that say where it writes and what it shows."""
+"""All options of a search except those that control where it writes and what it shows."""

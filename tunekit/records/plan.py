@@ -1,4 +1,4 @@
-"""What a planned training costs on each GPU and machine, with every assumption that went in."""
+"""What a planned training costs on each GPU and machine, with every assumption behind it."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from tunekit.records.profile import TakenName
 from tunekit.records.recommendation import Tier
 
 _BUSY, _MOSTLY = 0.99, 0.5
-"""Shares of the time: what is not less than the first counts as all of it."""
+"""Shares of the time; from the first on, GPUs count as always busy, and below the second as mostly idle."""
 
 
 class PlanAssumptions(Record):
-    """What a plan takes for granted. None of it is measured."""
+    """What a plan assumes. None of it is measured."""
 
     max_session_s: PositiveFloat = 12 * 3600.0
-    """Longest session of a notebook service (Colab); a service's own limit counts where it is shorter."""
+    """Longest session of a notebook service (Colab); a service's own limit applies if it is shorter."""
     checkpoint_cost_s: PositiveFloat | None = 30.0
     """Time to write one checkpoint; None for a script that writes none."""
     restart_cost_s: PositiveFloat = 300.0
@@ -30,54 +30,55 @@ class PlanAssumptions(Record):
     interrupted_every_s: PositiveFloat = 4 * 3600.0
     """Mean time between two interruptions of a spot machine."""
     scaling_low: float = Field(default=0.8, gt=0, le=1)
-    """Efficiency of more GPUs than the rate was measured with: rate per GPU, as a share of the measured."""
+    """Lowest efficiency with more GPUs than measured: rate per GPU, as a share of the measured one."""
     scaling_high: float = Field(default=1.0, gt=0, le=1)
     scaling_is_given: bool = False
-    """Whether the user said so, and nothing that is predicted takes its place."""
+    """Whether the user gave the efficiency, so that no prediction replaces it."""
     stale_after_days: PositiveInt = 90
     """A price older than this is marked."""
 
 
 class PlanRequest(Record):
-    """The training to be planned, and the measured rate that everything follows from."""
+    """The training to plan, and the measured rate that everything is derived from."""
 
     source: str
     """Where the rate comes from: a run and its tier, or the command line."""
     samples_per_epoch: PositiveInt
     epochs: PositiveInt
     rate_samples_per_s: Interval
-    """Measured, over all GPUs together."""
+    """Measured rate of all GPUs together."""
     measured_on: str
-    """Profile id, or device name, of the device that it was measured on."""
+    """Profile id, or device name, of the device that the rate was measured on."""
     measured_gpus: PositiveInt = 1
-    """GPUs (processes) that it was measured with."""
+    """Number of GPUs (processes) that the rate was measured with."""
     measured_vcpus_per_gpu: PositiveInt | None = None
-    """CPUs that the training used per GPU: its workers and its main process, of those that were there."""
+    """CPUs that the training used per GPU: one for each worker and the main process, at most those
+    available."""
     vcpus_are_assumed: bool = False
-    """Whether they are taken from the GPU's usual machine."""
+    """Whether that number is assumed from the GPU's usual machine."""
     loader_samples_per_s_per_cpu: Interval | None = None
-    """What the loader makes on one CPU, measured; None where only the rate that it kept up with is known."""
+    """Measured loader rate on one CPU; None if only the rate that it kept up with is known."""
     samples_per_step: PositiveInt | None = None
-    """Global batch of an optimizer step with the measured number of GPUs; None where it is not known."""
+    """Global batch of an optimizer step with the measured number of GPUs; None if unknown."""
     gradients_bytes: NonNegativeInt | None = None
-    """What each GPU adds to the others' once a step; None where it is not known."""
+    """Bytes of gradients that the GPUs sum once per step; None if unknown."""
     tier: Tier | None = None
-    """Whose rate it is; None for one without a run."""
+    """The tier that the rate belongs to; None without a run."""
     precision: Precision
     precision_is_assumed: bool = False
-    """Whether the precision of the rate was not given."""
+    """Whether the rate's precision was assumed because it wasn't given."""
     peak_reserved_bytes: NonNegativeInt | None = None
-    """Device memory reserved at the peak, per GPU; None when it was neither measured nor given."""
+    """Peak reserved device memory per GPU; None if neither measured nor given."""
     providers: tuple[str, ...] = ()
-    """Only these; all when empty."""
+    """Providers to consider; all if empty."""
     only: tuple[str, ...] = ()
-    """Only the GPUs with these profile ids; all when empty."""
+    """Profile ids of the GPUs to consider; all if empty."""
     max_hours: PositiveFloat | None = None
-    """Machines that are expected to need longer are left out."""
+    """Machines expected to take longer are left out."""
     may_use_spot: bool = False
-    """Whether a choice may rest on a spot price."""
+    """Whether a choice may be based on a spot price."""
     taken_names: tuple[TakenName, ...] = ()
-    """GPUs whose profile has another id than was typed."""
+    """GPU names that were typed and resolved to a profile with another id."""
     assumptions: PlanAssumptions = PlanAssumptions()
 
     @model_validator(mode="after")
@@ -93,9 +94,9 @@ class PlanRequest(Record):
 
     @property
     def loader_per_cpu(self) -> Interval | None:
-        """Samples/s that one CPU loads: as measured, and its part of the measured rate at least.
+        """Samples/s that one CPU loads: as measured, but at least its part of the measured training rate.
 
-        Exactly that part where nothing was measured of the loader.
+        If the loader wasn't measured, it is exactly that part.
         """
         loader, used = self.loader_samples_per_s_per_cpu, self.measured_vcpus_per_gpu
         if used is None:
@@ -108,10 +109,10 @@ class PlanRequest(Record):
 
 
 class RateSource(StrEnum):
-    """Where a row's rate, and so its hours and dollars, come from."""
+    """Where a row's rate, and therefore its hours and dollars, come from."""
 
     MEASURED = "measured"
-    """On this GPU model, with as many of them and no fewer CPUs for each."""
+    """Measured on this GPU model with this number of GPUs; the machine has at least as many CPUs for each."""
     PREDICTED = "predicted"
 
 
@@ -120,25 +121,25 @@ class UnitPurchase(Record):
 
     name: str
     units: PositiveFloat
-    """Of one month, or of one pack."""
+    """Units per month, or per pack."""
     usd: PositiveFloat
     is_monthly: bool
     as_of: str
     is_stale: bool
 
     def count(self, units: Interval) -> Interval:
-        """Return how many whole ones have to be bought."""
+        """Return how many months or packs have to be bought."""
         return units.times(1 / self.units).map_increasing(math.ceil)
 
     def paid(self, units: Interval) -> Interval:
-        """Return the dollars of all of them."""
+        """Return their total price in dollars."""
         return self.count(units).times(self.usd)
 
 
 def cheapest_purchase(units: Interval, purchases: Sequence[UnitPurchase]) -> UnitPurchase | None:
-    """Return what costs least for as many units.
+    """Return the purchase with the lowest total price for this many units.
 
-    Of equals it is what has no month to wait for, then what has the newer price.
+    At equal price, one without waiting for another month wins, then one with a newer price.
     """
     return min(
         purchases,
@@ -148,12 +149,12 @@ def cheapest_purchase(units: Interval, purchases: Sequence[UnitPurchase]) -> Uni
 
 
 class PlanRow(Record):
-    """The training on one machine. Every figure is a prediction but those of a `measured` rate."""
+    """The training on one machine. Every figure is a prediction except those from a `measured` rate."""
 
     profile_id: str
     device_name: str
     provider: str | None = None
-    """None: no offer of a machine, only the GPU."""
+    """None for a GPU without an offer of a machine."""
     instance: str | None = None
     region: str | None = None
     gpus: PositiveInt
@@ -162,42 +163,42 @@ class PlanRow(Record):
     """Whether it is the machine that the rate was measured on."""
 
     how: RateSource | None = None
-    """None when the rate is unknown."""
+    """Source of the rate; None if the rate is unknown."""
     rate_samples_per_s: Interval | None = None
-    """All GPUs of the machine together, as far as its CPUs feed them."""
+    """Rate of all the machine's GPUs together, limited by what its CPUs can load."""
     basis: str
-    """How the rate came about, or why it is unknown."""
+    """How the rate was derived, or why it is unknown."""
     precision: Precision
-    """What it would train in: the measured one, or the fallback of a GPU that does not have it."""
+    """The precision it would train in: the measured one, or a fallback if the GPU lacks it."""
     scaling: Interval | None = None
-    """Rate per GPU as a share of that with the measured number of GPUs; None for the same rate."""
+    """Rate per GPU as a share of that with the measured number of GPUs; None if unchanged."""
     scaling_is_predicted: bool = False
-    """Whether it follows from the step, its gradients and the link of these GPUs."""
+    """Whether it is predicted from the step, its gradients and the link of these GPUs."""
     hours: Interval | None = None
-    """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
+    """Hours on an uninterrupted machine; with limited sessions, restarts and checkpoints are included."""
     sessions: Interval | None = None
-    """Sessions that it takes; None where they are not limited."""
+    """Number of sessions needed; None if sessions aren't limited."""
     max_session_s: PositiveFloat | None = None
-    """Its longest session; None where they are not limited."""
+    """Its longest session; None if sessions aren't limited."""
     hours_per_week: PositiveFloat | None = None
-    """Quota of its hours in a week; None is unlimited."""
+    """Weekly quota of its hours; None for unlimited."""
     weeks: Interval | None = None
-    """Calendar weeks that the quota stretches the training over; None without one."""
+    """Calendar weeks that the training takes under the quota; None without a quota."""
     elapsed_hours: Interval | None = None
-    """From the first step to the last under a weekly quota; without one these are `hours`."""
+    """Hours from the first step to the last under a weekly quota; None without one, where `hours` applies."""
     checkpoint_interval_s: PositiveFloat | None = None
-    """Best time between checkpoints, on spot or between sessions; None if none is needed."""
+    """Best time between checkpoints on spot machines or with limited sessions; None if none are needed."""
 
     usd_on_demand: Interval | None = None
     spot_hours: Interval | None = None
     """Expected hours on spot, with checkpoints and interruptions."""
     usd_spot: Interval | None = None
     compute_units: Interval | None = None
-    """What it takes from a prepaid balance (Colab)."""
+    """Compute units that it takes from a prepaid balance (Colab)."""
     usd_of_units: Interval | None = None
-    """What those units cost; `usd_on_demand` is what has to be paid, as they are sold in lots."""
+    """Price of exactly those units; `usd_on_demand` is what has to be paid, as they are sold in lots."""
     purchases: tuple[UnitPurchase, ...] = ()
-    """What fills that balance, each by itself."""
+    """Alternative purchases that fill that balance."""
     price_as_of: str | None = None
     spot_as_of: str | None = None
     is_stale: bool = False
@@ -205,21 +206,21 @@ class PlanRow(Record):
     price_source: str | None = None
 
     fits: bool | None = None
-    """Whether the measured peak fits the memory of its GPUs; None is unknown."""
+    """Whether the measured peak fits its GPUs' memory; None if unknown."""
     may_not_fit: bool = False
-    """Whether it is unknown if it fits, and its GPUs have less memory than the measured one."""
+    """Whether `fits` is unknown and its GPUs have less memory than the measured one."""
     obstacle: str | None = None
     """Why the training can't run there as it is."""
     loader_samples_per_s: Interval | None = None
-    """What the loader makes on its CPUs; where these are unknown, on those of the GPU's usual machine."""
+    """Loader rate on its CPUs or, if these are unknown, on those of the GPU's usual machine."""
     gpu_busy: PositiveFloat | None = Field(default=None, le=1)
-    """Share of the time that its GPUs are expected to train, and not to wait for the loader."""
+    """Share of the time that its GPUs are expected to train rather than wait for the loader."""
     loader_is_assumed: bool = False
-    """Whether its loader was not measured, or the number of its CPUs is unknown."""
+    """Whether the loader wasn't measured, or its number of CPUs is unknown."""
 
     @property
     def can_be_chosen(self) -> bool:
-        """Whether it can be rented, and nothing known speaks against it."""
+        """Whether it can be rented and has no known obstacle."""
         return self.provider is not None and self.hours is not None and self.obstacle is None
 
     @property
@@ -229,7 +230,7 @@ class PlanRow(Record):
 
     @property
     def is_loader_bound(self) -> bool:
-        """Whether its loader is expected to feed less than its GPUs could train."""
+        """Whether its loader is expected to be slower than its GPUs."""
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
 
     @property
@@ -239,17 +240,17 @@ class PlanRow(Record):
 
     @property
     def done_in_hours(self) -> Interval | None:
-        """Hours by the calendar, with those that wait for the next week's quota."""
+        """Calendar hours, including the wait for the next week's quota."""
         return self.elapsed_hours or self.hours
 
     @property
     def purchase(self) -> UnitPurchase | None:
-        """What its compute units are bought as; None where there are none, or no offer is known."""
+        """How its compute units are bought; None if it needs none or no offer is known."""
         return None if self.compute_units is None else cheapest_purchase(self.compute_units, self.purchases)
 
     @property
     def lower_usd(self) -> Interval | None:
-        """The lower of its dollars on demand and on spot, by the expected figures."""
+        """The lower of its expected dollars on demand and on spot."""
         known = [one for one in (self.usd_on_demand, self.usd_spot) if one is not None]
         return min(known, key=lambda one: one.value, default=None)
 
@@ -267,33 +268,33 @@ class Choice(Record):
 
     kind: ChoiceKind
     row: NonNegativeInt
-    """Its place in the plan's rows."""
+    """Its index in the plan's rows."""
     on_spot: bool
-    """Whether hours and dollars are those of the spot price."""
+    """Whether hours and dollars are those on spot."""
 
 
 class Plan(Record):
-    """A planned training on every machine that is known."""
+    """A planned training on every known machine."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     made_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-    """The day that prices were judged old or new by."""
+    """The date that the age of prices is counted to."""
     request: PlanRequest
     rows: tuple[PlanRow, ...]
-    """The measured machine first, then by expected dollars, those without a price by hours.
+    """The measured machine, then the others by expected dollars, then those without a price by hours.
 
-    The dollars are those on demand; where spot may be used, the lower of both.
+    The dollars are those on demand or, if spot may be used, the lower of both.
     """
     choices: tuple[Choice, ...] = ()
     findings: tuple[Finding, ...] = ()
     model_assumptions: tuple[str, ...] = ()
-    """What the speed of other GPUs takes for granted where no figure was published."""
+    """Assumptions about other GPUs' speed where no figure is published."""
     sources: tuple[str, ...] = ()
-    """Where the prices of the choices come from, and the formulas that were used."""
+    """Sources of the choices' prices and of the formulas used."""
 
     @property
     def measured_offer(self) -> PlanRow | None:
-        """The cheapest offer of as many of the measured GPUs, with CPUs enough where there is one."""
+        """The cheapest offer with the measured GPUs in the same number, preferably with enough CPUs."""
         own, *offers = self.rows
         same = [
             (row, row.usd_on_demand)

@@ -1,4 +1,4 @@
-"""Device memory and speed that are predicted for GPUs: what goes into a prediction, and what comes of it."""
+"""Predicted device memory and speed of GPUs: what goes into a prediction and what it yields."""
 
 from enum import StrEnum
 from typing import Literal, NamedTuple, Self
@@ -21,7 +21,7 @@ class Purpose(StrEnum):
     ACTIVATIONS = "activations"
     WORKSPACE = "workspace"
     HELD = "held by the script"
-    """There before the steps, and none of the above."""
+    """Allocated before the steps, and none of the above."""
 
 
 PURPOSES = tuple(Purpose)
@@ -32,26 +32,26 @@ class OpCost(NamedTuple):
 
     name: str
     dtype: str
-    """Of its first floating-point tensor, such as "bfloat16"; empty without one."""
+    """dtype of its first floating-point tensor, such as "bfloat16"; empty without one."""
     flops: float
     """Multiplications and additions of matmuls, convolutions, attention and recurrent layers."""
     moved_bytes: float
-    """Read and written, each tensor once."""
+    """Bytes read and written, each tensor counted once."""
 
 
 class StepTrace(Record):
-    """A few steps at one batch size: allocations of all, ops of the last optimizer step."""
+    """A few steps at one batch size: the allocations of all, and the ops of the last optimizer step."""
 
     batch_size: PositiveInt
     blocks: tuple[NonNegativeInt, ...]
-    """Of each event: number of the block, counted from 0 as blocks are allocated."""
+    """For each event: the block's number, counted from 0 in order of allocation."""
     sizes: tuple[int, ...]
-    """Of each event: bytes that are asked for; -1 where the block is freed."""
+    """For each event: the bytes requested, or -1 if the block is freed."""
     purposes: tuple[NonNegativeInt, ...]
-    """Of each block: its place in PURPOSES."""
+    """For each block: its index in PURPOSES."""
     temporaries: tuple[NonNegativeInt, ...] = ()
-    """Of each block: bytes that an op allocated right after it and freed before it was through; empty where
-    that was not seen, as on a CPU."""
+    """For each block: bytes that an op allocated right after it and freed before the op ended; empty if that
+    can't be seen, as on a CPU."""
     ops: tuple[OpCost, ...] = Field(default=())
 
     @model_validator(mode="after")
@@ -60,7 +60,7 @@ class StepTrace(Record):
             raise ValueError(f"{len(self.blocks)} blocks, but {len(self.sizes)} sizes")
         allocated = [block for block, size in zip(self.blocks, self.sizes, strict=True) if size >= 0]
         if allocated != list(range(len(self.purposes))):
-            raise ValueError("blocks must be counted from 0 as they are allocated, each with a purpose")
+            raise ValueError("blocks must be numbered from 0 in order of allocation, each with a purpose")
         if len(self.temporaries) not in (0, len(self.purposes)):
             raise ValueError(f"{len(self.purposes)} blocks, but {len(self.temporaries)} temporaries")
         if any(place >= len(PURPOSES) for place in self.purposes):
@@ -69,13 +69,13 @@ class StepTrace(Record):
 
 
 class ConvolutionSeen(Record):
-    """What one convolution took of torch's pool beyond its own tensors, at most."""
+    """The most that one convolution took from torch's pool in addition to its tensors."""
 
     shape: str
-    """Such as "64x256x56x56, kernel 3x3, to 64"."""
+    """Input, kernel and output channels, such as "64x256x56x56, kernel 3x3, to 64"."""
     dtype: str
     benchmark: bool
-    """torch.backends.cudnn.benchmark: its search for the fastest kernel takes memory too."""
+    """torch.backends.cudnn.benchmark; its search for the fastest kernel takes memory, too."""
     forward_bytes: NonNegativeInt
     backward_bytes: NonNegativeInt
 
@@ -86,7 +86,7 @@ class ConvolutionSeen(Record):
 
 
 class Calibration(Record):
-    """One GPU with one torch and one driver: measured."""
+    """Memory overheads measured on one GPU with one torch and one driver."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     tunekit_version: str
@@ -94,51 +94,51 @@ class Calibration(Record):
     """ISO 8601, UTC."""
     device_name: str
     compute_capability: str | None
-    """None on ROCm."""
+    """Such as "9.0"; None on ROCm."""
     driver: str | None
     torch_version: str
     cuda_version: str | None
     cudnn_version: str | None
     context_bytes: NonNegativeInt
-    """What the driver counts beyond what torch had reserved, once matmuls, convolutions and an optimizer
-    step had loaded their libraries."""
+    """Memory that the driver counts in addition to torch's reserved memory, once matmuls, convolutions and an
+    optimizer step have loaded their libraries."""
     context_seen_by: Literal["process", "device"]
-    """"device" where the driver does not tell of processes: by what the whole GPU had more than before."""
+    """"device" if the driver doesn't report processes: the growth of the whole GPU's memory."""
     blas_forward_bytes: NonNegativeInt
-    """cuBLAS's workspace of the forward thread, in torch's pool."""
+    """The forward thread's cuBLAS workspace, in torch's pool."""
     blas_backward_bytes: NonNegativeInt
-    """Of autograd's own thread."""
+    """The autograd thread's cuBLAS workspace."""
     blas_is_kept: bool
-    """Whether workspaces stay from the first matmul on, or are given back after each."""
+    """Whether workspaces stay allocated after the first matmul; else they are released after each."""
     convolutions: tuple[ConvolutionSeen, ...]
 
     @property
     def blas_workspace_bytes(self) -> int:
-        """What both threads' workspaces take at once."""
+        """What both threads' workspaces take at the same time."""
         both = (self.blas_forward_bytes, self.blas_backward_bytes)
         return sum(both) if self.blas_is_kept else max(both)
 
     def workspaces_bytes(self, benchmark: bool) -> tuple[int, int] | None:
-        """Return the least and the most that a convolution took; None where none was measured.
+        """Return the least and the most that a convolution took, or None if none was measured.
 
         Args:
-            benchmark: with torch.backends.cudnn.benchmark on.
+            benchmark: whether torch.backends.cudnn.benchmark was on.
         """
         seen = [one.workspace_bytes for one in self.convolutions if one.benchmark is benchmark]
         return (min(seen), max(seen)) if seen else None
 
 
 class PredictionPath(StrEnum):
-    """How the steps were traced that a prediction goes by."""
+    """How the steps behind a prediction were traced."""
 
     LOOP_ON_GPU = "loop-on-gpu"
     LOOP_ON_CPU = "loop-on-cpu"
     LOOP_DRY = "loop-dry"
-    """On tensor shapes only."""
+    """The steps ran on tensor shapes only."""
 
 
 class BytesRange(Record):
-    """Bytes that are known within bounds."""
+    """A number of bytes known within bounds."""
 
     low: NonNegativeInt
     high: NonNegativeInt
@@ -152,21 +152,21 @@ class BytesRange(Record):
 
 
 class OutsideTorch(Record):
-    """What a GPU's memory holds beside torch's tensors."""
+    """What a GPU's memory holds in addition to torch's tensors."""
 
     context: BytesRange
-    """CUDA context and loaded libraries: not torch's, so they take from what it can reserve."""
+    """CUDA context and loaded libraries, which reduce what torch can reserve."""
     workspace: BytesRange
-    """Of cuDNN, in torch's own pool while a convolution runs."""
+    """cuDNN's workspace, in torch's pool while a convolution runs."""
     blas_workspace_bytes: NonNegativeInt
-    """Of cuBLAS, in torch's own pool from the first matmul on: forward and backward thread together, or one
-    of them where they are given back after each."""
+    """cuBLAS workspaces, in torch's pool from the first matmul on: those of forward and backward thread
+    together, or only the larger one if they are released after each matmul."""
     blas_is_kept: bool | None = None
-    """Whether they stay; None where it was not measured."""
+    """Whether these workspaces stay allocated; None if that wasn't measured."""
 
 
 class PeakAt(Record):
-    """Device memory at one batch size, for the GPU that a trial ran on: predicted."""
+    """Predicted device memory at one batch size, for the GPU that a trial ran on."""
 
     precision: Precision
     batch_size: PositiveInt
@@ -174,7 +174,7 @@ class PeakAt(Record):
 
 
 class PeakShown(Record):
-    """Device memory at the peak of one batch size: predicted."""
+    """Predicted peak device memory of one batch size."""
 
     batch_size: PositiveInt
     allocated_bytes: NonNegativeInt
@@ -182,71 +182,71 @@ class PeakShown(Record):
     reserved_bytes: NonNegativeInt
     """torch.cuda.max_memory_reserved()."""
     by_purpose: dict[Purpose, NonNegativeInt]
-    """What is allocated at that moment, without unsplit rests; gradients are nearly absent while activations
-    peak."""
+    """What is allocated at that moment, without the unused ends of blocks; hardly any gradients exist while
+    activations peak."""
 
 
 class LargestBatch(Record):
     """The largest batch that fits a GPU's memory, per device, however many samples there are."""
 
     low: NonNegativeInt
-    """Fits with the margin on every byte, and the most outside of torch: the one to trust."""
+    """Fits with the margin on every byte and the worst-case memory outside torch: the one to trust."""
     value: NonNegativeInt
     high: NonNegativeInt
-    """Fits only if everything is at its best."""
+    """Fits only in the best case."""
 
 
 class CheckpointingPredicted(Record):
     """Gradient checkpointing around a model's repeated blocks: traced, not assumed."""
 
     blocks: NonNegativeInt
-    """Of the model, each of which keeps its inputs alone."""
+    """Number of the model's blocks that keep only their inputs."""
     names: tuple[str, ...] = ()
-    """Of their classes."""
+    """Their class names."""
     extra_flops: NonNegativeFloat | None = None
-    """Share by which a step has more arithmetic, by the trace: the blocks' forward runs once more."""
+    """Additional arithmetic of a step, as a share and by the trace: the blocks' forward pass runs twice."""
     why_not: str | None = None
-    """Why nothing is predicted with it."""
+    """Why nothing is predicted with checkpointing."""
 
 
 class PredictedFit(Record):
-    """One GPU and precision: what fits, and how fast that would be."""
+    """What fits one GPU in one precision, and how fast that would be."""
 
     profile_id: str
     precision: Precision
     capacity_bytes: PositiveInt
-    """What torch sees of the device."""
+    """The device memory that torch sees."""
     largest: LargestBatch
     checkpointed: LargestBatch | None = None
-    """The largest batch with gradient checkpointing; None where that was not traced."""
+    """The largest batch with gradient checkpointing; None if that wasn't traced."""
     peak: PeakShown | None
-    """At the largest batch that fits with the margin, or at all samples of an epoch where these are fewer;
-    None where not even one sample fits."""
+    """The peak at the largest batch that fits with the margin, or at a whole epoch's samples if these are
+    fewer; None if not even one sample fits."""
     rate: Interval | None = None
-    """Samples/s of one device at the peak's batch; None where the GPU's rates are unknown."""
+    """Samples/s of one device at the peak's batch; None if the GPU's rates are unknown."""
     compute: Interval | None = None
     """Samples/s that the GPU alone would reach."""
     loader: Interval | None = None
-    """Samples/s that the loader could make there; None where that is not known."""
+    """Samples/s that the loader could make there; None if unknown."""
     bound_by: Literal["VRAM", "loader", "compute"] | None = None
-    """VRAM: nothing fits. Else the lower of loader and compute; compute also where the loader is unknown."""
+    """"VRAM" if nothing fits; else the slower of loader and compute, or compute if the loader is unknown."""
     instance: str | None = None
-    """Whose vCPUs the loader has, by provider and name."""
+    """Provider and name of the machine whose vCPUs the loader uses."""
     note: str | None = None
 
     @property
     def batch_size(self) -> int:
-        """The batch that peak and rates are of; 0 where not even one sample fits."""
+        """The batch that peak and rates refer to; 0 if not even one sample fits."""
         return self.peak.batch_size if self.peak else 0
 
 
 class Correction(Record):
-    """What measured trials say of a prediction."""
+    """How a prediction compares with measured trials."""
 
     precision: Precision
     batch_size: PositiveInt
     predicted_bytes: PositiveInt
-    """Reserved, without the margin."""
+    """Predicted reserved memory, without the margin."""
     measured_bytes: PositiveInt
 
     @property
@@ -256,42 +256,43 @@ class Correction(Record):
 
 
 class DevicePrediction(Record):
-    """What steps at two small batch sizes say of GPUs: predicted, but for the corrections."""
+    """What steps at two small batch sizes predict for GPUs; only the corrections are measured."""
 
     path: PredictionPath
     margin: NonNegativeFloat
-    """Share that a peak may lie above its prediction."""
+    """How far a peak may exceed its prediction, as a share of it."""
     doubts: tuple[str, ...] = ()
-    """What widened the margin, or may be otherwise on a GPU."""
+    """What widened the margin, or may differ on a GPU."""
     traced_sizes: tuple[PositiveInt, ...]
     epoch_samples: PositiveInt | None = None
-    """That one rank's loader has: no batch is larger; None where unknown."""
+    """Samples per epoch of one rank's loader, so no batch is larger; None if unknown."""
     fits: tuple[PredictedFit, ...] = ()
     checkpointing: CheckpointingPredicted | None = None
-    """None where it was not traced."""
+    """The effect of gradient checkpointing; None if it wasn't traced."""
     corrections: tuple[Correction, ...] = ()
-    """By trials on the GPU itself."""
+    """Corrections by trials on the GPU itself."""
     config: TrainConfig | None = None
-    """To begin with on a GPU that is not here; None where it is, or nothing fits."""
+    """A starting config for a GPU that isn't here; None if it is here or nothing fits."""
     start: PredictedFit | None = None
-    """What is predicted of that config: `peak` and rates are of its batch size."""
+    """The prediction for that config; `peak` and rates refer to its batch size."""
     speed_factor: PositiveFloat | None = None
-    """Rates are the roofline's times this: how far the GPU that is here is from its own; None without one."""
+    """Factor on all roofline rates: the local GPU's measured rate over its roofline. None without a local
+    GPU."""
     loader_measured: PositiveFloat | None = None
-    """Samples/s of the loader alone on this machine; None where it was not looked at."""
+    """Samples/s of the loader without training on this machine; None if it wasn't measured."""
     loader_cpus: PositiveInt | None = Field(default=None)
-    """CPUs that it had here."""
+    """CPUs that the loader had on this machine."""
 
     @model_validator(mode="after")
     def _has_possible_batches(self) -> Self:
         most = self.epoch_samples
         too_large = [fit.batch_size for fit in self.fits if most is not None and fit.batch_size > most]
         if too_large:
-            raise ValueError(f"no batch has {too_large[0]} of the {most} samples of an epoch")
+            raise ValueError(f"a batch of {too_large[0]} is larger than an epoch of {most} samples")
         return self
 
     def has_whole_epoch(self, batch_size: int) -> bool:
-        """Return whether a batch would hold all samples of an epoch: no loader makes a larger one."""
+        """Return whether a batch would hold all samples of an epoch; loaders can't make larger ones."""
         return self.epoch_samples is not None and batch_size >= self.epoch_samples
 
     def fit_of(self, profile_id: str, precision: Precision) -> PredictedFit | None:

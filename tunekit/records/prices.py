@@ -1,4 +1,4 @@
-"""Prices of a catalogue, which take the place of those that the shipped profiles hold."""
+"""Prices from a catalogue, which replace those in the shipped profiles."""
 
 from typing import Literal, Self
 
@@ -11,18 +11,18 @@ _DAY = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
 
 
 class CatalogPrice(Record):
-    """What one machine of a profile costs by the catalogue."""
+    """The catalogue's price of one machine of a profile."""
 
     profile_id: str
     provider: str
     name: str
     region: str | None
-    """Where it has these prices; None where it costs the same everywhere."""
+    """The region with these prices; None if it costs the same everywhere."""
     usd_per_h: PositiveFloat | None
-    """On demand, for the whole machine; None where the catalogue has only a spot price."""
+    """On-demand price of the whole machine; None if the catalogue has only a spot price."""
     spot: SpotPrice | None = None
     as_of: str = Field(pattern=_DAY)
-    """The day of the provider's catalogue."""
+    """Date of the provider's catalogue."""
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
@@ -32,20 +32,20 @@ class CatalogPrice(Record):
 
 
 class CatalogPrices(Record):
-    """All prices that were taken from a catalogue at a time."""
+    """All prices taken from one version of a catalogue."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     catalog: str
-    """Whose it is, with its version: gpuhunt 0.1.34."""
+    """Name and version of the catalogue, such as gpuhunt 0.1.34."""
     prices: tuple[CatalogPrice, ...]
 
     def over(self, profile: Profile) -> Profile:
-        """Return a profile with these prices in place of its own, as far as its own are not newer."""
+        """Return a profile in which these prices replace its own, unless its own are newer."""
         machines = [self._repriced(one, self.price_of(profile, one)) for one in profile.instances]
         return profile.changed(instances=tuple(machines))
 
     def price_of(self, profile: Profile, machine: Instance) -> CatalogPrice | None:
-        """Return the prices of one of a profile's machines; None where there are none."""
+        """Return the prices of one of a profile's machines, or None."""
         of = (profile.id, machine.provider, machine.name)
         return next((one for one in self.prices if (one.profile_id, one.provider, one.name) == of), None)
 
@@ -53,7 +53,7 @@ class CatalogPrices(Record):
         if price is None:
             return machine
         values: dict[str, object] = {}
-        # Days, months and years compare as texts: 2026 is before 2026-11-23.
+        # Days, months and years compare as strings: 2026 is before 2026-11-23.
         if price.usd_per_h is not None and price.as_of >= machine.as_of:
             values = {"usd_per_h": price.usd_per_h, "as_of": price.as_of, "region": price.region}
         is_refreshed = bool(values)

@@ -10,7 +10,7 @@ from tunekit.records.base import Record
 from tunekit.units import MIB
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-"""What a device may compute in."""
+"""Precisions that a device may compute in."""
 
 
 def _seen_text(seen: object) -> object:
@@ -21,7 +21,7 @@ def _seen_text(seen: object) -> object:
         try:
             date(*(*map(int, text.split("-")), 1, 1)[:3])
         except ValueError:
-            raise ValueError("no date; write 2026-03-10, 2026-03 or 2026") from None
+            raise ValueError("not a date; write 2026-03-10, 2026-03 or 2026") from None
     return text
 
 
@@ -29,16 +29,16 @@ _PATTERN = r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
 SeenOn = Annotated[str, Field(pattern=_PATTERN), BeforeValidator(_seen_text)]
 """A day, a month or a year."""
 Memory = Annotated[int, Field(ge=MIB, le=2**46)]
-"""Bytes; a figure in MiB or GiB lies outside."""
+"""Bytes; a figure given in MiB or GiB is out of range."""
 Tflops = Annotated[float, Field(ge=0.05, le=20_000)]
-"""Dense; a figure in GFLOPS lies outside for most GPUs."""
+"""Dense TFLOPS; a figure given in GFLOPS is out of range for most GPUs."""
 
 
 class FactConfidence(StrEnum):
-    """How far a group of facts can be trusted."""
+    """How reliable a group of facts is."""
 
     HIGH = "high"
-    """Seen on the device, or in a datasheet, by two sources that agree."""
+    """Read from the device or a datasheet, by two sources that agree."""
     MEDIUM = "medium"
     LOW = "low"
     NONE = "none"
@@ -62,17 +62,17 @@ class ProfileFacts(Record):
     device: FactGroup
     """Architecture, compute capability, multiprocessors, power, PCIe, NVLink."""
     software: FactGroup
-    """Compile support and the torch builds that still run on it."""
+    """Compile support, and the torch builds that still support it."""
 
 
 class SpotPrice(Record):
-    """What an interruptible machine was seen to cost: a range by zone and day, never one discount."""
+    """Observed prices of an interruptible machine: a range over zones and days, never a single discount."""
 
     low_usd_per_h: PositiveFloat
     high_usd_per_h: PositiveFloat
     as_of: SeenOn
     where: str | None = None
-    """Zones that the range was seen in."""
+    """Zones where the range was observed."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -84,7 +84,7 @@ class SpotPrice(Record):
 
 
 class Subscription(Record):
-    """What fills a prepaid balance of compute units each month (Colab Pro)."""
+    """A subscription that adds compute units to a prepaid balance each month (Colab Pro)."""
 
     name: str
     usd_per_month: PositiveFloat
@@ -94,7 +94,7 @@ class Subscription(Record):
 
 
 class UnitPack(Record):
-    """Compute units that are bought once, with or without a subscription."""
+    """A one-off purchase of compute units, with or without a subscription."""
 
     units: PositiveFloat
     usd: PositiveFloat
@@ -112,26 +112,26 @@ class Instance(Record):
     ram_gb: PositiveFloat | None
     """Memory as the provider states it, in decimal GB."""
     usd_per_h: NonNegativeFloat | None
-    """On demand, for the whole machine; 0 is free, None when only a part of the price is known."""
+    """On-demand price of the whole machine; 0 if free, None if only a part of the price is known."""
     spot: SpotPrice | None = None
     compute_units_per_h: PositiveFloat | None = None
-    """What an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
+    """Compute units that an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
     subscriptions: tuple[Subscription, ...] = ()
-    """What fills that balance each month."""
+    """Subscriptions that fill that balance each month."""
     unit_packs: tuple[UnitPack, ...] = ()
-    """What fills it at once."""
+    """One-off purchases that fill that balance."""
     hours_per_week: Annotated[float, Field(gt=0, le=168)] | None = None
-    """Quota of the machine's hours in a week (Kaggle); None is unlimited."""
+    """Weekly quota of the machine's hours (Kaggle); None for unlimited."""
     max_session_h: PositiveFloat | None = None
-    """Longest session of the service; None where it has no sessions, or their limit is not known."""
+    """Longest session of the service; None if it has no sessions or their limit is unknown."""
     region: str | None
     as_of: SeenOn
-    """Day, month or year in which the price was seen."""
+    """Day, month or year when the price was observed."""
     source: str
     confidence: FactConfidence
     notes: str | None = None
     is_refreshed: bool = False
-    """Whether its price on demand is a catalogue's, and not the profile's own."""
+    """Whether its on-demand price comes from a catalogue and not from the profile."""
 
     @property
     def full_name(self) -> str:
@@ -140,76 +140,76 @@ class Instance(Record):
 
 
 class TakenName(Record):
-    """A name of a GPU that stands for a profile of another id."""
+    """A GPU name that resolved to a profile with another id."""
 
     typed: str
     profile_id: str
     others: tuple[str, ...]
-    """Profiles of the same family that it might have meant."""
+    """Ids of other profiles in the same family that it might have meant."""
 
 
 _OLDEST_CAPABILITY = (5, 0)
-"""The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
+"""The lowest compute capability that CUDA 12 compiles for (its release notes): it dropped Kepler."""
 NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
-"""Of a GPU that is too old."""
+"""The obstacle for a GPU that is too old."""
 
 
 class Profile(Record):
-    """Facts about one GPU model. Unknown is None, never a guess."""
+    """Facts about one GPU model. Unknown facts are None, never guesses."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     device_names: tuple[str, ...] = Field(min_length=1)
     """Names by which drivers report the device."""
     aliases: tuple[str, ...] = ()
-    """Other ids that `--gpu` takes for it."""
+    """Other ids that `--gpu` accepts for it."""
     architecture: str | None
     compute_capability: str | None = Field(pattern=r"^[0-9]{1,2}\.[0-9]$")
     multiprocessors: PositiveInt | None
-    """Streaming multiprocessors; on Apple chips GPU cores."""
+    """Number of streaming multiprocessors, or of GPU cores on Apple chips."""
     memory_bytes: Memory | None
-    """Memory as the driver reports it, not the marketing figure; None where it is the machine's own."""
+    """Memory as the driver reports it, not the marketing figure; None if it shares the machine's RAM."""
     torch_memory_bytes: Memory | None
-    """Memory as torch sees it: the least that was seen."""
+    """Memory as torch sees it: the smallest value observed."""
     bandwidth_gb_per_s: Annotated[float, Field(ge=5, le=50_000)] | None
-    """Of the device memory, in decimal GB per second."""
+    """Bandwidth of the device memory, in decimal GB per second."""
     fp32_tflops: Annotated[float, Field(ge=0.05, le=1_000)] | None
     tf32_tflops: Tflops | None
-    """All rates dense; tensor cores with FP32 accumulation."""
+    """All rates are dense, on tensor cores with FP32 accumulation."""
     fp16_tflops: Tflops | None
     bf16_tflops: Tflops | None
     fp8_tflops: Tflops | None
     achievable_bf16_fraction: float | None = Field(gt=0, le=1)
-    """Best matmul rate measured in public, as a share of the dense peak."""
+    """Best published matmul rate, as a share of the dense peak."""
     native_precisions: tuple[Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})$")], ...]
-    """Of fp32, tf32, bf16, fp16, fp8: those the device computes without emulation."""
+    """Those of fp32, tf32, bf16, fp16 and fp8 that the device computes without emulation."""
     tdp_w: Annotated[float, Field(ge=1, le=5_000)] | None
     pcie_generation: PositiveInt | None
     pcie_lanes: PositiveInt | None
     nvlink_gb_per_s: Annotated[float, Field(ge=0, le=20_000)] | None
-    """Both directions together, as datasheets state it; 0 is a device that has none."""
+    """Both directions together, as in datasheets; 0 for a device without NVLink."""
     compile_supported: bool | None
     compile_note: str | None = None
     torch_builds: str | None = None
-    """The CUDA builds of torch that still hold code for it."""
+    """The CUDA builds of torch that still contain code for it."""
     notes: str | None = None
     facts: ProfileFacts
     instances: tuple[Instance, ...] = ()
     is_read_from_device: bool = False
-    """Whether it was made up from what the device says of itself, since no profile has its name."""
+    """Whether it was derived from what the device reports, since no profile matches its name."""
 
     @property
     def capacity_bytes(self) -> int | None:
-        """Memory as torch sees it, else as the driver does; None where it is not known."""
+        """Memory as torch sees it, else as the driver does; None if unknown."""
         return self.torch_memory_bytes or self.memory_bytes
 
     @property
     def has_own_memory(self) -> bool:
-        """Whether it is of a GPU whose own memory is known: not a CPU, nor an Apple chip."""
+        """Whether it describes a GPU with known dedicated memory: not a CPU or an Apple chip."""
         return not self.is_cpu and self.capacity_bytes is not None
 
     @property
     def runs_current_torch(self) -> bool:
-        """Whether a build of torch for CUDA 12 or later may have code for its generation."""
+        """Whether a build of torch for CUDA 12 or later may contain code for its generation."""
         if self.compute_capability is None:
             return True
         return tuple(map(int, self.compute_capability.split("."))) >= _OLDEST_CAPABILITY

@@ -1,4 +1,4 @@
-"""What tunekit recommends, with the evidence for it; and why its configs are as fast as they are."""
+"""What tunekit recommends, the evidence for it, and why the configs are as fast as they are."""
 
 from enum import StrEnum
 from typing import Literal
@@ -12,11 +12,11 @@ from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
 Verdict = Literal["faster", "slower", "no gain", "no difference", "inconclusive"]
-"""What a ratio of two rates shows: "no gain" of a speedup over the baseline, "no difference" where neither
-direction is hoped for."""
+"""What a ratio of two rates shows: "no gain" for a speedup over the baseline, "no difference" for a
+comparison where neither side is expected to win."""
 
 Confidence = Literal["high", "medium", "low"]
-"""How far a figure can be relied on."""
+"""How reliable a figure is."""
 
 
 class Tier(StrEnum):
@@ -37,7 +37,7 @@ class LearningRateRule(StrEnum):
 
 
 class LearningRate(Record):
-    """A scaled learning rate and how it came about."""
+    """A scaled learning rate and how it was derived."""
 
     value: PositiveFloat
     rule: LearningRateRule
@@ -45,7 +45,7 @@ class LearningRate(Record):
     base_batch: PositiveInt
     """Global batch that base_lr belongs to."""
     source: Literal["baseline", "flags"]
-    """Whether the base was read from the optimizer at the baseline or given by --lr / --base-batch."""
+    """Whether the base was read from the baseline's optimizer or given with --lr / --base-batch."""
 
 
 class ScalingRow(Record):
@@ -57,22 +57,22 @@ class ScalingRow(Record):
     total_workers: NonNegativeInt
     buffer_bytes: NonNegativeInt
     ram_bytes: NonNegativeInt
-    """RAM needed on the host: worker processes and main processes, plus the buffer."""
+    """RAM needed on the host: main and worker processes, plus the buffer."""
     lr_linear: PositiveFloat | None
     lr_sqrt: PositiveFloat | None
 
 
 class NoiseFloor(Record):
-    """How much fresh processes of one config differ on this machine, measured in this run."""
+    """How much fresh processes of one config differ on this machine, as measured in this run."""
 
     relative: NonNegativeFloat
-    """Typical |rate ratio - 1| of two fresh processes of the baseline, one after the other."""
+    """Typical |rate ratio - 1| of two consecutive fresh processes of the baseline."""
     pairs: PositiveInt
     processes: PositiveInt
 
 
 class SetAside(Record):
-    """What a tier would have picked, but for what its confirming processes showed."""
+    """A config that a tier would have picked if confirmation had not ruled it out."""
 
     config: TrainConfig
     search_trial: NonNegativeInt
@@ -83,7 +83,7 @@ class SetAside(Record):
 
 
 class RamVerdict(StrEnum):
-    """What a loader's buffer means for a host."""
+    """Whether a host's RAM can hold the loader's buffer."""
 
     SAFE = "Safe"
     RISKY = "Risky"
@@ -91,35 +91,35 @@ class RamVerdict(StrEnum):
 
 
 class MemoryNeed(Record):
-    """The memory that a config takes, by the processes that ran it."""
+    """The memory that a config needs, from the processes that ran it."""
 
     peak_reserved_bytes: NonNegativeInt | None
-    """Device memory, on a batch of the largest samples too."""
+    """Peak device memory, including on a batch of the largest samples."""
     device_memory_bytes: PositiveInt | None
     buffer_bytes: NonNegativeInt
-    """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
-    bound, as a queue hardly ever holds such batches alone."""
+    """Predicted size of the loader's full queues. If sample sizes vary, it assumes batches of the largest
+    samples: an upper bound, as a queue hardly ever holds only such batches."""
     buffer_verdict: RamVerdict | None
-    """None for 0 bytes, which need none."""
+    """None if the buffer is empty."""
     held_bytes_per_sample: NonNegativeFloat
-    """What one sample takes in RAM while its batch waits: in pinned memory more than its data."""
+    """What one sample takes in RAM while its batch waits: more than its data in pinned memory."""
     shared_bytes_per_sample: NonNegativeFloat
     """The same in /dev/shm."""
     base_ram_bytes: NonNegativeInt
     """RAM of the process tree without the buffer."""
     largest: LargestSamples | None = None
-    """What a process saw of the data set's largest samples; None where sizes do not vary, or where that is
-    not known."""
+    """What a process measured on the data set's largest samples; None if sizes don't vary or that is
+    unknown."""
 
 
 class ConfigFigures(MemoryNeed):
-    """What was measured of a config, by its fresh processes where there are any."""
+    """What was measured for a config, by its fresh processes if there are any."""
 
     config: TrainConfig
     rate_samples_per_s: Interval
     epoch_time_s: PositiveFloat | None
     finish_time_s: PositiveFloat | None = None
-    """Of the planned training, start-up and compiling included; None where the user planned none."""
+    """Time of the planned training, start-up and compilation included; None if the user planned none."""
 
 
 class Recommendation(ConfigFigures):
@@ -135,44 +135,44 @@ class Recommendation(ConfigFigures):
     is_baseline: bool
     it_per_s: Interval
     speedup: Interval | None
-    """Against the baseline, over interleaved rounds, in what the search looked for: rate, or finish time of
-    the planned training; None when the baseline can't run here."""
+    """Speedup over the baseline across interleaved rounds, in the search's objective: rate, or finish time of
+    the planned training. None if the baseline can't run here."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
     set_aside: SetAside | None = None
-    """The tier's pick, where a smaller tier's config or the baseline's own took its place."""
+    """The tier's original pick, if a smaller tier's config or the baseline's replaced it."""
     data_check: DataCheck | None = None
-    """Whether it trains on the baseline's samples; None for the baseline's own config."""
+    """Whether it trains on the same samples as the baseline; None for the baseline's own config."""
 
     @property
     def ram_bytes(self) -> int:
-        """RAM of the process tree, measured, with the loader's full queues, predicted."""
+        """Measured RAM of the process tree plus the predicted size of the loader's full queues."""
         return self.base_ram_bytes + self.buffer_bytes
 
     @property
     def vram_free_share(self) -> float | None:
-        """Share of the device's memory that torch leaves unreserved, measured; None where it has none."""
+        """Measured share of the device's memory that torch leaves unreserved; None without device memory."""
         if self.peak_reserved_bytes is None or self.device_memory_bytes is None:
             return None
         return max(0.0, 1 - self.peak_reserved_bytes / self.device_memory_bytes)
 
 
 OWN_NAME = "candidate"
-"""Of a candidate's YAML file where no tier has its config."""
+"""Name of a candidate's YAML file if no tier has its config."""
 
 
 class Candidate(Record):
-    """The fastest config beside the baseline's own, which the answer keeps."""
+    """The fastest config found when the answer is to keep the baseline's own."""
 
     name: str
-    """Of its YAML file: a tier's where one recommends it."""
+    """Name of its YAML file: that of the tier that recommends it, if any."""
     config: TrainConfig
     trial: NonNegativeInt
-    """The one that found it."""
+    """The trial that found it."""
     factor: float
-    """How many times as fast as the baseline it is, in what the search looked for."""
+    """Its speedup over the baseline, in the search's objective."""
     speedup: Interval | None
-    """The same with its range, over interleaved rounds; None where one process alone tells."""
+    """The same with its range over interleaved rounds; None if only one process measured it."""
     rounds: NonNegativeInt
     learning_rate: LearningRate | None
     float32_matmul_precision: str | None
@@ -183,13 +183,13 @@ class AnswerKind(StrEnum):
     """How a search came out."""
 
     NONE = "none"
-    """There is nothing to recommend yet, or there was no time."""
+    """Nothing can be recommended yet, or there was no time."""
     RECOMMENDED = "recommended"
     """A tier has another config than the baseline's."""
     OPEN = "open"
-    """The best config found may be faster: it was not confirmed."""
+    """The best config found may be faster, but that isn't confirmed."""
     EXCLUDED = "excluded"
-    """Confirming rounds exclude a gain of the best config found."""
+    """Confirmation rounds exclude a gain of the best config found."""
     NONE_FASTER = "none faster"
     NOT_MEASURED = "not measured"
     """No other config than the baseline's was measured."""
@@ -203,41 +203,41 @@ class Settling(StrEnum):
     """What would settle an open gain."""
 
     PROFILE = "profile"
-    """Both configs once more."""
+    """Measuring both configs again with `tunekit profile`."""
     WAIT_QUIET = "wait-quiet"
     ROUNDS = "rounds"
-    """More confirming rounds."""
+    """More confirmation rounds."""
     WINDOW = "window"
-    """A longer one, or a quieter machine."""
+    """A longer window, or a quieter machine."""
 
 
 class Outcome(Record):
-    """What a search came to; every output draws it and decides nothing."""
+    """The result of a search; outputs show it and decide nothing themselves."""
 
     kind: AnswerKind = AnswerKind.NONE
     word: OutcomeWord | None = None
-    """None where nothing is claimed."""
+    """None if nothing is claimed."""
     confidence: Confidence | None = None
-    """None where nothing is claimed, or where the answer is open."""
+    """None if nothing is claimed or the answer is open."""
     is_busy: bool = False
-    """Whether the noise floor is that of a busy machine."""
+    """Whether the noise floor is high enough to suggest a busy machine."""
     tier: Tier | None = None
-    """The one that answers; where the baseline's config stays, the first that has it."""
+    """The tier that answers; if the baseline's config stays, the first tier that has it."""
     speedup: Interval | None = None
-    """Of the tier's config, or of the best one found, over the baseline."""
+    """Speedup over the baseline of the tier's config, or of the best one found."""
     verdicts: dict[Tier, Verdict] = Field(default_factory=dict)
-    """Of each tier's speedup; none for the baseline's config."""
+    """What each tier's speedup shows; tiers with the baseline's config are left out."""
     tried: NonNegativeInt = 0
-    """Configs that search trials measured."""
+    """Number of configs that search trials measured."""
     settled_by: Settling | None = None
     rounds_to_settle: PositiveInt | None = None
-    """In all, where rounds would settle it."""
+    """Total number of rounds, if more rounds would settle it."""
     untried_factor: PositiveFloat | None = None
-    """Predicted rate of the fastest untried config over the answer's, where that is large."""
+    """Predicted rate of the fastest untried config over the answer's, if it is considerably higher."""
 
 
 class LossOutcome(StrEnum):
-    """What the losses of a candidate say."""
+    """What the losses of a candidate show."""
 
     OK = "ok"
     NONFINITE = "nonfinite"
@@ -246,7 +246,7 @@ class LossOutcome(StrEnum):
 
 
 class LossCheck(Record):
-    """What came of the losses in another precision or with another compile, measured."""
+    """Measured effect of another precision or compile setting on the losses."""
 
     name: str
     """What it changes, such as "bf16 + compile"."""
@@ -263,86 +263,87 @@ class MissingTier(Record):
 
 
 class Limit(StrEnum):
-    """What limits the rate of a config, by the throughput model."""
+    """What limits the rate of a config, according to the throughput model."""
 
     LOADER = "loader"
     TRAINING = "training"
     CORES = "cores"
-    """Loader and training could each go on faster, but not on the same cores."""
+    """Loader and training could each be faster, but they share the same cores."""
     BOTH = "both"
-    """Loader and training allow the same, within a tenth."""
+    """Loader and training allow the same rate, within a tenth."""
     TURNS = "turns"
-    """Without workers one waits for the other."""
+    """Without workers, loading and training take turns."""
 
 
 class Bound(StrEnum):
-    """What holds a loop back."""
+    """What limits a loop."""
 
     DATA = "data"
     TURNS = "turns"
-    """Training is the longer half, yet clearly waits for its data: the two do not overlap."""
+    """Training takes longer than loading, yet clearly waits for data: the two don't overlap."""
     COMPUTE = "compute"
     HOST = "host"
-    """The host gives a GPU its work too late: launches, Python, synchronisation."""
+    """The host submits work to the GPU too slowly: launches, Python, synchronisation."""
     COPIES = "copies"
-    """Batches are copied to the GPU while it computes nothing."""
+    """The GPU sits idle while batches are copied to it."""
     BALANCED = "balanced"
-    """Loader and training take the same time side by side."""
+    """Loader and training run in parallel and take the same time."""
     EPOCHS = "epochs"
-    """What happens between epochs, not within their steps."""
+    """The time goes to what happens between epochs, not within their steps."""
     NO_LOADER = "no loader"
-    """The script makes its batches itself, which can't be told from computing."""
+    """The script makes its own batches, which can't be told apart from computing."""
     UNCLEAR = "unclear"
-    """The host waits for data beside a device whose own time was not measured."""
+    """The host waits for data, but the device's own time was not measured."""
     UNEXPLAINED = "unexplained"
-    """Loader and training are each fast alone and slow together: neither is the one to fix."""
+    """Loader and training are each fast on their own but slow together: neither is the one to fix."""
     UNSETTLED = "unsettled"
-    """The rate is so uncertain that the parts of its step may be anything too."""
+    """The rate is too uncertain for a breakdown of the step to mean anything."""
 
 
 class Bottleneck(Record):
-    """What holds a config back, by its own measured step."""
+    """What limits a config, according to its own measured step."""
 
     tier: Tier | None = None
     """The tier that recommends the config; None for the baseline."""
     trial: NonNegativeInt
-    """The one that shows it."""
+    """The trial that shows it."""
     bound: Bound
     wait_share: NonNegativeFloat | None
     """Share of the step that is data wait; None without a DataLoader."""
     is_model_refuted: bool = False
-    """Whether the model names another part, or says that the config can't be as fast as it was."""
+    """Whether the throughput model names another limit, or a lower rate than was measured."""
 
 
 class PredictedLimits(Record):
-    """What each part of the loop allows alone in one config; samples/s of all ranks, predicted."""
+    """Predicted rates that each part of the loop would allow in one config, in samples/s of all ranks."""
 
     tier: Tier | None
     """The tier that recommends the config; None for the baseline."""
     loader_samples_per_s: PositiveFloat | None
-    """Over whole epochs, their boundaries included; None where no trial showed what a batch takes to make."""
+    """Loader's rate over whole epochs, boundaries included; None if no trial showed how long a batch takes to
+    make."""
     training_samples_per_s: PositiveFloat | None
-    """From data that is always at hand."""
+    """Training's rate if data is always ready."""
     cores_samples_per_s: PositiveFloat | None
-    """What the cores allow that loader and training share; None without workers."""
+    """Rate that the cores shared by loader and training allow; None without workers."""
     limit: Limit | None
-    """None where loader or training are unknown."""
+    """None if the loader's or the training's rate is unknown."""
     rate_samples_per_s: Interval
-    """The model's own rate of the config over whole epochs, with its 95% range."""
+    """The model's predicted rate of the config over whole epochs, with its 95% range."""
     measured_samples_per_s: PositiveFloat
-    """What was measured of it, by fresh confirming processes where there are any."""
+    """The measured rate, by confirming processes if there are any."""
 
 
 class KnobGain(Record):
-    """What one knob brings to the recommended config: measured, the config beside itself without it."""
+    """The measured gain of one knob: the recommended config compared with itself without it."""
 
     knob: str
     before: bool | int | str | None
     """The baseline's value."""
     after: bool | int | str | None
-    """The recommended one."""
+    """The recommended value."""
     factor: Interval
-    """Rate of the recommended config over that of the same config with this knob as before."""
+    """Rate of the recommended config over that of the same config with this knob reset."""
 
 
 class Untried(Record):
@@ -353,11 +354,11 @@ class Untried(Record):
 
 
 class ModelSummary(Record):
-    """Why the configs of a run are as fast as they are, and how far the model can be trusted."""
+    """Why the configs of a run are as fast as they are, and how accurate the model is."""
 
     limits: tuple[PredictedLimits, ...]
-    """Of the baseline where it was measured, then of each tier."""
+    """Limits of the baseline, if measured, then of each tier."""
     missed_relative: NonNegativeFloat | None
-    """Mean |predicted / measured - 1| of configs, each predicted from the trials of the others."""
+    """Mean |predicted / measured - 1| over configs, each predicted from the trials of the others."""
     checked_configs: PositiveInt | None
-    """Measured configs that this is the mean of; both None with fewer than two."""
+    """Number of measured configs in that mean; both None with fewer than two."""

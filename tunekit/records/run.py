@@ -1,4 +1,4 @@
-"""What a search, `tunekit profile` and `tunekit fits` learned of a target: each rebuilt from its trials."""
+"""What a search, `tunekit profile` and `tunekit fits` learned, each rebuilt from its trials."""
 
 from enum import StrEnum
 from typing import Literal
@@ -41,7 +41,7 @@ class FixedKnob(Record):
 
 
 class KnobRange(Record):
-    """Bounds that the user set on a numeric knob with `--range`, both included."""
+    """Inclusive bounds that the user set on a numeric knob with `--range`."""
 
     knob: str
     low: NonNegativeInt
@@ -49,72 +49,72 @@ class KnobRange(Record):
 
 
 class Objective(StrEnum):
-    """What a search looks for."""
+    """What a search optimises."""
 
     RATE = "rate"
-    """The most samples/s over whole epochs."""
+    """The highest rate in samples/s over whole epochs."""
     FINISH_TIME = "finish-time"
-    """The shortest planned training, with its start-up and compiling."""
+    """The shortest time for the planned training, start-up and compilation included."""
 
 
 class TrialOptions(Record):
-    """What the user asked of any verb that runs trials."""
+    """Options of any verb that runs trials."""
 
     window_s: PositiveFloat = 5.0
-    """Steady time that a trial aims to measure."""
+    """How much steady-state time a trial aims to measure."""
     trial_limit_s: PositiveFloat = TRIAL_LIMIT.default
-    """A trial that has not finished measuring by then is ended; until its loop runs it has as long again."""
+    """A trial that takes longer to measure is ended; start-up has a separate limit of the same length."""
     no_progress_limit_s: PositiveFloat = NO_PROGRESS_LIMIT.default
-    """A trial without a batch, a step or other work for this long is ended."""
+    """A trial that shows no batch, step or other work for this long is ended."""
 
 
 class MeasuringOptions(TrialOptions):
-    """What the user asked of a verb that measures a GPU's speed."""
+    """Options of a verb that measures a GPU's speed."""
 
     gpu: str = GPU.default
     budget_s: PositiveFloat | None = None
-    """Time for the whole of it; None for as long as its trials need."""
+    """Time limit for the whole verb; None for no limit."""
     wait_quiet_s: PositiveFloat | None = None
-    """Longest wait for other programs to leave the CPUs alone; None for no wait."""
+    """Longest time to wait while other programs use the CPUs; None for no wait."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
 
 class SearchOptions(MeasuringOptions):
-    """What the user asked of a search."""
+    """Options of a search."""
 
     max_trials: PositiveInt | None = None
-    """Search trials, the baseline included, confirmation not."""
+    """Maximum number of search trials; the baseline counts, confirmation doesn't."""
     fixed: tuple[FixedKnob, ...] = ()
     ranges: tuple[KnobRange, ...] = ()
     max_batch: PositiveInt | None = None
-    """Largest batch_size that is searched."""
+    """Largest batch_size to search."""
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
     global_batch: PositiveInt | None = None
-    """Samples per optimizer step over all ranks that every config has to keep."""
+    """Samples per optimizer step over all ranks, which every config has to keep."""
     objective: Objective = Objective.RATE
     epochs: PositiveInt = 10
     """Epochs of the planned training."""
     epochs_given: bool = False
-    """Whether the user said so; else the number is no promise."""
+    """Whether the user gave the number of epochs; if not, it is only a default."""
     planned_steps: PositiveInt | None = None
-    """Optimizer steps of the planned training, with the user's own config."""
+    """Optimizer steps of the planned training with the user's own config."""
     confirm_rounds: PositiveInt = CONFIRM.default
     ablate: bool = False
-    """Whether to measure what each knob of the answer is worth."""
+    """Whether to measure what each changed knob of the answer contributes."""
     skip_data_check: bool = False
-    """Whether not to look at which samples the configs train on."""
+    """Whether to skip the check that the configs train on the same samples."""
 
     @property
     def asks_for_batch_size(self) -> bool:
-        """Whether the user said which batch sizes to have."""
+        """Whether the user restricted the batch size."""
         fixed, bounded = ({one.knob for one in those} for those in (self.fixed, self.ranges))
         return "batch_size" in fixed | bounded or self.global_batch is not None
 
 
 def usual_options(is_builtin: bool) -> SearchOptions:
-    """Return what a search has where the user asks for nothing: the built-in workload's is a short one."""
+    """Return a search's default options; the built-in workload's search is a short one."""
     return SearchOptions(budget_s=240.0, window_s=3.0) if is_builtin else SearchOptions()
 
 
@@ -123,20 +123,21 @@ class KnobSpace(Record):
 
     knob: str
     values: tuple[KnobValue, ...] = Field(min_length=1)
-    """Candidates; one value when the knob is not searched."""
+    """Candidate values; only one when the knob isn't searched."""
     why_fixed: str | None = None
-    """Why it is not searched: fixed by the user, inert here, out of reach, or following another knob."""
+    """Why it isn't searched: fixed by the user, without effect here, out of reach, or tied to another
+    knob."""
     batch_product: PositiveInt | None = None
-    """The knob follows the batch size: its value times batch_size is this."""
+    """For a knob that follows the batch size: the product of its value and batch_size."""
 
     @property
     def is_searched(self) -> bool:
-        """Whether the search chooses its value."""
+        """Whether the search chooses this knob's value."""
         return len(self.values) > 1 and self.batch_product is None
 
 
 class RunStatus(StrEnum):
-    """How far a search came."""
+    """How far a search got."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
@@ -145,7 +146,7 @@ class RunStatus(StrEnum):
 
 
 class TargetRecord(Record):
-    """What trials on a machine tell of a target: the base of a search's run and of a loop profile."""
+    """What trials on one machine showed about a target: the base of every verb's saved run."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     tunekit_version: str
@@ -153,113 +154,116 @@ class TargetRecord(Record):
     """ISO 8601, UTC."""
     status: RunStatus
     commit: str | None = None
-    """Of the working folder's git repository, followed by "-dirty" where tracked files differ from it."""
+    """Commit of the working folder's git repository, with "-dirty" appended if tracked files differ from
+    it."""
     target: Target
     host: Host
     profile: Profile
-    """Of the GPU that was asked for."""
+    """The profile of the requested GPU."""
     machine_findings: tuple[Finding, ...] = ()
-    """What was wrong with the machine before the first trial."""
+    """Problems that the machine had before the first trial."""
     measured_on: str
-    """Profile id, or device name, of the device that the trials really ran on."""
+    """Profile id, or device name, of the device that the trials actually ran on."""
     thread_variables: dict[str, str] = Field(default_factory=dict)
-    """Of THREAD_VARIABLES those set where tunekit ran, which trials inherit."""
+    """Those THREAD_VARIABLES that were set when tunekit ran; trials inherit them."""
     trials: tuple[TrialRecord, ...] = ()
 
     @property
     def machine_warnings(self) -> tuple[Finding, ...]:
-        """What was wrong with the machine, but of GPUs that no trial computed on, where they are known."""
+        """The machine findings, without those of GPUs that are known to be unused by the trials."""
         seen = (trial.telemetry for trial in self.trials if trial.telemetry)
         used = {gpu.index for one in seen for gpu in one.gpus if gpu.is_used}
         return tuple(one for one in self.machine_findings if not used or one.gpu is None or one.gpu in used)
 
     @property
     def history(self) -> Trials:
-        """The trials by what they were run for."""
+        """The trials, grouped by their role."""
         return Trials(self.trials)
 
     @property
     def discovery(self) -> Discovery | None:
-        """What is known of the target: the first complete discovery, else the last partial one."""
+        """What is known about the target: the first complete discovery, else the last partial one."""
         return self.history.discovery
 
     @property
     def world_size(self) -> int:
-        """Ranks of the target's training."""
+        """Number of ranks of the target's training."""
         seen = [trial.measurement.loop.world_size for trial in self.trials if trial.measurement]
         return max([*seen, self.discovery.world_size if self.discovery else 1])
 
     @property
     def rank_host(self) -> Host:
-        """The share of the host that each of them can use; the limits that a config is held against."""
+        """The share of the host that each rank can use: the limits that a config has to respect."""
         return self.host.per_rank(self.world_size)
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the trials ran on another device than the one asked for."""
+        """Whether the trials ran on another device than the requested one."""
         return self.measured_on != self.profile.id
 
 
 class SecondStage(Record):
-    """Confirming rounds that were added because the first left it open whether there is a gain."""
+    """Confirmation rounds that were added because the first ones were inconclusive."""
 
     configs: tuple[TrainConfig, ...] = Field(min_length=1)
-    """Beside the baseline."""
+    """The configs that were run again, in addition to the baseline."""
     first_round: NonNegativeInt
     rounds: PositiveInt
 
 
 class Run(TargetRecord):
-    """Everything one search learned."""
+    """Everything that one search learned."""
 
     options: SearchOptions
     shared_at: str | None = None
-    """Where the hosts that share the search meet, without user and password; None for one host alone."""
+    """Address of the storage shared by the search's hosts, without credentials; None for a single host."""
     space: tuple[KnobSpace, ...] = ()
     noise_floor: NoiseFloor | None = None
     recommendations: tuple[Recommendation, ...] = ()
     missing_tiers: tuple[MissingTier, ...] = ()
     candidate: Candidate | None = None
-    """The config whose gain is left open, where the answer is to keep the baseline's own."""
+    """The config whose gain is still open; only set where the answer is to keep the baseline's config."""
     outcome: Outcome = Outcome()
-    """What the search came to; worked out last."""
+    """The search's result, worked out last."""
     baseline_figures: ConfigFigures | None = None
-    """What was measured of the baseline's config; None where nothing was."""
+    """Measured figures of the baseline's config; None if it wasn't measured."""
     bottlenecks: tuple[Bottleneck, ...] = ()
-    """Of the baseline's config and of the answering tier's, where they were measured."""
+    """The bottlenecks of the baseline's config and of the answering tier's, where these were measured."""
     loss_checks: tuple[LossCheck, ...] = ()
     bound_steps: PositiveInt | None = None
-    """Of the training as it is, by the option that is bound for them; None without one, or a known value."""
+    """Step count of the unchanged training, read from the option bound to it; None if unbound or unknown."""
     longer_budget_s: PositiveFloat | None = None
-    """With which a finished search could try another config."""
+    """A budget with which a finished search could try another config."""
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
-    """Whether the script was seen to scale its learning rate with the batch, so that no rule is applied."""
+    """Whether the script itself scales its learning rate with the batch, so that no rule is applied."""
     knob_gains: tuple[KnobGain, ...] = ()
-    """Of the answer's config, each knob that differs from the baseline's and can be put back alone; empty
-    where the user did not ask for it, or there was no time."""
+    """The gain of each knob that differs between the answer and the baseline and can be reset separately;
+    empty if the user didn't ask for it or there was no time."""
     model: ModelSummary | None = None
-    """Predicted; None while the search runs, and with too few measured trials to tell."""
+    """The throughput model's predictions; None while the search runs, or with too few measured trials."""
     untried: Untried | None = None
-    """None while the search runs, and where nothing is left to try or no model could be fitted."""
+    """The most promising untried config; None while the search runs, if none is left or no model could be
+    fitted."""
     prediction: DevicePrediction | None = None
-    """What fits the GPU that was asked for, by steps of the script's own loop; None on a CPU."""
+    """What fits the requested GPU, predicted from steps of the script's own loop; None on a CPU."""
     why_not_predicted: str | None = None
-    """Why it is missing where one was wanted."""
+    """Why the prediction is missing, if one was wanted."""
     why_stopped: str | None = None
-    """Why no further config was tried; None where time or --trials ended the search, or it goes on."""
+    """Why no further config was tried; None if time or --trials ended the search, or if it is still
+    running."""
     cut_short: str | None = None
-    """What the budget had no room for, with a budget that would have; None where nothing was left out."""
+    """What was skipped for lack of time, and the budget that it needs; None if nothing was skipped."""
     second_stage: SecondStage | None = None
-    """None where the first rounds told, more would not have, or there was no time for them."""
+    """None if the first rounds were conclusive, if more would not help, or if there was no time for them."""
     budget_s: PositiveFloat | None = None
-    """That the search had: the user's, or as it was set once the baseline was known or more was asked for."""
+    """The search's budget: the user's, or the default derived from the baseline, or as extended on resume."""
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property
     def known_budget_s(self) -> float | None:
-        """That the search has; None where the user gave none and it is not set yet."""
+        """The search's budget; None if the user gave none and the default isn't derived yet."""
         return self.budget_s or self.options.budget_s
 
     @property
@@ -269,21 +273,21 @@ class Run(TargetRecord):
 
     @property
     def baseline_config(self) -> TrainConfig | None:
-        """The knob values that the user has now."""
+        """The user's current knob values."""
         return self.baseline.config if self.baseline else None
 
 
 class ProfileOptions(MeasuringOptions):
-    """What the user asked of a loop profile."""
+    """Options of `tunekit profile`."""
 
     fixed: tuple[FixedKnob, ...] = ()
-    """Knobs to set before looking; the rest is as the script has it."""
+    """Knobs to set before profiling; all others keep the script's values."""
     rounds: PositiveInt = 1
-    """Fresh processes of each config, interleaved."""
+    """How many fresh processes of each config are run, interleaved."""
     kernels: bool = False
     ablate: bool = False
     against: str | None = None
-    """The config file that was compared."""
+    """The config file to compare with."""
 
 
 class Contender(Record):
@@ -293,58 +297,58 @@ class Contender(Record):
     """"as it is", a file's name, or what was changed."""
     config: TrainConfig
     trials: tuple[int, ...]
-    """Numbers of its trials; those that failed included."""
+    """Numbers of its trials, failed ones included."""
     rate_samples_per_s: Interval | None = None
     factor: Interval | None = None
-    """Its rate over the first contender's, paired by round; None for that one."""
+    """Its rate over the first contender's, paired by round; None for the first contender."""
     verdict: Verdict | None = None
-    """On that factor."""
+    """What that factor shows."""
     why_missing: str | None = None
     """Why it has no rate."""
 
 
 class AblationStep(Record):
-    """One optimisation: by itself, and added to those before it."""
+    """One optimisation: on its own, and added to the previous ones."""
 
     name: str
     changes: tuple[FixedKnob, ...] = Field(min_length=1)
     alone: Contender
     added: Contender | None = None
-    """None for the first, which is both, and after one that failed."""
+    """None for the first step, where it equals `alone`, and after a failed step."""
     step_factor: Interval | None = None
-    """What adding it brought, beyond those before it."""
+    """What this step gained on top of the previous ones."""
 
 
 class Ablation(Record):
-    """What each optimisation brings by itself and in turn."""
+    """What each optimisation gains on its own and cumulatively."""
 
     steps: tuple[AblationStep, ...]
     left_out: tuple[str, ...] = ()
     """What was not tried, and why, such as "tf32: no effect on cpu"."""
     product_of_alone: PositiveFloat | None = None
-    """What the factors would come to if they multiplied."""
+    """The product of the separate factors: the total if the gains were independent."""
     together: Interval | None = None
-    """What they come to."""
+    """The measured total."""
     together_verdict: Verdict | None = None
 
 
 class LoopProfile(TargetRecord):
-    """Everything one `tunekit profile` learned; rebuilt from its trial records."""
+    """Everything that one `tunekit profile` learned, rebuilt from its trial records."""
 
     options: ProfileOptions
     contenders: tuple[Contender, ...] = ()
-    """The config that was looked into, and the one it is compared with."""
+    """The profiled config, and the one it is compared with."""
     bottleneck: Bottleneck | None = None
-    """Of the first contender's loop."""
+    """The bottleneck of the first contender's loop."""
     noise_floor: NoiseFloor | None = None
     ablation: Ablation | None = None
     findings: tuple[Finding, ...] = ()
-    """Of the first contender's loop."""
+    """Findings on the first contender's loop."""
     profile_time_s: float = Field(default=0.0, ge=0)
 
     @property
     def profiled_trial(self) -> TrialRecord | None:
-        """The first contender's trial that its figures are of: the first that looked at details, else any."""
+        """The trial with the first contender's figures: its first one with details, else its first."""
         asked = self.contenders[0].config if self.contenders else None
         measured = [
             trial
@@ -356,12 +360,12 @@ class LoopProfile(TargetRecord):
 
 
 class FitsOptions(TrialOptions):
-    """What the user asked of `tunekit fits`."""
+    """Options of `tunekit fits`."""
 
     gpus: tuple[str, ...] = ()
-    """Ids of the profiles to tell of; empty for all."""
+    """Profile ids of the GPUs to report on; empty for all."""
     batch_size: PositiveInt | None = None
-    """Which GPUs hold this one was asked."""
+    """The batch size to check against each GPU."""
     window_s: PositiveFloat = 2.0
 
 
@@ -369,47 +373,47 @@ class BatchFit(StrEnum):
     """Whether a batch size fits a GPU."""
 
     YES = "yes"
-    """With the margin, and the most outside of torch."""
+    """It fits with the margin and the worst-case memory outside torch."""
     TIGHT = "tight"
-    """Within the bounds of what is known."""
+    """It may fit: it depends on what is only known within bounds."""
     NO = "no"
-    """Not even if everything is at its best."""
+    """It doesn't fit even in the best case."""
 
 
 class RequestedBatch(Record):
-    """The batch size that was asked for, else the script's own, on one GPU in one precision: predicted."""
+    """Prediction for the requested batch size, else the script's own, on one GPU in one precision."""
 
     profile_id: str
     precision: Precision
     batch_size: PositiveInt
     verdict: BatchFit
     reserved_bytes: NonNegativeInt
-    """By torch, without the margin."""
+    """What torch reserves, without the margin."""
     min_bytes: NonNegativeInt
-    """That torch can have beside what may lie outside of it."""
+    """Least that is left for torch, after the worst-case memory outside it."""
     max_bytes: NonNegativeInt
     rate: Interval | None = None
-    """Samples/s of one device at that batch; None where it does not fit, where an epoch has fewer samples, or
-    where the GPU's rates are unknown."""
+    """Samples/s of one device at that batch; None if it doesn't fit, if an epoch has fewer samples, or if the
+    GPU's rates are unknown."""
     compute: Interval | None = None
     """Samples/s that the GPU alone would reach; None as for `rate`."""
     loader: Interval | None = None
-    """Samples/s that the loader could make there; None as for `rate`, or where only that is not known."""
+    """Samples/s that the loader could make there; None as for `rate`, or if the loader's speed is unknown."""
 
 
 class GpuFacts(Record):
-    """What a prediction went by of one GPU, beside its profile's memory and rates."""
+    """What a prediction used about one GPU, in addition to its profile's memory and rates."""
 
     profile_id: str
     outside: OutsideTorch
     instance: str | None = None
-    """Whose vCPUs the loader has, by provider and name."""
+    """Provider and name of the machine whose vCPUs the loader uses."""
     vcpus: PositiveFloat | None = None
-    """Of it, for each GPU."""
+    """vCPUs of that machine per GPU."""
 
 
 class FitsRun(TargetRecord):
-    """Everything one `tunekit fits` learned; the prediction is remade from the trial's files."""
+    """Everything that one `tunekit fits` learned; the prediction is recomputed from the trial's files."""
 
     options: FitsOptions
     prediction: DevicePrediction | None = None
@@ -417,16 +421,16 @@ class FitsRun(TargetRecord):
     """Why there is no prediction; None also while the trial runs."""
     gpus: tuple[GpuFacts, ...] = ()
     asked: tuple[RequestedBatch, ...] = ()
-    """One for each of the prediction's fits, at `batch_size`; none where that is unknown."""
+    """One for each of the prediction's fits, at `batch_size`; empty if that is unknown."""
     fits_time_s: NonNegativeFloat = Field(default=0.0)
 
     @property
     def batch_size(self) -> int | None:
-        """The batch that was asked for, else the script's own, per device; None where neither is known."""
+        """The requested batch per device, else the script's own; None if neither is known."""
         config = self.script_config
         return self.options.batch_size or (config.batch_size if config else None)
 
     @property
     def script_config(self) -> TrainConfig | None:
-        """What the script trains with; None where it did not come to that."""
+        """The config that the script trains with; None if it never got that far."""
         return next((trial.config for trial in self.trials if trial.config is not None), None)

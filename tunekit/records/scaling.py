@@ -13,50 +13,51 @@ class ScalingMode(StrEnum):
     """What stays the same when GPUs are added."""
 
     WEAK = "weak"
-    """The batch of each GPU; the global batch grows."""
+    """The batch per GPU stays; the global batch grows."""
     STRONG = "strong"
-    """The global batch; each GPU takes its part of it."""
+    """The global batch stays; each GPU takes a part of it."""
 
 
 class OneGpuStep(Record):
-    """An optimizer step on one GPU, as far as its step time on more of them follows from it."""
+    """An optimizer step on one GPU: what the step time on several GPUs is derived from."""
 
     step_s: PositiveFloat
-    """Without waiting for the loader."""
+    """Step time without waiting for the loader."""
     gradients_bytes: NonNegativeInt
-    """What the GPUs add up once a step: those of all trained parameters, in the dtype that is sent."""
+    """Gradients that the GPUs sum once per step: those of all trained parameters, in the dtype that is
+    sent."""
     spread: NonNegativeFloat = 0.0
     """Standard deviation of the step times of one GPU, as a share of their mean."""
     loader_s: NonNegativeFloat = 0.0
-    """What the loaders of the whole host take to make the step's batch, all of its CPUs at work."""
+    """Time in which the whole host's loaders make the step's batch, using all its CPUs."""
 
     @property
     def loaded_s(self) -> float:
-        """The step with its wait for the loader."""
+        """Step time including the wait for the loader."""
         return max(self.step_s, self.loader_s)
 
 
 class ScaledStep(Record):
-    """A predicted optimizer step on some GPUs of one host. The parts add up to the step."""
+    """A predicted optimizer step on several GPUs of one host. The parts add up to the step."""
 
     gpus: PositiveInt
     mode: ScalingMode
     link: str
-    """What the gradients travel over."""
+    """The link that carries the gradients."""
     compute_s: PositiveFloat
-    """What the step takes on one GPU alone, without the loader."""
+    """Step time on a single GPU, without the loader."""
     exposed_s: NonNegativeFloat
     """Communication that the backward pass does not hide."""
     straggler_s: NonNegativeFloat
-    """Waiting for the slowest of the ranks."""
+    """Waiting for the slowest rank."""
     loader_wait_s: NonNegativeFloat
-    """Waiting for loaders, which the ranks share the CPUs with."""
+    """Waiting for the loaders, as all ranks share the CPUs."""
     efficiency: Interval
-    """Rate per GPU, as a share of the rate of one GPU alone."""
+    """Rate per GPU, as a share of a single GPU's rate."""
 
     @property
     def step_s(self) -> float:
-        """Seconds of the step, as expected."""
+        """Expected seconds of the step."""
         return self.compute_s + self.exposed_s + self.straggler_s + self.loader_wait_s
 
     @property
@@ -74,12 +75,13 @@ class ScaledStep(Record):
 
 
 class ScalingFit(Record):
-    """The law with the parameters that measured rates ask for."""
+    """The scaling law with parameters fitted to measured rates."""
 
     mode: ScalingMode
     communication: NonNegativeFloat
-    """Exposed time of moving all gradients over the bus once, in steps of one GPU."""
+    """Exposed time of moving all gradients over the bus once, in units of one GPU's step time."""
     spread: NonNegativeFloat
-    """Standard deviation of the step times of a rank, as a share of their mean."""
+    """Standard deviation of a rank's step times, as a share of their mean."""
     residual: NonNegativeFloat | None
-    """Root mean square of what step times are off, in steps of one GPU; None where two counts fix the law."""
+    """Root mean square error of step times, in units of one GPU's step time; None if only two counts
+    determine the law."""

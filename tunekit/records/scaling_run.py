@@ -12,31 +12,31 @@ from tunekit.records.scaling import ScaledStep, ScalingFit, ScalingMode
 
 
 class ScaleOptions(MeasuringOptions):
-    """What the user asked of `tunekit scale`."""
+    """Options of `tunekit scale`."""
 
     processes: tuple[PositiveInt, ...] = Field(min_length=1)
-    """Each count once, the least first."""
+    """Process counts, without duplicates, in ascending order."""
     mode: ScalingMode = ScalingMode.WEAK
     rounds: PositiveInt = 3
-    """Fresh processes of each count, interleaved."""
+    """How often each count is run in fresh processes, interleaved."""
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
 
 
 class StepSplit(Record):
-    """Where the time of one iteration, a batch of each process, goes; means over the rounds.
+    """Where the time of one iteration (one batch per process) goes, averaged over the rounds.
 
-    The parts add up to the whole. What is unknown is None and included in `compute_s`.
+    The parts add up to `time_s`. Unknown parts are None and included in `compute_s`.
     """
 
     time_s: PositiveFloat
     compute_s: NonNegativeFloat
-    """What a process takes for itself: transfer, forward, backward, optimizer."""
+    """A process's own work: transfer, forward, backward, optimizer."""
     exposed_s: NonNegativeFloat | None
-    """Communication that the backward pass doesn't hide: what the iteration takes beyond that of the slowest
-    process where no gradient is summed."""
+    """Communication that the backward pass doesn't hide: the iteration's time beyond that of the slowest
+    process in a run that doesn't sum gradients."""
     straggler_s: NonNegativeFloat | None
-    """What the slowest process takes there beyond the mean of all."""
+    """How much longer than the mean the slowest process takes in that run."""
     data_wait_s: NonNegativeFloat
 
 
@@ -45,76 +45,79 @@ class ScaledCount(Record):
 
     processes: PositiveInt
     trials: tuple[int, ...] = ()
-    """Of the training as it is."""
+    """Numbers of the trials of the unchanged training."""
     why_missing: str | None = None
-    """Why it has no rate; the figures below are None then."""
+    """Why it has no rate; all figures below are then None."""
     rate_samples_per_s: Interval | None = None
-    """Of all processes in steady steps; an epoch's end is not in it."""
+    """Rate of all processes in steady steps; epoch boundaries are left out."""
     linear_samples_per_s: PositiveFloat | None = None
-    """The rate if each process were as fast as one of the least count."""
+    """The rate if each process were as fast as at the smallest count."""
     efficiency: Interval | None = None
-    """Rate of a process, as a share of that of the least count."""
+    """Rate per process, as a share of that at the smallest count."""
     step: StepSplit | None = None
     batch_size: PositiveInt | None = None
-    """Of one process."""
+    """Batch size of one process."""
     global_batch: PositiveInt | None = None
-    """Of all processes and accumulated batches."""
+    """Samples per optimizer step over all processes, accumulation included."""
     epoch_samples: PositiveInt | None = None
-    """That one process goes through."""
+    """Samples per epoch of one process."""
     threads: PositiveInt | None = None
-    """That one process computes on the CPU with."""
+    """CPU threads that one process computes with."""
     workers: NonNegativeInt | None = None
-    """Of all loaders."""
+    """Loader workers of all processes together."""
     ram_bytes: NonNegativeInt | None = None
-    """Peak of all processes."""
+    """Peak RAM of all processes together."""
     predicted: ScaledStep | None = None
-    """By one process's step, its gradients and the link between GPUs; None where one of them is unknown."""
+    """The step predicted from one process's step, its gradients and the link between GPUs; None if any of
+    these is unknown."""
     fitted: PositiveFloat | None = None
-    """Efficiency by the fitted law, without waiting for data."""
+    """Efficiency according to the fitted law, without waiting for data."""
     lr_linear: PositiveFloat | None = None
     lr_sqrt: PositiveFloat | None = None
     warnings: tuple[str, ...] = ()
-    """Where the rule of the learning rate is known to fail."""
+    """Warnings where the learning-rate rule is known to fail."""
 
 
 class ScalingRun(TargetRecord):
-    """Everything one `tunekit scale` learned; rebuilt from its trial records."""
+    """Everything that one `tunekit scale` learned, rebuilt from its trial records."""
 
     options: ScaleOptions
     counts: tuple[ScaledCount, ...] = ()
     mode: ScalingMode = ScalingMode.WEAK
-    """As it was measured: a script may keep the global batch by itself."""
+    """The mode that was measured; it differs from the requested one if the script keeps the global batch
+    itself."""
     fit: ScalingFit | None = None
-    """None with fewer than one process and two more counts, and for processes without a wrapper."""
+    """The fitted law; None unless one process and two larger counts were measured, and for processes without
+    a wrapper."""
     left_out: dict[PositiveInt, str] = Field(default_factory=dict)
-    """Counts that could not be started as asked, and why."""
+    """Counts that could not be started as requested, and why."""
     expected: tuple[ScaledCount, ...] = ()
-    """Counts that were not measured, by the fitted law, without waiting for data: predicted."""
+    """Counts that were not measured, predicted by the fitted law without waiting for data."""
     noise_floor: NoiseFloor | None = None
-    """Of the least count's processes."""
+    """Noise floor of the smallest count's processes."""
     lr_rule: LearningRateRule | None = None
-    """Of the optimizers that were seen; None where they have none, or several."""
+    """The learning-rate rule for the script's optimizers; None if there is none, or if they differ."""
     findings: tuple[Finding, ...] = ()
     scale_time_s: NonNegativeFloat = 0.0
 
     @property
     def measured(self) -> tuple[ScaledCount, ...]:
-        """The counts that have a rate, the least first."""
+        """The counts that have a rate, in ascending order."""
         return tuple(one for one in self.counts if one.rate_samples_per_s is not None)
 
     @property
     def reference(self) -> ScaledCount | None:
-        """The least count, which the others are held against; None before it is measured."""
+        """The smallest count, which the others are compared with; None before it is measured."""
         return next(iter(self.measured), None)
 
     @property
     def largest(self) -> ScaledCount | None:
-        """The largest count that was measured beside the reference."""
+        """The largest measured count, if it isn't the reference."""
         return self.measured[-1] if len(self.measured) > 1 else None
 
     @property
     def data_parallel(self) -> DataParallelSeen | None:
-        """What trained the largest count's processes together; None where that is not known."""
+        """How the processes of the largest count train together; None if unknown."""
         counted = self.largest or self.reference
         numbers = counted.trials if counted else ()
         measured = (one.measurement for one in self.trials if one.number in numbers)
@@ -122,6 +125,6 @@ class ScalingRun(TargetRecord):
 
     @property
     def is_without_wrapper(self) -> bool:
-        """Whether no torch wrapper holds the processes: each may train its own model."""
+        """Whether no torch wrapper connects the processes, so that each may train a separate model."""
         seen = self.data_parallel
         return seen is not None and seen.kind is DataParallelKind.NONE

@@ -1,4 +1,4 @@
-"""The user's training command, how knobs reach it, and what a baseline trial learnt about it."""
+"""The user's training command, how knobs reach it, and what a baseline trial learned about it."""
 
 from enum import StrEnum
 from pathlib import PurePath
@@ -16,13 +16,13 @@ class BindingKind(StrEnum):
     INJECT = "inject"
     """The agent sets it inside the process."""
     ARG = "arg"
-    """Words on the command line."""
+    """Arguments on the command line."""
     FILE = "file"
     """A dotted key in the user's YAML, JSON or TOML file; trials read a rewritten copy."""
     ENV = "env"
     """An environment variable."""
     FIXED = "fixed"
-    """It is left as the script has it."""
+    """It keeps the script's own value."""
 
 
 class Binding(Record):
@@ -31,19 +31,20 @@ class Binding(Record):
     knob: str
     kind: BindingKind
     words: tuple[str, ...] = ()
-    """arg: the words to put on the command line; `{}` in them is the value."""
+    """arg: the command-line arguments; `{}` in them stands for the value."""
     words_off: tuple[str, ...] = ()
-    """arg without `{}`: the words for false, when there are any; `words` are those for true."""
+    """arg without `{}`: the arguments for false, if any; `words` are those for true."""
     path: str | None = None
-    """file: as the user wrote it, relative to the working directory."""
+    """file: its path as the user wrote it, relative to the working directory."""
     key: str | None = None
-    """file: dotted key, such as `data.batch_size`."""
+    """file: the dotted key, such as `data.batch_size`."""
     variable: str | None = None
-    """env: name of the variable."""
+    """env: the name of the variable."""
     spelling: tuple[tuple[str, str], ...] = ()
-    """How values are written for the script, as (value, text) pairs; empty: as they are."""
+    """How values are spelled for the script, as (value, text) pairs; empty for no change."""
     is_typed: bool = True
-    """Whether it came by --bind; False for one of the project's settings, and one that a search found."""
+    """Whether it was given with --bind; False if it comes from the project's settings or a search found
+    it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -62,50 +63,50 @@ class Target(Record):
     command: tuple[str, ...] = Field(min_length=1)
     working_dir: str
     script: str | None
-    """The Python file that the command runs, where one could be found."""
+    """The Python file that the command runs, if one was found."""
     script_sha256: str | None
-    """Digest of that file, so that a resumed run can see that it changed."""
+    """Digest of that file, so that a resumed run notices a change."""
     builtin: str | None = None
-    """Name of the built-in workload, when the command is ours."""
+    """Name of the built-in workload, if the command runs one."""
     bindings: tuple[Binding, ...] = ()
-    """Knobs that are bound; all others are injected where that is possible."""
+    """The bindings; knobs without one are injected if possible."""
     samples_per_step: PositiveInt | None = None
-    """Samples per loop batch of one process as the user declares them, for a script without a DataLoader."""
+    """Samples per loop batch of one process, given by the user for a script without a DataLoader."""
     unset_knobs: tuple[str, ...] = ()
-    """Bound knobs whose place held no value when the target was searched: the script's own default held."""
+    """Bound knobs for which the command had no value when it was searched: the script's default applied."""
 
     def binding_of(self, knob: str) -> Binding | None:
-        """Return the binding of a knob, None when there is none."""
+        """Return the binding of a knob, or None."""
         return next((binding for binding in self.bindings if binding.knob == knob), None)
 
     def is_bound(self, knob: str) -> bool:
-        """Return whether the script itself sets the knob, by a word, a file or a variable that we change."""
+        """Return whether the script sets the knob itself, from an argument, file or variable we change."""
         binding = self.binding_of(knob)
         return binding is not None and binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)
 
 
 class LoaderAddress(Record):
-    """How later trials recognise a loader that the baseline saw."""
+    """How later trials recognise a loader that the baseline used."""
 
     call_stack: tuple[str, ...]
-    """Innermost user frames of the construction, as "file:line+instruction", inner first; the file as it is
-    imported, such as "models/net.py", wherever it lies."""
+    """Innermost user frames of the construction, as "file:line+instruction", innermost first. The file is
+    relative to its import root, such as "models/net.py"."""
     ordinals: tuple[NonNegativeInt, ...]
-    """Which constructions from that call stack are meant, modulo the period."""
+    """Which constructions from that call stack are meant, counted modulo the period."""
     period: PositiveInt = 1
-    """Loaders that the call stack builds before the pattern repeats."""
+    """Number of loaders that the call stack builds before the pattern repeats."""
     origin: "LoaderAddress | None" = None
-    """The script's own loader whose batch sampler this one wraps (accelerate's shard of it); the batch
+    """The script's own loader, if this one wraps its batch sampler as accelerate does to shard it; the batch
     size is set there."""
 
 
 class InputSeen(Record):
-    """A tensor, or a list, in a batch or in what a root is called with."""
+    """A tensor or list in a batch or among a root module's arguments."""
 
     path: str = Field(max_length=200)
-    """Where it is, such as "[0]" for the first argument."""
+    """Its path, such as "[0]" for the first argument."""
     sizes: tuple[NonNegativeInt, ...] = Field(min_length=1, max_length=16)
-    """Its dimensions; of a list, its length."""
+    """Its dimensions; for a list, its length."""
 
 
 class LoaderSeen(LoaderKnobs):
@@ -115,46 +116,46 @@ class LoaderSeen(LoaderKnobs):
     dataset: str
     """Class name of the data set."""
     dataset_samples: NonNegativeInt | None
-    """Length of the data set; None for one without a length."""
+    """Length of the data set; None if it has none."""
     drop_last: bool
     iterable: bool
     shards_itself: bool = False
-    """An iterable data set that asks which worker it is in, so that workers don't repeat its samples."""
+    """Whether it is an iterable data set that checks its worker id, so that workers don't repeat samples."""
     batch_size_bound: bool
-    """Whether the agent can set the batch size: no custom batch sampler stands in the way."""
+    """Whether the agent can set the batch size; a custom batch sampler prevents it."""
     training: bool
-    """Whether the optimizer steps consume its batches; of several that each loop batch takes from, the one
-    with the most samples."""
+    """Whether the optimizer steps consume its batches; if each loop batch draws from several loaders, only
+    the one with the most samples counts."""
     step_samples: PositiveFloat | None = None
-    """Samples that each loop batch takes from it; None where not each does."""
+    """Samples that each loop batch takes from it; None if some take none."""
     batch: tuple[InputSeen, ...] = Field(default=(), max_length=64)
-    """What a full batch of it holds; empty where none was seen."""
+    """What a full batch contains; empty if none was seen."""
 
 
 class RootSeen(Record):
-    """One outermost module that owns parameters which the optimizers step."""
+    """A root: an outermost module that holds optimized parameters."""
 
     class_name: str
     parameters: NonNegativeInt
-    """Number of parameter elements; with class_name and ordinal it is the root's address."""
+    """Number of parameter elements; together with class_name and ordinal the root's address."""
     ordinal: NonNegativeInt
-    """Order among outermost modules of the same class and size, by first forward."""
+    """Position among outermost modules of the same class and size, in order of their first forward pass."""
     has_4d_weights: bool
     compiled: bool
     channels_last: bool
     autocast_dtype: str | None
-    """dtype of the autocast that the script itself runs this module under."""
+    """dtype of the script's own autocast around this module."""
     inputs: tuple[InputSeen, ...] = Field(default=(), max_length=64)
-    """The largest that it was called with in the steps that were looked at."""
+    """The largest arguments in the observed steps."""
 
     @property
     def address(self) -> tuple[str, int, int]:
-        """How a later trial knows it again."""
+        """How a later trial recognises the root."""
         return (self.class_name, self.parameters, self.ordinal)
 
 
 class OptimizerSeen(Record):
-    """One optimizer that stepped."""
+    """One optimizer that made steps."""
 
     class_name: str
     base_lr: float | None = Field(ge=0)
@@ -167,7 +168,7 @@ class OptionForm(StrEnum):
     FLAG = "flag"
     """`--bs 8` or `--bs=8`."""
     OPTIONAL = "optional"
-    """`--amp` alone or with a value."""
+    """`--amp` with or without a value."""
     SWITCH = "switch"
     """`--amp`, and perhaps `--no-amp`."""
     KEY = "key"
@@ -177,73 +178,74 @@ class OptionForm(StrEnum):
 
 
 class ScriptOption(Record):
-    """One option of the script's own command line, as its parser knows it."""
+    """One option of the script's own command line, as its parser defines it."""
 
     name: str = Field(max_length=80)
-    """Of the parser: argparse's dest, click's parameter, the dotted key of a config."""
+    """Its name in the parser: argparse's dest, click's parameter, or a config's dotted key."""
     form: OptionForm
     flags: tuple[str, ...] = Field(max_length=8)
-    """What may be typed: `--batch-size` and `-b`; for keys the key; of a switch, what turns it on."""
+    """What can be typed: `--batch-size` and `-b`, the dotted key, or what turns a switch on."""
     off: tuple[str, ...] = Field(default=(), max_length=8)
     """What turns a switch off."""
     choices: tuple[str, ...] = Field(default=(), max_length=16)
-    """The only values that the parser takes; empty: any."""
+    """The only values that the parser accepts; empty for any."""
     value: bool | int | float | str | None
-    """In force once the command was parsed, typed or by default; None: none, or no plain value."""
+    """Its value after parsing, typed or default; None if it has none, or not a plain one."""
 
 
 class StepNumber(Record):
-    """A number of steps that the script computed or was given: a schedule's length, a limit."""
+    """A number of steps that the script computed or was given, such as a schedule's length or a limit."""
 
     source: str = Field(max_length=80)
-    """Class of the scheduler, or the flag of an option."""
+    """The scheduler's class, or the option's flag."""
     name: str = Field(max_length=80)
-    """Such as total_steps."""
+    """The parameter's name, such as total_steps."""
     steps: PositiveInt
     is_option: bool = False
 
 
 class Discovery(Record):
-    """What one baseline trial learnt about the target."""
+    """What one baseline trial learned about the target."""
 
     loaders: tuple[LoaderSeen, ...]
     roots: tuple[RootSeen, ...]
     roots_cover_step: bool
-    """Whether the roots own every parameter that the optimizers step."""
+    """Whether the roots hold all optimized parameters."""
     optimizers: tuple[OptimizerSeen, ...]
     batches_per_step: PositiveInt
     """Loop batches per optimizer step: the script's own gradient accumulation."""
     scales_gradients: bool = False
     """Whether the script uses a gradient scaler."""
     autocast_dtype: str | None = None
-    """dtype of an autocast that the script enters anywhere in its loop."""
+    """dtype of any autocast that the script enters in its loop."""
     compiles: bool = False
     """Whether torch.compile captured graphs although no knob asked for it."""
     world_size: PositiveInt = 1
-    """Ranks of the training, one per device."""
+    """Number of ranks, one per device."""
     float32_matmul_precision: str | None
     tf32_in_matmul: bool | None = None
-    """Whether the device computes float32 matrix products in TF32; None when unknown."""
+    """Whether the device computes float32 matrix products in TF32; None if unknown."""
     tf32_in_conv: bool | None = None
-    """The same of convolutions, which torch runs in TF32 unless told not to."""
+    """The same for convolutions, which torch runs in TF32 by default."""
     benchmarks_cudnn: bool | None = None
-    """Whether the script has cuDNN try out its kernels for each new shape, on a device that has cuDNN
+    """Whether the script lets cuDNN benchmark its kernels for each new shape, on a device with cuDNN
     (torch.backends.cudnn.benchmark)."""
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""
     bf16_native: bool | None
-    """Whether that device computes in bfloat16 without emulation; None when unknown."""
+    """Whether that device computes in bfloat16 without emulation; None if unknown."""
     torch_version: str
     python_version: str
     options: tuple[ScriptOption, ...] = Field(default=(), max_length=64)
-    """Options of the script's command line that set a knob or the learning rate, by their names; empty where
-    no parser was seen."""
+    """Command-line options whose names say that they set a knob or the learning rate; empty if no parser was
+    seen."""
     complete: bool = True
-    """False when the script ended before a few steps were seen: roots unknown, loader the last one used."""
+    """False if the script ended before a few steps were seen: the roots are unknown, the loader is the last
+    one used."""
 
     @property
     def learning_rate(self) -> float | None:
-        """The base learning rate of all optimizers, None when they differ or it is unknown."""
+        """The base learning rate of all optimizers; None if they differ or it is unknown."""
         rates = {optimizer.base_lr for optimizer in self.optimizers}
         return rates.pop() if len(rates) == 1 else None
 
@@ -254,7 +256,7 @@ class Discovery(Record):
 
 
 def script_name(target: Target) -> str | None:
-    """Return the name of a training's script, wherever its checkout lies."""
+    """Return the file name of a training's script, without its folder."""
     return PurePath(target.script).name if target.script else None
 
 

@@ -1,4 +1,4 @@
-"""One trial on disk: what was asked, what came of it."""
+"""One trial on disk: what was asked for and how it ended."""
 
 from enum import StrEnum
 from typing import Literal, Self
@@ -15,7 +15,7 @@ from tunekit.records.target import Discovery, StepNumber
 
 
 class OutcomeKind(StrEnum):
-    """Why a trial has no measurement. Decided by evidence, never by words in the output."""
+    """Why a trial has no measurement. Decided by evidence, never by parsing the output."""
 
     DEVICE_OOM = "device_oom"
     HOST_OOM = "host_oom"
@@ -27,14 +27,14 @@ class OutcomeKind(StrEnum):
     TOO_SHORT = "too_short"
     NO_TRAINING_LOOP = "no_training_loop"
     SAMPLES_UNKNOWN = "samples_unknown"
-    """A loop that makes its batches itself ran well, and nothing tells how many samples one holds."""
+    """The loop makes its own batches and ran well, but the number of samples in a batch is unknown."""
     SCRIPT_ERROR = "script_error"
     KILLED = "killed"
     HARM_DENIED = "harm_denied"
-    """The script wanted to change what the user had, and ended because the trial did not let it."""
+    """The script tried to change the user's files, and ended because the trial prevented it."""
     AGENT_ABSENT = "agent_absent"
     AGENT_ERROR = "agent_error"
-    """The agent itself failed: a fault of tunekit's, which says nothing of the script or its config."""
+    """The agent itself failed: a bug in tunekit that says nothing about the script or its config."""
     REFUSED = "refused"
     COMPILE_NO_EFFECT = "compile_no_effect"
     KNOB_NOT_APPLIED = "knob_not_applied"
@@ -51,118 +51,118 @@ class Failure(Record):
 
     kind: OutcomeKind
     message: str
-    """What happened, with the value that shows it."""
+    """What happened, with the relevant value."""
     remedy: str | None = None
     last_lines: tuple[str, ...] = Field(default=(), max_length=50)
     """The script's own last output lines."""
     largest: LargestSamples | None = None
-    """What is known of the data set's largest samples, where a batch of them ended the trial."""
+    """What is known about the data set's largest samples, if a batch of them ended the trial."""
     returncode: int | None = None
-    """Exit status; negative for a signal; None when the trial was ended from outside."""
+    """Exit status, negative for a signal; None if the trial was ended from outside."""
 
     @property
     def text(self) -> str:
-        """What happened, after its kind; of a knob that is not in force the message says it all."""
+        """The kind and the message; only the message for a knob that isn't in force, as it says it all."""
         return self.message if self.kind is OutcomeKind.KNOB_NOT_APPLIED else f"{self.kind}: {self.message}"
 
     @property
     def with_remedy(self) -> str:
-        """The same and what to do about it, where that is known."""
+        """The text with its remedy, if there is one."""
         return "; ".join(filter(None, (self.text, self.remedy)))
 
 
 class TrialRole(StrEnum):
-    """What a trial was run for."""
+    """The purpose of a trial."""
 
     BASELINE = "baseline"
     SEARCH = "search"
     CONFIRM = "confirm"
     """A fresh process of the baseline or of a chosen config, interleaved with the others."""
     NUMERICS = "numerics"
-    """The baseline with only precision or compile changed: for its losses, not for its rate."""
+    """The baseline with only precision or compile changed, run for its losses, not its rate."""
     TRACE = "trace"
-    """The baseline with another batch size, which a script that makes its batches itself is traced at."""
+    """The baseline at another batch size, traced for a script that makes its own batches."""
 
     ABLATION = "ablation"
-    """The answer's config, or it with one knob put back, interleaved: for what each knob is worth."""
+    """The answer's config with or without one knob reset, interleaved, to measure each knob's gain."""
 
     @property
     def is_candidate(self) -> bool:
-        """Whether its config may be chosen for its rate: not what confirms it, guards losses or the like."""
+        """Whether its config may be chosen for its rate, unlike trials that confirm or check losses."""
         return self in (TrialRole.BASELINE, TrialRole.SEARCH)
 
 
 class WrittenFile(Record):
-    """A write of the script that did not go where the script meant."""
+    """A write that didn't go where the script intended."""
 
     path: str
     action: Literal["diverted", "denied", "created"]
 
 
 class TrialRecord(Record):
-    """Everything one trial left behind; the truth that a run is rebuilt from."""
+    """Everything that one trial recorded; a run is rebuilt from these."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     number: NonNegativeInt
     role: TrialRole
     round: NonNegativeInt | None = None
-    """Interleaved round of a confirmation, from 0."""
+    """Number of the interleaved confirmation round, from 0."""
     config: TrainConfig | None
-    """None while it is unknown: a baseline that ended before its loader was built."""
+    """None if unknown: a baseline that ended before its loader was built."""
     is_baseline_config: bool
-    """Whether the target ran exactly as the user has it."""
+    """Whether the target ran exactly as the user runs it."""
     host_name: str | None = None
-    """Machine that ran it, of a search that several share; None where there was only one."""
+    """The machine that ran it in a shared search; None in a search on one machine."""
     started_at: str
     """ISO 8601, UTC."""
     duration_s: NonNegativeFloat
     measurement: Measurement | None = None
     failure: Failure | None = None
     dry: DryRun | None = None
-    """In place of both: a trial that skipped the script's arithmetic and has no rate."""
+    """Set instead of both for a trial that skipped the script's arithmetic and so has no rate."""
     discovery: Discovery | None = None
     learning_rate: NonNegativeFloat | None = None
-    """The base learning rate that all optimizers had; None when they differ or it is unknown."""
+    """The base learning rate of all optimizers; None if they differ or it is unknown."""
     step_numbers: tuple[StepNumber, ...] = Field(default=(), max_length=128)
-    """What the script's schedules and its own step limits are made of."""
+    """Step counts in the script's schedules and step limits."""
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
     faults: tuple[str, ...] = Field(default=(), max_length=100)
-    """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""
+    """Faults of the file guard and of tunekit itself that the trial survived."""
     telemetry: Telemetry | None = None
-    """None for a trial that was over before two samples."""
+    """None for a trial that ended before two samples were taken."""
     sandbox: SandboxKind | None = None
-    """What kept its processes from the user's files, beside the agent's guard; None where it is not known."""
+    """What protected the user's files in addition to the agent's guard; None if unknown."""
     processes: PositiveInt | None = None
-    """Local processes that were asked for; None for as many as the command starts."""
+    """Requested number of local processes; None for as many as the command starts."""
     no_sync: bool = False
     """Whether its ranks trained without summing gradients, after the first steps."""
     predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
-    """By steps that the trial traced: device memory at other batch sizes, its own among them."""
+    """Device memory at several batch sizes, its own among them, predicted from the steps that it traced."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:
         if sum(one is not None for one in (self.measurement, self.failure, self.dry)) != 1:
-            raise ValueError("a trial has either a measurement or a failure, or it was dry")
+            raise ValueError("a trial has exactly one of a measurement, a failure and a dry run")
         return self
 
     @property
     def details(self) -> Details | None:
-        """What was looked at of the loop; None where nothing was asked for, and for a failed trial."""
+        """The details of the loop; None if none were requested, and for a failed trial."""
         seen = self.measurement or self.dry
         return seen.details if seen else None
 
     @property
     def rate_samples_per_s(self) -> float | None:
-        """The objective, None for a failed trial and a dry one."""
+        """Measured samples/s; None for a failed trial and for a dry one."""
         return self.measurement.rate_samples_per_s if self.measurement else None
 
     @property
     def neighbours(self) -> tuple[GpuProcess, ...]:
-        """Other processes that started on its GPUs during the trial, which then is weak evidence."""
+        """Other processes that started on its GPUs during the trial and so weaken it as evidence."""
         gpus = self.telemetry.gpus if self.telemetry else ()
         return tuple(one for gpu in gpus if gpu.is_used for one in gpu.neighbours)
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it was given up early as too slow: its rate is real, wide, and no ground for a choice."""
+        """Whether it was given up early as too slow: its rate is real but too uncertain for a choice."""
         return self.measurement is not None and self.measurement.loop.is_abandoned

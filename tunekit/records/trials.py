@@ -1,4 +1,4 @@
-"""The trials of one run: by what they were run for, and those that were measured in a known config."""
+"""The trials of one run, grouped by role, and those that were measured in a known config."""
 
 import math
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 def measured(records: Iterable[TrialRecord]) -> list[Measured]:
-    """Return the trials that were measured, with what that makes certain, in their order."""
+    """Return the measured trials of known configs in their order, typed so that neither is optional."""
     return [
         Measured(record, record.config, record.measurement)
         for record in records
@@ -35,7 +35,7 @@ def measured(records: Iterable[TrialRecord]) -> list[Measured]:
 
 
 def rates_by_round(records: Iterable[TrialRecord]) -> dict[int, float]:
-    """Return samples/s of the measured trials that belong to a round, and that no other process disturbed."""
+    """Return samples/s by round, of the measured trials that no other process disturbed."""
     return {
         record.round: record.measurement.rate_samples_per_s
         for record in records
@@ -44,7 +44,7 @@ def rates_by_round(records: Iterable[TrialRecord]) -> dict[int, float]:
 
 
 def rates_by_config(records: Iterable[TrialRecord]) -> dict[TrainConfig, list[float]]:
-    """Return samples/s of the trials of each config that were run for their rate, and to their end."""
+    """Return samples/s by config, of the trials that were run for their rate and not given up early."""
     rates: dict[TrainConfig, list[float]] = {}
     for one in measured(records):
         if one.record.role is not TrialRole.NUMERICS and not one.record.is_abandoned:
@@ -54,7 +54,7 @@ def rates_by_config(records: Iterable[TrialRecord]) -> dict[TrainConfig, list[fl
 
 @dataclass(frozen=True)
 class Trials:
-    """The records of one run, by what they were run for."""
+    """The trial records of one run, grouped by role."""
 
     records: tuple[TrialRecord, ...]
 
@@ -65,17 +65,17 @@ class Trials:
 
     @property
     def discovery(self) -> Discovery | None:
-        """What was learnt about the target: the first complete discovery, else the last partial one."""
+        """What was learned about the target: the first complete discovery, else the last partial one."""
         seen = [record.discovery for record in self.records if record.discovery is not None]
         return next((one for one in seen if one.complete), seen[-1] if seen else None)
 
     @property
     def candidates(self) -> tuple[TrialRecord, ...]:
-        """Measured baseline and search trials whose config no confirming process proved unfit.
+        """Measured baseline and search trials whose config didn't fail in confirmation.
 
-        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
-        What was given up early as too slow is none: its rate says no more than that. Of a config that was
-        run twice the surer one is.
+        Excluded are configs that need at least as much device memory as one that ran out of it on the data
+        set's largest samples, and trials that were given up early, whose rate says only that they are too
+        slow. Of two trials of one config the more certain one counts.
         """
         unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         sure = without_superseded(self.records)
@@ -87,25 +87,25 @@ class Trials:
     def confirmed(self) -> tuple[TrialRecord, ...]:
         """The candidates that fresh processes confirmed.
 
-        A finished search chooses among them: the noise floor, known only after confirmation, can make
-        another config the smallest that is close enough, when there is no time left to confirm it.
+        A finished search chooses among these. The noise floor, known only after confirmation, could otherwise
+        make an unconfirmed config the smallest that is close enough, with no time left to confirm it.
         """
         confirmed = {record.config for record in self.confirming if record.measurement}
         return tuple(record for record in self.candidates if record.config in confirmed)
 
     @property
     def searched(self) -> tuple[TrialRecord, ...]:
-        """Search trials, those that failed too."""
+        """Search trials, failed ones included."""
         return tuple(record for record in self.records if record.role is TrialRole.SEARCH)
 
     @property
     def confirming(self) -> tuple[TrialRecord, ...]:
-        """Fresh interleaved processes that no other on their GPU disturbed."""
+        """Fresh interleaved processes that no other process on their GPU disturbed."""
         return tuple(r for r in self.records if r.role is TrialRole.CONFIRM and not r.neighbours)
 
     @property
     def ablating(self) -> tuple[TrialRecord, ...]:
-        """Fresh interleaved processes of the answer's config and of it with one knob put back."""
+        """Fresh interleaved processes of the answer's config, with and without one knob reset."""
         return tuple(record for record in self.records if record.role is TrialRole.ABLATION)
 
     @property
@@ -118,9 +118,9 @@ class Trials:
         return tuple(record for record in self.confirming if record.config == config)
 
     def evidence(self, tier: Recommendation | None) -> list[Measured]:
-        """Return what the figures of a config come from: a tier's, or the baseline's for None.
+        """Return the trials that a tier's figures come from, or the baseline's for None.
 
-        Its fresh processes, else the trial that found it.
+        These are its fresh processes, else the trial that found it.
         """
         if tier is None:
             baselines = (one for one in self.records if one.is_baseline_config)
@@ -129,10 +129,10 @@ class Trials:
         return confirming or measured(one for one in self.records if one.number == tier.search_trial)
 
     def _is_too_much(self, config: TrainConfig) -> bool:
-        """Return whether a config needs no less device memory than one that ran out of it when confirmed.
+        """Return whether a config needs at least as much memory as one that failed in confirmation.
 
-        On a batch of the data set's largest samples; that depends on batch, precision, compile and
-        channels_last. What a confirming process of its own was measured with is believed before others.
+        That one ran out of device memory on a batch of the largest samples; need depends on batch, precision,
+        compile and channels_last. A config that was itself measured in confirmation is not too much.
         """
         if any(record.config == config and record.measurement for record in self.confirming):
             return False
@@ -154,10 +154,10 @@ def _memory_mode(config: TrainConfig) -> tuple[object, ...]:
 
 
 def without_superseded(records: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Return the records without the search trials whose config another one measured with more certainty.
+    """Return the records without search trials whose config another one measured with more certainty.
 
-    A trial that was disturbed is run again, and one that was given up may be run to its end: the surer of
-    the two stands for the config.
+    A disturbed trial is run again, and one that was given up early may be run to its end; the more certain
+    of the two represents the config.
     """
     kept = list(records)
     surest: dict[TrainConfig | None, TrialRecord] = {}
