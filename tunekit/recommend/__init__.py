@@ -1,1 +1,1 @@
-"""From measured trials to advice: tiers, learning rate, scaling. Pure functions of records."""
+"""From measured trials to advice: tiers, learning rate, scaling. Pure functions on records."""

@@ -1,4 +1,4 @@
-"""What a search found and did not recommend: the config whose gain it leaves open. Pure."""
+"""The best config that a search found but didn't recommend, because its gain is still open. Pure."""
 
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import memory_need
@@ -15,10 +15,10 @@ from tunekit.records.trials import measured
 
 
 def candidate_of(run: Run) -> Candidate | None:
-    """Return the config that the answer leaves open, in a run whose answer is to keep the baseline's own.
+    """Return the config whose gain is still open, in a run whose answer is to keep the baseline's config.
 
-    None where another config is recommended or its gain is confirmed, where the rounds of this one exclude
-    a gain, where its only trial was no faster than the baseline, and where no other was measured.
+    None if another config is recommended or its gain is confirmed, if this one's rounds exclude a gain, if
+    its only trial was no faster than the baseline, or if no other config was measured.
     """
     best = answer_of(run.recommendations)
     if best is not None and not best.is_baseline:

@@ -1,4 +1,4 @@
-"""Whether a tuned config may be trained with for real, and at which learning rate. Pure."""
+"""Whether a real training can use a tuned config, and at which learning rate. Pure."""
 
 from tunekit.errors import UsageError
 from tunekit.recommend.learning_rate import global_batch
@@ -12,17 +12,17 @@ from tunekit.trial.binding_suggestions import binding_hint, option_for
 def learning_rate_to_bind(
     run: Run, config: TrainConfig, lr: float | None, target: Target, *, keep: bool
 ) -> float | None:
-    """Return the learning rate to bind for a config, None to keep the script's own.
+    """Return the learning rate to bind for a config, or None to keep the script's own.
 
     Args:
         run: the search that the config came from.
         config: the knobs to train with.
-        lr: learning rate that the config asks for, None when it names none.
+        lr: learning rate in the config, None if it has none.
         target: the command and its bindings.
-        keep: the user wants the script's own rate (`--keep-lr`).
+        keep: whether to keep the script's own rate (`--keep-lr`).
 
     Raises:
-        UsageError: the global batch changes and nothing makes up for it.
+        UsageError: the global batch changes and no learning rate can be bound for it.
     """
     baseline = run.baseline_config
     if baseline is None or keep:
@@ -44,7 +44,7 @@ def learning_rate_to_bind(
 
 
 def loader_only_text(run: Run, config: TrainConfig) -> str | None:
-    """Return that another batch size reaches the loader alone; None where the script itself sets it."""
+    """Return a warning if a new batch size changes only the loader; None if the script sets it itself."""
     baseline, discovery = run.baseline_config, run.discovery
     if baseline is None or discovery is None or baseline.batch_size == config.batch_size:
         return None
@@ -58,20 +58,20 @@ def loader_only_text(run: Run, config: TrainConfig) -> str | None:
 def can_train_in_fp16(target: Target, discovery: Discovery | None, present: Precision | None) -> bool:
     """Return whether a script scales its gradients for fp16, which can't be injected.
 
-    It does where it trains in fp16 already, where its scaler was seen at work, and where it sets the
-    precision itself.
+    It does if it already trains in fp16, if its gradient scaler was seen in use, or if it sets the precision
+    itself.
 
     Args:
         target: the command and its bindings.
-        discovery: what the baseline learnt, if it is known.
-        present: the script's own precision, if it is known.
+        discovery: what the baseline learned, if known.
+        present: the script's own precision, if known.
     """
     scales = discovery is not None and discovery.scales_gradients
     return scales or present is Precision.FP16 or target.is_bound("precision")
 
 
 def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
-    """Refuse to train in fp16 where the script has no gradient scaler of its own for it.
+    """Refuse to train in fp16 if the script has no gradient scaler.
 
     Raises:
         UsageError: fp16 would have to be injected.
@@ -87,19 +87,19 @@ def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
 
 
 def recommendation_of(run: Run, config: TrainConfig, name: str = "") -> Recommendation | None:
-    """Return the recommendation whose config this is, None for one that was edited.
+    """Return the recommendation with this config, or None if the config was edited.
 
     Args:
-        run: that recommends it.
-        config: to look for.
-        name: of the tier that is meant, where several have this config.
+        run: the run with the recommendations.
+        config: the config to look for.
+        name: the preferred tier if several have this config.
     """
     alike = [one for one in run.recommendations if one.config == config]
     return next((one for one in alike if one.tier.value == name), alike[0] if alike else None)
 
 
 def expected_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[float, float] | None:
-    """Return the range of loop batches per second to watch for: as measured, widened by the noise floor."""
+    """Return the expected range of loop batches per second: as measured, widened by the noise floor."""
     if recommendation is None:
         return None
     noise = run.noise_floor.relative if run.noise_floor else 0.0
@@ -108,5 +108,5 @@ def expected_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[
         1 / trial.measurement.loop.step_time_s
         for trial in run.trials
         if trial.measurement and trial.number in recommendation.confirm_trials
-    ]  # what is watched lies mostly within an epoch, where no boundary slows the loop
+    ]  # the watched rate is mostly within an epoch, where no boundary slows the loop
     return pace.low * (1 - min(noise, 0.9)), max(pace.high, *steady, 0.0) * (1 + noise)

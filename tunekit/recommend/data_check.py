@@ -1,4 +1,4 @@
-"""Whether a config trains on the samples that the baseline trains on, by what their processes saw. Pure."""
+"""Whether a config trains on the baseline's samples, judged by what their processes saw. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,22 +11,23 @@ from tunekit.records.trial import TrialRole
 from tunekit.records.trials import Trials
 
 SET_EPOCH = "set_epoch"
-"""Listed as changing where a data set has this method and no second epoch was seen."""
+"""Listed as changing if a data set has this method and no second epoch was seen."""
 
 _FIXED_SHARE = 0.75
-"""Of the samples that an epoch leaves out: if two epochs leave out more, they are always the same. Of a
-shuffled remainder two epochs leave out less than half."""
+"""Share of one epoch's left-out samples. If two epochs both leave out more than that, it is always the same
+samples; with a shuffled remainder they share less than half."""
 _CHANCE = 3.0
-"""Standard deviations by which counts may differ where the sampler draws with replacement."""
+"""Standard deviations that counts may differ by if the sampler draws with replacement."""
 _DIGITS = 8
 _OF_WORKERS = (DifferenceCode.REPEATED, DifferenceCode.CONTENT, DifferenceCode.SAME_DRAWS)
 _MAX_LETTERS = 300
 
 
 def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
-    """Return the check of each config that a confirming process looked at, the baseline's own left out.
+    """Return the data check of each config except the baseline's.
 
-    And of each that a trial saw to leave steps of the script as they are.
+    Configs are checked if a confirming process examined their samples, or if a trial showed that the
+    script's step counts don't follow the batch size.
     """
     baseline = trials.baseline
     own = [record.details for record in trials.records if record.is_baseline_config]
@@ -48,14 +49,14 @@ def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
 
 
 def _faults_of(details: Details) -> list[str]:
-    """Return why the look at the samples failed."""
+    """Return why the samples could not be examined."""
     return [fault for fault in details.faults if fault.startswith("data:")]
 
 
 def trains_otherwise(
     config: TrainConfig, checks: Mapping[TrainConfig, DataCheck], baseline: TrainConfig | None
 ) -> bool:
-    """Return whether a config changes the training: it was seen to, or has what made another one do so."""
+    """Return whether a config changes the training, as observed or because it shares another's cause."""
     for other, check in checks.items():
         if check.verdict is not Sameness.DIFFERS:
             continue
@@ -70,7 +71,7 @@ def trains_otherwise(
 
 
 def is_fixed_part(missing: float, in_two: float) -> bool:
-    """Return whether what one epoch leaves out is always the same, by what two epochs both leave out."""
+    """Return whether epochs always leave out the same samples, judged by what two epochs both leave out."""
     return in_two > 0 and in_two > _FIXED_SHARE * missing
 
 
@@ -84,11 +85,11 @@ def data_check(
     """Return whether a config trains on the baseline's samples.
 
     Args:
-        baselines: what processes of the baseline looked at; contents are compared where two of them agree.
-        candidate: what a process of the config looked at.
-        baseline: the knob values that the user has now.
-        config: the candidate's.
-        others: what else of the training the config changes.
+        baselines: details of baseline processes; contents are only compared where two of them agree.
+        candidate: details of a process of the config.
+        baseline: the user's current knob values.
+        config: the candidate's knob values.
+        others: other differences between the config's training and the baseline's.
     """
     own, seen = [one.data for one in baselines if one.data], candidate.data
     sizes = baseline.batch_size, config.batch_size
@@ -112,7 +113,7 @@ def data_check(
     missing = [fault for one in (seen, *own) for fault in one.faults]
     missing += _unseen(seen, baseline, config)
     counted = seen.samples.count if seen.samples else 0
-    if seen.indices is not None:  # of a sampler that goes on for ever, those that it draws
+    if seen.indices is not None:  # for an endless sampler, count distinct indices
         counted = seen.indices.draws if seen.indices.is_whole else seen.indices.distinct
     verdict = Sameness.NOT_CHECKED if missing or not counted else Sameness.SAME
     if verdict is Sameness.SAME and not compared and seen.contents:
@@ -134,15 +135,15 @@ def data_check(
 
 
 def _are_batches(own: IndicesSeen | None, seen: IndicesSeen | None, sizes: tuple[int, int]) -> bool:
-    """Return whether the items of the data set are batches: larger ones are fewer for the same samples."""
+    """Return whether the data set's items are batches: with larger ones it has fewer items."""
     before, now = ((one.data_set_samples or 0) if one else 0 for one in (own, seen))
     return before != now and abs(before * sizes[0] - now * sizes[1]) < max(sizes)
 
 
 def _of_draws(own: IndicesSeen | None, seen: IndicesSeen | None, config: TrainConfig) -> Iterator[Difference]:
-    """Yield what the sampler draws more often, or never any more.
+    """Yield differences for indices that the sampler draws more often, or no longer at all.
 
-    A batch more may be repeated, as padding; what depends on chance may differ by chance.
+    Up to a batch may be repeated as padding; random counts may differ by chance.
     """
     if own is None or seen is None or own.digest == seen.digest:
         return
@@ -165,7 +166,7 @@ def _left_out(own: IndicesSeen | None, seen: IndicesSeen | None) -> int:
 def _of_stream(
     own: Sequence[DataSeen], seen: DataSeen, baseline: TrainConfig, config: TrainConfig
 ) -> Iterator[Difference]:
-    """Yield what a stream gives more often, or no more, than with the baseline.
+    """Yield differences for samples that a stream gives more often than the baseline's, or no longer.
 
     Each worker may leave out the end of its share, less than a batch.
     """
@@ -193,7 +194,7 @@ def _of_stream(
 
 
 def _unseen(seen: DataSeen, baseline: TrainConfig, config: TrainConfig) -> list[str]:
-    """Return why a stream is not known to be the same: the time did not do for a whole epoch."""
+    """Return why a stream could not be checked completely: there was no time for a whole epoch."""
     stream = seen.samples if seen.indices is None else None
     if stream is None or stream.whole_epochs or config.num_workers in (0, 1, baseline.num_workers):
         return []
@@ -201,9 +202,9 @@ def _unseen(seen: DataSeen, baseline: TrainConfig, config: TrainConfig) -> list[
 
 
 def _contents(own: Sequence[ContentsSeen | None], seen: ContentsSeen | None) -> tuple[int, tuple[int, ...]]:
-    """Return how many contents could be compared, and the indices of those that differ.
+    """Return how many samples could be compared, and the indices of those that differ.
 
-    By leaf: one that is not the same in all processes of the baseline says nothing.
+    Each leaf is compared separately; one that differs between baseline processes is skipped.
     """
     known = [one for one in own if one is not None]
     if seen is None or len(known) < 2:
@@ -225,7 +226,7 @@ def _contents(own: Sequence[ContentsSeen | None], seen: ContentsSeen | None) -> 
 
 
 def _prints(seen: ContentsSeen, leaf: int) -> dict[int, str]:
-    """Return the prints of a leaf by index; none where there is no such leaf."""
+    """Return the hashes of a leaf by sample index; empty if there is no such leaf."""
     text = seen.leaves[leaf].prints if leaf < len(seen.leaves) else ""
     return {index: text[_DIGITS * at : _DIGITS * (at + 1)] for at, index in enumerate(seen.indices) if text}
 
@@ -247,7 +248,7 @@ def _of_contents(
 def _of_workers(
     own: Sequence[DataSeen], seen: DataSeen, baseline: TrainConfig, config: TrainConfig
 ) -> Iterator[Difference]:
-    """Yield what workers don't see of the training process, or all have alike."""
+    """Yield changes that workers don't see, and random numbers that they all share."""
     count = seen.samples.count if seen.samples else seen.indices.draws if seen.indices else 0
     changing = [name for one in own for name in one.changing or () if name != SET_EPOCH]
     if changing and config.persistent_workers and not baseline.persistent_workers:

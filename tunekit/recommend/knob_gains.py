@@ -1,4 +1,4 @@
-"""What each knob of a config is worth: the config beside itself with that knob put back. Pure."""
+"""What each knob of a config gains: the config compared with itself with that knob reset. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from tunekit.records.trials import rates_by_round
 
 
 def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainConfig]:
-    """Return a config with each knob that differs put back alone, by its name.
+    """Return, by knob, the config with only that knob reset to its old value.
 
-    The number of workers takes along what means nothing without workers; knobs that can't be put back
-    without it are left out.
+    Resetting the number of workers also resets the knobs that have no effect without workers; those are
+    left out if they can't be reset separately.
     """
     found = {}
     for knob in INJECTED_KNOBS:
@@ -33,13 +33,13 @@ def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainC
 def knob_gains(
     config: TrainConfig, before: TrainConfig, trials: Sequence[TrialRecord], noise: NoiseFloor | None
 ) -> tuple[KnobGain, ...]:
-    """Return what each knob is worth to a config, by the rounds in which both ran.
+    """Return what each knob gains in a config, from rounds that measured it with and without the change.
 
     Args:
-        config: with the new values.
-        before: with the old ones.
-        trials: fresh processes of the config and of it with one knob put back, interleaved.
-        noise: the run's noise floor, for a single round.
+        config: the config with the new values.
+        before: the config with the old values.
+        trials: fresh processes of the config and of its variants with one knob reset, interleaved.
+        noise: the run's noise floor, used with a single round only.
     """
     own = [one for one in trials if one.config == config]
     gains = []
@@ -54,7 +54,7 @@ def knob_gains(
 def factor(
     records: Sequence[TrialRecord], beside: Sequence[TrialRecord], noise: NoiseFloor | None
 ) -> Interval | None:
-    """Return the rate of one config over another's in the rounds in which both ran; None without one."""
+    """Return one config's rate over another's, in the rounds that ran both; None without such a round."""
     own, others = rates_by_round(records), rates_by_round(beside)
     rounds = sorted(own.keys() & others.keys())
     return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)

@@ -1,4 +1,4 @@
-"""How the learning rate follows the global batch, by the published rule of the optimizer.
+"""How the learning rate scales with the global batch, by the published rule for the optimizer.
 
 Linear: Goyal et al. 2017, arXiv 1706.02677. Square root: Malladi et al. 2022, arXiv 2205.10287.
 """
@@ -26,7 +26,7 @@ _NAMESAKE = re.compile(
     r"_?(?:fused|paged|momentum|nesterov|deepspeedcpu)?(sgd|adamw|adam|rmsprop)(?:4bit|8bit|32bit|fp8)?",
     re.IGNORECASE,
 )
-"""Implementations of the same update under another name, as in apex, bitsandbytes, torchao, DeepSpeed."""
+"""Implementations of the same update under other names, as in apex, bitsandbytes, torchao, DeepSpeed."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class BaseLearningRate:
 
     lr: float
     batch: int
-    """Global batch that it belongs to."""
+    """Global batch that the learning rate belongs to."""
     source: Literal["baseline", "flags"]
 
     def scaled(self, new_batch: int, rule: LearningRateRule) -> float | None:
-        """Return the learning rate of another global batch; None for one that under- or overflows."""
+        """Return the learning rate for another global batch; None if it under- or overflows."""
         ratio = new_batch / self.batch
         lr = self.lr * (ratio if rule is LearningRateRule.LINEAR else math.sqrt(ratio))
         return lr if math.isfinite(lr) and lr > 0 else None
 
 
 def rule_for(optimizer_class_name: str) -> LearningRateRule | None:
-    """Return the scaling rule published for an optimizer, None where there is none.
+    """Return the scaling rule published for an optimizer, or None.
 
-    Only what the sources cover is named: SGD with or without momentum, and Adam, AdamW, RMSprop with
-    their fused, paged and low-bit implementations. LARS and LAMB scale by themselves; NAdam, RAdam,
+    Only optimizers in the sources have one: SGD with or without momentum, and Adam, AdamW and RMSprop with
+    their fused, paged and low-bit implementations. LARS and LAMB adapt on their own; NAdam, RAdam,
     Adagrad, Lion and others are not covered.
     """
     match = _NAMESAKE.fullmatch(optimizer_class_name.strip())
@@ -57,7 +57,7 @@ def rule_for(optimizer_class_name: str) -> LearningRateRule | None:
 
 
 def rule_of(discovery: Discovery | None) -> LearningRateRule | None:
-    """Return the rule that all optimizers of the target share, None when they differ or are unknown."""
+    """Return the rule shared by all of the target's optimizers; None if they differ or are unknown."""
     rules = {rule_for(optimizer.class_name) for optimizer in discovery.optimizers} if discovery else set()
     return rules.pop() if len(rules) == 1 else None
 
@@ -68,7 +68,7 @@ def global_batch(config: TrainConfig, gpus: int = 1) -> int:
 
 
 def follows_batch(trials: Sequence[TrialRecord]) -> bool:
-    """Return whether the script scales its learning rate itself, as seen at two global batches."""
+    """Return whether the script scales its learning rate itself, judged from two global batches."""
     known = [(one.config, one.record.learning_rate) for one in measured(trials) if one.record.learning_rate]
     if not known:
         return False
@@ -82,15 +82,15 @@ def follows_batch(trials: Sequence[TrialRecord]) -> bool:
 def base_learning_rate(
     discovery: Discovery | None, options: SearchOptions, baseline: TrainConfig | None
 ) -> BaseLearningRate | None:
-    """Return where scaling starts: the user's flags, else what the baseline's optimizer had.
+    """Return the learning rate that scaling starts from: the user's flags, else the baseline optimizer's.
 
-    A flag that is missing is filled from the baseline. Several optimizers with different learning
-    rates have no one base; then only the flag gives it.
+    A missing flag is filled in from the baseline. Several optimizers with different learning rates have no
+    common base; then it has to be given by flag.
 
     Args:
-        discovery: what the baseline learnt about the target, None when it learnt nothing.
+        discovery: what the baseline learned about the target, None if nothing.
         options: holds --lr and --base-batch.
-        baseline: the knob values that the user has now, None when they are unknown.
+        baseline: the user's current knob values, None if unknown.
     """
     seen = discovery.learning_rate if discovery else None
     lr = options.base_lr if options.base_lr is not None else seen
@@ -106,17 +106,17 @@ def base_learning_rate(
 def recommended(
     discovery: Discovery | None, options: SearchOptions, baseline: TrainConfig | None, new_batch: int
 ) -> LearningRate | None:
-    """Return the learning rate for a new global batch by the rule of the optimizer that was seen.
+    """Return the learning rate for a new global batch by the rule for the script's optimizer.
 
     Args:
-        discovery: what the baseline learnt about the target.
+        discovery: what the baseline learned about the target.
         options: holds --lr and --base-batch.
-        baseline: the knob values that the user has now.
+        baseline: the user's current knob values.
         new_batch: global batch of the recommended config.
 
     Returns:
-        It, with 12 significant digits: 0.1 for six times the batch is 0.6, not 0.6000000000000001. None when
-        the base or the rule is unknown.
+        The learning rate with 12 significant digits: 0.1 at six times the batch is 0.6, not
+        0.6000000000000001. None if the base or the rule is unknown.
     """
     base, rule = base_learning_rate(discovery, options, baseline), rule_of(discovery)
     value = base.scaled(new_batch, rule) if base and rule else None

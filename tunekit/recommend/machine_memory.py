@@ -1,4 +1,4 @@
-"""What a training takes of another machine's RAM and GPU memory. Pure."""
+"""RAM and GPU memory that a training needs on another machine. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ _GPU_PARTS = {
 
 
 class GpuNeed(NamedTuple):
-    """What a training needs of a GPU's memory."""
+    """GPU memory that a training needs."""
 
     fit: PredictedFit
     outside: OutsideTorch
@@ -34,16 +34,16 @@ class GpuNeed(NamedTuple):
 
 
 class HostNeed(NamedTuple):
-    """What a training needs of the RAM."""
+    """RAM that a training needs."""
 
     source: str
     batch_bytes: float
     batch_shared_bytes: float | None = None
-    """The same in /dev/shm, where that differs."""
+    """The same in /dev/shm, if that differs."""
     base: BaseRam | None = None
-    """Its processes without the buffer; None where they were not measured."""
+    """RAM of its processes without the buffer; None if not measured."""
     others_bytes: int | None = None
-    """What other programs took of the run's machine."""
+    """RAM that other programs used on the run's machine."""
     loader: tuple[int, int | None] | None = None
     """Workers and prefetch factor of the run."""
 
@@ -64,7 +64,7 @@ def config_of(run: Run | LoopProfile | FitsRun) -> TrainConfig | None:
 def host_need(
     run: Run | LoopProfile | FitsRun, config: TrainConfig | None, batch_size: int | None, source: str
 ) -> HostNeed | None:
-    """Return what a run measured of the host's memory; None where it measured no batch."""
+    """Return the host memory that a run measured; None if it measured no batch."""
     measured = [(one.config, one.measurement) for one in run.trials if one.measurement is not None]
     if config is None or not measured:
         return None
@@ -86,7 +86,7 @@ def host_need(
 def traced_need(
     fits: Fits, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
 ) -> GpuNeed | None:
-    """Return what a batch takes of a GPU by the traced steps; None in a precision that was not traced."""
+    """Return the GPU memory of a batch by the traced steps; None in a precision that wasn't traced."""
     named = _in_precision(fits.for_profiles([profile], lambda _: outside).fits, precision)
     fit = fits.at(profile, named.precision, batch_size, outside) if named else None
     return None if fit is None else GpuNeed(fit, outside, batch_size)
@@ -99,7 +99,7 @@ def saved_need(
     batch_size: int,
     outside: OutsideTorch,
 ) -> GpuNeed | None:
-    """Return the same by the largest batch that the run saved, for a run without its trials' files."""
+    """Return the same from the run's saved prediction, for a run without its trials' files."""
     if isinstance(run, LoopProfile) or run.prediction is None:
         return None
     fits = [one for one in run.prediction.fits if one.profile_id == profile.id]
@@ -108,7 +108,7 @@ def saved_need(
 
 
 def _in_precision(fits: Sequence[PredictedFit], precision: Precision) -> PredictedFit | None:
-    """Return the fit in a precision, else in the other one of as many bits."""
+    """Return the fit in a precision, else in another one with as many bits."""
     alike = [one for one in fits if (one.precision in _HALVES) == (precision in _HALVES)]
     return next((one for one in alike if one.precision is precision), alike[0] if alike else None)
 
@@ -123,14 +123,14 @@ def machine_memory(
     asked: tuple[int | None, int | None] = (None, None),
     notes: Sequence[str] = (),
 ) -> MachineMemory:
-    """Return what a training takes of a machine's memory.
+    """Return the memory that a training needs on a machine.
 
     Args:
-        machine: as the user describes it.
-        host: what the training needs of the RAM.
-        gpu: what it needs of the GPU; None where that is unknown.
-        asked: workers and prefetch factor, each None for the run's own, else for the best.
-        notes: what else the verdicts leave out.
+        machine: the machine as the user describes it.
+        host: RAM that the training needs.
+        gpu: GPU memory that it needs; None if unknown.
+        asked: workers and prefetch factor, each None for the run's own or, failing that, the best.
+        notes: further limitations of the verdicts.
     """
     base, (workers, prefetch) = host.base or BaseRam(), asked
     own_workers, own_prefetch = host.loader or (machine.cpus, None)
@@ -165,7 +165,7 @@ def machine_memory(
 
 
 def _best(loaders: Sequence[LoaderMemory], cpus: int) -> LoaderMemory:
-    """Return the run's own setting unless it is OOM, else the most workers that are Safe, or Risky."""
+    """Return the run's own setting unless it is OOM, else the Safe or Risky one with the most workers."""
     present = next((one for one in loaders if one.is_present), loaders[0])
     if present.is_present and present.verdict != "OOM":
         return present
@@ -230,12 +230,12 @@ def _gpu_fit(need: GpuNeed) -> GpuFit | None:
 
 
 def _left_out(machine: OtherMachine, host: HostNeed) -> list[str]:
-    """Return what the verdicts leave out."""
+    """Return notes on what the verdicts leave out."""
     lines = []
     if host.base is None:
         lines.append("the verdicts leave out the processes' own memory, which was not measured")
     elif not host.base.worker_bytes:
         lines.append("the verdicts leave out each worker's own memory, which was not measured")
     if machine.shm_bytes is None:
-        lines.append("the verdicts leave out /dev/shm, 64 MiB in a container by default: give --shm")
+        lines.append("the verdicts leave out /dev/shm, 64 MiB in a container by default; give --shm")
     return lines

@@ -1,4 +1,4 @@
-"""What the trials of `tunekit scale` come to: rates, efficiency, where steps' time goes, the law. Pure."""
+"""Results of `tunekit scale` from its trials: rates, efficiency, step breakdown, fitted law. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,19 +20,19 @@ from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Measured, measured
 
 _FELT_SHARE = 0.05
-"""Of an iteration, from which on waiting for data says more of further processes than the fitted law."""
+"""Share of an iteration spent waiting for data from which the fitted law can't predict more processes."""
 _WIDEST = 2.0
-"""Ends of the largest count's efficiency, high over low, up to which the law speaks of further ones."""
+"""Largest ratio of high to low end of the largest count's efficiency at which the law still predicts more."""
 _FURTHER = (2, 4)
-"""Times the largest count that the fitted law is asked for."""
+"""Multiples of the largest count that the fitted law predicts."""
 
 
 def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
-    """Return a run with everything that follows from its trials, but for findings.
+    """Return a run with everything derived from its trials, except findings.
 
     Args:
-        run: with its trials.
-        here: profile of the device that they ran on.
+        run: the run with its trials.
+        here: profile of the device that the trials ran on.
     """
     least = measured(trials_of(run, run.options.processes[0]))
     if not least:
@@ -51,7 +51,7 @@ def with_figures(run: ScalingRun, here: Profile) -> ScalingRun:
 
 
 def _by_the_law(run: ScalingRun, least: Sequence[Measured], here: Profile) -> ScalingRun:
-    """Return a run with what one process's step predicts, the fitted law, and what it expects of more."""
+    """Return a run with the prediction from one process, the fitted law, and what it expects beyond."""
     predict = _predictor(run, least, here)
     rates = {
         one.processes: one.rate_samples_per_s.value
@@ -90,7 +90,7 @@ def _by_the_law(run: ScalingRun, least: Sequence[Measured], here: Profile) -> Sc
 
 
 def trials_of(run: ScalingRun, processes: int, no_sync: bool = False) -> tuple[TrialRecord, ...]:
-    """Return a count's trials, those that failed too, without those that only learned its loop."""
+    """Return a count's trials, failed ones included, without those that only discovered its loop."""
     return tuple(
         one
         for one in run.trials
@@ -108,7 +108,7 @@ def _missing(run: ScalingRun, processes: int) -> ScaledCount:
 
 
 def _rate(one: Measured) -> float:
-    """Return samples/s of all processes in steady steps: how often epochs end follows from the count."""
+    """Return samples/s of all processes in steady steps; epoch boundaries depend on the count."""
     loop = one.loop
     return loop.rate_samples_per_s * loop.steady_samples / loop.steady_time_s / loop.rank_rate_samples_per_s
 
@@ -118,9 +118,9 @@ def _rate_interval(rounds: Sequence[Measured]) -> Interval:
 
 
 def _efficiency(rounds: Sequence[Measured], least: Sequence[Measured]) -> Interval:
-    """Return a process's rate as a share of that of the least count.
+    """Return a process's rate as a share of that at the smallest count.
 
-    It is paired by round; without two pairs the ranges of both give its range.
+    Rounds are paired; with fewer than two pairs the range comes from the ranges of both rates.
     """
     ours, theirs = ({one.record.round: _rate(one) for one in rows} for rows in (rounds, least))
     paired = [number for number in ours if number in theirs]
@@ -165,7 +165,7 @@ def _count(
 
 
 def _mode(counts: Sequence[ScaledCount], asked: ScalingMode) -> ScalingMode:
-    """Return what stayed as it was: each process's batch, or the global one, which a script may keep."""
+    """Return the measured mode: whether each process's batch or the global batch stayed the same."""
     known = [one for one in counts if one.batch_size is not None]
     if len(known) < 2:
         return asked
@@ -179,7 +179,7 @@ def _mode(counts: Sequence[ScaledCount], asked: ScalingMode) -> ScalingMode:
 
 
 def why_no_further(largest: ScaledCount) -> str | None:
-    """Return why the fitted law does not speak of more processes than were measured; None where it does."""
+    """Return why the fitted law can't predict more processes than were measured, or None."""
     step, efficiency = largest.step, largest.efficiency
     if step is not None and step.data_wait_s > _FELT_SHARE * step.time_s:
         return "they wait for data, which the law leaves out"
@@ -195,13 +195,13 @@ def _split(together: Sequence[LoopMeasurement], apart: Sequence[LoopMeasurement]
     """Return where the time of an iteration goes.
 
     Args:
-        together: trials of the training as it is.
-        apart: those that summed no gradients; empty for one process, and where they failed.
+        together: loops of the unchanged training.
+        apart: loops that summed no gradients; empty for one process, or if they failed.
     """
     time_s, wait_s = fmean(one.step_time_s for one in together), fmean(map(_wait_s, together))
     exposed_s = straggler_s = None
     if apart:
-        # By the ranks' own clocks, where each was timed.
+        # By the ranks' own clocks, if each was timed.
         means = [one.step_time_s * _first_over_mean(one) for one in apart]
         slowest = [mean / (one.slowest_rank_share or 1.0) for mean, one in zip(means, apart, strict=True)]
         mean_s, slowest_s = fmean(means), fmean(slowest)
@@ -219,27 +219,26 @@ def _split(together: Sequence[LoopMeasurement], apart: Sequence[LoopMeasurement]
 
 
 class Losses(NamedTuple):
-    """Seconds of an iteration that a count loses against the least one, by part.
+    """Seconds per iteration that a count loses compared with the smallest one, by part.
 
-    A part may be longer than the whole, where others take less than they did alone: what removing it brings
-    ends at linear scaling.
+    A part may exceed the total if other parts got faster; removing it can't gain more than linear scaling.
     """
 
     time_s: float
-    """Of the iteration."""
+    """Time of the whole iteration."""
     total_s: float
-    """What it takes beyond linear scaling."""
+    """Time lost compared with linear scaling."""
     exposed_s: float
     straggler_s: float
     data_wait_s: float
     compute_s: float
 
     def at_most(self, part_s: float) -> float:
-        """Return what removing a part saves at most."""
+        """Return the most that removing a part can save."""
         return min(part_s, self.total_s)
 
     def gain(self, part_s: float) -> float:
-        """Return the rate without a part, as a factor of the present one."""
+        """Return the speedup from removing a part."""
         return self.time_s / (self.time_s - self.at_most(part_s))
 
     def is_felt(self, part_s: float, share: float) -> bool:
@@ -248,7 +247,7 @@ class Losses(NamedTuple):
 
 
 def losses_of(least: ScaledCount, other: ScaledCount) -> Losses:
-    """Return what an iteration of a measured count loses, held against that of the least count."""
+    """Return what an iteration of a measured count loses compared with the smallest count."""
     before, after = least.step, other.step
     assert before is not None and after is not None and other.efficiency is not None
     share = other.batch_size / least.batch_size if other.batch_size and least.batch_size else 1.0
@@ -263,14 +262,14 @@ def losses_of(least: ScaledCount, other: ScaledCount) -> Losses:
 
 
 def _wait_s(loop: LoopMeasurement) -> float:
-    """Return what an iteration waits for data: on a GPU by its own clock, as queued work hides the host's."""
+    """Return an iteration's data wait; on a GPU by its own clock, as queued work hides the host's wait."""
     if loop.device_parts is not None:
         return loop.device_parts.stall_s / loop.device_parts.batches
     return loop.parts.data_wait_s / loop.steady_batches
 
 
 def _first_over_mean(loop: LoopMeasurement) -> float:
-    """Return the rate of rank 0 over the mean of all; 1 where they were not timed."""
+    """Return the rate of rank 0 over the mean of all; 1 if they were not timed."""
     rates = [one.samples_per_s for one in loop.ranks] or [1.0]
     return rates[0] / fmean(rates)
 
@@ -281,7 +280,7 @@ def _first_over_mean(loop: LoopMeasurement) -> float:
 def _predictor(
     run: ScalingRun, least: Sequence[Measured], here: Profile
 ) -> Callable[[int], ScaledStep | None]:
-    """Return what predicts the step on a number of GPUs from that on one; None where nothing can."""
+    """Return a function that predicts the step on several GPUs from that on one, or None if it can't."""
     first = least[0]
     gradients_bytes = gradients_of(run)
     if first.loop.world_size != 1 or gradients_bytes is None:
@@ -307,7 +306,7 @@ _Predictor = Callable[[int], ScaledStep | None]
 
 
 def gradients_of(run: ScalingRun) -> int | None:
-    """Return the bytes of gradients that a process sends: as DDP has them, else those of its model."""
+    """Return the bytes of gradients that a process sends, as reported by DDP, else by its model."""
     loops = [one.measurement.loop for one in run.trials if one.measurement]
     sent = (one.data_parallel.gradient_bytes for one in loops if one.data_parallel)
     own = (one.model.gradients_bytes for one in loops if one.model)

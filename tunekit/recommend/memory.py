@@ -1,4 +1,4 @@
-"""What a config's batches take in memory: the loader's buffer, and the data set's largest samples. Pure."""
+"""The memory that a config's batches need: the loader's buffer and the largest samples. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,21 +13,21 @@ from tunekit.records.trial import TrialRecord
 
 
 class SampleBytes(NamedTuple):
-    """What a buffer counts with for one sample: of the data set's largest, where those are known."""
+    """Bytes per sample for sizing the buffer, of the data set's largest samples if known."""
 
     data_bytes: float
-    """While it waits: in pinned memory more than its data."""
+    """Size in RAM while its batch waits, more than its data in pinned memory."""
     shared_bytes: float
-    """In /dev/shm."""
+    """Size in /dev/shm."""
 
 
 def memory_need(config: TrainConfig, measured: Sequence[Measurement], host: Host) -> MemoryNeed:
-    """Return the most memory that a config took in some processes.
+    """Return the most memory that a config needed in any of its processes.
 
     Args:
-        config: the knobs.
-        measured: its processes, one at least.
-        host: what each rank can use.
+        config: the config.
+        measured: its processes, at least one.
+        host: the share of the host that each rank can use.
     """
     sample, base_bytes = measured_sample(config, measured), max(map(base_ram_bytes, measured))
     ram = loader_ram(config, sample.data_bytes, base_bytes, host, sample.shared_bytes)
@@ -45,12 +45,12 @@ def memory_need(config: TrainConfig, measured: Sequence[Measurement], host: Host
 
 
 def base_ram_bytes(measurement: Measurement) -> int:
-    """Return the RAM in bytes of one rank's processes, as they ran, without their loader's buffer."""
+    """Return the RAM in bytes of one rank's processes as they ran, without the loader's buffer."""
     return base_ram(measurement).with_workers(measurement.loop.num_workers)
 
 
 def measured_sample(config: TrainConfig, measured: Sequence[Measurement]) -> SampleBytes:
-    """Return what a sample of a config takes by its own processes, one at least."""
+    """Return the bytes per sample that a config's processes measured (at least one process)."""
     largest = largest_samples(measured)
     loop = max((one.loop for one in measured), key=lambda loop: loop.bytes_per_sample)
     usual = loop.bytes_per_sample
@@ -60,14 +60,14 @@ def measured_sample(config: TrainConfig, measured: Sequence[Measurement]) -> Sam
 
 
 def largest_samples(measurements: Iterable[Measurement]) -> LargestSamples | None:
-    """Return what was seen of samples that vary in size: with the training on them, where one has it."""
+    """Return what was measured on samples of varying size, preferably by a process that trained on them."""
     seen = [one.details.largest for one in measurements if one.details and one.details.largest]
     varying = [one for one in seen if one.varies and one.batch_bytes is not None]
     return next((one for one in varying if one.survived), varying[0] if varying else None)
 
 
 def peak_reserved_bytes(measurement: Measurement) -> int | None:
-    """Return the device memory that an epoch reserves at most, on a batch of the largest samples too."""
+    """Return the most device memory that an epoch reserves, including on a batch of the largest samples."""
     largest = measurement.details.largest if measurement.details else None
     seen = (measurement.loop.peak_reserved_bytes, largest.peak_reserved_bytes if largest else None)
     return max([one + measurement.loop.growth_bytes for one in seen if one is not None], default=None)
@@ -79,7 +79,7 @@ def failed_on_largest_samples(records: Sequence[TrialRecord]) -> list[TrialRecor
 
 
 def batches_text(seen: LargestSamples) -> str:
-    """Return how large batches may be, such as "batches up to 3.1x the usual bytes (...)"."""
+    """Return how large batches can get, such as "batches up to 3.1x the usual bytes (...)"."""
     times = "n/a" if seen.times_usual is None else f"{seen.times_usual:.1f}x"
     read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} samples read"
     return f"batches up to {times} the usual bytes ({read})"

@@ -1,6 +1,6 @@
-"""What fresh processes may claim: noise floor, speedup and its range, verdict.
+"""What fresh processes can prove: noise floor, speedup and its range, verdict.
 
-All figures are ratios, so everything is computed on logarithms and given back as plain factors.
+All figures are ratios, so everything is computed on logarithms and returned as plain factors.
 """
 
 import math
@@ -14,24 +14,24 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Confidence, NoiseFloor, Verdict
 
 CONFIDENCE = 0.95
-"""Probability that every range shown is made for."""
+"""Confidence level of every range shown."""
 
 MIN_GAIN = 0.05
-"""The smallest change of a rate that matters."""
+"""The smallest relative change of a rate that matters."""
 
 BUSY_FLOOR = 0.10
-"""Noise floor from which on a machine is too busy for its figures to be relied on."""
+"""Noise floor from which a machine is too busy for reliable figures."""
 
 MAX_WORTHWHILE_ROUNDS = 50
-"""Rounds that are worth waiting for."""
+"""Most rounds that are worth waiting for."""
 
 _QUIET_FLOOR = 0.05
 _HIGH_WIDTH = 1.10
 _MEDIUM_WIDTH = 1.30
-"""High end of a range over its value, up to which it is of high and of medium confidence."""
+"""Largest ratio of a range's high end to its value for high and for medium confidence."""
 
 _MANY_TIMES = 100.0
-"""Times that no number of rounds narrows a range."""
+"""Narrowing of a range that no realistic number of rounds achieves, as a factor."""
 _MAX_EXPONENT = 700.0
 
 # fmt: off
@@ -50,7 +50,7 @@ _T = {
 class _MeanOfLogs(NamedTuple):
     value: float
     variance: float
-    """Of the mean itself."""
+    """Variance of the mean itself."""
     degrees: float
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
@@ -61,7 +61,7 @@ class _MeanOfLogs(NamedTuple):
 
 
 def noise_floor(rates_per_process: Sequence[float]) -> NoiseFloor | None:
-    """Return how much fresh processes of one config differ, one after the other.
+    """Return how much consecutive fresh processes of one config differ.
 
     Args:
         rates_per_process: samples/s of fresh baseline processes, in the order they ran; all positive.
@@ -86,8 +86,8 @@ def speedup(
 ) -> Interval | None:
     """Return candidate over baseline, paired by round, as a factor with its 95% range.
 
-    Two rounds or more give a Student-t range of their log ratios. One round says nothing of the next
-    process, so its range comes from the noise floor, which is the spread of just such a ratio.
+    Two or more rounds give a Student-t range of their log ratios. One round says nothing about the next
+    process, so its range comes from the noise floor, which is the spread of exactly such a ratio.
 
     Args:
         candidate_rates: samples/s of the candidate, one per round; all positive.
@@ -95,11 +95,11 @@ def speedup(
         noise: the run's noise floor, used with one round only.
 
     Returns:
-        The geometric mean of the ratios with its range; None without a round, or with one round
-        and no noise floor: its range is unknown.
+        The geometric mean of the ratios with its range; None without rounds, or if the range is unknown
+        because there is one round and no noise floor.
 
     Raises:
-        ValueError: the two have different numbers of rounds.
+        ValueError: the numbers of rounds differ.
     """
     log_ratios = [
         math.log(candidate) - math.log(baseline)
@@ -112,8 +112,8 @@ def speedup(
 def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval:
     """Return the geometric mean of one positive figure per fresh process, with its 95% range.
 
-    One process takes its range from the noise floor, which spreads by sqrt(2) more than a single
-    process does. Without a floor the range is unknown, and low and high equal the value.
+    With one process the range comes from the noise floor, divided by sqrt(2) as the floor is the spread of a
+    ratio. Without a floor the range is unknown, and low and high equal the value.
 
     Raises:
         ValueError: there are no values.
@@ -123,12 +123,12 @@ def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> I
 
 
 def rate_interval(rates: Sequence[float], loop: LoopMeasurement, noise: NoiseFloor | None = None) -> Interval:
-    """Return the mean of rates, one per process; a single one has the range of its loop's own window.
+    """Return the mean of rates, one per process; a single rate has its measured window's range.
 
     Args:
         rates: samples/s of fresh processes.
-        loop: of the first process.
-        noise: the run's noise floor; a single rate takes its range from that, where it is known.
+        loop: the first process's loop.
+        noise: the run's noise floor; if known, a single rate takes its range from it instead.
     """
     own = loop.rate_interval_relative
     if len(rates) > 1 or noise is not None or own is None:
@@ -138,7 +138,7 @@ def rate_interval(rates: Sequence[float], loop: LoopMeasurement, noise: NoiseFlo
 
 
 def mean_of_known(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval | None:
-    """Return the mean of those figures that are positive and finite; None without one."""
+    """Return the mean of the positive, finite figures; None if there are none."""
     known = [value for value in values if 0 < value < math.inf]
     return mean_interval(known, noise) if known else None
 
@@ -150,24 +150,24 @@ def unpaired_factor(
     reference_noise: NoiseFloor | None = None,
     confidence: float = CONFIDENCE,
 ) -> Interval | None:
-    """Return one figure over another, of processes that ran at different times, with its range.
+    """Return the ratio of two figures from processes that ran at different times, with its range.
 
     Welch's t on logarithms: each side has its own spread, and the degrees of freedom follow from both
     (Welch 1947, Biometrika 34; Satterthwaite 1946). A side with one process takes its spread from the noise
-    floor of its run, as `mean_interval` does. Where one side has few processes and more spread than the
-    other, a range made for 95% holds the truth in 90% to 95% of all cases, else in 95% (simulated in the
-    tests). It is of the processes alone: what differs between the runs, such as the machine, is not in it.
+    floor of its run, as `mean_interval` does. If one side has few processes and more spread than the other, a
+    95% range covers the true value in 90% to 95% of all cases, otherwise in 95% (simulated in the tests). The
+    range only covers variation between processes, not differences between the runs, such as the machine.
 
     Args:
         rates: one positive figure per fresh process.
-        reference_rates: the same of what it is compared with.
+        reference_rates: the same for the reference.
         noise: noise floor of the run of `rates`, used with one process only.
         reference_noise: noise floor of the run of `reference_rates`.
-        confidence: probability that the range is made for.
+        confidence: confidence level of the range.
 
     Returns:
-        The ratio of the geometric means with its range; None where a side has no process, or one process
-        and no noise floor: its range is unknown.
+        The ratio of the geometric means with its range; None if a side has no process, or one process
+        and no noise floor, so that the range is unknown.
     """
     own, other = (
         _mean_of_logs([math.log(rate) for rate in side], floor)
@@ -182,16 +182,16 @@ def unpaired_factor(
 
 
 def verdict(factor: Interval, noise: NoiseFloor | None, seeks_gain: bool = True) -> Verdict:
-    """Return what a speedup over the baseline may be called, or one figure over another.
+    """Return the verdict on a speedup over the baseline, or on any ratio of two figures.
 
-    A change counts when the whole range lies beyond 1 and its value beyond the noise floor. Otherwise there
-    is no gain, or no difference, where the range leaves out every change that would matter, MIN_GAIN; where
-    it does not, the answer is open.
+    A change counts if its whole range is on one side of 1 and its value exceeds the noise floor. Otherwise
+    there is no gain, or no difference, if the range excludes every change that matters (MIN_GAIN); if it
+    doesn't, the answer is open.
 
     Args:
-        factor: with its range.
+        factor: the ratio with its range.
         noise: the run's noise floor.
-        seeks_gain: whether only a gain would matter, and not a loss.
+        seeks_gain: whether only a gain matters, not a loss.
     """
     floor = 1.0 + (noise.relative if noise else 0.0)
     if factor.low > 1.0 and factor.value > floor:
@@ -204,7 +204,7 @@ def verdict(factor: Interval, noise: NoiseFloor | None, seeks_gain: bool = True)
 
 
 def confidence(factor: Interval, noise: NoiseFloor | None) -> Confidence:
-    """Return how far a figure can be relied on, by the noise of its machine and its own range."""
+    """Return how reliable a figure is, by the noise of its machine and its own range."""
     if noise is None or noise.relative >= BUSY_FLOOR or factor.high > factor.value * _MEDIUM_WIDTH:
         return "low"
     if noise.relative >= _QUIET_FLOOR or factor.high > factor.value * _HIGH_WIDTH:
@@ -213,22 +213,22 @@ def confidence(factor: Interval, noise: NoiseFloor | None) -> Confidence:
 
 
 def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> int | None:
-    """Return how many rounds in all would tell a gain from none, by the spread of those so far.
+    """Return the total number of rounds that would settle a gain, by the spread of those so far.
 
-    The second stage of a test whose first stage shows the spread (Stein 1945, Annals of Mathematical
-    Statistics 16): the range narrows with the root of the rounds.
+    This is the second stage of a test whose first stage shows the spread (Stein 1945, Annals of Mathematical
+    Statistics 16): the range narrows with the square root of the rounds.
 
     Args:
-        speedup: over the rounds so far.
-        rounds: that it comes from.
+        speedup: the speedup over the rounds so far.
+        rounds: number of rounds that it comes from.
         noise: the run's noise floor.
 
     Returns:
-        The rounds, no fewer than there were; None where none would tell, as the value itself lies between
-        what would matter and the noise floor, or as good as at an end of that.
+        The rounds, at least as many as there were; None if no number would settle it, because the value
+        itself is between the smallest gain that matters and the noise floor, or practically at one of them.
     """
     if speedup.value <= 0:
-        return None  # no ratio of rates; a record may hold one all the same
+        return None  # not a ratio of rates, but a record may contain it
     value, half = math.log(speedup.value), math.log(speedup.high / speedup.value)
     floor = math.log1p(noise.relative) if noise else 0.0
     to_spare = value if value > floor else math.log1p(MIN_GAIN) - value
@@ -238,13 +238,13 @@ def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> 
 
 
 def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
-    """Return t with P(|T| <= t) = confidence, T being Student's t with that many degrees of freedom.
+    """Return t with P(|T| <= t) = confidence, where T is Student's t with these degrees of freedom.
 
-    Below 12 degrees it is looked up, interpolated by 1/t. From there on the expansion about the normal
+    Below 12 degrees it is interpolated from a table, in 1/t. From there on the expansion about the normal
     quantile (Abramowitz and Stegun 26.7.5) is exact to 1.2e-5.
 
     Args:
-        degrees: 1 or more.
+        degrees: degrees of freedom, at least 1.
         confidence: 0.90, 0.95 or 0.99.
     """
     table = _T[confidence]
@@ -263,12 +263,12 @@ def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
 
 
 def _mean_of_logs(logs: Sequence[float], noise: NoiseFloor | None, processes: int = 1) -> _MeanOfLogs | None:
-    """Return the mean of logarithms with its variance; None of one figure without a noise floor.
+    """Return the mean of logarithms with its variance; None for one figure without a noise floor.
 
     Args:
-        logs: of rates, or of ratios of two.
-        noise: of the run, used with one figure only.
-        processes: whose rates a figure is made of.
+        logs: logarithms of rates, or of ratios of two rates.
+        noise: the run's noise floor, used with one figure only.
+        processes: number of processes whose rates make up one figure.
     """
     if len(logs) >= 2:
         return _MeanOfLogs(fmean(logs), variance(logs) / len(logs), len(logs) - 1)

@@ -1,7 +1,7 @@
-"""Whether a change of precision or of compile left the losses as they were. Pure.
+"""Whether a change of precision or compile leaves the losses intact. Pure.
 
-Two runs are comparable when they differ in nothing else: other batches and other workers change the order of
-the data, and with it every loss.
+Two runs are comparable if they differ in nothing else: other batches or workers change the order of the data
+and so every loss.
 """
 
 import math
@@ -18,69 +18,69 @@ from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.records.trials import Trials
 
 MIN_STEPS = 16
-"""Common backward passes below which nothing is said."""
+"""Fewest common backward passes for a verdict."""
 
 FALL_SHARE = 0.05
-"""A loss that ends higher by less than this share of the baseline's own fall trains as well, in the few steps
-that are seen: another seed moves it as much."""
+"""A loss that ends higher by less than this share of the baseline's own decrease counts as equal in the few
+observed steps: another seed changes it as much."""
 
 LEVEL_SHARE = 0.05
-"""The same as a share of the loss itself, where it does not fall: bf16 keeps 8 bits, so a loss may be off by
-0.4%, and the sums of many such roundings by a few times that."""
+"""The same as a share of the loss itself, for a loss that doesn't decrease: bf16 keeps 8 bits, so a loss may
+be off by 0.4%, and sums of many such roundings by a few times that."""
 
 CONFIDENCE = 0.99
-"""Of each of the two ranges, within processes and between them, that an end must lie above."""
+"""Confidence level of the two ranges, within and between processes, that a final loss must exceed."""
 
 _LARGEST = 1e100
-"""No training comes back from there, and its squares can't be distinguished from infinity."""
+"""No training recovers from a larger loss, and its square may overflow to infinity."""
 
 _BLOCKS = 8
-"""Parts of a curve: long enough for the noise of single batches, short enough to see slow swings."""
+"""Parts of a loss curve: long enough to average out single batches, short enough to show slow swings."""
 _END_BLOCKS = 2
 _START_BLOCKS = 1
 _MIN_DEGREES = 3
-"""With two or three baseline processes Student's t asks for differences that no training shows; the noise
-within the processes, which must be exceeded too, stands in for the missing ones."""
+"""With two or three baseline processes Student's t would require unrealistically large differences; the noise
+within the processes, which must be exceeded too, makes up for the missing ones."""
 _LONE_FACTOR = 1.5
-"""One baseline process does not show how far another seed's would end: both shares are this much larger."""
+"""One baseline process doesn't show how much seeds differ, so both shares are multiplied by this."""
 
 
 @dataclass(frozen=True)
 class LossVerdict:
-    """A candidate's losses held against the baseline's."""
+    """A candidate's losses compared with the baseline's."""
 
     outcome: LossOutcome
     steps: int = 0
-    """Backward passes that were compared."""
+    """Number of backward passes that were compared."""
     end_steps: int = 0
-    """Of these, the last ones that the two means are of."""
+    """Number of final passes that the two means cover."""
     baseline_end: float | None = None
-    """Mean loss of the last part, over the baseline's processes."""
+    """Mean loss over the final passes of the baseline's processes."""
     candidate_end: float | None = None
     spread: float | None = None
-    """Standard deviation of the baseline's processes' own ends; None with one process."""
+    """Standard deviation of the final loss between baseline processes; None with one process."""
     why: str = ""
-    """Why it is unknown."""
+    """Why the outcome is unknown."""
 
 
 def judge_losses(
     baseline: Sequence[Sequence[float | None]], candidate: Sequence[float | None]
 ) -> LossVerdict:
-    """Return what a candidate's losses say beside those of the unchanged script.
+    """Return how a candidate's losses compare with those of the unchanged script.
 
-    Divergent is a loss that ends higher than the baseline's by more than chance (of the batches within a
-    process, and of the seeds between processes) and by more than a share of what training achieved. A loss
-    that stays where it started is one that ends higher by all of that.
+    A loss is divergent if it ends higher than the baseline's by more than chance (of the batches within a
+    process, and of the seeds between processes) and by more than a share of the baseline's decrease. This
+    includes a loss that stays where it started.
 
     Args:
-        baseline: of each fresh process of the unchanged script, the losses in order; None for one that is
-            NaN or infinite.
-        candidate: the same of the run that changed precision or compile.
+        baseline: the losses of each fresh process of the unchanged script, in order; None for a NaN or
+            infinite one.
+        candidate: the same for the run with another precision or compile setting.
     """
     longest = max((len(one) for one in baseline), default=0)
     usable = [one for one in baseline if len(one) >= max(MIN_STEPS, longest / 2)]
     steps = min((len(one) for one in (*usable, candidate)), default=0) if usable else 0
-    # More losses that are none than any run of the unchanged script has.
+    # More non-finite losses than in any run of the unchanged script.
     if _missing(candidate) > max(map(_missing, baseline), default=0):
         return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate))
     if not usable:
@@ -103,7 +103,7 @@ def _missing(losses: Sequence[float | None]) -> int:
 
 
 def _block_means(losses: Sequence[float | None]) -> list[float] | None:
-    """Return the mean of each eighth of a curve; None where one has no finite loss."""
+    """Return the mean of each eighth of a curve; None if one has no finite loss."""
     borders = [round(index * len(losses) / _BLOCKS) for index in range(_BLOCKS + 1)]
     blocks = [_finite(losses[first:end]) for first, end in pairwise(borders)]
     return [fmean(block) for block in blocks] if all(blocks) else None
@@ -132,10 +132,10 @@ def _compared(theirs: list[list[float]], ours: list[float], steps: int) -> LossV
 
 
 def _chance_within(differences: list[float]) -> float:
-    """Return how far the end's difference may be off by the noise of the steps alone.
+    """Return how far the final difference may be off by step noise only.
 
-    The noise is what is left of the differences of the parts once a straight line is taken out: a loss that
-    drifts away must not be taken for a noisy one.
+    The noise is the residual of the parts' differences around a straight line, so that a loss that drifts
+    away isn't mistaken for a noisy one.
     """
     count = len(differences)
     slope, start = linear_regression(range(count), differences)
@@ -144,20 +144,20 @@ def _chance_within(differences: list[float]) -> float:
 
 
 def _chance_between(spread: float, processes: int) -> float:
-    """Return how far one more process of the baseline itself could end from the mean of those seen."""
+    """Return how far another baseline process could end from the mean of the observed ones."""
     degrees = max(processes - 1, _MIN_DEGREES)
     return t_quantile(degrees, CONFIDENCE) * spread * math.sqrt(1 + 1 / processes)
 
 
 class Mode(NamedTuple):
-    """What changes the arithmetic and nothing else."""
+    """The knobs that change only the arithmetic."""
 
     precision: Precision
     compile: bool
 
     @classmethod
     def of(cls, config: TrainConfig) -> "Mode":
-        """Return a config's."""
+        """Return the mode of a config."""
         return cls(config.precision, config.compile)
 
     def applied_to(self, config: TrainConfig) -> TrainConfig:
@@ -167,7 +167,7 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True)
 class GuardedMode:
-    """A mode and what its losses say."""
+    """A mode and the verdict on its losses."""
 
     called: ClassVar = "another precision or compile"
     mode: Mode
@@ -177,11 +177,11 @@ class GuardedMode:
     """The flags that keep it out of a search."""
     verdict: LossVerdict
     trial: int | None = None
-    """Whose losses were held against the baseline's; None without such a run."""
+    """The trial whose losses were compared with the baseline's; None without one."""
 
 
 def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]]:
-    """Return the trials that guard each mode: of the baseline's config with only the mode changed."""
+    """Return the guarding trials of each mode, which run the baseline's config with only the mode changed."""
     baseline_config = _baseline_config(records)
     applied: dict[Mode, TrainConfig] = {}
     found: dict[Mode, list[TrialRecord]] = {}
@@ -189,7 +189,7 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
         if baseline_config is None or record.config is None or _has_too_few_losses(record):
             continue
         mode = Mode.of(record.config)
-        if mode not in applied:  # building a config checks it, which takes long for thousands of trials
+        if mode not in applied:  # building a config validates it, which is slow for thousands of trials
             applied[mode] = mode.applied_to(baseline_config)
         if mode != Mode.of(baseline_config) and record.config == applied[mode]:
             found.setdefault(mode, []).append(record)
@@ -197,17 +197,17 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
 
 
 def _has_too_few_losses(record: TrialRecord) -> bool:
-    """Return whether a trial was given up before its losses could say anything: another one has to."""
+    """Return whether a trial was given up before it had enough losses for a verdict."""
     loop = record.measurement.loop if record.measurement else None
     return loop is not None and loop.is_abandoned and len(loop.losses) < MIN_STEPS
 
 
 def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] = ()) -> list[GuardedMode]:
-    """Return every mode that has a guarding trial, and every other that a pick has.
+    """Return every mode with a guarding trial, and the modes of the picks.
 
     Args:
-        records: of the run.
-        picks: what was chosen.
+        records: trial records of the run.
+        picks: trials that were chosen.
     """
     baseline_config = _baseline_config(records)
     if baseline_config is None:
@@ -223,13 +223,13 @@ def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] =
 
 
 def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
-    """Return the modes whose losses diverge or are none: Conservative and Balanced don't take them."""
+    """Return the modes with divergent or non-finite losses, which Conservative and Balanced don't take."""
     bad = (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
     return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome in bad)
 
 
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:
-    """Return the modes of the picks that no trial guards yet, none where the baseline had too few losses."""
+    """Return the picks' modes that no trial guards yet; none if the baseline had too few losses."""
     baseline_config = _baseline_config(records)
     if baseline_config is None or max(map(len, _baseline_losses(records)), default=0) < MIN_STEPS:
         return []
@@ -239,7 +239,7 @@ def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> l
 
 
 def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> frozenset[Mode]:
-    """Return the modes of the picks whose losses could be held against the baseline's, and were not."""
+    """Return the picks' modes whose losses could be compared with the baseline's but were not."""
     if max(map(len, _baseline_losses(records)), default=0) < MIN_STEPS:
         return frozenset()
     unknown = (one for one in guarded_modes(records, picks) if one.verdict.outcome is LossOutcome.UNKNOWN)
@@ -247,13 +247,13 @@ def unchecked_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]
 
 
 def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
-    """Return what a mode changes of the baseline's own, such as "bf16 + compile"."""
+    """Return how a mode differs from the baseline's, such as "bf16 + compile"."""
     names = (str(mode.precision), "compile" if mode.compile else "no compile")
     return " + ".join(_of_changed(mode, Mode.of(baseline_config), names))
 
 
 def loss_checks(records: Sequence[TrialRecord]) -> tuple[LossCheck, ...]:
-    """Return what came of the losses of each mode that has a guarding trial."""
+    """Return the loss check of each mode that has a guarding trial."""
     return tuple(
         LossCheck(name=one.name, outcome=one.verdict.outcome, steps=one.verdict.steps)
         for one in guarded_modes(records)
@@ -310,5 +310,5 @@ def _remedy(mode: Mode, baseline_config: TrainConfig) -> str:
 
 
 def _of_changed(mode: Mode, own: Mode, texts: tuple[str, str]) -> list[str]:
-    """Return the texts of what a mode changes: precision, compile."""
+    """Return those of the two texts (precision, compile) that a mode changes."""
     return [text for text, now, before in zip(texts, mode, own, strict=True) if now != before]

@@ -1,4 +1,4 @@
-"""What a search came to: the first word of the answer, and what would settle an open one. Pure."""
+"""The result of a search: the first word of the answer, and what would settle an open one. Pure."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 
 LARGE_FACTOR = 1.5
-"""Predicted factor over the answer from which an untried config is named first."""
+"""Predicted speedup over the answer from which an untried config is mentioned first."""
 
 _WORDS: dict[Verdict, OutcomeWord] = {
     "faster": "Confirmed",
@@ -28,7 +28,7 @@ _WORDS: dict[Verdict, OutcomeWord] = {
 
 
 def outcome_of(run: Run) -> Outcome:
-    """Return what a run with its recommendations and its candidate comes to."""
+    """Return the outcome of a run that has its recommendations and candidate."""
     best, noise = answer_of(run.recommendations), run.noise_floor
     if best is None:
         return Outcome()
@@ -66,7 +66,7 @@ def outcome_of(run: Run) -> Outcome:
 def _kind(
     run: Run, best: Recommendation, searched: Sequence[TrialRecord]
 ) -> tuple[AnswerKind, Interval | None, int]:
-    """Return how the search came out, with the speedup that it speaks of and its rounds."""
+    """Return the kind of answer, with the speedup that it refers to and its rounds."""
     if not best.is_baseline:
         return AnswerKind.RECOMMENDED, best.speedup, len(best.confirm_trials)
     if run.candidate is not None:
@@ -79,7 +79,7 @@ def _kind(
 def _settled_by(
     run: Run, kind: AnswerKind, speedup: Interval | None, rounds: int, judged: Verdict | None
 ) -> tuple[Settling | None, int | None]:
-    """Return what would settle whether there is a gain, and by how many rounds; None where it is settled."""
+    """Return what would settle whether there is a gain, and the rounds it takes; None if settled."""
     if kind is AnswerKind.OPEN and run.candidate and run.candidate.factor <= 1:
         return None, None
     if speedup is None:

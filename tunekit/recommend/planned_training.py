@@ -1,4 +1,4 @@
-"""The training that a search is for: how long each config would take to finish it. Pure."""
+"""The planned training, and how long each config would take to finish it. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,71 +12,71 @@ from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import measured
 
 _Compiled = tuple[int, str, bool]
-"""What torch.compile makes code for: batch size, precision, channels_last."""
+"""What torch.compile generates separate code for: batch size, precision, channels_last."""
 
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """What is to be trained, and whether configs are judged by the time that it takes."""
+    """The planned training, and whether configs are judged by the time it takes."""
 
     samples: float | None = None
-    """Of one rank, as the user said; None where nothing was said, or an epoch's length is unknown."""
+    """Samples of one rank, as given by the user; None if not given or if the epoch length is unknown."""
     default_samples: float | None = None
-    """Of one rank where the user said nothing: the default number of epochs."""
+    """Samples of one rank over the given or default number of epochs."""
     judged_by_finish: bool = False
-    """Whether the shortest finish time is the best, and not the highest rate."""
+    """Whether the shortest finish time wins instead of the highest rate."""
     compiling_s: Mapping[_Compiled, float] = field(default_factory=dict)
-    """The slowest compilation of what torch.compile made code for, with the first step: other processes found
-    it in the cache."""
+    """Slowest compilation, first step included, of each kind of compiled code; other processes may have found
+    the code in the cache."""
 
     @property
     def assumed_samples(self) -> float | None:
-        """Samples of one rank, by default where the user said nothing; None where that is unknown."""
+        """Samples of one rank, by default if the user gave none; None if unknown."""
         return self.default_samples if self.samples is None else self.samples
 
     @property
     def finish_samples(self) -> float | None:
-        """Samples of one rank by whose finish configs are judged; None where they are judged by rate."""
+        """Samples of one rank in the planned training; None if configs are judged by rate."""
         return self.samples if self.judged_by_finish else None
 
     @property
     def best_text(self) -> str:
-        """What is looked for, in words."""
+        """The objective, in words."""
         return "highest rate" if self.finish_samples is None else "shortest planned training"
 
     def objective_samples_per_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
-        """Return what is to be as high as can be: samples/s of all ranks.
+        """Return the objective to maximise, in samples/s of all ranks.
 
-        Over whole epochs; where the finish counts, over the whole planned training, its start-up and
-        compiling included. Validation is left out of either.
+        It covers whole epochs or, if the finish time counts, the whole planned training with start-up and
+        compilation. Neither includes validation.
 
         Args:
-            config: of the loop; None where it is unknown.
-            loop: as measured.
+            config: the loop's config; None if unknown.
+            loop: the measured loop.
         """
         if self.finish_samples is None:
             return loop.rate_samples_per_s
         return loop.world_size * self.finish_samples / self._training_s(config, loop, self.finish_samples)
 
     def finish_time_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float | None:
-        """Return the seconds of the whole planned training; None where the user planned none."""
+        """Return the seconds of the whole planned training; None if the user planned none."""
         return None if self.samples is None else self._training_s(config, loop, self.samples)
 
     def mean_finish_time_s(
         self, config: TrainConfig | None, loops: Sequence[LoopMeasurement]
     ) -> float | None:
-        """Return the same as the mean of a config's processes; None without one."""
+        """Return the mean of that over a config's processes; None if unknown."""
         known = [one for one in [self.finish_time_s(config, loop) for loop in loops] if one is not None]
         return fmean(known) if known else None
 
     def once_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
-        """Return the seconds of the first step where all has to be compiled that the config compiles."""
+        """Return the seconds of the first step with everything that the config compiles still to compile."""
         if config is None or not config.compile:
             return loop.once_s
         return max(loop.once_s, self.compiling_s.get(_compiled(config), 0.0))
 
     def _training_s(self, config: TrainConfig | None, loop: LoopMeasurement, samples: float) -> float:
-        """Return the seconds from the start of the process to the last of one rank's samples."""
+        """Return the seconds from process start to one rank's last sample."""
         start_s = loop.startup_s + loop.first_batch_s + self.once_s(config, loop)
         steady_s = samples * loop.steady_time_s / loop.steady_samples
         boundaries = math.ceil(samples / loop.epoch_samples) - 1 if loop.epoch_samples else 0
@@ -87,13 +87,13 @@ NOTHING_PLANNED = PlannedTraining()
 
 
 def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> PlannedTraining:
-    """Return the training to come.
+    """Return the planned training.
 
-    Steps are those of the user's own config; epochs are a promise only where the user gave them.
+    Steps are those of the user's own config; the number of epochs only counts as given if the user gave it.
 
     Args:
-        options: what the user asked.
-        records: all trials so far; the baseline's config says what a step is, any loop how long an epoch is.
+        options: the search's options.
+        records: all trials so far; the baseline's config defines a step, any loop the length of an epoch.
     """
     by_finish = options.objective is Objective.FINISH_TIME
     compiling = _compiling_s(records)
@@ -113,7 +113,7 @@ def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> 
 
 
 def _compiling_s(records: Sequence[TrialRecord]) -> dict[_Compiled, float]:
-    """Return the slowest first step, with later compilation, of each compiled code that was seen."""
+    """Return the slowest first step, later compilation included, of each kind of compiled code."""
     slowest: dict[_Compiled, float] = {}
     for one in measured(records):
         if one.config.compile:

@@ -1,4 +1,4 @@
-"""A tier's pick, confirmed by fresh processes and set beside the baseline."""
+"""A tier's pick, confirmed by fresh processes and compared with the baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Measured, Trials, measured
 
 ANSWER_ORDER = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
-"""Tiers by which of them answers the search, if it is there."""
+"""Tiers in order of preference for the search's answer."""
 
 
 def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | None:
@@ -38,32 +38,32 @@ def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | Non
 
 
 MIN_PAIRED_ROUNDS = 2
-"""Rounds that a noise floor needs, and a speedup unless one was asked for."""
+"""Fewest rounds for a noise floor, and for a speedup unless the user asked for one round."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every tier of one run is compared with and judged by."""
+    """What every tier of a run is compared with and judged by."""
 
     host: Host
     options: SearchOptions
     noise: NoiseFloor | None
     discovery: Discovery | None
-    """What the baseline learnt about the target."""
+    """What the baseline learned about the target."""
     baseline: TrialRecord | None
     """The first baseline trial; it may have failed."""
     baseline_confirm: tuple[TrialRecord, ...]
     """Fresh processes of the baseline, interleaved with the tiers'."""
     planned: PlannedTraining = NOTHING_PLANNED
-    """The training to come; where its finish counts, speedups are of all of it."""
+    """The planned training; if its finish time counts, speedups cover all of it."""
     script_scales_lr: bool = False
     """Whether the script scales its learning rate itself."""
     data_checks: Mapping[TrainConfig, DataCheck] = field(default_factory=dict)
-    """Of the configs that a confirming process looked at."""
+    """Data checks of the configs that were examined."""
 
     @property
     def baseline_config(self) -> TrainConfig | None:
-        """The knob values that the user has now."""
+        """The user's current knob values."""
         return self.baseline.config if self.baseline else None
 
 
@@ -90,17 +90,17 @@ def recommend(
     *,
     earlier: Sequence[Recommendation] = (),
 ) -> Recommendation | None:
-    """Return the tier's pick with its evidence; None where too few processes confirmed it.
+    """Return the tier's pick with its evidence; None if too few processes confirmed it.
 
-    Rate, it/s and speedup come only from the confirming processes: the trial that won the search
-    won partly by luck.
+    Rate, it/s and speedup come only from the confirming processes: the trial that won the search won partly
+    by luck.
 
     Args:
-        tier: whose pick it is.
+        tier: the tier of the pick.
         pick: the search or baseline trial that was chosen; it has a config.
         confirm: fresh processes of that config; some may have failed.
         against: the baseline's side of the comparison.
-        earlier: recommendations of the tiers before, to say which have the same config.
+        earlier: recommendations of the previous tiers, to find one with the same config.
     """
     config, confirmed = pick.config, measured(confirm)
     if config is None or not is_confirmed(pick, against, confirm):
@@ -141,18 +141,18 @@ def is_confirmed(pick: TrialRecord, against: Comparison, confirm: Sequence[Trial
 def settle(
     recommendation: Recommendation, against: Comparison, *, earlier: Sequence[Recommendation] = ()
 ) -> Recommendation:
-    """Return the recommendation, or what is shown to be better: a smaller tier's config, or the baseline's.
+    """Return the recommendation, or a better one: a smaller tier's config, or the baseline's.
 
-    A pick stays where it is faster than the baseline; or, but for Aggressive, smaller and as fast.
-    Aggressive, whose pick is the fastest of all, keeps one that came out no slower. Else a smaller tier's
-    config whose gain is confirmed takes its place, or the baseline's: that one only when every measured
-    process of it is within the tier's limits and none ran out of memory on the data set's largest samples.
-    `same_as` is set anew, and the pick is kept as `set_aside`.
+    A pick is kept if it is faster than the baseline or, except for Aggressive, smaller and as fast.
+    Aggressive, which takes the fastest config, keeps one that isn't slower. Otherwise the pick is replaced by
+    a smaller tier's config with a confirmed gain, or by the baseline's, provided that all the baseline's
+    measured processes are within the tier's limits and none ran out of memory on the largest samples.
+    `same_as` is then updated and the pick is kept as `set_aside`.
 
     Args:
         recommendation: the tier's confirmed pick.
         against: the baseline's side of the comparison.
-        earlier: settled recommendations of the tiers before.
+        earlier: settled recommendations of the previous tiers.
     """
     kept = recommendation.changed(same_as=_same_as(recommendation.config, earlier))
     ratio = recommendation.speedup
@@ -188,7 +188,7 @@ def _is_confirmed(recommendation: Recommendation, against: Comparison) -> bool:
 
 
 def _is_better(recommendation: Recommendation, ratio: Interval, against: Comparison) -> bool:
-    """Return whether a pick is to be preferred to the baseline's own config, where both may be chosen."""
+    """Return whether a pick is preferable to the baseline's config."""
     judged = verdict(ratio, against.noise)
     if judged in ("faster", "slower"):
         return judged == "faster"
@@ -206,7 +206,7 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
 def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -> Interval | None:
     """Return the speedup of a config's confirming processes, paired with the baseline's by round.
 
-    None where too few rounds have both, or one has and no noise floor is known.
+    None if too few rounds have both, or if only one has and the noise floor is unknown.
     """
     planned, confirmed, baseline = against.planned, measured(confirm), measured(against.baseline_confirm)
     ours, theirs = _by_round(confirmed, planned), _by_round(baseline, planned)
@@ -217,7 +217,7 @@ def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -
 
 
 def config_figures(config: TrainConfig, processes: Sequence[Measured], against: Comparison) -> ConfigFigures:
-    """Return what some processes of a config measured, of which there is one at the least."""
+    """Return the figures of a config from its measured processes, at least one."""
     loops = [one.loop for one in processes]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     epoch_samples = samples_of_epoch(loops)
@@ -231,7 +231,7 @@ def config_figures(config: TrainConfig, processes: Sequence[Measured], against: 
 
 
 def baseline_figures(run: Run) -> ConfigFigures | None:
-    """Return what was measured of the baseline; None where nothing was."""
+    """Return the measured figures of the baseline; None if it wasn't measured."""
     config, measured = run.baseline_config, run.history.evidence(None)
     return config_figures(config, measured, comparison_of(run, run.history)) if config and measured else None
 

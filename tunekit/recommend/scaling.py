@@ -16,8 +16,8 @@ def scaling_rows(of: Recommendation, base: BaseLearningRate | None) -> tuple[Sca
     """Return the tier's config on 1, 2, 4 and 8 GPUs of one host, one training process per GPU.
 
     Args:
-        of: the tier's recommendation, whose memory is that of one device's processes.
-        base: learning rate that scaling starts from, None when it is unknown.
+        of: the tier's recommendation, with the memory of one device's processes.
+        base: learning rate that scaling starts from, None if unknown.
     """
     rows = []
     for gpus in GPU_COUNTS:
@@ -38,7 +38,7 @@ def scaling_rows(of: Recommendation, base: BaseLearningRate | None) -> tuple[Sca
 
 
 def batch_warnings(total_batch: int, base_batch: int | None, rule: LearningRateRule | None) -> list[str]:
-    """Return why a rule is not known to hold for a global batch; nothing where it is."""
+    """Return warnings if the learning-rate rule isn't known to hold for a global batch."""
     if rule is LearningRateRule.LINEAR and total_batch > MAX_LINEAR_BATCH:
         return [
             f"global batch {total_batch} is above {MAX_LINEAR_BATCH}, "

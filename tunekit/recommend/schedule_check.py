@@ -1,7 +1,8 @@
-"""Whether the script's schedules and step limits follow another batch size. Pure.
+"""Whether the script's schedules and step limits adapt to another batch size. Pure.
 
-A trial sees seconds of a schedule, so what counts is what the script computed: a length in steps that covers
-whole epochs, or the whole training, must change as the steps do that the same samples take.
+A trial sees only seconds of a schedule, so the script's computed step counts are checked: one that covers
+whole
+epochs, or the whole training, must change in proportion to the steps that the same samples take.
 """
 
 import math
@@ -15,20 +16,20 @@ from tunekit.records.trial import TrialRecord
 from tunekit.trial.knob_names import STEP_NAMES, WARM_UP_NAMES, plain_name
 
 _MIN_EPOCH_STEPS = 8
-"""Steps of an epoch; whole numbers of fewer are met by chance."""
+"""Fewest steps per epoch to check; multiples of smaller numbers occur by chance."""
 _MIN_FOLLOWING, _MAX_FOLLOWING = 0.5, 1.5
-"""Of a number's change to the steps', both as logarithms: whole steps and batches round it."""
+"""Accepted ratio of a number's change to the steps' change, both as logarithms; rounding makes it inexact."""
 _MAX_DIFFERENCES = 16
 _WARM_UPS = ("LinearLR", "ConstantLR")
-"""Schedulers whose length is that of the warm-up alone."""
+"""Schedulers whose length covers only the warm-up."""
 
 
 def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Difference, ...]:
-    """Return the step numbers and loaders of the script that stay although the tuned batch changes.
+    """Return the script's step counts and loaders that don't adapt to the changed batch size.
 
     Args:
-        baseline: the script as it is.
-        trial: of another config; workers, prefetching and the like change no number of steps.
+        baseline: a trial of the unchanged script.
+        trial: a trial of another config; workers, prefetching and the like don't affect step counts.
     """
     before, now = baseline.config, trial.config
     if before is None or now is None:
@@ -49,7 +50,7 @@ def schedule_differences(baseline: TrialRecord, trial: TrialRecord) -> tuple[Dif
 
 
 def _of_loaders(baseline: TrialRecord, trial: TrialRecord, by_batches: float) -> Iterator[Difference]:
-    """Yield whether loaders that are read beside the tuned one keep their batches, by the epochs' samples."""
+    """Yield a difference if other loaders keep their batch size, judged by the samples per epoch."""
     loaders = baseline.discovery.loaders if baseline.discovery else ()
     beside = sum(one.step_samples or 0.0 for one in loaders if not one.training)
     if not beside or by_batches == 1 or baseline.measurement is None or trial.measurement is None:

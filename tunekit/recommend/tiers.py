@@ -1,4 +1,4 @@
-"""The three headroom policies: what each allows, and which measured config each takes."""
+"""The three headroom policies: what each allows, and which measured config each picks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,13 +34,13 @@ BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
 
 MAX_BATCH_GROWTH = 4
-"""Times the baseline's batch that Conservative takes at most, unless the user asked for batch sizes."""
+"""Largest multiple of the baseline's batch for Conservative, unless the user restricts batch sizes."""
 
 MAX_WORKERS = 64
-"""Loader workers of one process."""
+"""Most loader workers of one process."""
 
 MAX_TOLERANCE = 0.10
-"""Share that it gives up at most, however noisy the machine is."""
+"""The most that Balanced gives up, however noisy the machine is."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class TierPolicy:
 
     tier: Tier
     vram_share: float
-    """Largest share of the device's memory that may be reserved."""
+    """Largest share of the device's memory that torch may reserve."""
     buffer_share: float
     """Largest share of the RAM limit for the loader's buffer."""
     workers_share: float
-    """Largest share of the allowed CPUs for what loader workers compute."""
+    """Largest share of the allowed CPUs that loader workers may use."""
     compile: Literal["off", "if it pays", "free"]
     goal: str
-    """What it takes; "{best}" stands for what is looked for."""
+    """What the tier picks; "{best}" stands for the objective."""
 
     def meaning(self, best: str) -> str:
         """Return the policy in one line."""
@@ -64,11 +64,11 @@ class TierPolicy:
         return f"{self.goal.format(best=best)}: {limits}{', no compile' * (self.compile == 'off')}"
 
     def max_workers(self, cpus: int, cpus_per_worker: float = 1.0) -> int:
-        """Return the most loader workers on that many allowed CPUs; 0 on a host with too few.
+        """Return the most loader workers for this many CPUs; 0 if there are too few.
 
         Args:
-            cpus: that may be used.
-            cpus_per_worker: that each keeps busy: few for one that waits for storage.
+            cpus: CPUs that may be used.
+            cpus_per_worker: CPUs that each worker keeps busy; low if it waits for storage.
         """
         by_cpus = math.floor(self.workers_share * cpus / max(cpus_per_worker, 1 / MAX_WORKERS))
         return min(by_cpus, MAX_WORKERS)
@@ -111,13 +111,13 @@ class _Sample(NamedTuple):
 
     own: float
     shared: float
-    """In /dev/shm."""
+    """Size in /dev/shm."""
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
-    """Return each limit of the tier that the trial breaks, with value and limit.
+    """Return each of the tier's limits that the trial exceeds, with value and limit.
 
-    Reserved VRAM is not judged on a device whose memory is unknown, such as a CPU.
+    Reserved VRAM is not checked on a device with unknown memory, such as a CPU.
     """
     if record.measurement is None or record.config is None:
         return ("not measured",)
@@ -146,21 +146,20 @@ def pick(
     noise_relative: float | None,
     planned: PlannedTraining,
 ) -> TrialRecord | None:
-    """Return the trial whose config the tier takes, None when no measured trial is within its limits.
+    """Return the trial that the tier picks, or None if no measured trial is within its limits.
 
-    Conservative and Aggressive take the highest rate. Balanced takes the smallest config whose rate is
-    within 3% (or the noise floor, if larger) of the highest, where a compiled config counts only if its
-    compile time is won back over the planned run. Ties go to the smaller config, then the earlier trial.
-    Where the finish of the planned training counts, the rate is that over all of it, from its very start.
+    Conservative and Aggressive pick the highest rate. Balanced picks the smallest config whose rate is within
+    3% (or the noise floor, if larger) of the highest; a compiled config is only eligible if the planned
+    training wins back its compile time. Ties go to the smaller config, then the earlier trial. If the finish
+    time counts, rates cover the whole planned training, start-up included.
 
     Args:
         tier: the policy.
-        trials: trials of the baseline and of the search. Confirmations are passed over, so that what
-            was chosen is not judged by the trials that chose it; so are runs for their losses alone, and
-            trials that were given up early as too slow.
+        trials: trials of the run. Only baseline and search trials count, so that confirmation stays
+            independent of the choice; trials that were given up early as too slow don't.
         host: the machine that the trials ran on.
-        noise_relative: the run's noise floor as a relative difference, None when it is unknown.
-        planned: the training to come.
+        noise_relative: the run's noise floor as a relative difference, None if unknown.
+        planned: the planned training.
     """
     candidates = [
         one for one in measured(trials) if one.record.role.is_candidate and not one.record.is_abandoned
@@ -178,7 +177,7 @@ def pick(
 
 
 def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> Measured | None:
-    """Return the measured trial that does best in what is looked for; None without one."""
+    """Return the measured trial that is best in the objective; None without one."""
     return max(
         measured(trials), key=lambda one: planned.objective_samples_per_s(one.config, one.loop), default=None
     )
@@ -187,19 +186,19 @@ def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> Measured
 def balanced_tolerance(noise_relative: float | None) -> float:
     """Return the share of the highest rate that Balanced gives up: 3%, or the noise floor if larger.
 
-    Beyond 10% the machine was too noisy to call anything close.
+    It is capped at 10%: with more noise nothing can be called close.
     """
     return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MAX_TOLERANCE)
 
 
 def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
-    """Return a measured trial's config, brought inside the limits of the tier.
+    """Return a measured trial's config, clipped to the limits of the tier.
 
     Args:
         best: the trial.
-        tier: the policy.
+        tier: the tier.
         host: the machine that it will run on.
-        mode: precision and compile to have instead of its own.
+        mode: precision and compile to use instead of its own.
     """
     return clip(
         mode.applied_to(best.config) if mode else best.config,
@@ -222,21 +221,21 @@ def clip(
     shared_per_sample: float | None = None,
     cpus_per_worker: float = 1.0,
 ) -> TrainConfig:
-    """Return the nearest config inside the limits of the tier that can be known before it ran.
+    """Return the nearest config within those limits of the tier that are known before a trial.
 
-    Compile and workers go first, then prefetch, then the batch is halved until the buffer fits; workers
-    are dropped beyond that only where not even single samples fit. VRAM can't be known here. Workers that
-    come to 0 take prefetch and persistent_workers with them.
+    Compile and workers are limited first, then prefetch is lowered, then the batch is halved until the buffer
+    fits; workers are reduced further only if not even single samples fit. VRAM isn't known here. With 0
+    workers, prefetch and persistent_workers are reset, too.
 
     Args:
-        config: the config to bring inside.
+        config: the config to clip.
         tier: the policy.
         host: the machine that it will run on.
-        bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
-        base: RAM of the processes without the buffer, where it is known. Processes that alone exceed the
-            limit can't be clipped; they leave a config without workers.
-        shared_per_sample: what one sample takes in /dev/shm, where that is known.
-        cpus_per_worker: that each worker keeps busy.
+        bytes_per_sample: size of one sample in a waiting batch, see `held_per_sample`.
+        base: RAM of the processes without the buffer, if known. If the processes themselves exceed the
+            limit, the result has no workers.
+        shared_per_sample: what one sample takes in /dev/shm, if known.
+        cpus_per_worker: CPUs that each worker keeps busy.
     """
     policy = POLICIES[tier]
     sample = _Sample(bytes_per_sample, bytes_per_sample if shared_per_sample is None else shared_per_sample)
@@ -280,7 +279,7 @@ def _where_compile_pays(
     usual_once_s = median(eager_once_s) if eager_once_s else 0.0
     eager = [candidate for candidate in eligible if not candidate.config.compile]
     if not eager:
-        # Nothing eager could be run instead, so compile has nothing to pay for.
+        # There is no eager alternative, so compile time needn't be won back.
         return eligible
     best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
 
@@ -315,21 +314,21 @@ def _above(what: str, value_bytes: int, limit_bytes: float) -> list[str]:
 # --- each tier's choice among the trials of a run
 
 _EXCLUDING = (Tier.CONSERVATIVE, Tier.BALANCED)
-"""Tiers that don't take a mode whose losses are worse than the baseline's."""
+"""Tiers that don't pick a mode whose losses are worse than the baseline's."""
 
 
 def run_noise(trials: Trials) -> NoiseFloor | None:
-    """Return the A/A noise floor of the baseline's fresh processes, None with fewer than two."""
+    """Return the A/A noise floor of the baseline's fresh processes; None with fewer than two."""
     return noise_floor([r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement])
 
 
 def pick_tiers(
     trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
 ) -> dict[Tier, TrialRecord]:
-    """Return each tier's choice among the measured trials; a tier without one is absent.
+    """Return each tier's pick among the measured trials; a tier without one is absent.
 
-    A tier takes nothing larger than the tier above it, in batch, workers or buffer; only the baseline's own
-    config, which the user has now, is always allowed.
+    A tier's config is no larger than that of the tier above it in batch, workers or buffer; only the
+    baseline's own config is always allowed.
     """
     noise = run_noise(trials)
     noise_relative = noise.relative if noise else None
@@ -358,14 +357,14 @@ def pick_tiers(
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a tier's config may have at the most."""
+    """Upper limits for a tier's config."""
 
     above: TrainConfig | None
-    """What the tier above takes."""
+    """The config that the tier above picks."""
     batch_size: float = math.inf
 
     def holds(self, config: TrainConfig) -> bool:
-        """Return whether batch, workers and buffer of a config are within it."""
+        """Return whether batch, workers and buffer of a config are within the limits."""
         above = self.above
         if config.batch_size > self.batch_size or above is None:
             return config.batch_size <= self.batch_size
@@ -376,7 +375,7 @@ class Ceiling:
         )
 
     def clamped(self, config: TrainConfig) -> TrainConfig:
-        """Return a config, its batch, workers and prefetch lowered to it."""
+        """Return a config with batch, workers and prefetch lowered to the limits."""
         above = self.above or config
         prefetch = [one.prefetch_factor for one in (config, above) if one.prefetch_factor is not None]
         smaller = config.changed(
@@ -389,13 +388,13 @@ class Ceiling:
 def ceiling_of(
     tier: Tier, chosen: Mapping[Tier, TrialRecord], baseline: TrainConfig | None, options: SearchOptions
 ) -> Ceiling:
-    """Return what a tier's config may have at the most.
+    """Return the upper limits for a tier's config.
 
     Args:
-        tier: whose config it is.
-        chosen: what the tiers take; those above it count.
-        baseline: the knob values that the user has now.
-        options: tell whether the user asked for batch sizes.
+        tier: the tier.
+        chosen: the tiers' picks; only those of higher tiers matter.
+        baseline: the user's current knob values.
+        options: the search's options, which may restrict batch sizes.
     """
     order = list(Tier)
     above = (chosen[one].config for one in order[order.index(tier) + 1 :] if one in chosen)
@@ -406,7 +405,7 @@ def ceiling_of(
 
 
 def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptions) -> bool:
-    """Return whether a trial's config has the global batch that is asked for, if one is."""
+    """Return whether a trial's config has the requested global batch, if there is one."""
     if options.global_batch is None or record.config is None:
         return options.global_batch is None
     world_size = trials.discovery.world_size if trials.discovery else 1
@@ -414,7 +413,7 @@ def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptio
 
 
 def same_training(records: Sequence[TrialRecord], trials: Trials) -> list[TrialRecord]:
-    """Return the records whose config is not known to change what is trained on."""
+    """Return the records whose config isn't known to change the training."""
     baseline, checks = trials.baseline.config if trials.baseline else None, data_checks(trials)
     return [
         one
@@ -424,7 +423,7 @@ def same_training(records: Sequence[TrialRecord], trials: Trials) -> list[TrialR
 
 
 def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
-    """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
+    """Return whether a config exceeded a limit of the tier on the data set's largest samples."""
     looked = (
         one
         for one in (trials.confirm_of(record.config) if record.config else ())
@@ -434,5 +433,5 @@ def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: T
 
 
 def is_excluded(record: TrialRecord, tier: Tier, excluded: frozenset[Mode]) -> bool:
-    """Return whether a trial's precision and compile spoil the losses, and the tier wants them whole."""
+    """Return whether the tier rejects a trial because its precision or compile spoils the losses."""
     return tier in _EXCLUDING and record.config is not None and Mode.of(record.config) in excluded

@@ -1,4 +1,4 @@
-"""Where a loop's time goes, for as many samples of any config. Pure."""
+"""Where a loop's time goes, for the same number of samples in any config. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -6,7 +6,7 @@ from statistics import fmean
 from tunekit.records.measurement import LoopMeasurement
 
 SAMPLES = 1000
-"""Batches differ in size between configs, so times are for as many samples."""
+"""Batch sizes differ between configs, so all times are for this many samples."""
 
 Seconds = Callable[[LoopMeasurement], float]
 """Seconds of one part, for a thousand samples of all ranks."""
@@ -32,19 +32,19 @@ HOST_PARTS: Mapping[str, Seconds] = {
     "data wait": _of_host("data_wait_s"),
     **{label: _of_host(name) for label, name in _NAMES.items()},
 }
-"""By the host's clock; together they are all of the steady window."""
+"""Parts by the host's clock; they add up to the steady window."""
 
 DEVICE_PARTS: Mapping[str, Seconds] = {
     "data wait": _of_device("stall_s"),
     **{label: _of_device(name) for label, name in _NAMES.items()},
 }
-"""By the device's clock: the host only queues work for a GPU, and waits wherever the queue is full."""
+"""Parts by the device's clock: the host only queues work for a GPU, and waits wherever the queue is full."""
 
 
 def boundary_s(loop: LoopMeasurement) -> float:
-    """Return what the boundaries of epochs add to a thousand samples; 0 where that is not known.
+    """Return the time that epoch boundaries add per thousand samples; 0 if unknown.
 
-    Where boundaries vary it may come out below 0.
+    If boundaries vary, it may be negative.
     """
     if loop.epoch_samples_total is None:
         return 0.0
@@ -52,7 +52,7 @@ def boundary_s(loop: LoopMeasurement) -> float:
 
 
 def have_device_parts(loops: Iterable[LoopMeasurement]) -> bool:
-    """Return whether the device's clock is known of all of them."""
+    """Return whether all loops have device times."""
     return all(loop.device_parts is not None and loop.device_parts.batches for loop in loops)
 
 

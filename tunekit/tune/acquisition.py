@@ -1,4 +1,4 @@
-"""Which config to try next: the one whose trial is expected to gain most per second that it costs. Pure."""
+"""Which config to try next: the one with the highest expected gain per second of its trial. Pure."""
 
 import itertools
 import math
@@ -26,76 +26,76 @@ from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host
 from tunekit.tune.space import config_from
 
 _MIN_GAIN = 0.005
-"""Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
+"""Smallest expected gain, as a share of the best rate, that is worth a trial."""
 _MIN_QUIET_GAIN = 0.001
 """The same on the quietest machine."""
 
 _SAME_GAIN = 0.1
-"""Logarithm of gain per second within which two configs count as equal."""
+"""Difference in the logarithm of gain per second below which two configs count as equal."""
 _MIN_CHANCE = 0.1
-"""Of fitting in the device's memory, below which a config is not tried."""
+"""Smallest chance of fitting in the device's memory with which a config is tried."""
 _NEARLY = 0.1
-"""Logarithm of the rate by which the first config that is tried may fall short of the fastest."""
+"""How far the first config to try may fall short of the fastest, in the logarithm of the rate."""
 _LIKELY = 0.5
-"""Chance to fit and run from which a pending trial is believed to give a rate."""
+"""Chance of fitting and running from which a pending trial counts as if it had the predicted rate."""
 
 Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a trial must promise, and may cost."""
+    """What a trial must promise and how much it may cost."""
 
     max_s: float = math.inf
-    """Longest that it may take."""
+    """Longest time that a trial may take."""
     max_again_s: float = math.inf
-    """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
+    """The same for a compiled trial once one was measured, as its confirmation rounds must fit, too."""
     max_workers: float = math.inf
-    """Most that it may have."""
+    """Most loader workers that its config may have."""
     min_gain: float = _MIN_GAIN
-    """Of the best rate, as a share."""
+    """Smallest expected gain, as a share of the best rate."""
     planned: PlannedTraining = NOTHING_PLANNED
-    """The training to come."""
+    """The planned training."""
     is_fastest: bool = False
-    """Propose the highest predicted rate, whatever its trial costs and tells."""
+    """Whether to propose the highest predicted rate, whatever its trial costs or reveals."""
 
 
 NO_CRITERIA = Criteria()
 
 
 def min_gain(noise: NoiseFloor | None) -> float:
-    """Return the share of the best rate below which a gain is not worth a trial.
+    """Return the share of the best rate below which a gain isn't worth a trial.
 
-    No gain that the run could tell from noise is passed over.
+    It is never above the noise floor, so that no gain is ignored that the run could distinguish from noise.
     """
     return _MIN_GAIN if noise is None else max(_MIN_QUIET_GAIN, min(_MIN_GAIN, noise.relative))
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A config to try, and why; all figures are predicted."""
+    """A config to try, with the predicted figures behind it."""
 
     config: TrainConfig
     cost_s: float
     expected_rate_samples_per_s: float | None
-    """Of one rank; None before anything was measured."""
+    """Expected rate of one rank; None before anything was measured."""
     gain: float | None
-    """By what share the best rate is expected to grow by what this trial tells, misses counted as nothing;
-    None before anything was measured."""
+    """Expected improvement of the best rate by this trial, as a share, with failures to improve counted as
+    zero; None before anything was measured."""
     pays: bool = True
-    """Whether it is expected to save more of the planned training than it costs; true without a plan."""
+    """Whether it is expected to save the planned training more time than it costs; true without a plan."""
 
 
 def over_planned_training(
     predicted: Prediction, columns: Columns, planned: PlannedTraining, ran: Sequence[TrialRecord]
 ) -> Prediction:
-    """Return predicted rates as those of the whole planned training, where its finish is what counts.
+    """Return predicted rates over the whole planned training, if its finish time is the objective.
 
     Args:
         predicted: rates over whole epochs.
-        columns: of the configs.
-        planned: the training to come.
-        ran: trials that have shown how long configs take to start.
+        columns: the configs.
+        planned: the planned training.
+        ran: trials that show how long configs take to start.
     """
     if planned.finish_samples is None:
         return predicted
@@ -109,8 +109,8 @@ def over_planned_training(
 def _starts_s(trials: Sequence[TrialRecord]) -> tuple[float, float]:
     """Return the seconds to the end of the first step, without torch.compile and with it.
 
-    The wait for the first batch is left out: every epoch of a predicted rate has a boundary already.
-    What compiling takes is what the slowest process has shown: others may have found its code in a cache.
+    The wait for the first batch is left out, as predicted rates already include a boundary for every epoch.
+    Compile time comes from the slowest process, as others may have found the code in a cache.
     """
     loops = [(one.config.compile, one.loop.startup_s + one.loop.once_s) for one in measured(trials)]
     eager_s = [start_s for compiled, start_s in loops if not compiled]
@@ -122,12 +122,12 @@ def _starts_s(trials: Sequence[TrialRecord]) -> tuple[float, float]:
 class Acquisition:
     """Proposes configs by a throughput model; the same records always give the same proposal.
 
-    Only what the baseline and the search tried is learnt from, so that confirmation changes no proposal.
+    It learns only from baseline and search trials, so that confirmation doesn't affect proposals.
 
     Args:
         space: the knobs and their values.
         host: the share of the machine that one rank can use.
-        may_choose: whether a tier could choose what a trial ran; the fastest of these is to be beaten.
+        may_choose: whether a tier could choose a trial's config; a proposal has to beat the fastest of these.
     """
 
     def __init__(
@@ -151,15 +151,15 @@ class Acquisition:
         criteria: Criteria = NO_CRITERIA,
         pending: Sequence[TrainConfig] = (),
     ) -> Proposal | None:
-        """Return the config to try next; None when there is none.
+        """Return the config to try next, or None.
 
-        A config that meets the criteria comes before one that does not.
+        Configs that meet the criteria come first.
 
         Args:
-            records: of the finished trials.
-            criteria: what the trial must promise, and may cost.
-            pending: configs that other hosts are measuring, in any order. They count as tried, and are
-                believed to give what the model expects of them.
+            records: records of the finished trials.
+            criteria: what the trial must promise and how much it may cost.
+            pending: configs that other hosts are measuring, in any order. They count as tried, with the rates
+                that the model predicts.
         """
         candidates = [record for record in records if record.role.is_candidate]
         tried = {record.config for record in candidates if record.config}
@@ -177,7 +177,7 @@ class Acquisition:
         ran = [record for record in candidates if record.measurement is not None]
         if ran:
             try:
-                with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
+                with np.errstate(all="ignore"):  # extreme figures become infinities
                     unheard = self._places_of(set(pending).difference(tried))
                     believed = self._columns.take(unheard[chances[unheard] >= _LIKELY])
                     expected = self._expectations(ran, criteria.planned, places, believed)
@@ -185,12 +185,12 @@ class Acquisition:
                     own = None if ran[1:] or pending else ran[0].config
                     return self._best(pool, criteria, own)
             except np.linalg.LinAlgError:
-                pass  # figures that no model explains: go on as without any
+                pass  # no model fits these figures: continue as if there were none
         place = self._smallest(candidates, pending, places)
         return Proposal(self.configs[place], float(costs[place]), None, None)
 
     def why_none(self, records: Sequence[TrialRecord]) -> str:
-        """Return why there is nothing to propose, whatever the time."""
+        """Return why there would be nothing to propose even with unlimited time."""
         is_open = self._untried({one.config for one in records if one.role.is_candidate and one.config})
         if not is_open.any():
             return "every config of the space was tried"
@@ -199,7 +199,7 @@ class Acquisition:
     def _expectations(
         self, ran: Sequence[TrialRecord], planned: PlannedTraining, places: Places, pending: Columns
     ) -> tuple[Prediction, Prediction, float]:
-        """Return what the model expects of the configs at some places: rates, objective, best objective."""
+        """Return the model's predictions for the configs at some places: rates, objective, best objective."""
         informative, first = without_superseded(ran), ran[0].measurement
         assert first is not None
         on_cpu, epoch_samples = first.loop.device.type == "cpu", first.loop.epoch_samples
@@ -219,7 +219,7 @@ class Acquisition:
         return rates, objective(columns, rates), float(np.max(np.concatenate(to_beat)))
 
     def _best(self, pool: "_CandidatePool", criteria: Criteria, baseline: TrainConfig | None) -> Proposal:
-        """Return the config that gains most per second, equal ones by their size; at first the fastest."""
+        """Return the config with the most gain per second, the smallest of equals; at first `_remedy`."""
         expected, best_log_rate = pool.objective, pool.best_log_rate
         gains = expected_improvement(expected, best_log_rate) * pool.chances
         log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
@@ -239,8 +239,9 @@ class Acquisition:
         )
         first = order[0]
         remedy = self._remedy(pool, baseline) if baseline else None
-        # Of what there is no time for after that, what gains more comes first, else it is never seen; not
-        # for the first trial, which must leave time for its confirmation.
+        # A config with a higher gain that would no longer fit in time afterwards comes first. Not for the
+        # first
+        # trial, which must leave time for its confirmation.
         last_call = gains_enough & pays & (pool.costs > criteria.max_s - pool.costs[first])
         if baseline is None and last_call.any():
             rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
@@ -259,9 +260,9 @@ class Acquisition:
         )
 
     def _remedy(self, pool: "_CandidatePool", baseline: TrainConfig) -> int | None:
-        """Return where the config stands that changes least of those nearly as fast as any eager one.
+        """Return the position of the smallest change among configs nearly as fast as any eager one.
 
-        None where other modes of the model promise more than loader and batch size.
+        None if other precisions or model switches promise more than loader and batch size.
         """
         columns, home = self._columns.take(pool.places), Columns.of([baseline])
         log_rates = pool.objective.log_rate + np.log(pool.chances)
@@ -280,7 +281,7 @@ class Acquisition:
     def _smallest(
         self, candidates: Sequence[TrialRecord], pending: Sequence[TrainConfig], places: Places
     ) -> int:
-        """Return the place of the smallest batch size that was not tried, all else as the script has it."""
+        """Return the place of the smallest untried batch size, with as few other changes as possible."""
         tried = {record.config.batch_size for record in candidates if record.config}
         tried |= {config.batch_size for config in pending}
         baseline = next((record.config for record in candidates if record.config), self.configs[0])
@@ -304,7 +305,7 @@ class Acquisition:
 
     @cached_property
     def _size_rank(self) -> Places:
-        """Where each config stands among all by size; of two alike, page-locked memory comes first."""
+        """The rank of each config by size; of two equal ones, the one with pinned memory comes first."""
         columns = self._columns
         order = np.lexsort(
             (
@@ -323,7 +324,7 @@ class Acquisition:
 
     @cached_property
     def _pinned_twin(self) -> Places:
-        """The place of each config with page-locked memory, its own where that is not in the space."""
+        """The place of each config's variant with pinned memory, or its own if the space has none."""
         return np.array(
             [
                 place if config.pin_memory else self._place_of.get(config.changed(pin_memory=True), place)
@@ -334,7 +335,7 @@ class Acquisition:
 
     @cached_property
     def _queues(self) -> tuple[tuple[TrainConfig, ...], Places]:
-        """One config of each size of queue, and which of them each config of the space has."""
+        """One config for each queue size, and the index of the matching one for each config of the space."""
         columns = self._columns
         knobs = np.stack([columns.batch_size, columns.workers, columns.prefetch], axis=1)
         _, first, same = np.unique(knobs, axis=0, return_index=True, return_inverse=True)
@@ -343,14 +344,14 @@ class Acquisition:
     # --- what may be proposed --------------------------------------------------------------
 
     def _untried(self, configs: Collection[TrainConfig]) -> Flags:
-        """Return which others are left; without page-locked memory only beside one that was tried with."""
+        """Return which configs are untried; unpinned ones only once their pinned twin was tried."""
         tried = np.zeros(len(self.configs), dtype=bool)
         tried[self._places_of(configs)] = True
         is_twin = self._pinned_twin != np.arange(len(tried))
         return np.asarray(~tried & (~is_twin | tried[self._pinned_twin]))
 
     def _places_of(self, configs: Iterable[TrainConfig]) -> Places:
-        """Return where the configs stand that the space has, in the space's order."""
+        """Return the places of those configs that the space contains, in the space's order."""
         found = (self._place_of.get(config) for config in configs)
         return np.array(sorted(place for place in found if place is not None), dtype=np.int64)
 
@@ -359,47 +360,47 @@ class Acquisition:
         return np.asarray(fits_host(candidates, self._host, configs)[same])
 
     def _costs(self, records: Sequence[TrialRecord]) -> Floats:
-        """Return the seconds that a trial of each config is taken to need: more where it compiles."""
+        """Return the estimated seconds of a trial of each config, more if it compiles."""
         eager_s, compiled_s = durations_s(records)
         return np.where(self._columns.switches["compile"], compiled_s, eager_s)
 
 
 def _changes(config: TrainConfig, baseline: TrainConfig) -> int:
-    """Return how many knobs a config sets otherwise than the baseline."""
+    """Return how many knobs of a config differ from the baseline's."""
     return sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
 
 
 class _CandidatePool(NamedTuple):
-    """What may be proposed, one entry per config, and what the model expects of it."""
+    """The configs that may be proposed, with the model's predictions: one entry per config."""
 
     places: Places
     chances: Floats
     costs: Floats
     rates: Prediction
     objective: Prediction
-    """The rates, or those of the whole planned training where its finish counts."""
+    """The rates, or those over the whole planned training if its finish time is the objective."""
     best_log_rate: float
-    """The objective's, of configs that were tried and may be chosen, or are pending, as the model has it."""
+    """Highest objective predicted for configs that were tried and may be chosen, or are pending."""
 
 
 def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
-    """Return every config of a space once, in order."""
+    """Return every distinct config of a space, in order."""
     values = {entry.knob: entry.values for entry in space if entry.is_searched}
     chosen = (dict(zip(values, one, strict=True)) for one in itertools.product(*values.values()))
     return tuple(dict.fromkeys(config_from(one, space) for one in chosen))
 
 
 def _as_one_trial_tells(prediction: Prediction) -> Prediction:
-    """Return the prediction with the deviation that one trial can take off it, being noisy itself."""
+    """Return the prediction with the part of its deviation that one trial, itself noisy, can remove."""
     variance = prediction.deviation**2
     return replace(prediction, deviation=variance / np.sqrt(variance + STEP_NOISE**2))
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Floats:
-    """Return by what share each config is expected to better the best rate, misses counted as nothing.
+    """Return each config's expected improvement of the best rate, as a share.
 
     Args:
-        prediction: of the configs.
+        prediction: predicted rates of the configs.
         best: natural logarithm of the best rate so far.
     """
     deviation = np.maximum(prediction.deviation, 1e-9)

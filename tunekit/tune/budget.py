@@ -1,4 +1,4 @@
-"""What a search needs its time for, and what the time left has room for. Pure."""
+"""How much time a search needs, and what fits in the time left. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -31,36 +31,35 @@ from tunekit.tune.confirm import (
 from tunekit.units import count_text, duration_text, typed_duration_text
 
 SEARCH_TRIALS = 12
-"""That a search should have time for: by then the model has mostly found what there is."""
+"""Search trials that a search should have time for; by then the model has mostly found the best config."""
 FEW_TRIALS = 6
-"""Search trials below which the budget was too short to tell."""
+"""Fewest search trials for a meaningful result."""
 USUAL_BUDGET_S = 900.0
-"""What a search has at the least where the user gave no budget."""
+"""Smallest default budget."""
 _FINALISTS = 2
 _ABLATED = 5
-"""Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
+"""Typical number of configs in a round of ablation: the answer's, and one for each knob that is reset."""
 CONFIRM_ORDER = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
-"""The order in which tiers are filled and confirmed where there is not time for all."""
+"""The order in which tiers are filled and confirmed if there isn't time for all."""
 _MORE = 1.25
-"""Safety factor on what trials took so far."""
+"""Safety factor on the duration of the trials so far."""
 _NEAR = 0.10
-"""By how much a single trial's rate may fall short of the baseline's by chance alone."""
+"""How far a single trial's rate may fall short of the baseline's by chance."""
 _SLACK = 0.03
-"""Share of the budget by which the fewest rounds of confirmation may overrun it."""
+"""Share of the budget by which the minimum confirmation rounds may exceed it."""
 
 
 def search_trials(options: SearchOptions) -> int:
-    """Return how many search trials there should be time for, which --trials may lower."""
+    """Return how many search trials there should be time for; --trials may lower it."""
     most = options.max_trials
     return SEARCH_TRIALS if most is None else min(SEARCH_TRIALS, most - 1)  # the baseline is one of them
 
 
 def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options: SearchOptions) -> float:
-    """Return the seconds that a whole search needs, in whole minutes.
+    """Return the seconds that a whole search needs, rounded up to minutes.
 
-    That is what it takes to know the target, its search trials (half of them compiled where compile is
-    searched), the runs that guard the losses, all confirming rounds of the baseline and two finalists, and
-    those of an ablation that is asked for.
+    This covers the baseline, the search trials (half of them compiled if compile is searched), the trials
+    that check losses, all confirmation rounds of the baseline and two finalists, and a requested ablation.
     """
     compiles = any(entry.knob == "compile" and entry.is_searched for entry in space)
     eager_s, compiled_s = durations_s(records)
@@ -76,13 +75,13 @@ def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options
 
 
 def _first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
-    """Return the trials up to the first measured one, none without it: a resumed search has the same."""
+    """Return the trials up to the first measured one, or none, so that a resumed search gets the same."""
     place = next((place for place, record in enumerate(records) if record.measurement), None)
     return () if place is None else records[: place + 1]
 
 
 def budget_s_of(run: Run) -> float:
-    """Return the seconds that a search has: what it had, else what the user gave, else what it needs."""
+    """Return a search's budget in seconds: the saved one, else the user's, else what the search needs."""
     if run.known_budget_s is not None:
         return run.known_budget_s
     first = _first_measured(run.trials)
@@ -90,17 +89,17 @@ def budget_s_of(run: Run) -> float:
 
 
 def budget_for_more(run: Run, options: SearchOptions) -> float:
-    """Return the seconds that a search needs to add what is asked for now to what it has: rounds, ablation.
+    """Return the budget in seconds with which a resumed search can add rounds or an ablation.
 
     Args:
-        run: as it was saved.
-        options: with the rounds that are wanted, and whether to ablate.
+        run: the saved run.
+        options: the new options, with the wanted rounds and ablation.
     """
     spent_s, trial_s = sum(record.duration_s for record in run.trials), typical_duration_s(run.trials, None)
     picks = {one.set_aside.config if one.set_aside else one.config for one in run.recommendations}
     configs = tuple(config for config in picks if config != run.baseline_config)
     rounds = options.confirm_rounds - min((rounds_done(run.trials, one) for one in configs), default=0)
-    # Where the choice was the baseline, another config is confirmed beside it.
+    # If the pick was the baseline, another config is confirmed with it.
     more_s = max(0, rounds) * (rounds_s(run.trials, configs, 1) if configs else 2 * trial_s)
     if options.ablate:
         more_s += MIN_ROUNDS * _ABLATED * trial_s
@@ -109,11 +108,11 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """What there is time for, by the trials so far.
+    """What there is time for, estimated from the trials so far.
 
     Args:
-        run: options, host, budget and all trials so far.
-        left_s: of the budget.
+        run: the run with options, host, budget and all trials so far.
+        left_s: remaining seconds of the budget.
     """
 
     run: Run
@@ -126,8 +125,8 @@ class TimeLeft:
 
     @cached_property
     def criteria(self) -> Criteria:
-        """What the next trial must promise, and may cost."""
-        # Beside what is chosen; what is known to take longer than that must leave room for its own rounds.
+        """What the next trial must promise and how much it may cost."""
+        # On top of the picks' time; a trial known to take longer must leave room for its own rounds.
         kept_s = self._guards_s + self._ablation_kept_s
         alone_s = self.left_s - rounds_s(self.records, (), self._least) - kept_s
         return Criteria(
@@ -139,10 +138,10 @@ class TimeLeft:
 
     @cached_property
     def for_a_trial_s(self) -> float:
-        """The longest trial that leaves time enough for confirmation, in seconds.
+        """The longest trial, in seconds, that leaves enough time for confirmation.
 
-        Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
-        another round. For the very first trial, fewer do.
+        Before SEARCH_TRIALS trials, only the minimum rounds are reserved, as another trial is worth more than
+        another round. For the very first trial even fewer are enough.
         """
         trial_s, _ = durations_s(self.records)
         searched = len(self._trials.searched)
@@ -155,7 +154,7 @@ class TimeLeft:
 
     @cached_property
     def picks(self) -> dict[Tier, TrialRecord]:
-        """The tiers' choice among what the time left can confirm; among all, where that is nothing."""
+        """The tiers' picks among the configs that can still be confirmed, or among all if none can."""
         fitting = [
             record
             for record in self._trials.candidates
@@ -169,7 +168,7 @@ class TimeLeft:
 
     @property
     def _near(self) -> dict[Tier, TrialRecord]:
-        """The choice beside the baseline: of what was confirmed already, else of what came near it."""
+        """A pick other than the baseline: an already confirmed config, else one close to the baseline."""
         before, baseline = confirmed_before(self.records), self._trials.baseline
         others = [record for record in self._trials.candidates if record.config in before]
         if not before and baseline is not None:
@@ -182,12 +181,12 @@ class TimeLeft:
 
     @property
     def to_confirm(self) -> tuple[TrainConfig, ...]:
-        """The finalists, the answer's first, as many as the time left can confirm; one at the least."""
+        """The finalists, the answer's first, as many as there is time to confirm, but at least one."""
         return self._as_many_as_fit(self.picks)
 
     @property
     def said_at_start(self) -> str | None:
-        """How a budget was set that the user left open; None once search trials have run."""
+        """Explanation of the default budget; None if the user set one or search trials have run."""
         asked, first = self.run.options, _first_measured(self.records)
         if not first or self._trials.searched or asked.budget_s is not None:
             return None
@@ -199,11 +198,11 @@ class TimeLeft:
         )
 
     def cut_short(self, ran_out: bool, ablation_left_out: str = "") -> str | None:
-        """Return what the budget had no room for, if that was too little to trust; None otherwise.
+        """Return what was skipped for lack of time, if the result is incomplete because of it, or None.
 
         Args:
-            ran_out: the search ended for want of time.
-            ablation_left_out: what an ablation that was asked for lacks, in words.
+            ran_out: whether the search ended for lack of time.
+            ablation_left_out: what is missing from a requested ablation, in words.
         """
         asked, searched = self.run.options, len(self._trials.searched)
         again = {record.config for record in self._trials.confirming if record.config}
@@ -225,7 +224,7 @@ class TimeLeft:
 
     @property
     def missed(self) -> str:
-        """A faster trial that was not confirmed, with its rate over the best that was; empty without one."""
+        """A faster but unconfirmed trial, with its rate over the best confirmed one; empty without one."""
         confirmed = same_training(self._trials.confirmed, self._trials)
         chosen = self._all_picks.get(Tier.AGGRESSIVE)
         best = best_of(confirmed, planned_training(self.run.options, self.records))
@@ -238,19 +237,19 @@ class TimeLeft:
         )
 
     def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
-        """Return whether the fewest rounds of these configs that are still to run fit the time left.
+        """Return whether the remaining minimum rounds of these configs fit in the time left.
 
         Args:
-            configs: to confirm beside the baseline.
-            after_s: what else is run before, in seconds.
+            configs: configs to confirm, in addition to the baseline.
+            after_s: seconds of what runs before them.
         """
         due = max((self._least - rounds_done(self.records, config) for config in configs), default=0)
         return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
 
     def rounds_within_budget(self, configs: tuple[TrainConfig, ...]) -> int:
-        """Return how many rounds of these configs fit the time left, the fewest with a little beyond it.
+        """Return how many rounds of these configs fit in the time left.
 
-        What is more than the fewest leaves an ablation its time.
+        The minimum rounds may exceed it slightly; further rounds leave time for an ablation.
         """
         round_s = rounds_s(self.records, configs, 1)
         if not round_s:
@@ -262,13 +261,13 @@ class TimeLeft:
         return max(fitting, min(max(0, self._least - done), with_slack))
 
     def ablation_round_s(self, config: TrainConfig) -> float:
-        """Return the seconds of a round of a config and of it with each of its knobs put back."""
+        """Return the seconds of an ablation round: the config, and its variants with one knob reset."""
         beside = knobs_put_back(config, self._baseline_config).values()
         return sum(typical_duration_s(self.records, one) for one in (config, *beside))
 
     @cached_property
     def ablation_s(self) -> float:
-        """The seconds that an ablation of what would be the answer still takes; 0 where none is asked for."""
+        """The seconds that ablating the current answer still takes; 0 if no ablation was requested."""
         if not self.run.options.ablate:
             return 0.0
         answer = next((self.picks[tier] for tier in CONFIRM_ORDER if tier in self.picks), None)
@@ -280,7 +279,7 @@ class TimeLeft:
 
     @property
     def _ablation_kept_s(self) -> float:
-        """What of that is kept back from search trials: a round until there were a few of them."""
+        """The part of that to reserve during the search: one round until there were a few search trials."""
         share = 1.0 if len(self._trials.searched) >= FEW_TRIALS else 1 / MIN_ROUNDS
         return share * self.ablation_s
 
@@ -314,7 +313,7 @@ class TimeLeft:
 
     @cached_property
     def _guards_s(self) -> float:
-        """The seconds of the runs for losses that the choice of this moment calls for."""
+        """The seconds of the loss checks that the current picks require."""
         return self._guards_of(self.picks.values())
 
     def _guards_of(self, picks: Iterable[TrialRecord]) -> float:
@@ -323,9 +322,9 @@ class TimeLeft:
         return sum(expected_duration_s(self.records, config) for config in configs)
 
     def _reserve_s(self, rounds: int, trial_s: float) -> float:
-        """Return the seconds that confirmation takes, by what would be chosen now.
+        """Return the seconds that confirming the current picks takes.
 
-        Aggressive's is left out where it is as fast as the answer: that stands for it if need be.
+        Aggressive's pick is left out if the answer is as fast, as the answer can replace it.
         """
         picks = self.picks
         answer, fastest = picks.get(CONFIRM_ORDER[0]), picks.get(Tier.AGGRESSIVE)
@@ -337,7 +336,8 @@ class TimeLeft:
         reserve_s = rounds_s(self.records, configs, rounds)
         if not configs:
             return reserve_s + rounds * trial_s
-        # What is faster breaks the answer's limits: one made to fit them is to be run and confirmed.
+        # The faster config exceeds the answer's limits: a version clipped to them has to be run and
+        # confirmed.
         return reserve_s if answer is not None else reserve_s + (1 + rounds) * trial_s
 
     def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:

@@ -1,4 +1,4 @@
-"""Finalists and baseline in fresh interleaved processes: A B C A B C, so that drift and heat hit all."""
+"""Finalists and baseline in fresh interleaved processes: A B C C B A, so that drift and heat affect all."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,17 +11,17 @@ from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
-"""Rounds below which an interval says little."""
+"""Fewest rounds for a meaningful interval."""
 
 MAX_ROUNDS = 10
-"""Rounds that a finalist gets at the most, to settle what fewer left open."""
+"""Most rounds of a finalist, to settle what fewer rounds left open."""
 
 COMPILE_PRIOR_S = 60.0
-"""What compiling is taken to cost before one trial has shown it."""
+"""Assumed compile time before a trial has measured it."""
 
 
 def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
-    """Return the distinct configs of the picks, the baseline's own left out: it runs anyway."""
+    """Return the distinct configs of the picks except the baseline's, which runs anyway."""
     configs: list[TrainConfig] = []
     for record in picks:
         if record.config is not None and not record.is_baseline_config and record.config not in configs:
@@ -30,19 +30,19 @@ def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
 
 
 def min_rounds(wanted: int) -> int:
-    """Return the rounds that a finalist should have at the least."""
+    """Return the fewest rounds that a finalist should have."""
     return min(MIN_ROUNDS, wanted)
 
 
 def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
-    """Return the rounds in which a config was run again, and that no other process on the GPU disturbed."""
+    """Return the number of rounds that ran a config and that no other process on the GPU disturbed."""
     confirming = [record for record in records if record.role is TrialRole.CONFIRM]
     disturbed = {record.round for record in confirming if record.neighbours}
     return len({record.round for record in confirming if record.config == config} - disturbed)
 
 
 def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
-    """Return the configs beside the baseline's that earlier rounds measured, in their order."""
+    """Return the configs, without the baseline's, that earlier rounds measured, in their order."""
     again = [r for r in records if r.role is TrialRole.CONFIRM and r.measurement and not r.is_baseline_config]
     unfit = {r.config for r in records if r.role is TrialRole.CONFIRM and r.failure}
     return tuple(dict.fromkeys(r.config for r in again if r.config and r.config not in unfit))
@@ -51,13 +51,13 @@ def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
 def second_stage(
     speedups: Mapping[TrainConfig, Interval], rounds: Mapping[TrainConfig, int], noise: NoiseFloor | None
 ) -> dict[TrainConfig, int]:
-    """Return how many more rounds would tell whether a finalist is a gain, where that is still open.
+    """Return how many more rounds each inconclusive finalist needs.
 
-    A config is left out where the rounds so far tell, and where MAX_ROUNDS would not.
+    A config is left out if the rounds so far are conclusive, or if MAX_ROUNDS would not be.
 
     Args:
-        speedups: of each finalist over the baseline, by the rounds so far.
-        rounds: that each comes from.
+        speedups: each finalist's speedup over the baseline, by the rounds so far.
+        rounds: number of rounds behind each speedup.
         noise: the run's noise floor.
     """
     more: dict[TrainConfig, int] = {}
@@ -70,7 +70,7 @@ def second_stage(
 
 
 def rounds_s(records: Sequence[TrialRecord], configs: Sequence[TrainConfig], rounds: int) -> float:
-    """Return the seconds of some confirming rounds of these configs and the baseline."""
+    """Return the seconds that confirmation rounds of these configs and the baseline take."""
     return rounds * sum(typical_duration_s(records, config) for config in (None, *configs))
 
 
@@ -80,9 +80,9 @@ def rounds_due(
     """Return which finalists to run again, and for how many rounds.
 
     Args:
-        done: rounds that each finalist has behind it.
+        done: rounds that each finalist already has.
         wanted: rounds that each should have.
-        fitting: rounds that the time left has room for; what has none yet is run once in any case.
+        fitting: rounds that fit in the time left; a finalist without any runs once in any case.
     """
     goal = wanted if fitting > 0 else min(1, wanted)
     configs = tuple(config for config, count in done.items() if count < goal)
@@ -94,18 +94,18 @@ def rounds_due(
 def round_order(
     configs: Sequence[TrainConfig], with_baseline: bool, round_number: int
 ) -> list[TrainConfig | None]:
-    """Return what one round runs, in order; None is the baseline.
+    """Return what one round runs, in order; None stands for the baseline.
 
-    Every other round runs backwards, so that no config always follows the same neighbour.
+    Every other round runs in reverse, so that no config always follows the same one.
     """
     order: list[TrainConfig | None] = [None, *configs] if with_baseline else list(configs)
     return order if round_number % 2 == 0 else order[::-1]
 
 
 def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
-    """Return the seconds that a trial of a config takes: as it did, else the mean of all measured.
+    """Return the typical seconds of a config's trials, else of all measured trials.
 
-    Runs for losses alone don't count, nor does a trial that was given up early, if there are others.
+    Loss checks don't count, nor do trials that were given up early if there are others.
     """
     whole = _whole(records)
     same = [r for r in whole if (r.is_baseline_config if config is None else r.config == config)]
@@ -113,12 +113,12 @@ def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | Non
 
 
 def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> float:
-    """Return the seconds that a trial of a config is taken to need, compiling included."""
+    """Return the estimated seconds of a config's next trial, compilation included."""
     return durations_s(records)[config.compile]
 
 
 def durations_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
-    """Return the seconds that a trial is taken to need without compile, and with it."""
+    """Return the estimated seconds of a trial without compile and with it."""
     whole = _whole(records)
     eager = [plain_duration_s(r) for r in whole if r.config and not r.config.compile]
     eager_s = _mean(eager or [plain_duration_s(r) for r in whole])
@@ -127,18 +127,18 @@ def durations_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
 
 
 def longer_budget_s(run: Run) -> float:
-    """Return a budget with time for another trial and its confirming rounds, in whole minutes."""
+    """Return a budget with time for another trial and its confirmation rounds, in whole minutes."""
     each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
     more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
     return max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
 
 
 def plain_duration_s(record: TrialRecord) -> float:
-    """Return the seconds of a trial without what it looked at after its measurement, as its parts tell."""
+    """Return the seconds of a trial without its details, estimated from its parts."""
     loop = record.measurement.loop if record.measurement else None
     if loop is None or record.measurement is None or record.measurement.details is None:
         return record.duration_s
-    # What was left out before the window is left out again after the epoch's end.
+    # As many batches as before the window are discarded again after the epoch's end.
     batches = 2 * loop.discarded_batches + loop.steady_batches
     start_s = loop.startup_s + loop.first_batch_s + loop.once_s
     return min(record.duration_s, start_s + batches * loop.step_time_s + max(0.0, loop.boundary_s or 0.0))
@@ -157,15 +157,15 @@ def _mean(seconds: Sequence[float]) -> float:
 def details_to_confirm(
     records: Sequence[TrialRecord], config: TrainConfig | None, checks_data: bool = False
 ) -> tuple[Detail, ...]:
-    """Return what a confirming process looks at: the first of each config, the data set's largest samples.
+    """Return what a confirming process examines: for each config's first, the data set's largest samples.
 
-    Nobody looks again where an earlier process saw that sizes do not vary, that they can't be told, or did
-    not come to it.
+    They are skipped if an earlier process found that sizes don't vary or can't be determined, or didn't get
+    to it.
 
     Args:
-        records: of all trials so far.
-        config: that the process has; None for the baseline.
-        checks_data: whether it looks at the samples of epochs too.
+        records: records of all trials so far.
+        config: the process's config; None for the baseline.
+        checks_data: whether it also examines the samples of epochs.
     """
     confirming = [record for record in records if record.role is TrialRole.CONFIRM]
     if any(r.is_baseline_config if config is None else r.config == config for r in confirming):
@@ -176,5 +176,5 @@ def details_to_confirm(
 
 
 def next_round(records: Sequence[TrialRecord], role: TrialRole = TrialRole.CONFIRM) -> int:
-    """Return the number of the first round that no record of a role belongs to."""
+    """Return the number of the next round of a role."""
     return max([r.round for r in records if r.role is role and r.round is not None], default=-1) + 1

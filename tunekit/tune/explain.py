@@ -17,18 +17,18 @@ from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials, rates_by_config, without_superseded
 
 MIN_TRIALS = 3
-"""Measured trials that a model has to rest on before it says why."""
+"""Fewest measured trials for an explanation by the model."""
 _RANGE_95 = 1.96
-"""Standard deviations to either end of a 95% range."""
+"""Standard deviations from the middle to either end of a 95% range."""
 
 
 def explain(
     records: Sequence[TrialRecord], host: Host, recommendations: Sequence[Recommendation]
 ) -> ModelSummary | None:
-    """Return what the throughput model says of the baseline and of each tier.
+    """Return what the throughput model says about the baseline and each tier.
 
     Returns:
-        None with fewer than three measured trials, or where their figures carry no model.
+        None with fewer than three measured trials, or if no model fits their figures.
     """
     measured = [
         one for one in records if one.measurement and one.role is not TrialRole.NUMERICS and one.config
@@ -36,7 +36,7 @@ def explain(
     if len(measured) < MIN_TRIALS:
         return None
     try:
-        with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
+        with np.errstate(all="ignore"):  # extreme figures become infinities, which are left out
             return _summary(records, without_superseded(measured), host, recommendations)
     except (np.linalg.LinAlgError, ArithmeticError):
         return None
@@ -44,7 +44,7 @@ def explain(
 
 def _summary(
     records: Sequence[TrialRecord],
-    learnt_from: Sequence[TrialRecord],
+    learned_from: Sequence[TrialRecord],
     host: Host,
     recommendations: Sequence[Recommendation],
 ) -> ModelSummary | None:
@@ -61,12 +61,12 @@ def _summary(
         rate = mean_of_known(rates)
         shown.append((None, baseline.config, rate.value if rate else 0.0))
     shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
-    model = model_of(learnt_from)
+    model = model_of(learned_from)
     limits = [_limits(model, loop.world_size, tier, config, rate) for tier, config, rate in shown if config]
     known = tuple(one for one in limits if one is not None)
     if not known:
         return None
-    missed = _missed(records, learnt_from, model_of, loop.world_size)
+    missed = _missed(records, learned_from, model_of, loop.world_size)
     missed_relative = sum(missed) / len(missed) if missed else None
     return ModelSummary(limits=known, missed_relative=missed_relative, checked_configs=len(missed) or None)
 
@@ -74,7 +74,7 @@ def _summary(
 def _limits(
     model: ThroughputModel, ranks: int, tier: Tier | None, config: TrainConfig, measured: float
 ) -> PredictedLimits | None:
-    """Return what the model says of one config; None where it is no figure at all."""
+    """Return the model's limits for one config, or None if any figure isn't finite and positive."""
     predicted, alone = model.predict([config]), model.ceilings(config)
     log_rate, deviation = float(predicted.log_rate[0]), float(predicted.deviation[0])
     ends = [ranks * math.exp(log_rate + away * _RANGE_95 * deviation) for away in (-1, 0, 1)]
@@ -98,14 +98,14 @@ def _limits(
 
 def _missed(
     records: Sequence[TrialRecord],
-    learnt_from: Sequence[TrialRecord],
+    learned_from: Sequence[TrialRecord],
     model_of: Callable[[Sequence[TrialRecord]], ThroughputModel],
     ranks: int,
 ) -> list[float]:
-    """Return by what share the rate of each config is missed when it is predicted from the others."""
+    """Return the relative error of each config's rate when predicted from the other configs."""
     missed = []
     for config, seen in rates_by_config(records).items():
-        others = [record for record in learnt_from if record.config != config]
+        others = [record for record in learned_from if record.config != config]
         if others:
             predicted = ranks * math.exp(float(model_of(others).predict([config]).log_rate[0]))
             missed.append(abs(predicted / fmean(seen) - 1))

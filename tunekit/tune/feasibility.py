@@ -1,4 +1,4 @@
-"""Which configs run here: within the memory of device and host, and unlike what failed. Pure."""
+"""Which configs can run here: within device and host memory, and unlike configs that failed. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,27 +17,27 @@ from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials, measured
 
 _FILES_PER_WORKER = 8
-"""Pipes and locks of a worker that the training process holds open, rounded up."""
+"""Open files per worker in the training process (pipes and locks), rounded up."""
 LOOK_TRIALS = 3
-"""Time that there should be for a trial which looks at other sizes, in usual trials."""
+"""Time to keep for a trial that also measures other batch sizes, in typical trials."""
 _SIZE_FACTORS = (1, 2, 4, 8, 0.5)
 _MIN_CHANCE = 0.5
-"""Of fitting in the device's memory, for a size that a trial looks at besides."""
+"""Smallest chance of fitting in the device's memory with which a sweep includes a size."""
 _BROKEN = 0.1
-"""Share of targets on which a trait that they don't have yet never runs."""
+"""Assumed share of targets on which a new trait never works."""
 _BY_CHANCE = 0.02
-"""Share of trials that fail by chance."""
+"""Assumed share of trials that fail by chance."""
 
 
 def why_infeasible(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:
-    """Return why a config must not be started, by the bytes that measured trials showed; None if it may."""
+    """Return why a config must not be started, judged by measured trials; None if it may."""
     if config is None or any(record.config == config and record.measurement for record in records):
         return None
     return _infeasibility(records, host)(config)
 
 
 def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
-    """Return what says of a config that never ran why it must not be started."""
+    """Return a function that gives the reason why an untried config must not be started, or None."""
     seen = [record.measurement for record in records if record.measurement]
     if not seen:
         return lambda config: None
@@ -46,7 +46,7 @@ def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[Trai
     tensors = sum(leaf.kind == "tensor" for leaf in loop.batch.leaves) if loop.batch else 0
 
     def files_of(config: TrainConfig) -> int:
-        # Workers pass each tensor of a batch as an open file, and hold pipes open.
+        # Workers pass each tensor of a batch as an open file, and keep pipes open.
         return config.queue_batches * tensors + _FILES_PER_WORKER * config.num_workers
 
     ran = max((files_of(one.config) for one in records if one.config and one.measurement), default=0)
@@ -62,10 +62,10 @@ def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[Trai
 
 
 def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
-    """Return how likely each config stays within Aggressive's share of the device's memory; 1 on a CPU.
+    """Return each config's chance of staying within Aggressive's share of device memory; 1 on a CPU.
 
-    What ran out of it does not fit with as large a batch or a larger one in the same mode, whatever the model
-    says: the device may have less to give than its size.
+    After an out-of-memory failure, that batch size and larger ones in the same mode don't fit, whatever the
+    model predicts: the device may have less memory available than its size.
     """
     seen = tuple({_kind(one): one for one in peaks_seen(records)}.values())
     loop = next((record.measurement.loop for record in records if record.measurement), None)
@@ -73,7 +73,7 @@ def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
     if loop is None or loop.device.usable_bytes is None or not has_measured:
         return np.ones(len(columns))
     model = DeviceMemoryModel(seen, loop.device.usable_bytes)
-    # The device's memory depends on few knobs, so that many configs share one answer.
+    # Device memory depends on few knobs, so many configs share one answer.
     knobs = columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision
     knobs = knobs * 2 + columns.switches["compile"]
     _, first, same = np.unique(knobs, return_index=True, return_inverse=True)
@@ -86,14 +86,14 @@ def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
 
 
 def _kind(seen: PeakSeen) -> tuple[int, Precision, bool]:
-    """Return the knobs that the device's memory depends on."""
+    """Return the knobs that device memory depends on."""
     return seen.config.batch_size, seen.config.precision, seen.config.compile
 
 
 def fits_host(records: Sequence[TrialRecord], host: Host, configs: Sequence[TrainConfig]) -> Flags:
-    """Return whether each config fits the host's RAM and /dev/shm, as far as it is known.
+    """Return whether each config fits the host's RAM and /dev/shm, as far as known.
 
-    A queue as large as one that exhausted either in a trial does not.
+    A queue at least as large as one that exhausted either in a trial doesn't fit.
     """
     why_not = _infeasibility(records, host)
     exhausted = [
@@ -115,11 +115,11 @@ def _queued_samples(config: TrainConfig) -> int:
 
 
 def chances_to_run(records: Sequence[TrialRecord], columns: Columns) -> Floats:
-    """Return for each config how likely it runs and trains the same, memory aside.
+    """Return each config's chance of running and training the same, leaving memory aside.
 
-    A failure, or another training, speaks against every trait of its config that no measured trial had: a
-    mode, workers, page-locked memory, a batch size other than the script's own. What once ran is not
-    suspected again.
+    A failure, or a changed training, counts against every trait of its config that no measured trial has
+    had: a mode, workers, pinned memory, a batch size other than the script's own. A trait that ran once is
+    no longer suspected.
     """
     tried = [record for record in records if record.config is not None]
     same = same_training(tried, Trials(tuple(records)))
@@ -146,7 +146,7 @@ def _traits(records: Sequence[TrialRecord], own_batch: int) -> list[Flags]:
 
 
 def _flags_of(columns: Columns, own_batch: int) -> list[Flags]:
-    """Return for each trait which configs have it."""
+    """Return, for each trait, which configs have it."""
     return [
         *(np.asarray(columns.precision == place) for place in range(len(PRECISIONS))),
         *(columns.switches[knob] for knob in (*MODEL_SWITCHES, "pin_memory")),
@@ -158,10 +158,10 @@ def _flags_of(columns: Columns, own_batch: int) -> list[Flags]:
 def compute_sweep_sizes(
     config: TrainConfig, records: Sequence[TrialRecord], space: Sequence[KnobSpace], host: Host
 ) -> tuple[int, ...]:
-    """Return the batch sizes for the first trial of each mode without compile; else none.
+    """Return the batch sizes to sweep in the first trial of each eager mode; none for other trials.
 
-    Those of the space that are nearest to the trial's own, two, four and eight times it, and half of it, in
-    this order, as far as they fit: a size that ends the script ends the look.
+    They are the sizes of the space nearest to the trial's own, two, four and eight times it, and half of it,
+    in this order, as far as they fit: a size that ends the script also ends the sweep.
     """
     sizes = next(entry for entry in space if entry.knob == "batch_size")
     if config.compile or not sizes.is_searched or _is_known_mode(config, records):
@@ -183,7 +183,7 @@ def compute_sweep_sizes(
 
 
 def _is_known_mode(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
-    """Return whether an earlier trial of the search was asked in the mode, whatever it could see."""
+    """Return whether an earlier search trial in this mode had details, whatever came of them."""
     looked = [one for one in measured(records) if one.record.role is TrialRole.SEARCH and one.record.details]
     modes = {(one.config.precision, one.config.channels_last) for one in looked if not one.config.compile}
     return (config.precision, config.channels_last) in modes

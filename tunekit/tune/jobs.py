@@ -1,4 +1,4 @@
-"""The jobs of a search: what its hosts, or the only one, do one after the other."""
+"""The jobs of a search, which its hosts take from a queue; a single host does one after the other."""
 
 from enum import StrEnum
 
@@ -24,11 +24,11 @@ class Job(Record):
     config: TrainConfig | None = None
     """The config of a search trial."""
     cost_s: float = 0.0
-    """Seconds that the trial is taken to need."""
+    """Estimated seconds of the trial."""
     expected_rate_samples_per_s: float | None = None
-    """What the model expects of one rank; None before anything was measured."""
+    """Predicted rate of one rank; None before anything was measured."""
     why_stopped: str | None = None
-    """Why the search is to be finished; None if its budget has no room for another trial."""
+    """Why the search ends; None if its budget has no room for another trial."""
     lost_by: str | None = None
     """The host that was lost while it ran the job the first time."""
     number: int = -1

@@ -13,22 +13,22 @@ from tunekit.trial.binding_suggestions import binding_hint
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What bounds the space: the machine, the device, the target and what the baseline learnt of it."""
+    """What limits the space: the machine, the device, the target and what the baseline learned about it."""
 
     host: Host
-    """Its share that one rank can use."""
+    """The share of the host that one rank can use."""
     profile: Profile
-    """Of the device that is really here."""
+    """Profile of the device that is actually present."""
     native_bf16: bool | None
     discovery: Discovery
     baseline: TrainConfig
     target: Target
     boundary: Boundary | None = None
-    """What an epoch's end costs, as the first measured trial has it; None before one."""
+    """What an epoch's end costs, by the first measured trial; None before one."""
     cpus_per_worker: float = 1.0
-    """That each loader worker keeps busy."""
+    """CPUs that each loader worker keeps busy."""
     max_workers: float = math.inf
-    """Beyond which more were seen to bring nothing."""
+    """Number of workers beyond which more didn't help."""
     changing: tuple[str, ...] = ()
     """What the script changes in its data set between epochs."""
 
@@ -39,11 +39,11 @@ class Access:
 
     kind: BindingKind
     why_fixed: str | None = None
-    """Why it is left as it is: fixed, out of reach, or without effect here."""
+    """Why it keeps its value: fixed, out of reach, or without effect here."""
 
 
 def access_of(knob: str, context: SearchContext) -> Access:
-    """Return how a knob reaches the loop; FIXED, with the reason, when it does not or has no effect."""
+    """Return how a knob reaches the loop; FIXED, with the reason, if it doesn't or has no effect."""
     binding = context.target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FIXED:
         return Access(BindingKind.FIXED, "bound as fixed")
@@ -55,7 +55,7 @@ def access_of(knob: str, context: SearchContext) -> Access:
 
 
 def why_inert(knob: str, context: SearchContext) -> str | None:
-    """Return why a knob has no effect here, however it is bound."""
+    """Return why a knob has no effect here, however it is bound, or None."""
     discovery = context.discovery
     if knob == "pin_memory" and discovery.device_type != "cuda":
         return f"no effect on {discovery.device_type}"
@@ -67,7 +67,7 @@ def why_inert(knob: str, context: SearchContext) -> str | None:
 
 
 def _why_inaccessible(knob: str, context: SearchContext) -> str | None:
-    """Return why the agent can't set a knob inside the process."""
+    """Return why the agent can't set a knob inside the process, or None."""
     if KNOB[knob].place is Place.MODEL:
         return why_not_in_roots(knob, context.discovery, context.baseline)
     hint = _bind_hint(knob, context.discovery, context.baseline, context.target)
@@ -92,7 +92,7 @@ def _why_inaccessible(knob: str, context: SearchContext) -> str | None:
 
 
 def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
-    """Return why the agent can't set a knob of the modules, whatever the device."""
+    """Return why the agent can't set a knob of the modules on any device, or None."""
     autocast = [discovery.autocast_dtype, *(root.autocast_dtype for root in discovery.roots)]
     if any(autocast) if knob == "precision" else getattr(baseline, knob):
         return f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"

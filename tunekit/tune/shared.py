@@ -1,9 +1,11 @@
-"""One search by many hosts: a queue of jobs and the records of trials, as Optuna studies in a common place.
+"""One search by several hosts: a job queue and the trial records, as Optuna studies in shared storage.
 
-A host enqueues a job and takes the first one by `Study.optimize`, which sends heartbeats while the job runs.
-A job whose heartbeats stop is enqueued once more. Records are kept apart from the queue: one that has landed
-counts, whatever became of its job. Hosts that are asked for the same search and are alike in hardware, driver
-and torch form a group, which has a queue and records apart from others.
+A host enqueues a job and takes the first one with `Study.optimize`, which sends heartbeats while the job
+runs.
+A job whose heartbeats stop is enqueued once more. Records are separate from the queue: a saved record counts,
+whatever happened to its job. Hosts that run the same search and have the same hardware, driver and torch form
+a
+group with a separate queue and separate records.
 """
 
 import hashlib
@@ -45,18 +47,18 @@ GRACE_S = 60
 """Seconds without a heartbeat after which a host has lost its job."""
 _ALIVE_FOLDER = "share.alive"
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, *[10.0] * 11)
-"""Before a place that doesn't answer is asked again, for 2 minutes in all: servers restart in less."""
+"""Pauses before retrying unresponsive storage, about 2 minutes in total: servers restart in less."""
 _DRIVER = "postgresql+psycopg"
 _SCHEMES = ("postgresql", "postgres")
 _TABLES_LOCK = 0x74756E65
-"""PostgreSQL's lock that one host at a time holds while it makes the tables."""
+"""Key of the PostgreSQL lock that a host holds while it creates the tables."""
 _OWN_OPTIONS = {"wait_quiet_s", "ignored", "epochs_given"}
 """Options that may differ between hosts."""
 _RAM_STEP = 1.1
-"""RAM sizes within the same step count as equal: kernels and containers keep a little for themselves."""
+"""RAM sizes within one such step count as equal: kernels and containers reserve a little."""
 _JOB, _TAKEN_BY, _RECORD = "job", "taken_by", "record"
 _UNANSWERED = (OSError, StorageInternalError, SQLAlchemyError, ValueError, RuntimeError)
-"""What a storage raises that may answer later; also for a line of the journal that can't be read."""
+"""What temporarily unresponsive storage raises, also for an unreadable line of the journal."""
 
 _Result = TypeVar("_Result")
 
@@ -66,24 +68,24 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Address:
-    """Where the hosts of a search meet: a folder or a PostgreSQL database."""
+    """Address of the storage that a search's hosts share: a folder or a PostgreSQL database."""
 
     shown: str
-    """The address without user and password."""
+    """The address without credentials."""
     folder: Path | None = None
     url: URL | None = None
 
     @property
     def saved(self) -> str:
-        """The address as `--share` takes it in any folder, without user and password."""
+        """The address as `--share` accepts it from any folder, without credentials."""
         return self.shown if self.folder is None else str(self.folder.absolute())
 
 
 def address_of(text: str) -> Address:
-    """Return what `--share` means.
+    """Return the address given with `--share`.
 
     Raises:
-        UsageError: hosts can't meet there.
+        UsageError: hosts can't share it.
     """
     scheme, has_scheme, rest = text.partition("://")
     if text.strip() and not has_scheme:
@@ -102,7 +104,7 @@ def address_of(text: str) -> Address:
 
 
 class _BeatsFirst(BaseHeartbeat):
-    """Sends the first heartbeat before a trial runs: Optuna never calls a trial without one stale."""
+    """Sends the first heartbeat before a trial runs, as Optuna never considers a trial without one stale."""
 
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
@@ -122,7 +124,7 @@ class _Database(_BeatsFirst, RDBStorage):
 
 
 class _Folder(_BeatsFirst, JournalStorage):
-    """Optuna's journal with the heartbeats that it lacks: files whose times the file server sets."""
+    """Optuna's journal plus heartbeats, which it lacks: files whose times are set by the file server."""
 
     def __init__(self, folder: Path, beat_s: int, grace_s: int) -> None:
         self._alive, self._beat_s, self._grace_s = folder / _ALIVE_FOLDER, beat_s, grace_s
@@ -146,7 +148,7 @@ class _Folder(_BeatsFirst, JournalStorage):
 
 
 class _Journal(JournalFileBackend):
-    """A journal that is given up when another host has put a new one in its place."""
+    """A journal that raises an error once another host has replaced the file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -169,7 +171,7 @@ class _Journal(JournalFileBackend):
 
 
 def _enqueue_again(study: optuna.Study, lost: FrozenTrial) -> None:
-    """Enqueue the job of a host that was lost, unless it is the second one that this job has cost."""
+    """Enqueue a lost host's job again, unless this job has already lost another host."""
     job = lost.user_attrs.get(_JOB)
     if job is not None and job["lost_by"] is None:
         host = _job_of(lost).host or "a host"
@@ -178,10 +180,10 @@ def _enqueue_again(study: optuna.Study, lost: FrozenTrial) -> None:
 
 @contextmanager
 def open_place(address: Address, beat_s: int = BEAT_S, grace_s: int = GRACE_S) -> Iterator[BaseStorage]:
-    """Open the storage where hosts meet, made if it is not there yet.
+    """Open the shared storage, creating it if necessary.
 
     Args:
-        address: of the place.
+        address: the storage's address.
         beat_s: seconds between two heartbeats.
         grace_s: seconds without one after which a job is lost.
 
@@ -230,7 +232,7 @@ def _is_unreadable(journal: Path) -> bool:
 
 
 def _rebuild(folder: Path) -> None:
-    """Move the journal aside and write another one with the records that the hosts have left."""
+    """Move the journal aside and write a new one from the saved records."""
     journal, fresh = folder / JOURNAL_FILE, folder / f"{JOURNAL_FILE}.new"
     fresh.unlink(missing_ok=True)
     storage = JournalStorage(JournalFileBackend(str(fresh)))
@@ -245,10 +247,10 @@ def _rebuild(folder: Path) -> None:
 
 
 def _open_database(url: URL, beat_s: int, grace_s: int) -> BaseStorage:
-    # Optuna takes braces for a template's.
+    # Optuna treats braces as a template's.
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     with create_engine(url, poolclass=NullPool).connect() as connection, warnings.catch_warnings():
-        # Hosts that start together would make the tables at the same time.
+        # Hosts that start together would create the tables at the same time.
         connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
         warnings.simplefilter("ignore", ExperimentalWarning)
         options = {"pool_pre_ping": True}
@@ -271,11 +273,11 @@ def _first_line(error: BaseException) -> str:
 
 
 def group_of(run: Run, torch: TorchBuild | None) -> str:
-    """Return a fingerprint of the search and of what rates depend on beside the config.
+    """Return a fingerprint of the search and of everything except the config that rates depend on.
 
     Args:
-        run: before its first trial.
-        torch: that the training has; None where it is not known.
+        run: the run before its first trial.
+        torch: the training's torch; None if unknown.
     """
     host, target = run.host, run.target
     gpus = () if run.profile.is_cpu else host.accelerators
@@ -303,11 +305,11 @@ class SharedStudy:
     """The queue and the records of one group of hosts.
 
     Args:
-        address: where the hosts meet.
-        storage: opened there.
-        group: the fingerprint of hosts like this one.
-        host: the name that others show for this process.
-        folder: its run folder.
+        address: address of the shared storage.
+        storage: the opened storage.
+        group: the fingerprint of this host's group.
+        host: the name that other hosts show for this process.
+        folder: this host's run folder.
     """
 
     def __init__(self, address: Address, storage: BaseStorage, group: str, host: str, folder: Path) -> None:
@@ -321,7 +323,7 @@ class SharedStudy:
 
     @property
     def is_only_group(self) -> bool:
-        """Whether all hosts that have met here form one group."""
+        """Whether all hosts that have used this storage form one group."""
         names = [one.study_name for one in self._ask(self._storage.get_all_studies)]
         return sum(name.endswith(" queue") for name in names) == 1
 
@@ -330,7 +332,7 @@ class SharedStudy:
         self._ask(lambda: self._queue.enqueue_trial({}, user_attrs={_JOB: job.model_dump(mode="json")}))
 
     def take(self, do: Callable[[Job], None]) -> None:
-        """Take the first job and do it; do nothing where another host was faster."""
+        """Take the first job and do it; do nothing if another host was faster."""
         raised = list[BaseException]()
         taken_by = {"host": self.host, "folder": str(self.folder.absolute())}
 
@@ -342,24 +344,24 @@ class SharedStudy:
                     do(job)
             except (Exception, KeyboardInterrupt) as error:
                 raised.append(error)
-            # A rate would have Optuna fail an assertion where this job was lost; records have the rates.
+            # A returned rate would fail an assertion in Optuna if this job was lost; records have the rates.
             raise TrialPruned
 
-        # The next look at the queue asks again; a host that was stopped can't end the job that it has lost.
+        # The queue is read again later; a host that was suspended can't end the job that it has lost.
         with suppress(*_UNANSWERED):
             self._queue.optimize(objective, n_trials=1)
         if raised:
             raise raised[0]
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs that wait or run, by number, after those of lost hosts were enqueued once more."""
+        """Enqueue the jobs of lost hosts again, then return all waiting and running jobs by number."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             self._ask(lambda: fail_stale_trials(self._queue))
         return self._jobs(TrialState.WAITING, TrialState.RUNNING)
 
     def lost_configs(self) -> tuple[TrainConfig, ...]:
-        """Return the configs whose trials have cost two hosts."""
+        """Return the configs whose trials have lost two hosts."""
         return tuple(job.config for job in self._jobs(TrialState.FAIL) if job.lost_by and job.config)
 
     def _jobs(self, *states: TrialState) -> tuple[Job, ...]:
@@ -367,12 +369,12 @@ class SharedStudy:
         return tuple(_job_of(one) for one in trials if _JOB in one.user_attrs)
 
     def begin_record(self) -> int:
-        """Return a number that no other trial of the group has."""
+        """Reserve and return a trial number that is unique in the group."""
         begun = self._ask(lambda: self._storage.create_new_trial(self._records._study_id))
         return self._ask(lambda: self._storage.get_trial_number_from_id(begun))
 
     def land_record(self, number: int, text: str, rate: float | None) -> None:
-        """Leave the record of a trial, as text, for all hosts."""
+        """Save the record of a trial, as text, for all hosts."""
         storage = self._storage
         state, values = (TrialState.FAIL, None) if rate is None else (TrialState.COMPLETE, [rate])
 
@@ -381,30 +383,30 @@ class SharedStudy:
                 self._texts.mkdir(parents=True, exist_ok=True)
                 write_text(self._texts / f"{number:04d}.json", text)
             begun = storage.get_trial_id_from_study_id_trial_number(self._records._study_id, number)
-            with suppress(UpdateFinishedTrialError):  # an earlier attempt landed, but its answer was lost
+            with suppress(UpdateFinishedTrialError):  # an earlier attempt did it, its reply was lost
                 storage.set_trial_user_attr(begun, _RECORD, text)
                 storage.set_trial_state_values(begun, state, values)
 
         self._ask(land)
 
     def records(self) -> dict[int, str]:
-        """Return the records that have landed, by number."""
+        """Return the saved records by number."""
         trials = self._ask(lambda: self._records.get_trials(deepcopy=False))
         return {one.number: one.user_attrs[_RECORD] for one in trials if _RECORD in one.user_attrs}
 
     def leave_text(self, work: Work, text: str) -> None:
-        """Leave what came of a job for all hosts."""
+        """Save the result of a job for all hosts."""
         self._ask(lambda: self._queue.set_user_attr(work, text))
 
     def text_left(self, work: Work) -> str | None:
-        """Return what a host has left last."""
+        """Return the last saved result of a job, or None."""
         return self._ask(lambda: self._queue.user_attrs).get(work)
 
     def _ask(self, act: Callable[[], _Result]) -> _Result:
-        """Return what the storage answers; where it doesn't, ask again for a while.
+        """Return the storage's response, retrying for a while if there is none.
 
         Raises:
-            ShareError: it doesn't answer.
+            ShareError: it doesn't respond.
         """
         for pause_s in _PAUSES_S:
             with suppress(*_UNANSWERED):

@@ -1,4 +1,4 @@
-"""Which knobs can be searched on this target and host, with which values, and why not the others."""
+"""Which knobs can be searched on this target and host, with which values, and why the others can't."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from tunekit.units import count_text, duration_text
 
 _BATCH_FACTORS = (0.25, 0.5, *(step * 2**power for power in range(10) for step in (1, 1.5)))
 _MAX_GROWTH, _MAX_SMALL = 16, 512
-"""Times the script's own batch that are tried at most, or this many samples if that is more."""
+"""Largest batch to try: this multiple of the script's own, or this many samples if that is more."""
 _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
 _NO_OTHER_VALUE = "its binding allows no other value"
@@ -27,11 +27,11 @@ _WHY_SINGLE = {
     "accumulate_grad_batches": "it changes the global batch, not the rate; --global-batch N makes it follow "
     "the batch size",
 }
-"""Why a knob that can be set has one value."""
+"""Why a knob that can be set has only one value."""
 
 
 def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpace, ...]:
-    """Return the space: one entry per knob, those with a single value saying why.
+    """Return the space: one entry per knob, with a reason if it has a single value.
 
     Raises:
         UsageError: `--fix`, `--range` or `--max-batch` asks for a value that the knob can't have here.
@@ -63,13 +63,13 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
 def preview_space(
     asked: SearchOptions, target: Target, host: Host, precisions: Collection[str]
 ) -> dict[str, str]:
-    """Return for each knob, in words, which values a search may try, as far as that is known before it runs.
+    """Return for each knob, in words, which values a search may try, as far as known before it runs.
 
     Args:
-        asked: the user's limits.
-        target: whose bindings leave some knobs as they are.
-        host: where it runs.
-        precisions: that the device computes natively.
+        asked: the search's options with the user's limits.
+        target: the target, whose bindings may fix knobs.
+        host: the machine that it runs on.
+        precisions: precisions that the device computes natively.
     """
     fixed = {one.knob: f"{value_text(one.value)} (--fix)" for one in asked.fixed}
     bounded = {one.knob: f"{one.low} to {one.high} (--range)" for one in asked.ranges}
@@ -90,10 +90,10 @@ def preview_space(
 
 
 def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> TrainConfig:
-    """Return the legal config for chosen values; knobs that were not chosen take their only value.
+    """Return the valid config for chosen values; the other knobs get their only value.
 
-    With 0 workers, prefetch_factor and persistent_workers fall away. A knob that follows the batch size
-    takes the value that belongs to it.
+    With 0 workers, prefetch_factor and persistent_workers are reset. A knob that follows the batch size gets
+    the matching value.
     """
     chosen = {entry.knob: values.get(entry.knob, entry.values[0]) for entry in space}
     batch_size = chosen["batch_size"]
@@ -109,7 +109,7 @@ def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> 
 
 
 def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], context: SearchContext) -> TrainConfig:
-    """Return a config with the user's settings, each held against what can be set here.
+    """Return a config with the user's settings, each checked against what can be set here.
 
     Raises:
         UsageError: a knob can't have the value.
@@ -122,12 +122,12 @@ def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], context: S
 
 
 def knob_space(knob: str, context: SearchContext) -> KnobSpace:
-    """Return the values that a knob can have on this target and device, and why there is but one."""
+    """Return a knob's possible values on this target and device, with a reason if there is only one."""
     return _spelled(_natural(knob, context), context)
 
 
 def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
-    """Return whether every knob of the config has a value of the space."""
+    """Return whether the space contains every knob value of the config."""
     values = config.model_dump()
     for entry in space:
         if config.num_workers == 0 and entry.knob in WORKER_KNOBS:
@@ -140,7 +140,7 @@ def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
 
 
 def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
-    """Return the config of the space that is closest to `config`, knob by knob."""
+    """Return the config in the space that is closest to `config`, knob by knob."""
     wanted = config.model_dump()
     chosen: dict[str, KnobValue] = {}
     for entry in space:
@@ -152,7 +152,7 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
 
 
 def is_batch_variant(config: TrainConfig, baseline: TrainConfig) -> bool:
-    """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
+    """Return whether a config differs from the script's own in batch size and at most in accumulation."""
     accumulated = baseline.accumulate_grad_batches
     own_batch = config.changed(batch_size=baseline.batch_size, accumulate_grad_batches=accumulated)
     return config.batch_size != baseline.batch_size and own_batch == baseline
@@ -167,7 +167,7 @@ def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
 
 
 def _natural(knob: str, context: SearchContext) -> KnobSpace:
-    """Return the knob's entry before the user's own wishes."""
+    """Return the knob's entry without the user's options."""
     present: KnobValue = getattr(context.baseline, knob)
     access = access_of(knob, context)
     if access.kind is BindingKind.FIXED:
@@ -181,7 +181,7 @@ def _natural(knob: str, context: SearchContext) -> KnobSpace:
 
 
 def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
-    """Return the values worth trying for a knob that reaches the loop; the present one among them."""
+    """Return the values worth trying for a knob that reaches the loop, including its current one."""
     baseline, loader = context.baseline, context.discovery.training_loader
     match knob:
         case "batch_size":
@@ -221,9 +221,9 @@ def _precisions(context: SearchContext) -> tuple[Precision, ...]:
 def _at_global_batch(
     space: Sequence[KnobSpace], global_batch: int, context: SearchContext
 ) -> list[KnobSpace]:
-    """Return the space whose every config keeps the global batch.
+    """Return the space in which every config keeps the global batch.
 
-    Where accumulation is bound it follows the batch size; elsewhere the batch size can't move.
+    If accumulation is bound, it follows the batch size; otherwise the batch size is fixed.
     """
     entries = {entry.knob: entry for entry in space}
     batches, accumulation = entries["batch_size"], entries["accumulate_grad_batches"]
@@ -279,7 +279,7 @@ def _worker_counts(most: int, baseline: int) -> tuple[int, ...]:
 
 
 def _bounded(entry: KnobSpace, bounds: KnobRange, flag: str) -> KnobSpace:
-    """Return the entry within the user's bounds, both ends added as candidates."""
+    """Return the entry limited to the user's bounds, with both bounds added as candidates."""
     if len(entry.values) == 1:
         present = entry.values[0]
         raise UsageError(f"{flag}: {entry.knob} is {present} and can't be changed here ({entry.why_fixed})")
@@ -290,9 +290,9 @@ def _bounded(entry: KnobSpace, bounds: KnobRange, flag: str) -> KnobSpace:
 
 
 def _decided(entry: KnobSpace, context: SearchContext) -> KnobSpace:
-    """Return persistent_workers with the value that costs least at an epoch's end; other knobs as they are.
+    """Return persistent_workers with the value that costs least at an epoch's end; other knobs unchanged.
 
-    Between two epochs' ends it makes no difference, so that no trial is needed to choose.
+    Within an epoch it makes no difference, so no trial is needed to choose.
     """
     if entry.knob != "persistent_workers" or not entry.is_searched:
         return entry
@@ -306,7 +306,7 @@ def _decided(entry: KnobSpace, context: SearchContext) -> KnobSpace:
 
 
 def _spelled(entry: KnobSpace, context: SearchContext) -> KnobSpace:
-    """Return the entry without values that the knob's binding has no text for."""
+    """Return the entry without values that the knob's binding can't express."""
     binding = context.target.binding_of(entry.knob)
     possible = values_possible(binding, entry.knob) if binding is not None else None
     present = getattr(context.baseline, entry.knob)
@@ -323,7 +323,7 @@ def _spelled(entry: KnobSpace, context: SearchContext) -> KnobSpace:
 
 
 def _fixed(entry: KnobSpace, value: KnobValue, context: SearchContext) -> KnobSpace:
-    """Return the entry with the user's value alone."""
+    """Return the entry with only the user's value."""
     present = getattr(context.baseline, entry.knob)
     accumulates = entry.knob == "accumulate_grad_batches" and context.target.is_bound(entry.knob)
     if len(entry.values) == 1 and not accumulates:
@@ -341,7 +341,7 @@ def _fixed(entry: KnobSpace, value: KnobValue, context: SearchContext) -> KnobSp
 
 
 def _without_worker_knobs(space: tuple[KnobSpace, ...]) -> tuple[KnobSpace, ...]:
-    """Reduce prefetch_factor and persistent_workers to one value when there can be no workers."""
+    """Reduce prefetch_factor and persistent_workers to one value if there can be no workers."""
     if any(value != 0 for value in _values(space, "num_workers")):
         return space
     return tuple(

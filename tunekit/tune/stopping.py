@@ -1,4 +1,4 @@
-"""When to stop: a search whose next trial is not worth its time, a trial that no tier could choose."""
+"""When to stop: a search if no trial is worth its time, a trial if no tier could choose its config."""
 
 import math
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ from tunekit.tune.study import Study
 from tunekit.units import rate_text
 
 MIN_TRIALS = 4
-"""Search trials that are made however little is expected of them: so that a wrong model is found out."""
+"""Search trials that run even if little is expected of them, so that a wrong model is noticed."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """The search makes no further trial."""
+    """The decision to run no further search trial."""
 
     why: str | None = None
-    """None where the budget has no room for one."""
+    """The reason; None if the budget has no room for another trial."""
 
 
 def next_trial(
     study: Study, criteria: Criteria, search_trials: int, pending: Sequence[TrainConfig] = ()
 ) -> Proposal | Stop:
-    """Return what to try next, or why nothing is.
+    """Return what to try next, or why to stop.
 
     Args:
-        study: of the run.
-        criteria: what the trial must promise, and may cost.
-        search_trials: that have ended.
+        study: the run's study.
+        criteria: what the trial must promise and how much it may cost.
+        search_trials: number of finished search trials.
         pending: configs that other hosts are measuring.
     """
     proposal = study.propose(criteria, pending)
@@ -48,13 +48,13 @@ def next_trial(
     if best is None:
         return Stop(study.why_none())
     if proposal is None or _why_rejected(best, criteria) is None:
-        # Something may be worth its time, but there is none left for it.
+        # A trial may be worth its time, but there isn't enough left.
         return Stop()
     return Stop(_why_rejected(best, criteria))
 
 
 def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
-    """Return why the best proposal misses the criteria; None if it does not, or nothing was measured yet."""
+    """Return why the proposal misses the criteria; None if it meets them or nothing was measured yet."""
     if proposal.gain is not None and proposal.gain < criteria.min_gain:
         return f"no untried config is expected to be more than {criteria.min_gain:.1%} faster"
     if not proposal.pays:
@@ -63,7 +63,7 @@ def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
 
 
 def expectation(rate: float | None, ranks: int, best_samples_per_s: float | None) -> str:
-    """Return what is expected of a proposal, such as "model: 1,210 samples/s expected (+18%)"."""
+    """Return the expectation for a proposal, such as "model: 1,210 samples/s expected (+18%)"."""
     if rate is None or best_samples_per_s is None:
         return "nothing was measured yet: a small batch"
     more = rate * ranks / best_samples_per_s - 1
@@ -73,26 +73,29 @@ def expectation(rate: float | None, ranks: int, best_samples_per_s: float | None
 # --- giving a trial up early -----------------------------------------------------------------
 
 UNKNOWN_FLOOR = 0.10
-"""By how much fresh processes of one config are taken to differ until the run has shown it."""
+"""Assumed difference between fresh processes of one config until the run has measured it."""
 
 
 def rate_to_beat(
     records: Sequence[TrialRecord], host: Host, options: SearchOptions, config: TrainConfig | None = None
 ) -> float | None:
-    """Return the steady samples/s of one rank below which a config can't be any tier's choice.
+    """Return the steady samples/s of one rank below which no tier can choose a config.
 
-    It is the lowest over the tiers of what the tier's present pick is worth at the least: the lower end of
-    its interval, less what fresh processes differ by, and for Balanced less what it gives up for a smaller
-    config. Tiers choose by whole epochs, the agent judges steady batches: a boundary costs time, so what a
-    steady rate promises is more than the whole epochs hold. Where boundaries were seen to save time, the
-    figure is lowered by the most that they saved.
+    This is the smallest over the tiers of a lower bound for the tier's current pick: the low end of its
+    interval, minus the difference between fresh processes, and for Balanced minus what it gives up for a
+    smaller config. Tiers compare rates over whole epochs while the agent sees steady batches. A boundary
+    usually costs time, so the steady rate is an upper bound of the epoch rate; if boundaries were seen to
+    save
+    time, the result is lowered by the most that they saved.
 
-    Where the finish of the planned training counts, the pick's rate over all of it takes the place of that
-    over epochs: no config's steady rate is less than what its training comes to with its start.
+    If the finish time of the planned training counts, the pick's rate over that training replaces the one
+    over
+    epochs: a config's steady rate is never below its rate over the training with start-up.
 
-    Picks whose precision or compile may yet be excluded for their losses take no other's place, unless the
-    config has the same: then it would be excluded with them. Should they stay, a smaller one of them leaves
-    the tiers below it less to choose from, so the figure holds with them and without them.
+    Picks whose precision or compile may still be excluded for their losses are left out, unless the config
+    has
+    the same mode and would be excluded with them. If they stay, though, they may limit the choice of lower
+    tiers, so the minimum over both cases is returned.
 
     Returns:
         The rate; None before a baseline, and while a tier has no pick or the pick's interval is unknown.
@@ -115,7 +118,7 @@ def rate_to_beat(
 
 
 def _admissible_modes(trials: Trials) -> set[Mode]:
-    """Return the modes that no run for losses will bar any more: the baseline's, and those that agree."""
+    """Return the modes that losses can no longer exclude: the baseline's, and those that passed the check."""
     own = trials.baseline.config if trials.baseline else None
     agreeing = {one.mode for one in guarded_modes(trials.records) if one.verdict.outcome is LossOutcome.OK}
     return agreeing | ({Mode.of(own)} if own else set())
@@ -124,7 +127,7 @@ def _admissible_modes(trials: Trials) -> set[Mode]:
 def _at_least(
     tier: Tier, pick: TrialRecord, noise: NoiseFloor | None, planned: PlannedTraining
 ) -> float | None:
-    """Return the samples/s of one rank below which nothing takes the pick's place; None if unknown."""
+    """Return the samples/s of one rank below which nothing can replace the pick; None if unknown."""
     loop = pick.measurement.loop if pick.measurement else None
     if loop is None or loop.rate_interval_relative is None:
         return None
@@ -136,7 +139,7 @@ def _at_least(
 
 
 def _kept(noise: NoiseFloor | None) -> float:
-    """Return the factor that the next process of a config stays above, beside one that was measured."""
+    """Return the smallest likely ratio of a config's next process to a measured one."""
     if noise is None:
         return 1 / (1 + UNKNOWN_FLOOR)
     return math.exp(-min(t_quantile(noise.pairs) * math.log1p(noise.relative), 700.0))

@@ -1,7 +1,8 @@
-"""What to try next, and the journal that shows every trial as one of an Optuna study.
+"""What to try next, and the journal that shows every trial in an Optuna study.
 
-The throughput model proposes, from the trial records; Optuna only keeps the journal, which is written again
-whenever a search begins or goes on. optuna-dashboard shows the running trial, samples/s and user attributes.
+The throughput model proposes configs from the trial records; Optuna only keeps the journal, which is
+rewritten
+whenever a search starts or resumes. optuna-dashboard shows the running trial, samples/s and user attributes.
 """
 
 import logging
@@ -33,12 +34,12 @@ STUDY_NAME = "tunekit"
 
 
 class Study:
-    """Optuna's study of one run.
+    """The Optuna study of one run.
 
     Args:
         space: the knobs and their values.
-        host: its limits bound what is proposed.
-        journal: file that other tools read; None for memory only.
+        host: the host, whose limits apply to proposals.
+        journal: file for other tools to read; None for memory only.
     """
 
     def __init__(self, space: Sequence[KnobSpace], host: Host, journal: Path | None = None) -> None:
@@ -48,7 +49,7 @@ class Study:
         storage: BaseStorage = InMemoryStorage()
         if journal is not None:
             journal.unlink(missing_ok=True)
-            # Left by a killed search, it would hold up the first write for half a minute.
+            # A lock left by a killed search would delay the first write by half a minute.
             journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
             storage = JournalStorage(JournalFileBackend(str(journal)))
         self._study = optuna.create_study(storage=storage, study_name=STUDY_NAME, direction="maximize")
@@ -59,13 +60,13 @@ class Study:
     def propose(
         self, criteria: Criteria = NO_CRITERIA, pending: Sequence[TrainConfig] = ()
     ) -> Proposal | None:
-        """Return a config that was not tried yet, and why; None when there is none that fits.
+        """Return an untried config, and why; None if none fits.
 
         Args:
-            criteria: what its trial must promise, and may cost.
+            criteria: what its trial must promise and how much it may cost.
             pending: configs that other hosts are measuring.
         """
-        # What the answer's tier may have, to begin with: more takes confirming rounds of its tier.
+        # Start within the answer's tier: a larger config needs separate confirmation in its own tier.
         searched, proposal = Trials(tuple(self._records)).searched, None
         first = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
         for tier in dict.fromkeys((first, Tier.AGGRESSIVE)):
@@ -76,13 +77,13 @@ class Study:
         return proposal
 
     def fastest_untried(self, planned: PlannedTraining, pending: Sequence[TrainConfig]) -> Proposal | None:
-        """Return the config that the model expects to be the fastest of those that any tier could take."""
+        """Return the untried config with the highest predicted rate among those that any tier could take."""
         criteria = Criteria(max_workers=self._most_of(Tier.AGGRESSIVE), planned=planned, is_fastest=True)
         return self._acquisition.propose(self._records, criteria, pending)
 
     @contextmanager
     def running(self, config: TrainConfig, expected_rate: float | None) -> Iterator[None]:
-        """Show a trial as running, with its predicted samples/s; it fails where no record ends it."""
+        """Show a trial as running, with its predicted samples/s; without a record it ends as failed."""
         self._running = self._begin(config)
         self._running.set_user_attr("predicted_samples_per_s", expected_rate)
         try:
@@ -93,7 +94,7 @@ class Study:
                 self._running = None
 
     def tell(self, records: Iterable[TrialRecord]) -> None:
-        """Add finished trials; one with a value that the space does not have is no trial of the study."""
+        """Add finished trials; one with a value outside the space doesn't appear in the study."""
         for record in records:
             self._records.append(record)
             if record.config is None or not record.role.is_candidate:
@@ -105,7 +106,7 @@ class Study:
                 self._running = None
 
     def why_none(self) -> str:
-        """Return why nothing is proposed, whatever the time."""
+        """Return why nothing would be proposed even with unlimited time."""
         return self._acquisition.why_none(self._records)
 
     def _most_of(self, tier: Tier) -> int:
@@ -122,12 +123,12 @@ class Study:
         )
 
     def _as_searched(self, config: TrainConfig) -> TrainConfig:
-        """Return a config with the space's persistent_workers, which is no parameter of the study."""
+        """Return a config with the space's persistent_workers, which isn't a parameter of the study."""
         persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
         return config.changed(persistent_workers=bool(config.num_workers and persistent))
 
     def _begin(self, config: TrainConfig) -> optuna.Trial:
-        """Begin a trial of the study; without workers, it has only the knobs that mean something."""
+        """Begin a trial of the study; without workers, the knobs that need them are left out."""
         distributions: dict[str, BaseDistribution] = {
             entry.knob: CategoricalDistribution(entry.values)
             for entry in self._space
