@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from _tunekit_agent.stages.trace import op_costs
+from _tunekit_agent.stages.trace.op_costs import flop_formulas
 from _tunekit_agent.stages.trace.tracer import Tracer
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -55,37 +55,47 @@ def test_a_frozen_input_costs_no_gradient_of_it() -> None:
     assert costs[0] * 3 == costs[1] * 2
 
 
-SCORES_FLOPS = 2 * 2 * 4 * 16 * 16 * 8
-"""Of one product whose one side is the scores."""
+def test_attention_makes_two_products_and_five_backwards() -> None:
+    heads = [torch.randn(2, 4, 16, 8, requires_grad=True) for _ in range(3)]
+    with Tracer(torch, "cpu") as tracer:
+        nn.functional.scaled_dot_product_attention(*heads).sum().backward()
+    product = 2 * 2 * 4 * 16 * 16 * 8
+    assert [op[2] for op in tracer.facts()["ops"] if op[2]] == [2 * product, 5 * product]
 
 
-def heads() -> torch.Tensor:
-    return torch.empty(2, 4, 16, 8)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_cudnn_attention",
-    ],
-)
-def test_attention_makes_two_products_and_five_backwards(name: str) -> None:
-    qkv = (heads(), heads(), heads())
-    assert op_costs.flops(name, (*qkv, 0.0, True), heads()) == 2 * SCORES_FLOPS
-    backward = (heads(), *qkv, heads(), torch.empty(2, 4, 16), 0.0, True)
-    assert op_costs.flops(f"{name}_backward", backward, heads()) == 5 * SCORES_FLOPS
+def test_torch_counts_matmuls_in_fp8() -> None:
+    one = torch.ones(16, 32, dtype=torch.float8_e4m3fn)
+    other, scale = torch.ones(16, 32, dtype=torch.float8_e4m3fn).t(), torch.ones(())
+    with Tracer(torch, "cpu") as tracer:
+        torch._scaled_mm(one, other, scale, scale)
+    assert [op[2] for op in tracer.facts()["ops"]] == [2 * 16 * 32 * 16]
 
 
 def test_a_recurrent_kernel_multiplies_its_weights_at_every_place() -> None:
     inputs = torch.empty(7, 3, 5)
     weights = [torch.empty(24, 5), torch.empty(24, 6), torch.empty(24), torch.empty(24)]
     forward = 2 * 7 * 3 * (24 * 5 + 24 * 6)
-    assert op_costs.flops("_cudnn_rnn", (inputs, weights, 4), inputs) == forward
-    assert op_costs.flops("mkldnn_rnn_layer", (inputs, *weights), inputs) == forward
-    assert op_costs.flops("_cudnn_rnn_backward", (inputs, weights, 4), inputs) == 2 * forward
+    formulas, aten = flop_formulas(torch), torch.ops.aten
+    assert formulas[aten._cudnn_rnn](inputs, weights, 4, out_val=inputs) == forward
+    assert formulas[aten.mkldnn_rnn_layer](inputs, *weights, out_val=inputs) == forward
+    assert formulas[aten._cudnn_rnn_backward](inputs, weights, 4, out_val=inputs) == 2 * forward
+
+
+@pytest.mark.parametrize(
+    ("groups", "is_channels_last", "suffix"),
+    [(1, False, ""), (2, False, ".grouped"), (4, False, ".depthwise"), (4, True, ".depthwise.nhwc")],
+)
+def test_a_convolution_tells_its_groups_and_its_layout(
+    groups: int, is_channels_last: bool, suffix: str
+) -> None:
+    layout = torch.channels_last if is_channels_last else torch.contiguous_format
+    images = torch.randn(2, 4, 8, 8).to(memory_format=layout).requires_grad_()
+    module = nn.Conv2d(4, 8, 3, groups=groups).to(memory_format=layout)
+    with Tracer(torch, "cpu") as tracer:
+        module(images).sum().backward()
+    ops = [op for op in tracer.facts()["ops"] if op[2]]
+    assert [op[0] for op in ops] == [f"convolution{suffix}", f"convolution_backward{suffix}"]
+    assert ops[1][2] == 2 * ops[0][2]
 
 
 def moved(run: Callable[[], object]) -> list[tuple[str, int]]:

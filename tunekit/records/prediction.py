@@ -31,6 +31,7 @@ class OpCost(NamedTuple):
     """One op of a step."""
 
     name: str
+    """Such as "mm", or "convolution.depthwise.nhwc" with the groups and layout of a convolution."""
     dtype: str
     """dtype of its first floating-point tensor, such as "bfloat16"; empty without one."""
     flops: float

@@ -1,48 +1,47 @@
-"""Arithmetic and memory traffic of one op, from the shapes of what it takes and gives.
+"""Arithmetic and memory traffic of one op, from the shapes of its tensors.
 
-Counted is what matmuls, convolutions, attention and recurrent layers multiply and add, two operations for
-each pair; everything else is taken to be bound by memory. Attention counts whole squares of scores, also
-where a mask hides half of them.
+Only matmuls, convolutions, attention and recurrent layers have arithmetic, two operations per multiply-add,
+by torch's own formulas where these are right; all other ops are taken to be limited by memory bandwidth.
+Masked attention scores count too.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from typing import Any
+from typing import Any, Callable
 
 _WRITES_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
-_HEADS_AFTER_PLACES = ("_efficient_attention", "_flash_attention")
-"""Attention on tensors of (batch, places, heads, features); on all others heads come second."""
-_BACKWARD_PER_FORWARD = 2.5
-"""Of attention that keeps no scores: five products of their size where forward has two."""
+_CONVOLUTION_ARGS = {"convolution": (0, 1, 8), "convolution_backward": (1, 2, 9)}
+"""Positions of the input, the weight and the number of groups."""
 
 
-def flops(name: str, args: tuple, made: Any) -> int:
-    """Return the floating-point operations of an op.
+def flop_formulas(torch: Any) -> dict[Any, Callable]:
+    """Return a formula per op packet, called with the op's arguments and its result as `out_val`."""
+    aten = torch.ops.aten
+    formulas = dict(importlib.import_module(f"{torch.__name__}.utils.flop_counter").flop_registry)
+    own = {"convolution_backward": _convolution_backward}
+    for suffix, per_weight in (("", 2), ("_backward", 4)):
+        own[f"mkldnn_rnn_layer{suffix}"] = own[f"_cudnn_rnn{suffix}"] = _recurrent(per_weight)
+        flash = f"_scaled_dot_product_flash_attention{suffix}"
+        own[flash.replace("attention", "attention_for_cpu")] = formulas.get(getattr(aten, flash, None))
+    formulas.update((getattr(aten, name), formula) for name, formula in own.items() if hasattr(aten, name))
+    return formulas
 
-    Args:
-        name: without namespace and overload, such as "addmm".
-    """
-    if name in ("mm", "bmm"):
-        return 2 * _numel(args[0]) * int(args[1].shape[-1])
-    if name in ("addmm", "baddbmm"):
-        return 2 * _numel(args[1]) * int(args[2].shape[-1])
-    if name in ("convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution"):
-        is_transposed = name in ("convolution", "_convolution") and bool(args[6])
-        return _convolution(args[0] if is_transposed else made, args[1])
-    if name == "convolution_backward":
-        is_transposed, wanted = bool(args[7]), args[10]
-        one = _convolution(args[1] if is_transposed else args[0], args[2])
-        return one * (bool(wanted[0]) + bool(wanted[1]))
-    if name.startswith(("_scaled_dot_product", *_HEADS_AFTER_PLACES)):
-        return _attention(name, args)
-    if name in ("mkldnn_rnn_layer", "_cudnn_rnn", "mkldnn_rnn_layer_backward", "_cudnn_rnn_backward"):
-        return _recurrent(name, args)
-    return 0
+
+def full_name(name: str, args: tuple) -> str:
+    """Add to a convolution's name what decides its speed, such as "convolution.depthwise.nhwc"."""
+    if name not in _CONVOLUTION_ARGS:
+        return name
+    taken, weight, groups = (args[place] for place in _CONVOLUTION_ARGS[name])
+    if groups > 1:
+        name += ".depthwise" if weight.shape[1] == 1 else ".grouped"
+    is_channels_last = len(taken.shape) >= 4 and taken.shape[1] > 1 and taken.stride(1) == 1
+    return name + ".nhwc" if is_channels_last else name
 
 
 def moved_bytes(name: str, taken: list, made: list) -> int:
-    """Return the bytes that an op reads and writes, each tensor once."""
+    """Return the bytes that an op reads and writes, each tensor counted once."""
     if name in _WRITES_NOTHING:
         return 0
     return sum(_bytes(tensor) for tensor in taken) + sum(_bytes(tensor) for tensor in made)
@@ -65,17 +64,19 @@ def _convolution(positions: Any, weight: Any) -> int:
     return 2 * int(positions.shape[0]) * math.prod(map(int, positions.shape[2:])) * _numel(weight)
 
 
-def _attention(name: str, args: tuple) -> int:
-    tensors = [one for one in args if hasattr(one, "shape") and len(one.shape) == 4]
-    is_backward = name.endswith("_backward")
-    query, key, value = tensors[1:4] if is_backward else tensors[:3]
-    places = int(key.shape[1 if name.startswith(_HEADS_AFTER_PLACES) else 2])
-    forward = 2 * math.prod(map(int, query.shape[:3])) * places * (int(query.shape[3]) + int(value.shape[3]))
-    return int(_BACKWARD_PER_FORWARD * forward) if is_backward else forward
+def _convolution_backward(*args: Any, **_: Any) -> int:
+    """Unlike torch's formula, this one accounts for groups."""
+    is_transposed, wanted = bool(args[7]), args[10]
+    one = _convolution(args[1] if is_transposed else args[0], args[2])
+    return one * (bool(wanted[0]) + bool(wanted[1]))
 
 
-def _recurrent(name: str, args: tuple) -> int:
-    steps = int(args[0].shape[0]) * int(args[0].shape[1])
-    weights = args[1] if isinstance(args[1], (list, tuple)) else args[1:5]
-    forward = 2 * steps * sum(_numel(one) for one in weights if one is not None and len(one.shape) == 2)
-    return 2 * forward if name.endswith("_backward") else forward
+def _recurrent(per_weight: int) -> Callable:
+    """Return the formula of a recurrent layer: so many operations per weight and time step."""
+
+    def formula(*args: Any, **_: Any) -> int:
+        weights = args[1] if isinstance(args[1], (list, tuple)) else args[1:5]
+        matrices = sum(_numel(one) for one in weights if one is not None and len(one.shape) == 2)
+        return per_weight * int(args[0].shape[0]) * int(args[0].shape[1]) * matrices
+
+    return formula

@@ -8,9 +8,9 @@ import weakref
 from typing import Any, Iterable
 
 from ...loader.storages import dense
-from . import op_costs
 from .allocator import TemporaryBytes
 from .dispatch import mode_for, tensors_in
+from .op_costs import flop_formulas, full_name, moved_bytes
 
 PURPOSES = (
     "parameters",
@@ -44,6 +44,7 @@ class Tracer:
     def __init__(self, torch: Any, device_type: str = "cuda") -> None:
         self._torch, self._device_type = torch, device_type
         self._mode = mode_for(torch)
+        self._formulas = flop_formulas(torch)
         self._events: list = []  # (block, bytes), -1 where it is freed: in one append, as frees come any time
         self._purposes: list = []
         self._before: list = []  # blocks that were there when the first op was seen
@@ -207,7 +208,7 @@ class Tracer:
             self.fault = f"a step allocates and frees more than {_MAX_EVENTS:,} times"
 
     def _saw_op(self, func: Any, args: tuple, kwargs: dict, made: Any) -> None:
-        name = str(getattr(func, "_schema", func)).split("(")[0].split("::")[-1].split(".")[0]
+        name = _name_of(func)
         handed = tensors_in((args, kwargs))
         taken = [one for one in handed if self._is_here(one)]
         given = [one for one in tensors_in(made) if self._is_here(one)]
@@ -228,7 +229,7 @@ class Tracer:
         if name == "add" and is_new and len(taken) == 2:
             self._saw_sum(given[0], taken)
         if taken or given:
-            self._saw_cost(func, name, args, taken, given, is_new, made)
+            self._saw_cost(func, args, kwargs, taken, given, is_new, made)
 
     @property
     def _is_in_backward(self) -> bool:
@@ -273,23 +274,24 @@ class Tracer:
         return any(block is not None and self._purposes[block] == _PARAMETERS for block in blocks)
 
     def _saw_cost(
-        self, func: Any, name: str, args: tuple, taken: list, given: list, is_new: bool, made: Any
+        self, func: Any, args: tuple, kwargs: dict, taken: list, given: list, is_new: bool, made: Any
     ) -> None:
-        schema = getattr(func, "_schema", None)
+        name, schema = _name_of(func), getattr(func, "_schema", None)
         is_changing = getattr(schema, "is_mutable", False)
         if is_changing and not given:
             given = [one for one in _written(schema, args) if self._is_here(one)]
         if not is_new and not is_changing:
             return  # a view, or a question such as on which device a fake tensor is
         kinds = [str(one.dtype).replace("torch.", "") for one in (*taken, *given) if one.is_floating_point()]
+        formula = self._formulas.get(getattr(func, "_overloadpacket", func))
         try:
-            operations = op_costs.flops(name, args, made)
+            operations = int(formula(*args, **kwargs, out_val=made)) if formula else 0
         except Exception:  # arguments in another form than is known
             operations = 0
-        moved = op_costs.moved_bytes(name, taken, given)
+        moved = moved_bytes(name, taken, given)
         is_of_host = self._device_type == "cpu" and not kinds  # whole numbers, of samples to come
         if operations or (moved and not is_of_host and name != "_local_scalar_dense"):
-            self._ops.append([name, kinds[0] if kinds else "", operations, moved])
+            self._ops.append([full_name(name, args), kinds[0] if kinds else "", operations, moved])
 
     def _is_here(self, tensor: Any) -> bool:
         return bool(tensor.device.type == self._device_type)
@@ -365,6 +367,11 @@ def _summed_in_place(events: list, sums: dict) -> list:
             continue
         kept.append((stands_for.get(block, block), size))
     return kept
+
+
+def _name_of(func: Any) -> str:
+    """Return an op's name without namespace and overload, such as "addmm"."""
+    return str(getattr(func, "_schema", func)).split("(")[0].split("::")[-1].split(".")[0]
 
 
 def _is_freed_next(events: list, place: int, block: Any) -> bool:
