@@ -39,7 +39,7 @@ def test_torch_never_sees_more_memory_than_the_driver(path: Path) -> None:
 
 def test_every_price_says_when_and_where_it_was_read() -> None:
     offers = [instance for profile in PROFILES.values() for instance in profile.instances]
-    assert len(offers) == 61
+    assert len(offers) == 72
     for offer in offers:
         assert offer.source.strip()
         assert offer.usd_per_h is not None or offer.notes

@@ -108,11 +108,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ProfileF
 def test_profiles_are_in_the_order_of_their_architectures_and_memory(files: dict[str, ProfileFile]) -> None:
     ids = cells(list_of(*reversed(files.values()), here=(gpu(),)), "id")
     assert ids[:6] == ["cpu", "mps-m1", "mps-m2", "mi300x", "k80", "p100-pcie-16"]
-    assert [one.removesuffix(" (here)") for one in ids[9:20]] == [
-        *("t4", "a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80"),
-        *("rtx3060", "a10", "a10g", "rtx3090", "a40", "rtxa6000"),
+    assert [one.removesuffix(" (here)") for one in ids[18:32]] == [
+        *("a30", "a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80", "rtx3070", "rtx3080"),
+        *("rtx3060", "a10", "a10g", "rtxa5000", "rtx3090", "a40", "rtxa6000"),
     ]
-    assert ids[-6:] == ["l40s", "h100-pcie", "h100-sxm", "h200", "b200", "rtx5090"]
+    assert ids[-6:] == ["b200", "gb200", "b300", "rtx5090", "rtxpro6000", "rtxpro6000-server"]
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
