@@ -8,16 +8,19 @@ Beside it stand the peaks that the public notebook WSShiro/vramexp measured on a
 torch 2.0.1, CUDA 11.8). Its models ran one after another in one process: what earlier ones had left behind
 there, by its own figures, is added here, with their workspaces. Goal: within 4% of each allocated peak.
 
-Then fifteen models of timm's public training benchmark (AMP, channels_last, SGD with momentum, 24 GB RTX
-3090, torch 1.12, CUDA 11.3: benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv of
-huggingface/pytorch-image-models): the batch size that it lists ran, the next of its ladder did not, as far as
-one can tell. A margin on the predicted memory is fixed on every other model, so that most verdicts are right,
-and tried on the rest.
+Then 40 models that a fixed seed picks from timm's public training benchmark (published/timm_batches.csv):
+the batch size that it lists ran on a 24 GB RTX 3090, the next of its ladder did not, as far as one can tell.
+Each verdict is that of `tunekit fits`: it fits, does not fit, or is undecided (tight). The margin is fixed on
+20 other models. This needs timm (`pip install timm==1.0.31`) and about fifteen minutes.
 """
 
+import csv
+import math
+import random
 import shlex
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +31,8 @@ from real_trials_of import traced_fits  # noqa: E402
 
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
 from tunekit.machine.profiles import load_profiles  # noqa: E402
+from tunekit.predict.fits import CPU_MARGIN  # noqa: E402
+from tunekit.predict.step_traces import Unpredictable  # noqa: E402
 from tunekit.records.prediction import PeakShown  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
@@ -54,35 +59,23 @@ MEASURED = (
 )
 
 
-class Ladder(NamedTuple):
-    """What timm's benchmark says of one model."""
+class Batch(NamedTuple):
+    """A batch size of which timm's benchmark says whether it ran."""
 
-    name: str
-    ran: int
-    """Batch size that it lists."""
-    failed: int | None
-    """The next of its ladder; None above the largest that it tries."""
+    size: int
+    ran: bool
 
 
-LADDERS = (
-    Ladder("resnet18", 512, None),
-    Ladder("resnet34", 512, None),
-    Ladder("resnet26", 512, None),
-    Ladder("resnet50", 512, None),
-    Ladder("resnet50d", 384, 512),
-    Ladder("resnet101", 256, 384),
-    Ladder("resnet152", 192, 256),
-    Ladder("wide_resnet50_2", 384, 512),
-    Ladder("resnext50_32x4d", 384, 512),
-    Ladder("vgg16", 384, 512),
-    Ladder("vgg16_bn", 256, 384),
-    Ladder("vgg19", 384, 512),
-    Ladder("vit_tiny_patch16_224", 512, None),
-    Ladder("vit_small_patch16_224", 384, 512),
-    Ladder("vit_base_patch16_224", 192, 256),
-)
-_CAPACITY_BYTES = int((23.70 * 1024 - 500) * MIB)
-"""What torch sees of an RTX 3090, less a context of 500 MiB."""
+BATCHES = Path(__file__).parent / "published/timm_batches.csv"
+"""Models that timm 1.0.31 still has, of results/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv
+(huggingface/pytorch-image-models, commit aa4b5850): AMP, channels_last, SGD with momentum,
+torch 1.12, CUDA 11.3."""
+_JUDGED, _FIXED_ON = 40, 20
+_MOST_TRIED = 512
+"""The batch size that timm's benchmark begins with."""
+_CONTEXT_BYTES = (843 * MIB, 1488 * MIB)
+"""Of torch before 1.13, which loads every kernel at the start: 843 MiB with torch 1.12.1 and CUDA 11.3
+(pytorch/pytorch#86493), 1488 MiB on an RTX 3090 with torch 1.7.1 (pytorch/pytorch#49877, less its tensor)."""
 _MARGINS = tuple(percent / 100 for percent in range(16))
 
 
@@ -90,12 +83,12 @@ class Predicted:
     """What a trace of a model says, beside an RTX 3090's workspaces of cuBLAS.
 
     Args:
-        name: of the model.
+        words: the script's flags: the model's name first.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, *words: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            self._fits = traced_fits(SCRIPT, [name], Path(folder))
+            self._fits = traced_fits(SCRIPT, list(words), Path(folder))
         self._outside = outside_torch(load_profiles()["rtx3090"])
 
     def peak(self, batch_size: int) -> PeakShown:
@@ -110,53 +103,71 @@ class Predicted:
         return memory is not None and memory.fits(batch_size, capacity_bytes)
 
 
-def verdicts(ladder: Ladder, prediction: Predicted, margin: float) -> list[bool]:
-    """Return whether each verdict is right: that the listed batch fits, and that the next does not."""
-    capacity_bytes = int(_CAPACITY_BYTES / (1 + margin))
-    right = [prediction.fits(ladder.ran, capacity_bytes)]
-    if ladder.failed is not None:
-        right.append(not prediction.fits(ladder.failed, capacity_bytes))
-    return right
+def next_larger(batch_size: int) -> int | None:
+    """Return the next larger batch size of timm's ladder (512, 384, 256, ...), None above the largest."""
+    power = 2 ** int(math.log2(batch_size))
+    larger = 2 * power if batch_size > power else power + power // 2
+    return larger if larger <= _MOST_TRIED else None
 
 
-def tell_ladders() -> None:
+def needs_of(name: str, batch_size: int, image_size: str) -> list[tuple[Batch, int]]:
+    """Return the batch that ran and the next of the ladder, each with the MiB that torch needs at least."""
+    prediction = Predicted(name, "--image-size", image_size)
+    larger = next_larger(batch_size)
+    batches = [Batch(batch_size, True), *([Batch(larger, False)] if larger else [])]
+    needs = []
+    for batch in batches:
+        too_small, enough = 0, prediction.peak(batch.size).reserved_bytes // MIB + 1
+        while enough - too_small > 1:
+            middle = (too_small + enough) // 2
+            if prediction.fits(batch.size, middle * MIB):
+                enough = middle
+            else:
+                too_small = middle
+        needs.append((batch, enough))
+    return needs
+
+
+def verdict(batch: Batch, needed_mib: int, margin: float) -> str:
+    """Return whether the verdict on a batch is right, undecided or wrong, by the rules of `Fits`."""
+    capacity = load_profiles()["rtx3090"].capacity_bytes
+    assert capacity is not None
+    low, high = ((capacity - context) / MIB for context in reversed(_CONTEXT_BYTES))
+    if low / (1 + margin) < needed_mib <= high * (1 + margin):
+        return "undecided"
+    fits = needed_mib <= low / (1 + margin)
+    return "right" if fits is batch.ran else "wrong"
+
+
+def tell_timm() -> None:
     """Predict timm's models and print."""
-    print("\n| model | ran | predicted reserved | next | predicted reserved |")
-    print("|---|---|---|---|---|")
-    predictions = []
-    for ladder in LADDERS:
-        prediction = Predicted(ladder.name)
-        predictions.append(prediction)
-        failed = f"{prediction.peak(ladder.failed).reserved_bytes / MIB:.0f} MiB" if ladder.failed else "n/a"
-        print(
-            f"| {ladder.name} | {ladder.ran} | {prediction.peak(ladder.ran).reserved_bytes / MIB:.0f} MiB "
-            f"| {ladder.failed or 'n/a'} | {failed} |",
-            flush=True,
-        )
-    halves = [
-        [verdicts_of(place, predictions) for place in range(start, len(LADDERS), 2)] for start in (0, 1)
-    ]
-    fixed_on, tried_on = ([sum(rights) for rights in zip(*half, strict=True)] for half in halves)
-    best = max(fixed_on)
-    margins = [margin for margin, right in zip(_MARGINS, fixed_on, strict=True) if right == best]
-    chosen = margins[len(margins) // 2]
-    counts = [
-        sum(1 + (LADDERS[place].failed is not None) for place in range(start, len(LADDERS), 2))
-        for start in (0, 1)
-    ]
-    at = _MARGINS.index(chosen)
-    right = fixed_on[0] + tried_on[0]
-    print(f"\ncapacity {_CAPACITY_BYTES / MIB:.0f} MiB; without a margin {right} of {sum(counts)} right")
-    serving = f"{margins[0]:.0%} to {margins[-1]:.0%} ({best} of {counts[0]} right)"
-    print(
-        f"margins that serve the first half best: {serving}; with {chosen:.0%} the other half has "
-        f"{tried_on[at]} of {counts[1]} right"
+    rows = list(csv.reader(BATCHES.read_text().splitlines()[1:]))
+    chosen = random.Random(38).sample(rows, _JUDGED + _FIXED_ON)
+    print("\n| model | batch size | needs at least | ran |")
+    print("|---|---|---|---|")
+    known = []
+    for place, (name, batch_size, image_size) in enumerate(chosen):
+        try:
+            needs = needs_of(name, int(batch_size), image_size)
+        except Unpredictable as why:
+            print(f"| {name} | {batch_size} | {why} | yes |", flush=True)
+            continue
+        known.append((place, needs))
+        for batch, needed in needs:
+            print(f"| {name} | {batch.size} | {needed} MiB | {'yes' if batch.ran else 'no'} |", flush=True)
+    judged, others = (
+        [one for place, needs in known if (place < _JUDGED) is is_judged for one in needs]
+        for is_judged in (True, False)
     )
-
-
-def verdicts_of(place: int, predictions: list[Predicted]) -> list[int]:
-    """Return how many verdicts on one model are right, for each margin."""
-    return [sum(verdicts(LADDERS[place], predictions[place], margin)) for margin in _MARGINS]
+    scores = {margin: Counter(verdict(*one, margin) for one in others) for margin in _MARGINS}
+    best = min(_MARGINS, key=lambda margin: (scores[margin]["wrong"], scores[margin]["undecided"]))
+    for title, margin in (
+        (f"fixed on {len(others)} brackets of other models", best),
+        ("fits' own", CPU_MARGIN),
+    ):
+        counts = Counter(verdict(*one, margin) for one in judged)
+        told = ", ".join(f"{counts[word]} {word}" for word in ("right", "undecided", "wrong"))
+        print(f"\nmargin {margin:.0%} ({title}): of {len(judged)} brackets {told}")
 
 
 def main() -> None:
@@ -178,7 +189,7 @@ def main() -> None:
             flush=True,
         )
     print(f"\ngoal, within {_GOAL:.0%} of each allocated peak: {'met' if worst <= _GOAL else 'missed'}")
-    tell_ladders()
+    tell_timm()
 
 
 if __name__ == "__main__":

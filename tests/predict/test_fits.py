@@ -63,6 +63,17 @@ def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, 
         assert asked.reserved_bytes <= asked.min_bytes
 
 
+def test_a_context_takes_room_and_a_workspace_of_cudnn_does_not(fits: Fits):
+    usual, small_context, no_workspace = (
+        predicted(fits, A10G, beside=beside)
+        for beside in (outside(), outside((300, 400)), outside(workspace_mib=(0, 0)))
+    )
+    assert no_workspace == usual
+    for one, other in zip(usual.fits, small_context.fits, strict=True):
+        assert one.largest.low < other.largest.low
+        assert one.largest.high == other.largest.high
+
+
 def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
     free = Fits((traced_trial(tmp_path / "a", epoch_samples=None),), tmp_path / "a", cpus=8)
     short = Fits((traced_trial(tmp_path / "b", batch_cost_s=0.2, epoch_samples=300),), tmp_path / "b", cpus=8)

@@ -81,12 +81,15 @@ class _Rates:
 
 
 class _Headroom:
-    """Bounds on the bytes that torch can reserve on a GPU next to the context and cuDNN's workspaces."""
+    """Bounds on the bytes that torch can reserve on a GPU next to the context.
+
+    cuDNN's workspaces do not count: where one does not fit, torch runs an algorithm that needs less
+    (try_configs in aten/src/ATen/native/cudnn/Conv_v8.cpp).
+    """
 
     def __init__(self, capacity_bytes: int, outside: OutsideTorch) -> None:
-        context, workspace = outside.context, outside.workspace
-        self.min_bytes = max(0, capacity_bytes - context.high - workspace.high)
-        self.max_bytes = max(0, capacity_bytes - context.low - workspace.low)
+        self.min_bytes = max(0, capacity_bytes - outside.context.high)
+        self.max_bytes = max(0, capacity_bytes - outside.context.low)
 
 
 class Fits:

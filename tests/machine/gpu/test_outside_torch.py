@@ -17,9 +17,14 @@ def test_a_gpu_of_unknown_capability_is_taken_for_one_with_the_large_workspace()
     assert outside_torch(profile(compute_capability=None)).blas_workspace_bytes == 64 * MIB
 
 
-def test_what_nobody_measured_has_wide_bounds_and_says_so() -> None:
-    beside = outside_torch(PROFILES["a10g"])
-    assert (beside.context.low, beside.context.high) == (300 * MIB, 1500 * MIB)
+@pytest.mark.parametrize(
+    ("multiprocessors", "low_mib", "high_mib"), [(28, 100, 412), (80, 160, 620), (None, 100, 1100)]
+)
+def test_an_assumed_context_grows_with_the_multiprocessors(
+    multiprocessors: int | None, low_mib: int, high_mib: int
+) -> None:
+    beside = outside_torch(profile(multiprocessors=multiprocessors))
+    assert (beside.context.low, beside.context.high) == (low_mib * MIB, high_mib * MIB)
     assert (beside.workspace.low, beside.workspace.high) == (0, 600 * MIB)
     for bounds in (beside.context, beside.workspace):
         assert bounds.source.startswith("assumed")

@@ -8,15 +8,19 @@ from tunekit.records.prediction import BytesRange, Calibration, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.units import MIB
 
-_CONTEXT_BYTES = (300 * MIB, 1500 * MIB)
+_CONTEXT_BYTES = (100 * MIB, 1100 * MIB)
+"""For GPUs whose number of multiprocessors is unknown."""
+_BYTES_PER_MULTIPROCESSOR = (2 * MIB, 4 * MIB)
+_KERNEL_BYTES = 300 * MIB
+"""Kernels of torch, cuBLAS and cuDNN that a training loads, at most."""
 _CUDNN_BYTES = (0, 600 * MIB)
 _CONTEXT_SOURCE = (
-    "assumed: a CUDA context with its libraries takes 300 to 1500 MiB, depending on driver, torch build and "
-    "number of multiprocessors; `tunekit doctor --calibrate` measures it on the GPU"
+    "assumed: a CUDA context takes 2 to 4 MiB per multiprocessor, and up to 300 MiB for the kernels in use; "
+    "`tunekit doctor --calibrate` measures it on the GPU"
 )
 _CUDNN_SOURCE = (
-    "assumed: cuDNN takes 0 to 600 MiB, depending on shapes and algorithm; `tunekit doctor --calibrate` "
-    "measures it on the GPU"
+    "assumed: cuDNN takes 0 to 600 MiB if they are free, else a slower algorithm; "
+    "`tunekit doctor --calibrate` measures it on the GPU"
 )
 
 BLAS_BYTES = 8_519_680
@@ -38,8 +42,12 @@ def outside_torch(
 ) -> OutsideTorch:
     """Return bounds on the GPU memory used in addition to torch's tensors.
 
-    By default, the context (300 to 1500 MiB) and cuDNN's workspaces (0 to 600 MiB) are assumed. For each
-    thread, the cuBLAS workspace is the one that torch requests (parseChosenWorkspaceSize in
+    By default, the context and cuDNN's workspaces (0 to 600 MiB) are assumed. Before any training, contexts
+    of torch 1.13 and later, which load kernels when they are first used, were reported as 274 MiB
+    (pytorch/pytorch#86509) and, on 142 multiprocessors, 426 MiB (unslothai/unsloth-zoo#1053).
+    CUDA_MODULE_LOADING=EAGER loads all kernels and takes up to 1 GiB more.
+
+    For each thread, the cuBLAS workspace is the one that torch requests (parseChosenWorkspaceSize in
     aten/src/ATen/cuda/CublasHandlePool.cpp): 2 x 4096 KiB and 8 x 16 KiB, but 32 MiB on compute capability
     9.0 and, since pull requests 175344 and 189312 of pytorch/pytorch, on 10 to 12. Earlier builds use the
     small one on Blackwell; CUBLAS_WORKSPACE_CONFIG overrides both. A GPU of unknown capability is assumed
@@ -60,7 +68,7 @@ def outside_torch(
     measured = _newest_of(profile, calibrations)
     if measured is None:
         return OutsideTorch(
-            context=_range(_CONTEXT_BYTES, _CONTEXT_SOURCE),
+            context=_range(_context_bytes(profile.multiprocessors), _CONTEXT_SOURCE),
             workspace=_range(_CUDNN_BYTES, _CUDNN_SOURCE),
             blas_workspace_bytes=_THREADS * blas_bytes(profile.compute_capability),
         )
@@ -82,6 +90,13 @@ def blas_bytes(compute_capability: str | None) -> int:
     """Return the cuBLAS workspace that torch requests per thread by default; see `outside_torch`."""
     major = None if compute_capability is None else int(compute_capability.split(".")[0])
     return LARGE_BLAS_BYTES if major is None or major >= _LARGE_FROM else BLAS_BYTES
+
+
+def _context_bytes(multiprocessors: int | None) -> tuple[int, int]:
+    if multiprocessors is None:
+        return _CONTEXT_BYTES
+    low, high = (each * multiprocessors for each in _BYTES_PER_MULTIPROCESSOR)
+    return max(low, _CONTEXT_BYTES[0]), high + _KERNEL_BYTES
 
 
 def _why_none(profile: Profile) -> str | None:
