@@ -10,7 +10,7 @@ from build_records import trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, Fits
+from tunekit.predict.fits import DOUBT_MARGIN, MARGIN, Fits
 from tunekit.predict.step_traces import Unpredictable
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.config import Precision
@@ -149,7 +149,7 @@ def test_doubts_widen_the_margin(tmp_path: Path):
     ranges = []
     for doubts in ((), ("a doubt",), tuple(f"doubt {number}" for number in range(8))):
         fits = Fits((traced_trial(tmp_path, doubts=doubts),), tmp_path, cpus=8)
-        assert fits.margin == pytest.approx(CPU_MARGIN + DOUBT_MARGIN * len(doubts))
+        assert fits.margin == pytest.approx(MARGIN + DOUBT_MARGIN * len(doubts))
         prediction = predicted(fits, A10G)
         assert prediction.doubts == doubts
         ranges.append(prediction.fits[0].largest)
