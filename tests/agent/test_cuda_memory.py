@@ -75,6 +75,7 @@ with torch.autocast("cpu", torch.bfloat16):
     dtypes |= {"loss": F.cross_entropy(half, torch.zeros(4, dtype=torch.long))}
     reported["dtypes"] = {name: str(made.dtype)[6:] for name, made in dtypes.items()}
     norm(layer(rows)).sum().backward()
+    reported["lstm"] = seen(lambda: nn.LSTM(8, 8)(layer(rows)[:, None])[0])["names"]
 reported["float32"] = str(norm(rows).dtype)[6:]
 reported["adamw"] = optimized(torch.optim.AdamW)
 reported["clipped"] = clipped()
@@ -130,6 +131,11 @@ def test_autocast_runs_in_float32_what_it_does_on_a_gpu(reported: Any) -> None:
         name: "bfloat16" if name in half else "float32" for name in reported["dtypes"]
     }
     assert reported["float32"] == "float32"
+
+
+def test_an_lstm_is_one_kernel_under_autocast(reported: Any) -> None:
+    assert "mkldnn_rnn_layer" in reported["lstm"]
+    assert "sigmoid" not in reported["lstm"]
 
 
 def test_optimizers_walk_over_lists_within_and_not_after(reported: Any) -> None:

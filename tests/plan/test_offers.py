@@ -46,7 +46,7 @@ def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
     other = twice_as_fast(instances=(instance(name="two.xlarge"),), achievable_bf16_fraction=0.8)
     row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), other), "two.xlarge")
     assert row.how is RateSource.PREDICTED
-    assert row.basis == "roofline from a10g in bf16: x 2.00 (1.79 to 2.24)"
+    assert row.basis == "predicted from a10g in bf16: x 2.00 (1.79 to 2.24)"
     assert row.hours is not None
     assert row.hours.value == pytest.approx(177.94 / 2, abs=0.01)
     assert row.hours.low == pytest.approx(177.94 / 2 / 1.118, abs=0.01)

@@ -12,8 +12,8 @@ from tunekit.plan.interruptions import (
     with_checkpoints_s,
 )
 from tunekit.predict.loader_rate import usual_instance
-from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.predict.scaling import link_between, scaled_step
+from tunekit.predict.speed_ratio import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.plan import (

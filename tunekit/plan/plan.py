@@ -9,7 +9,7 @@ from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
-from tunekit.predict import roofline, scaling
+from tunekit.predict import scaling, speed_ratio
 from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
@@ -51,7 +51,7 @@ def make_plan(
         rows=rows,
         choices=choices,
         findings=plan_findings(facts, ignored),
-        model_assumptions=_model_assumptions(rows, profiles),
+        model_assumptions=(speed_ratio.ASSUMPTION,) if _has_other_gpu(rows) else (),
         sources=_sources(rows, choices),
     )
 
@@ -64,15 +64,6 @@ def _order(row: PlanRow, may_use_spot: bool) -> tuple[bool, float, float, str, s
     return (row.obstacle is not None, usd, hours, row.profile_id, row.provider or "", row.instance or "")
 
 
-def _model_assumptions(rows: Sequence[PlanRow], profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-    own, *others = rows
-    converted = [row for row in others if row.how is not None and row.profile_id != own.profile_id]
-    if not converted:
-        return ()
-    used = {(row.profile_id, row.precision) for row in (own, *converted)}
-    return roofline.assumptions((profiles[name], precision) for name, precision in sorted(used))
-
-
 def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:
     chosen = [rows[index] for index in dict.fromkeys(choice.row for choice in choices)]
     machines: dict[str, list[str]] = {}
@@ -80,14 +71,17 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
         if row.price_source:
             machines.setdefault(row.price_source, []).append(f"{row.provider} {row.instance}")
     prices = [f"{', '.join(names)}: {source}" for source, names in machines.items()]
-    has_other_gpu = any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
     has_checkpoints = any(row.usd_spot or row.checkpoint_interval_s for row in rows)
     return (
         *(" ".join(line.split()) for line in prices),
-        *([roofline.SOURCE] if has_other_gpu else []),
+        *([speed_ratio.SOURCE] if _has_other_gpu(rows) else []),
         *([scaling.SOURCE] if any(row.scaling_is_predicted for row in rows) else []),
         *([interruptions.SOURCE] if has_checkpoints else []),
     )
+
+
+def _has_other_gpu(rows: Sequence[PlanRow]) -> bool:
+    return any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
 
 
 def _refuse_endless(request: PlanRequest) -> None:

@@ -396,7 +396,7 @@ def _how(prediction: DevicePrediction) -> str:
     scaled = "" if factor is None else f", times {factor:.2f} as seen on the GPU here"
     return (
         f"traced: {PATHS[prediction.path]}, at batch sizes {sizes}, margin {prediction.margin:.0%}; "
-        f"speed by a roofline of each op, within 30%{scaled}{doubts}"
+        f"speed by a roofline of each op{scaled}{doubts}"
     )
 
 

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from tunekit.predict.checkpointing import blocks_text, cost_text
-from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
@@ -274,8 +273,8 @@ def _basis(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
         "Memory: the traced allocations at each batch size, replayed by the rules of torch's allocator; "
         f"margin {prediction.margin:.0%} either way.",
         *dict.fromkeys(outside),
-        f"Compute: a roofline model of each traced op{factor}, +-{ERROR:.0%}; memory layout, fusion and "
-        "torch.compile are not modelled.",
+        f"Compute: a roofline model of each traced op and of the host{factor}, fitted to published training "
+        "rates; the range covers 90% of models that the fit did not see. torch.compile is not modelled.",
         _loader(run, prediction),
     ]
     known = prediction.checkpointing

@@ -5,6 +5,7 @@ Only for a process that ends after it: what is registered here stays. Known diff
 - attention keeps no scores on a GPU; on a CPU it does where dropout is on, or the mask is no float;
 - dropout keeps a byte for each element on a GPU, the element's own width on a CPU;
 - autocast runs norms, softmax and losses in float32 on a GPU, and fewer of them on a CPU;
+- an LSTM under autocast is one kernel on a GPU, on a CPU only if its input is float32;
 - optimizers walk over lists of parameters at once on a GPU, which takes lists of temporaries.
 
 Sources: torch's autocast_mode.h (lists of ops), Dropout.cpp, sdp_utils.cpp, optimizer.py.
@@ -54,6 +55,7 @@ def take(torch: Any) -> None:
     for name in _IN_FLOAT32:
         with contextlib.suppress(Exception):  # registered already, or unknown to this torch
             library.impl(name, _in_float32(torch, name), "AutocastCPU")
+    torch._VF.lstm = _lstm(torch, torch._VF.lstm)
 
 
 @contextlib.contextmanager
@@ -92,6 +94,15 @@ def _attention(torch: Any) -> Any:
         return flash(query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale)[0]
 
     return attention
+
+
+def _lstm(torch: Any, original: Any) -> Any:
+    def lstm(tensor, state, weights, *args):
+        if isinstance(state, tuple) and weights[0].dtype is torch.float32:
+            tensor, state = tensor.float(), tuple(one.float() for one in state)
+        return original(tensor, state, weights, *args)
+
+    return lstm
 
 
 def _dropout(torch: Any) -> Any:
