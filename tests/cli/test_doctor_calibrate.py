@@ -10,7 +10,9 @@ from tunekit.cli.main import main
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.gpu import calibrate as room
 from tunekit.machine.gpu.calibrate import load_calibrations
-from tunekit.records.prediction import Calibration
+from tunekit.records.prediction import Calibration, OpCost, OpTime
+
+MEASURED = calibration(op_times=(OpTime(OpCost("mm", "bfloat16", 1e9, 1e5), 1e-4),), host_op_s=1.25e-5)
 
 Captured = pytest.CaptureFixture[str]
 
@@ -25,7 +27,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def calibrate(python: str, gpus: object, nvml: object) -> Calibration:
         pythons.append(python)
-        return calibration()
+        return MEASURED
 
     monkeypatch.setattr(room, "calibrate", calibrate)
     return pythons
@@ -35,8 +37,10 @@ def test_what_was_measured_is_shown_and_kept(tmp_path: Path, capsys: Captured, a
     assert main(["doctor", "--calibrate"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "CUDA context and libraries 500.0 MiB" in shown
+    assert "mm bfloat16 100.0 10.0 1" in shown
+    assert "Host: 12.5 us per op of a training step." in shown
     assert f"Saved in {tmp_path}/.cache/tunekit/calibration/nvidia-h200-torch-2.13.0-cu130.json" in shown
-    assert load_calibrations() == (calibration(),)
+    assert load_calibrations() == (MEASURED,)
     assert asked == [sys.executable]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
+from tunekit.predict.calibrated import calibrated_model
 from tunekit.predict.loader_rate import loader_rate, loader_work_of, usual_instance
 from tunekit.predict.roofline import compute_rate
 from tunekit.predict.step_traces import (
@@ -27,6 +28,7 @@ from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_betwee
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
+    Calibration,
     CheckpointingPredicted,
     DevicePrediction,
     LargestBatch,
@@ -102,6 +104,7 @@ class Fits:
         trials_folder: the folder that contains the trials' own folders.
         cpus: the CPUs that the trial could use.
         here: the GPU that the trial ran on, which calibrates the speed of others; None without a GPU.
+        calibrations: those kept on this machine.
 
     Raises:
         Unpredictable: the trial has no traced steps to predict from.
@@ -109,8 +112,14 @@ class Fits:
     """
 
     def __init__(
-        self, trials: Sequence[TrialRecord], trials_folder: Path, cpus: int, here: Profile | None = None
+        self,
+        trials: Sequence[TrialRecord],
+        trials_folder: Path,
+        cpus: int,
+        here: Profile | None = None,
+        calibrations: Sequence[Calibration] = (),
     ) -> None:
+        self._calibrations = calibrations
         traced = [trial for trial in trials if trace_of(trial)]
         trial = (traced or list(trials))[0]
         looked, seen = trial.measurement or trial.dry, trace_of(trial)
@@ -294,7 +303,8 @@ class Fits:
         if traced is None:
             return None
         ops, samples = ops_between(*self._pairs[traced], batch_size), batch_size * self._seen.batches_per_step
-        return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
+        model = calibrated_model(profile, self._calibrations)
+        return compute_rate(ops, samples, profile, precision is Precision.TF32, model)
 
     def _measured_over_roofline(self, script_precision: Precision, here: Profile | None) -> float | None:
         """Return the measured over the predicted speed of the GPU that is present; None without one.

@@ -40,6 +40,14 @@ class OpCost(NamedTuple):
     """Bytes read and written, each tensor counted once."""
 
 
+class OpTime(NamedTuple):
+    """A measured op."""
+
+    op: OpCost
+    seconds: float
+    """On the GPU."""
+
+
 class StepTrace(Record):
     """A few steps at one batch size: the allocations of all, and the ops of the last optimizer step."""
 
@@ -112,6 +120,9 @@ class Calibration(Record):
     blas_is_kept: bool
     """Whether workspaces stay allocated after the first matmul; else they are released after each."""
     convolutions: tuple[ConvolutionSeen, ...]
+    op_times: tuple[OpTime, ...] = ()
+    host_op_s: PositiveFloat | None = None
+    """The host's time per op of a training step."""
 
     @property
     def blas_workspace_bytes(self) -> int:

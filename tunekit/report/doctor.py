@@ -7,7 +7,7 @@ from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.host import Accelerator, GpuState
-from tunekit.records.prediction import Calibration, ConvolutionSeen
+from tunekit.records.prediction import Calibration, ConvolutionSeen, OpTime
 from tunekit.report.blocks import (
     PREDICTED,
     Column,
@@ -144,10 +144,12 @@ def calibration_blocks(calibration: Calibration, path: str | None) -> tuple[Tabl
     """Return the figures of a calibration and its file; a path of None is one that could not be saved."""
     kept = "stay" if calibration.blas_is_kept else "are given back after each matmul"
     torch = f"torch {calibration.torch_version}, cuDNN {calibration.cudnn_version or 'n/a'}"
+    host_s = calibration.host_op_s
     lines = (
         f"{torch}, driver {calibration.driver or 'n/a'}.",
         f"Context: {_SEEN_BY[calibration.context_seen_by]}.",
         f"cuBLAS's workspaces {kept}.",
+        *([f"Host: {1e6 * host_s:.1f} us per op of a training step."] if host_s else []),
         *([f"Saved in {path}; predictions for this GPU go by it from now on."] if path else []),
     )
     most = [(calibration.workspaces_bytes(bench) or (None, None))[1] for bench in (False, True)]
@@ -162,6 +164,11 @@ def calibration_blocks(calibration: Calibration, path: str | None) -> tuple[Tabl
     return (
         Table(title, ("", ""), tuple((name, bytes_text(size)) for name, size in sizes.items()), (1,)),
         table_of("Convolutions beyond their tensors (measured)", _CONVOLUTIONS, calibration.convolutions),
+        *(
+            [table_of("Speed of ops (measured)", _OP_TIMES, calibration.op_times)]
+            if calibration.op_times
+            else []
+        ),
         Passage("", lines, is_apart=True),
     )
 
@@ -172,4 +179,12 @@ _CONVOLUTIONS: tuple[Column[ConvolutionSeen], ...] = (
     Column("benchmark", field_text("benchmark", value_text), is_numeric=False),
     Column("forward", field_text("forward_bytes", bytes_text)),
     Column("backward", field_text("backward_bytes", bytes_text)),
+)
+
+_OP_TIMES: tuple[Column[OpTime], ...] = (
+    Column("op", lambda one: one.op.name, is_numeric=False),
+    Column("dtype", lambda one: one.op.dtype, is_numeric=False),
+    Column("us", lambda one: f"{1e6 * one.seconds:,.1f}"),
+    Column("TFLOPS", lambda one: f"{one.op.flops / one.seconds / 1e12:,.1f}" if one.op.flops else "n/a"),
+    Column("GB/s", lambda one: f"{one.op.moved_bytes / one.seconds / 1e9:,.0f}"),
 )

@@ -239,7 +239,7 @@ def _peak_blocks(rows: list[_Row]) -> tuple[Block, ...]:
         return Column(purpose.split()[0], cell, is_optional=True)
 
     def other(row: _Row) -> str:
-        return _gib_text(row.facts.outside.context.high + row.facts.outside.workspace.high)
+        return _gib_text(row.facts.outside.context.high)
 
     columns: list[Column[_Row]] = [
         *_SCREEN_COLUMNS[:2],
@@ -249,7 +249,7 @@ def _peak_blocks(rows: list[_Row]) -> tuple[Block, ...]:
     ]
     kept = [row for row in rows if row.fit.peak is not None]
     title = "GiB at the peak of the largest batch with margin (predicted)"
-    note = "other: CUDA context and workspaces outside torch, at most"
+    note = "other: CUDA context, at most"
     return (table_of(title, columns, kept), Passage("", (note,))) if kept else ()
 
 
@@ -271,7 +271,7 @@ def _basis(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
         f"Traced here: {PATHS[prediction.path]}, at batch sizes {sizes}; nothing ran on {elsewhere}.",
         *(f"Not all was traced: {trace.why_ended}." for trace in traces if trace.why_ended),
         "Memory: the traced allocations at each batch size, replayed by the rules of torch's allocator; "
-        f"margin {prediction.margin:.0%} either way.",
+        f"a batch fits with a margin of {prediction.margin:.0%}.",
         *dict.fromkeys(outside),
         f"Compute: a roofline model of each traced op and of the host{factor}, fitted to published training "
         "rates; the range covers 90% of models that the fit did not see. torch.compile is not modelled.",

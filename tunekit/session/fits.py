@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Sequence
 
 from tunekit.errors import TargetError
+from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.predict.fits import Fits
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.step_traces import Unpredictable, second_trace_config, trace_of
@@ -86,7 +87,13 @@ class FitsWalk(Session[FitsRun]):
         facts = {profile.id: self._facts(profile, outside) for profile in profiles}
         by_id = {profile.id: profile for profile in profiles}
         try:
-            fits = Fits(self._attempt, trials_folder, self.found.rank_host.cpus, self.found.profile)
+            fits = Fits(
+                self._attempt,
+                trials_folder,
+                self.found.rank_host.cpus,
+                self.found.profile,
+                load_calibrations(),
+            )
         except Unpredictable as why:
             self.change(why_not=str(why))
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tunekit.errors import RecordError
+from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.predict.fits import Fits
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.step_traces import Unpredictable, second_trace_config, trace_of
@@ -50,7 +51,7 @@ def predicted(run: Run, here: Profile, outside: Outside, trials_folder: Path) ->
     record = run.trials[-1]
     outside_torch = outside_of(run.trials, outside)
     try:
-        fits = Fits(run.trials, trials_folder, run.rank_host.cpus, here)
+        fits = Fits(run.trials, trials_folder, run.rank_host.cpus, here, load_calibrations())
         prediction = fits.for_profiles([run.profile], outside_torch)
         peaks = _peaks_here(record, fits, here, outside_torch)
     except Unpredictable as why:
@@ -76,7 +77,7 @@ def with_starting_config(run: Run, here: Profile, outside: Outside, trials_folde
     if run.prediction is None or config is None:
         return run
     try:
-        fits = Fits(records, trials_folder, run.rank_host.cpus, here)
+        fits = Fits(records, trials_folder, run.rank_host.cpus, here, load_calibrations())
     except (Unpredictable, RecordError):  # said already, when it was predicted
         return run
     outside_torch = outside_of(records, outside)(run.profile)

@@ -49,3 +49,7 @@ def test_a_calibration_finds_what_the_device_takes(simulated_gpu: SimulatedGpu) 
     rest = searched[1].backward_bytes - searched[1].forward_bytes
     assert 0 <= rest <= MIB, "of the block that it lay in, too small to split off"
     assert [one.workspace_bytes for one in searched if "kernel 1x1" in one.shape] == [0, 0]
+    matmuls = [(op.flops, seconds) for op, seconds in found.op_times if op.name == "mm"]
+    assert [flops for flops, _ in matmuls] == 2 * [2 * 1024**3, 2 * 4096**3]
+    assert all(large > 32 * small for (_, small), (_, large) in (matmuls[:2], matmuls[2:]))
+    assert found.host_op_s

@@ -1,4 +1,4 @@
-"""Measures the GPU memory that a training process uses in addition to torch's tensors.
+"""Measures the GPU memory that a process uses in addition to torch's tensors, and the speed of typical ops.
 
 A standalone script for the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit. It
 prints one JSON object, then waits while its parent asks the driver how much memory this process uses; it
@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from functools import partial
 
 BENCHMARKED = "--benchmarked"
 """Flag of the child process that measures with torch.backends.cudnn.benchmark on."""
@@ -120,7 +122,77 @@ def measured(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
     """Measure everything that torch's allocator counts; matmuls come first, before any workspace exists."""
     found = measured_blas(torch, device, pool)
     convolutions = measured_convolutions(torch, device, pool, dtypes, shapes, batch_size)
-    return {**found, "convolutions": convolutions, "reserved_bytes": pool.reserved()}
+    return {**found, "convolutions": convolutions}
+
+
+def speeds(torch, device, dtypes):
+    """Measure the speed of ops and of the host; empty if it fails, as in too little memory."""
+    try:
+        return {"op_times": op_times(torch, device, dtypes), "host_op_s": host_op_s(torch, device)}
+    except Exception:
+        return {}
+
+
+def op_times(torch, device, dtypes):
+    """Measure ops of several sizes, each [[name, dtype, flops, bytes], seconds], named as in a trace."""
+    functional, found = torch.nn.functional, []
+
+    def filled(dtype, *shape):
+        return torch.ones(shape, device=device, dtype=dtype)
+
+    def add(name, flops, tensors, act, *args, **options):
+        size = sum(one.numel() * one.element_size() for one in tensors)
+        dtype = str(tensors[0].dtype).replace("torch.", "")
+        found.append([[name, dtype, flops, size], seconds_of(torch, device, partial(act, *args, **options))])
+
+    for dtype in dtypes:
+        for side in (1024, 4096):
+            rows = filled(dtype, side, side)
+            add("mm", 2 * side**3, (rows, rows, rows), torch.mm, rows, rows)
+        for channels, side in ((64, 56), (256, 14)):
+            for suffix, layout in (("", torch.contiguous_format), (".nhwc", torch.channels_last)):
+                images = filled(dtype, 64, channels, side, side).contiguous(memory_format=layout)
+                weight = filled(dtype, channels, channels, 3, 3).contiguous(memory_format=layout)
+                flops = 2 * 64 * side**2 * weight.numel()
+                tensors = (images, weight, images)
+                add("convolution" + suffix, flops, tensors, functional.conv2d, images, weight, padding=1)
+        images, ones = filled(dtype, 64, 64, 56, 56), filled(torch.float32, 64)
+        norm = (images, ones, ones.clone(), ones, ones, True)
+        add("native_batch_norm", 0, (images, images), functional.batch_norm, *norm)
+        add("add", 0, (images, images, images), torch.add, images, images)
+        heads = filled(dtype, 16, 12, 512, 64)
+        attend = functional.scaled_dot_product_attention
+        flops = 4 * heads.numel() * heads.shape[2]
+        add("_scaled_dot_product_flash_attention", flops, (heads,) * 4, attend, heads, heads, heads)
+    return found
+
+
+def seconds_of(torch, device, run, repeats=20):
+    """Return the mean time of one call on the GPU."""
+    for _ in range(3):
+        run()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize(device)
+    begin.record()
+    for _ in range(repeats):
+        run()
+    end.record()
+    torch.cuda.synchronize(device)
+    return max(begin.elapsed_time(end) / 1000 / repeats, 1e-9)
+
+
+def host_op_s(torch, device, layers=50, ops_per_layer=5):
+    """Return the host's time per op of a training step that is too small to keep the GPU busy."""
+    modules = [part for _ in range(layers) for part in (torch.nn.Linear(8, 8), torch.nn.ReLU())]
+    network, rows = torch.nn.Sequential(*modules).to(device), torch.ones(8, 8, device=device)
+    best = None
+    for _ in range(10):
+        torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        network(rows).sum().backward()
+        taken = time.perf_counter() - began
+        best = taken if best is None else min(best, taken)
+    return best / (layers * ops_per_layer)
 
 
 def measured_convolutions(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
@@ -161,8 +233,10 @@ def gpu_figures(torch):
     benchmarked = benchmarked_convolutions()  # before this process allocates anything on the GPU
     device, dtypes = torch.device("cuda", 0), dtypes_of(torch)
     properties = torch.cuda.get_device_properties(device)
-    found = measured(torch, device, Pool(torch, device), dtypes)
+    pool = Pool(torch, device)
+    found = measured(torch, device, pool, dtypes)
     found["convolutions"] += benchmarked
+    found.update(speeds(torch, device, dtypes), reserved_bytes=pool.reserved())
     is_rocm = getattr(torch.version, "hip", None) is not None
     cudnn = torch.backends.cudnn.version()
     uuid = getattr(properties, "uuid", None)  # not in torch 2.1

@@ -65,7 +65,7 @@ def outside_torch(
     if why_none is not None:
         nothing = BytesRange(low=0, high=0, source=why_none)
         return OutsideTorch(context=nothing, workspace=nothing, blas_workspace_bytes=0)
-    measured = _newest_of(profile, calibrations)
+    measured = newest_of(profile, calibrations)
     if measured is None:
         return OutsideTorch(
             context=_range(_context_bytes(profile.multiprocessors), _CONTEXT_SOURCE),
@@ -107,7 +107,8 @@ def _why_none(profile: Profile) -> str | None:
     return None
 
 
-def _newest_of(profile: Profile, calibrations: Sequence[Calibration]) -> Calibration | None:
+def newest_of(profile: Profile, calibrations: Sequence[Calibration]) -> Calibration | None:
+    """Return the newest calibration of a GPU; None without one."""
     known = {profile.id: profile}
     same_device = (one for one in calibrations if match_device(one.device_name, known) is not None)
     return max(same_device, key=lambda one: one.created_at, default=None)
