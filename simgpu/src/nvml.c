@@ -458,6 +458,15 @@ static double watts(const sim_device *d) {
 }
 
 ANSWER(nvmlDeviceGetPowerUsage, unsigned, lround(1e3 * watts(d)))
+
+static double millijoules(const sim_device *d) { /* since this process first asked, at the power seen when it asks */
+    static double used_mj[SIM_DEVICES], asked_ms[SIM_DEVICES];
+    double now_ms = (double)sim_now() * 1e-6, before_ms = asked_ms[d->index] > 0 ? asked_ms[d->index] : now_ms;
+    asked_ms[d->index] = now_ms;
+    return used_mj[d->index] += watts(d) * (now_ms - before_ms);
+}
+
+ANSWER(nvmlDeviceGetTotalEnergyConsumption, nvml_long, millijoules(d))
 ANSWER(nvmlDeviceGetEnforcedPowerLimit, unsigned, lround(1e3 * d->limit_w))
 ANSWER(nvmlDeviceGetPowerManagementLimit, unsigned, lround(1e3 * d->limit_w))
 ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, lround(1e3 * d->limit_w))
@@ -481,13 +490,6 @@ int nvmlDeviceGetTemperatureV(nvml_device handle, nvml_temperature *t) {
     ASK_GPU(handle);
     t->celsius = celsius(device_of(handle));
     return t->sensor ? NVML_INVALID : NVML_OK;
-}
-int nvmlDeviceGetTemperatureThreshold(nvml_device handle, int which, unsigned *degrees) {
-    static const unsigned of[] = {98, 95, 95, 88}; /* shut down, slow down, memory's most, the GPU's most */
-    ASK_GPU(handle);
-    if (which < 0 || which > 3) return NVML_NOT_SUPPORTED;
-    *degrees = of[which];
-    return NVML_OK;
 }
 
 static unsigned clock_mhz(const sim_device *d, int clock) {

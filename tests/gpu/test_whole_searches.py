@@ -57,6 +57,8 @@ def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulate
     assert len(ended.run.trials) >= MIN_TRIALS
     assert _of_another_config(ended.run, simulated_gpu.trace()) == []
     assert all(has_torchs_peaks(ended, trial) for trial in ended.run.trials)
+    own = ended.run.baseline_figures
+    assert own and own.flops_per_s and own.mfu and own.joules_per_sample and own.mfu < 1
     before = len(of_trials(simulated_gpu.trace()))
     command = script("plain.py", "--samples", "1280", "--epochs", "1")
     options = [str(ended.folder / "balanced.yaml"), "--keep-lr"]

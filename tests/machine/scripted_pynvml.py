@@ -92,6 +92,7 @@ class ScriptedPynvml(ModuleType):
             "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=98, memory=41),
             "nvmlDeviceGetPowerUsage": lambda handle: 655_250,
+            "nvmlDeviceGetTotalEnergyConsumption": lambda handle: 1_234_500,
             "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
             "nvmlDeviceGetTemperature": lambda handle, sensor: 64 + sensor,
             "nvmlDeviceGetTemperatureV": lambda handle, sensor: 65 + sensor,

@@ -229,6 +229,12 @@ def test_the_gpu_that_is_here_tells_nothing_of_others_by_a_precision_that_was_no
     assert predicted(Fits((trial,), tmp_path, cpus=8, here=A10G), T4).speed_factor is None
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_arithmetic_of_a_sample_is_what_a_step_grows_by(tmp_path: Path, batches: int):
+    trial = traced_trial(tmp_path, batches_per_step=batches)
+    assert predicted(Fits((trial,), tmp_path, cpus=8), T4).flops_per_sample == 3e9 / batches
+
+
 @pytest.mark.parametrize(
     ("seen", "why_not"),
     [

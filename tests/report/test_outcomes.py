@@ -106,3 +106,12 @@ def test_a_range_that_is_too_wide_is_not_printed():
     wide = Interval(value=36.9, low=0.3, high=4000.0)
     rows = {row[0]: row[1:] for row in view(finished(recommendation(of=FAST, speedup=wide))).tiers.rows}
     assert rows["  95% range"] == ("", "too wide")
+
+
+def test_what_a_config_makes_of_its_gpu_is_shown_where_it_is_known() -> None:
+    known = {"tokens_per_s": 512_000.0, "flops_per_s": 61.4e12, "mfu": 0.4912, "joules_per_sample": 0.25}
+    rows = {row[0]: row[1:] for row in view(finished(recommendation(of=FAST, **known))).tiers.rows}
+    shown = [rows[name][-1] for name in ("tokens/s", "TFLOP/s per GPU", "MFU", "J/sample")]
+    assert shown == ["512,000", "61.4", "49.1%", "0.25"]
+    rows = {row[0]: row[1:] for row in view(finished(recommendation(of=FAST, mfu=0.5))).tiers.rows}
+    assert {"MFU"} == rows.keys() & {"tokens/s", "TFLOP/s per GPU", "MFU", "J/sample"}

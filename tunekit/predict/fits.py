@@ -185,6 +185,7 @@ class Fits:
             loader_measured=self._loader_here(),
             loader_cpus=self._cpus,
             speed_factor=self._speed_factor,
+            flops_per_sample=self._flops_per_sample(),
         )
 
     def unlimited_peak(
@@ -403,6 +404,12 @@ class Fits:
         if seen is None:
             return (of_thread, of_thread) if is_kept else (of_thread,)
         return (of_thread, of_thread) if any(size in _BLAS_BYTES for size in seen) else ()
+
+    def _flops_per_sample(self) -> float | None:
+        pair = next(iter(self._pairs.values()))
+        first, second = (sum(op.flops for op in one.ops) for one in pair)
+        samples = (pair.second.batch_size - pair.first.batch_size) * self._seen.batches_per_step
+        return max(0.0, second - first) / samples or None
 
     def _loader_here(self) -> float | None:
         """Return the measured rate of the loader alone on this machine, in samples/s."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tunekit.recommend.data_check import data_checks
+from tunekit.recommend.efficiency import efficiency
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, memory_need
 from tunekit.recommend.noise import mean_interval, speedup, verdict
@@ -14,6 +15,7 @@ from tunekit.records.data_check import DataCheck, Sameness
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import samples_of_epoch
+from tunekit.records.profile import Profile
 from tunekit.records.recommendation import (
     ConfigFigures,
     NoiseFloor,
@@ -60,6 +62,10 @@ class Comparison:
     """Whether the script scales its learning rate itself."""
     data_checks: Mapping[TrainConfig, DataCheck] = field(default_factory=dict)
     """Data checks of the configs that were examined."""
+    flops_per_sample: float | None = None
+    """As traced; None if the steps were not."""
+    device: Profile | None = None
+    """The GPU that the trials ran on; None if it is not the one that was asked for."""
 
     @property
     def baseline_config(self) -> TrainConfig | None:
@@ -79,6 +85,8 @@ def comparison_of(run: Run, trials: Trials) -> Comparison:
         script_scales_lr=run.script_scales_lr,
         planned=planned_training(run.options, trials.records),
         data_checks=data_checks(trials),
+        flops_per_sample=run.prediction.flops_per_sample if run.prediction else None,
+        device=None if run.is_emulated else run.profile,
     )
 
 
@@ -226,6 +234,7 @@ def config_figures(config: TrainConfig, processes: Sequence[Measured], against: 
         rate_samples_per_s=rate,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
         finish_time_s=against.planned.mean_finish_time_s(config, loops),
+        **efficiency(config, processes, rate.value, against.flops_per_sample, against.device),
         **dict(memory_need(config, [one.measurement for one in processes], against.host)),
     )
 

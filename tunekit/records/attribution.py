@@ -130,6 +130,18 @@ class BatchSeen(Record):
     leaves: tuple[LeafSeen, ...] = Field(max_length=64)
     """The largest leaves, in the batch's order."""
 
+    @property
+    def tokens_per_sample(self) -> int | None:
+        """Length of this batch's sequences, padding included; None unless it holds token ids.
+
+        Token ids are a matrix of whole numbers with a row per sample, either named so or beside another of
+        the same shape, such as the next tokens.
+        """
+        shapes = [one.shape for one in self.leaves if "int" in (one.dtype or "") and len(one.shape) == 2]
+        named = [one.shape for one in self.leaves if "input_ids" in one.path and len(one.shape) == 2]
+        found = named or [one for one in shapes if len(self.leaves) == len(shapes) == shapes.count(one) > 1]
+        return found[0][1] if found and found[0][0] == self.samples and found[0][1] > 1 else None
+
 
 class ModelBytes(Record):
     """Bytes of the optimized modules on the training device, at the end of the measurement."""

@@ -329,6 +329,8 @@ class GpuTelemetry(Record):
     """Peak memory of the trial's processes, CUDA contexts included; None if the driver doesn't report it."""
     power_w: NonNegativeFloat | None = None
     """Mean of the driver's samples, which cover only part of the time (arXiv 2312.02741)."""
+    counted_power_w: NonNegativeFloat | None = None
+    """Mean power of the whole GPU by its energy counter, which misses nothing."""
     max_temperature_c: float | None = None
     sm_clock_mhz: NonNegativeFloat | None = None
     """Mean over the window; the next four cover its first and last third, None with fewer than six

@@ -290,6 +290,8 @@ class DevicePrediction(Record):
     speed_factor: PositiveFloat | None = None
     """Factor on all roofline rates: the local GPU's measured rate over its roofline. None without a local
     GPU."""
+    flops_per_sample: PositiveFloat | None = None
+    """Multiplications and additions that a step grows by with each sample; None if none were traced."""
     loader_measured: PositiveFloat | None = None
     """Samples/s of the loader without training on this machine; None if it wasn't measured."""
     loader_cpus: PositiveInt | None = Field(default=None)

@@ -120,6 +120,14 @@ class ConfigFigures(MemoryNeed):
     epoch_time_s: PositiveFloat | None
     finish_time_s: PositiveFloat | None = None
     """Time of the planned training, start-up and compilation included; None if the user planned none."""
+    tokens_per_s: PositiveFloat | None = None
+    """Padding included; None unless the batches hold token ids."""
+    joules_per_sample: PositiveFloat | None = None
+    """Energy of the GPUs in the steady window; None without energy counters, or if others used the GPUs."""
+    flops_per_s: PositiveFloat | None = None
+    """Model FLOP/s of one GPU: the rate times the traced FLOPs of a sample; None if they were not traced."""
+    mfu: PositiveFloat | None = None
+    """Model FLOP utilization: flops_per_s over the GPU's dense peak in the config's precision."""
 
 
 class Recommendation(ConfigFigures):

@@ -15,7 +15,10 @@ from tunekit.records.recommendation import (
 from tunekit.records.run import Objective, Run
 from tunekit.report.blocks import Basis, Column, Table, changed_cells, field_text, predicted_rows, table_of
 from tunekit.report.text import UNKNOWN, config_text, factor_text, knob_rows, range_text
-from tunekit.units import bytes_text, duration_text, rate_text
+from tunekit.units import bytes_text, duration_text, percent_text, rate_text
+
+_EFFICIENCY = ("tokens/s", "TFLOP/s per GPU", "MFU", "J/sample")
+"""Rows of the tiers' table that only some runs know."""
 
 
 class _Column(NamedTuple):
@@ -39,16 +42,19 @@ def tiers_table(run: Run) -> Table:
         "samples/s": field_text("of.rate_samples_per_s.value", rate_text),
         speedup: lambda one: one.speedup,
         "  95% range": lambda one: one.speedup_range,
+        "tokens/s": field_text("of.tokens_per_s", rate_text),
+        "TFLOP/s per GPU": field_text("of.flops_per_s", lambda one: rate_text(one / 1e12)),
+        "MFU": field_text("of.mfu", percent_text),
+        "J/sample": field_text("of.joules_per_sample", rate_text),
         "epoch": field_text("of.epoch_time_s", duration_text),
         "planned run (predicted)": field_text("of.finish_time_s", duration_text),
         "buffer (predicted)": lambda one: buffer_text(one.of),
         "VRAM reserved": field_text("of.peak_reserved_bytes", bytes_text),
         "lr (predicted)": lambda one: lr_text(one.lr),
     }
-    if all(one.of is None or one.of.finish_time_s is None for one in columns):
-        del figures["planned run (predicted)"]
-    if all(one.of is None or one.of.peak_reserved_bytes is None for one in columns):
-        del figures["VRAM reserved"]
+    for label in ("planned run (predicted)", "VRAM reserved", *_EFFICIENCY):
+        if all(figures[label](one) == UNKNOWN for one in columns):
+            del figures[label]
     rows = [*knobs, *((label, *map(text, columns)) for label, text in figures.items())]
     titles = ("", *(column.title for column in columns))
     return Table(

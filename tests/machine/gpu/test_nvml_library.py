@@ -72,6 +72,7 @@ def test_a_gpu_tells_its_state_figures_and_link(monkeypatch: pytest.MonkeyPatch)
         )
         reading = nvml.reading(0)
         assert (reading.pcie_tx_mb_per_s, reading.pcie_rx_mb_per_s) == (12.5, 250)
+        assert reading.energy_j == 1234.5
         assert nvml.pci_bus_id(0) == "00000000:AB:00.0"
         assert nvml.link(0) == PcieLink(lanes=16, max_lanes=16)
 

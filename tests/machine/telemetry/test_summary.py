@@ -16,6 +16,7 @@ GPU = (
     "used_bytes",
     "tree_bytes",
     "power_w",
+    "energy_j",
     "temperature_c",
     "sm_clock_mhz",
     "throttle_mask",
@@ -90,6 +91,17 @@ def test_a_gpu_is_told_by_means_peaks_and_every_throttle_reason() -> None:
     assert one.throttle_reasons == ("sw_power_cap",)
     assert one.tensor_activity_percent is None
     assert one.peak_tree_bytes is None
+
+
+def test_the_energy_counter_gives_the_mean_power_of_the_window() -> None:
+    joules = (0.0, 1e6, None, 1e6 + 500.0, 1e6 + 900.0)
+    gpu = gpu_of(*({"energy_j": one} for one in joules), {"power_w": 300.0})
+    summary = summarise([host_of([0.0] * 6), loop_of("wmmmmm"), gpu], 0.0)
+    assert summary is not None
+    assert summary.gpus[0].counted_power_w == pytest.approx(300.0)
+    without = summarise([host_of([0.0] * 3), loop_of("mmm"), gpu_of({}, {"energy_j": 5.0}, {})], 0.0)
+    assert without is not None
+    assert without.gpus[0].counted_power_w is None
 
 
 def test_clocks_and_heat_are_told_of_the_windows_first_and_last_third() -> None:

@@ -116,6 +116,8 @@ class GpuReading:
     tree_bytes: float | None = None
     """Memory of the processes asked about; None if the driver does not report it or knows none of them."""
     power_w: float | None = None
+    energy_j: float | None = None
+    """Energy used since the driver was loaded, by the whole GPU (Volta and newer)."""
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     throttle_mask: int | None = None
@@ -367,6 +369,7 @@ def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading:
         used_bytes=None if memory is None else float(memory.used),
         process_bytes=_by_process(gpu.ask("nvmlDeviceGetComputeRunningProcesses")),
         power_w=gpu.number("nvmlDeviceGetPowerUsage", unit=1000),
+        energy_j=gpu.number("nvmlDeviceGetTotalEnergyConsumption", unit=1000),
         temperature_c=None if temperature_c is None else float(temperature_c),
         sm_clock_mhz=gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
         throttle_mask=None if throttle_mask is None else int(throttle_mask),

@@ -60,10 +60,11 @@ def _between(series: Series, start_s: float, end_s: float) -> Series:
 
 def _per_s(series: Series, counter: str) -> float | None:
     """Return a counter's growth per second; a drop, from a process that nobody waited for, counts as 0."""
-    rows = [(t, value) for t, value in zip(series.column("t_s"), series.column(counter), strict=True)]
-    (first_s, first), (last_s, last) = rows[0], rows[-1]
-    if first_s is None or first is None or last_s is None or last is None or last_s == first_s:
+    rows = zip(series.known("t_s"), series.column(counter), strict=True) if counter in series.columns else ()
+    known = [(t_s, value) for t_s, value in rows if value is not None]
+    if len(known) < 2:
         return None
+    (first_s, first), (last_s, last) = known[0], known[-1]
     return max(0.0, (last - first) / (last_s - first_s))
 
 
@@ -79,6 +80,7 @@ def _gpu(series: Series, is_used: bool) -> GpuTelemetry:
         is_used=is_used,
         # In a container the driver may use other process ids for the trial: neighbours are then unknown.
         neighbours=series.neighbours if any(series.known("tree_bytes")) else (),
+        counted_power_w=_per_s(series, "energy_j"),
         max_temperature_c=max(series.known("temperature_c"), default=None),
         throttle_reasons=tuple(dict.fromkeys(reason for reasons in masks for reason in reasons)),
         **figures,
