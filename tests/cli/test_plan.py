@@ -99,3 +99,15 @@ def test_without_gpu_and_without_one_here_it_has_to_be_said(
     monkeypatch.setattr(detect, "detect_host", lambda **asked: host(accelerators=()))
     assert main(RATE[:-2]) == 2
     assert "say where the rate was measured: --gpu a10g, or --gpu cpu" in capsys.readouterr().err
+
+
+def test_a_loader_rate_settles_what_the_loader_feeds(capsys: pytest.CaptureFixture[str]):
+    """The A10G's usual machine has 4 CPUs, so 180 samples/s are at least 45 from each."""
+    unknown = planned(capsys, *RATE, "--only", "h100-sxm")
+    assert "loader-unknown" in {one.code for one in unknown.findings}
+    given = planned(capsys, *RATE, "--only", "h100-sxm", "--loader-rate", "20")
+    assert "loader-unknown" not in {one.code for one in given.findings}
+    for row in given.rows[1:]:
+        loader = row.loader_samples_per_s
+        assert loader is not None
+        assert not row.vcpus or loader.low == loader.high == pytest.approx(20.0 * row.vcpus)

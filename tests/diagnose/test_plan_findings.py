@@ -31,7 +31,7 @@ ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
     ("stale-price", (profile(instances=(instance(spot=spot_price(as_of="2024")),)),), {}),
     ("no-price", (profile(instances=(instance(usd_per_h=None),)),), {}),
     ("no-price", (SEVEN,), {}),
-    ("gpus-would-idle", (QUIET, TWICE), {"measured_vcpus_per_gpu": 9}),
+    ("loader-unknown", (QUIET, TWICE), {"measured_vcpus_per_gpu": 9}),
     (
         "gpus-would-idle",
         (QUIET, WIDE),

@@ -91,14 +91,14 @@ def test_a_measured_loader_bounds_the_rate_at_both_ends():
 @pytest.mark.parametrize(
     ("per_cpu", "vcpus", "rate"),
     [
-        (None, 2, (90.0, 90.0, 402.48)),
-        (None, None, (180.0, 180.0, 402.48)),
-        (60.0, None, (240.0, 240.0, 402.48)),
+        (None, 2, (90.0, 360.0, 402.48)),
+        (None, None, (180.0, 360.0, 402.48)),
+        (60.0, None, (240.0, 360.0, 402.48)),
         (60.0, 2, (120.0, 120.0, 120.0)),
         (None, 20, (322.0036, 360.0, 402.48)),
     ],
 )
-def test_a_loader_that_is_only_assumed_leaves_the_rate_a_range_up_to_the_gpus_own(
+def test_a_loader_that_is_only_assumed_lowers_nothing_but_the_low_end_of_the_rate(
     per_cpu: float | None, vcpus: int | None, rate: tuple[float, float, float]
 ):
     """Four CPUs fed 180 samples/s; the GPU alone makes 360, within 11.8%."""
@@ -108,6 +108,7 @@ def test_a_loader_that_is_only_assumed_leaves_the_rate_a_range_up_to_the_gpus_ow
     row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), fast, request=asked), "2x")
     assert row.rate_samples_per_s is not None
     shown = row.rate_samples_per_s
+    assert row.is_mostly_idle is (loader is not None and vcpus is not None)
     assert (shown.low, shown.value, shown.high) == pytest.approx(rate, abs=0.01)
 
 

@@ -100,6 +100,7 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
         max_hours=options.max_hours,
         may_use_spot=options.spot,
         taken_names=tuple(filter(None, (taken_name(name, profiles) for name in named))),
+        loader_samples_per_s_per_cpu=options.loader_rate and Interval.exactly(options.loader_rate),
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
         assumptions=PlanAssumptions(
             max_session_s=options.max_session,
@@ -119,7 +120,7 @@ def _request_of_rate(
     machine = usual_instance(measured) if measured is not None else None
     return asked.request(
         source=f"--rate {rate.text}" + (f" --batch-size {options.batch_size}" if rate.is_iterations else ""),
-        rate_samples_per_s=Interval(value=per_s, low=per_s, high=per_s),
+        rate_samples_per_s=Interval.exactly(per_s),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         measured_vcpus_per_gpu=max(1, machine.vcpus // machine.gpus) if machine and machine.vcpus else None,

@@ -147,6 +147,8 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     assumed = parser.add_argument_group("assumptions")
     option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
     switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "samples/s that one CPU loads (default: the run's, else at least its part of the rate)"
+    option(assumed, "--loader-rate", Value("N", positive_number("samples/s")), meaning)
     meaning = "rate per GPU of more GPUs, as a share (default: predicted from the run, else 0.8..1.0)"
     option(assumed, "--scaling", Value("LO..HI"), meaning)
     project = parser.add_argument_group("a project of several trainings")

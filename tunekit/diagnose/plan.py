@@ -114,10 +114,21 @@ def _stale_price(facts: PlanFacts) -> Hits:
 def _gpus_would_idle(facts: PlanFacts) -> Hits:
     idle, per_cpu = [row for row in facts.rows if row.is_mostly_idle], facts.request.loader_per_cpu
     if idle and per_cpu is not None:
-        at_least = "" if facts.request.loader_samples_per_s_per_cpu else "at least "
         yield Hit(
-            f"{_names(idle)}; one CPU loads {at_least}{rate_text(per_cpu.value)} samples/s",
+            f"{_names(idle)}; one CPU loads {rate_text(per_cpu.value)} samples/s",
             "make the loader faster, or rent for an hour and run tunekit search there",
+        )
+
+
+@check("loader-unknown", WARNING, "Unknown whether the loader keeps up on the chosen machines")
+def _loader_unknown(facts: PlanFacts) -> Hits:
+    request, chosen = facts.request, {one.row: facts.rows[one.row] for one in facts.choices}
+    may_wait = [row for row in chosen.values() if row.may_wait_for_loader]
+    if may_wait and request.loader_samples_per_s_per_cpu is None and request.loader_per_cpu is not None:
+        yield Hit(
+            f"{_names(may_wait)}; the low end of the rate assumes {rate_text(request.loader_per_cpu.value)} "
+            "samples/s per CPU",
+            "give the samples/s that one CPU loads with --loader-rate",
         )
 
 

@@ -33,6 +33,8 @@ class PlanOptions(NamedTuple):
     taken_names: tuple[TakenName, ...] = ()
     peak_reserved_bytes: int | None = None
     """Peak memory per GPU, instead of the run's."""
+    loader_samples_per_s_per_cpu: Interval | None = None
+    """Loader rate on one CPU, instead of the run's."""
     assumptions: PlanAssumptions = PlanAssumptions()
 
     def request(self, **known: Any) -> PlanRequest:
@@ -73,7 +75,7 @@ def request_of_run(
         measured_gpus=run.world_size,
         # One process and its workers, of the CPUs that it had.
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
-        loader_samples_per_s_per_cpu=_loader_per_cpu(seen),
+        loader_samples_per_s_per_cpu=asked.loader_samples_per_s_per_cpu or _loader_per_cpu(seen),
         samples_per_step=global_batch(best.config, run.world_size),
         gradients_bytes=next((model.gradients_bytes for model in models if model is not None), None),
         tier=best.tier,

@@ -172,7 +172,7 @@ def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, speed: Inte
     fed = rate if loader is None else rate.at_most(loader)
     is_assumed = request.loader_samples_per_s_per_cpu is None or row.vcpus is None
     if loader is not None and is_assumed:  # it may load more
-        fed = fed.changed(high=rate.high)
+        fed = rate.changed(low=fed.low)
     return row.changed(
         how=RateSource.PREDICTED,
         rate_samples_per_s=fed,

@@ -23,6 +23,11 @@ class Interval(Record):
         return self
 
     @classmethod
+    def exactly(cls, value: float) -> Self:
+        """Return the interval of a figure without a range."""
+        return cls(value=value, low=value, high=value)
+
+    @classmethod
     def bounded(cls, low: float, value: float, high: float) -> Self:
         """Return the interval, with a value that rounding pushed outside the range clamped to it."""
         return cls(value=min(max(value, low), high), low=low, high=high)
@@ -57,4 +62,4 @@ class Interval(Record):
         )
 
 
-EXACTLY_ONE = Interval(value=1.0, low=1.0, high=1.0)
+EXACTLY_ONE = Interval.exactly(1.0)

@@ -57,7 +57,7 @@ class PlanRequest(Record):
     vcpus_are_assumed: bool = False
     """Whether that number is assumed from the GPU's usual machine."""
     loader_samples_per_s_per_cpu: Interval | None = None
-    """Measured loader rate on one CPU; None if only the rate that it kept up with is known."""
+    """Loader rate on one CPU, measured or given; None if only the rate that it kept up with is known."""
     samples_per_step: PositiveInt | None = None
     """Global batch of an optimizer step with the measured number of GPUs; None if unknown."""
     gradients_bytes: NonNegativeInt | None = None
@@ -96,14 +96,14 @@ class PlanRequest(Record):
     def loader_per_cpu(self) -> Interval | None:
         """Samples/s that one CPU loads: as measured, but at least its part of the measured training rate.
 
-        If the loader wasn't measured, it is exactly that part.
+        If the loader wasn't measured, it is exactly that part; an assumed number of CPUs does not correct it.
         """
         loader, used = self.loader_samples_per_s_per_cpu, self.measured_vcpus_per_gpu
-        if used is None:
+        if used is None or (loader is not None and self.vcpus_are_assumed):
             return loader
         shown = self.rate_samples_per_s.value / self.measured_gpus / used
         if loader is None:
-            return Interval(value=shown, low=shown, high=shown)
+            return Interval.exactly(shown)
         value = max(loader.value, shown)
         return Interval(value=value, low=min(loader.low, value), high=max(loader.high, value))
 
@@ -165,7 +165,10 @@ class PlanRow(Record):
     how: RateSource | None = None
     """Source of the rate; None if the rate is unknown."""
     rate_samples_per_s: Interval | None = None
-    """Rate of all the machine's GPUs together, limited by what its CPUs can load."""
+    """Rate of all the machine's GPUs together, limited by what its CPUs can load.
+
+    A loader that is only assumed limits the low end alone.
+    """
     basis: str
     """How the rate was derived, or why it is unknown."""
     precision: Precision
@@ -232,6 +235,12 @@ class PlanRow(Record):
     def is_loader_bound(self) -> bool:
         """Whether its loader is expected to be slower than its GPUs."""
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
+
+    @property
+    def may_wait_for_loader(self) -> bool:
+        """Whether its loader isn't known to keep up with its GPUs."""
+        loader, rate = self.loader_samples_per_s, self.rate_samples_per_s
+        return self.loader_is_assumed and bool(loader and rate and loader.value < rate.value)
 
     @property
     def is_without_session(self) -> bool:

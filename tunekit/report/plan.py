@@ -225,12 +225,9 @@ class _Offer(NamedTuple):
             parts.append("its memory may be too small")
         rate = row.rate_samples_per_s
         if rate is not None and row.is_loader_bound:
-            unknown = "loader speed unknown, assuming the measured rate"
-            bound = unknown if row.loader_is_assumed else "loader-bound"
-            parts.append(f"{bound}, GPUs {row.gpu_busy:.0%} busy")
+            parts.append(f"loader-bound, GPUs {row.gpu_busy:.0%} busy")
         elif rate and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
-            needed = ends_text(rate, rate_text) or rate_text(rate.value)
-            parts.append(f"needs {needed} samples/s from the loader")
+            parts.append(f"needs {rate_text(rate.value)} samples/s from the loader")
         return "; ".join(parts)
 
     def _checkpoint_text(self, interval_s: float) -> str:
@@ -414,7 +411,7 @@ def _of_loader(plan: Plan) -> list[str]:
         return []
     loads = f"a CPU loads {figure_text(per_cpu, rate_text)} samples/s"
     if asked.loader_samples_per_s_per_cpu is not None:
-        return [f"{loads}, from the cost of a batch here"]
+        return [f"{loads}, from the cost of a batch or --loader-rate"]
     used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
     usual = " of its usual machine" if asked.vcpus_are_assumed else ""
-    return [f"{loads}, at least: {used}{usual} fed the measured rate"]
+    return [f"{loads}, at least: {used}{usual} fed the measured rate (--loader-rate)"]
