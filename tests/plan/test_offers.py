@@ -12,6 +12,7 @@ from build_plans import (
     row_on,
     spot_price,
     twice_as_fast,
+    without_bf16,
 )
 from build_records import GIB, profile
 
@@ -51,6 +52,14 @@ def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
     assert row.hours.value == pytest.approx(177.94 / 2, abs=0.01)
     assert row.hours.low == pytest.approx(177.94 / 2 / 1.118, abs=0.01)
     assert row.hours.high == pytest.approx(177.94 / 2 * 1.118, abs=0.01)
+
+
+def test_without_bf16_a_gpu_is_planned_in_fp16():
+    old = without_bf16(instances=(instance(name="old"),), achievable_bf16_fraction=0.8)
+    row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), old), "old")
+    assert row.precision is Precision.FP16
+    assert row.rate_samples_per_s is not None
+    assert row.rate_samples_per_s.value == pytest.approx(180.0)
 
 
 def known_step(**overrides: object) -> PlanRequest:
@@ -237,7 +246,7 @@ def test_the_measured_peak_is_held_against_95_percent_of_the_memory(
 def test_a_gpu_with_less_memory_may_not_hold_an_unknown_peak(
     peak_gib: int | None, memory_gib: int | None, precision: Precision, doubted: bool
 ):
-    native = ("fp32", "tf32", "fp16") + (("bf16",) if precision is Precision.BF16 else ())
+    native = ("fp32", "tf32") + (("bf16", "fp16") if precision is Precision.BF16 else ())
     memory = None if memory_gib is None else memory_gib * GIB
     machines = (instance(name="other"),)
     other = twice_as_fast(

@@ -15,6 +15,7 @@ from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.scaling import link_between, scaled_step
 from tunekit.predict.speed_ratio import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
+from tunekit.records.config import Precision
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.plan import (
     PlanAssumptions,
@@ -76,7 +77,8 @@ def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> 
         return SpeedRatio(None, request.precision, "measured on a CPU, which says nothing of a GPU's speed")
     if measured is None:
         return SpeedRatio(None, request.precision, f"no profile of {request.measured_on} to compare with")
-    return speed_ratio(measured, profile, request.precision)
+    used = profile.precision_for(request.precision)
+    return speed_ratio(measured, profile, used if used is Precision.FP16 else request.precision)
 
 
 def _row(
@@ -308,7 +310,7 @@ def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | N
         return None
     if request.peak_reserved_bytes > POLICIES[Tier.AGGRESSIVE].vram_share * memory_bytes:
         return False
-    return True if speed.precision is request.precision else None
+    return True if speed.precision in (request.precision, request.precision.alike) else None
 
 
 def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:

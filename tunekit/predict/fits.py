@@ -50,13 +50,6 @@ DOUBT_MARGIN = 0.15
 """Additional margin for each doubt."""
 _NOT_CHECKPOINTED = "no steps were traced both with it and without at two batch sizes"
 _BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
-_ALIKE = {
-    Precision.FP16: Precision.BF16,
-    Precision.BF16: Precision.FP16,
-    Precision.TF32: Precision.FP32,
-    Precision.FP32: Precision.TF32,
-}
-"""For each precision, the other one that uses the same amount of memory."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +242,7 @@ class Fits:
 
     def _precisions(self, profile: Profile) -> list[Precision]:
         """Return the precisions to predict for: the traced ones, as they are called on the GPU."""
-        names = (_name_on(profile, precision) for precision in self._pairs)
+        names = (profile.precision_for(precision) for precision in self._pairs)
         return [name for name in names if name is not None]
 
     def _fit(
@@ -372,7 +365,7 @@ class Fits:
     def _traced(self, precision: Precision, is_checkpointed: bool = False) -> Precision | None:
         """Return the traced precision that uses the same memory: either 16-bit one, or fp32 and TF32."""
         pairs = self._checkpointed if is_checkpointed else self._pairs
-        return next((one for one in (precision, _ALIKE[precision]) if one in pairs), None)
+        return next((one for one in (precision, precision.alike) if one in pairs), None)
 
     def _memory_of(
         self, precision: Precision, outside: OutsideTorch, is_checkpointed: bool = False
@@ -435,19 +428,6 @@ def _of_same_steps(pairs: Mapping[str | None, TracedPair], own: Precision) -> di
     if not kept:
         raise Unpredictable(why)
     return kept
-
-
-def _name_on(profile: Profile, precision: Precision) -> Precision | None:
-    """Return the precision to use on a GPU: the other 16-bit one if only that is native; None if neither is.
-
-    Without TF32, torch computes in float32 instead.
-    """
-    if str(precision) in profile.native_precisions or precision is Precision.FP32:
-        return precision
-    if precision is Precision.TF32:
-        return Precision.FP32
-    other = _ALIKE[precision]
-    return other if str(other) in profile.native_precisions else None
 
 
 def _times(figure: Interval, factor: float) -> Interval:

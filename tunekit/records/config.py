@@ -30,6 +30,12 @@ class Precision(StrEnum):
     FP16 = "fp16"
     """float16 autocast over float32 parameters; needs a gradient scaler in the script."""
 
+    @property
+    def alike(self) -> "Precision":
+        """The other precision that uses the same amount of memory."""
+        pairs = (Precision.FP32, Precision.TF32), (Precision.BF16, Precision.FP16)
+        return next(one for pair in pairs if self in pair for one in pair if one is not self)
+
 
 class Place(StrEnum):
     """Where a knob is set in a script; the agent can set it there, except in the loop."""

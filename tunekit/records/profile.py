@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
+from tunekit.records.config import Precision
 from tunekit.units import MIB
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -213,6 +214,16 @@ class Profile(Record):
         if self.compute_capability is None:
             return True
         return tuple(map(int, self.compute_capability.split("."))) >= _OLDEST_CAPABILITY
+
+    def precision_for(self, precision: Precision) -> Precision | None:
+        """Return the precision to use here: the other 16-bit one if only that is native; None if neither is.
+
+        Without TF32, torch computes in float32 instead.
+        """
+        if str(precision) in self.native_precisions or precision is Precision.FP32:
+            return precision
+        is_native = precision is Precision.TF32 or str(precision.alike) in self.native_precisions
+        return precision.alike if is_native else None
 
     @property
     def is_cpu(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tunekit.diagnose.plan import PREVENTING
+from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.milestones import MilestoneCost, MilestonePlan
@@ -207,6 +208,8 @@ class _Offer(NamedTuple):
         """What else there is to know of it; nothing where there is nothing."""
         asked, row = self.asked, self.row
         parts = [f"in {row.precision}"] if row.precision is not asked.precision else []
+        if parts and row.precision is Precision.FP16:
+            parts = [f"{parts[0]}, which needs a gradient scaler"]
         if row.sessions is not None and row.sessions.high > 1:
             longest = duration_text(row.max_session_s or asked.assumptions.max_session_s)
             weeks = ""
