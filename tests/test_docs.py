@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import zarr
 from build_comparisons import measured_again
+from build_fits import fit, fits_run
+from build_records import interval
 from recorded_catalog import recorded_catalog
 
 from tunekit.cli.main import main
@@ -153,6 +155,9 @@ def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
     for folder, example in STAND_INS.items():
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "run.json").write_text(saved_runs[example])
+    (tmp_path / "reports" / "fits").mkdir()
+    fitted = fits_run((fit("a10g", 22.1, (219, 250, 294), compute=interval(400.0, 0.3)),))
+    (tmp_path / "reports" / "fits" / "fits.json").write_text(to_json(fitted))
     (tmp_path / "train.py").write_text("import torch\n")
     milestones = next(body for language, body in fences((DOCS / "plan.md").read_text()) if language == "yaml")
     (tmp_path / "milestones.yaml").write_text(milestones)

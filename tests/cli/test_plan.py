@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from build_fits import fit, fits_run
 from build_records import baseline_record, host, interval, options, recommendation, run
 
 from tunekit.cli.main import main
@@ -90,7 +91,7 @@ def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch.setattr(detect, "detect_host", lambda **asked: host())
     plan = planned(capsys, *RATE[:-2])
     assert plan.request.measured_on == "a10g"
-    assert plan.rows[0].how is RateSource.MEASURED
+    assert plan.rows[0].how is RateSource.GIVEN
 
 
 def test_without_gpu_and_without_one_here_it_has_to_be_said(
@@ -111,3 +112,19 @@ def test_a_loader_rate_settles_what_the_loader_feeds(capsys: pytest.CaptureFixtu
         loader = row.loader_samples_per_s
         assert loader is not None
         assert not row.vcpus or loader.low == loader.high == pytest.approx(20.0 * row.vcpus)
+
+
+def test_a_folder_of_fits_is_planned_by_its_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rate = interval(400.0, 0.3)
+    fitted = fits_run((fit("a10g", 22.1, (219, 250, 294), compute=rate), fit("l4", 22, (219, 250, 294))))
+    (tmp_path / "fits.json").write_text(to_json(fitted))
+    words = ("plan", str(tmp_path), "--gpu", "A10G", "--samples", "1.28M", "--epochs", "100")
+    plan = planned(capsys, *words)
+    assert (plan.rows[0].how, plan.request.measured_on) == (RateSource.PREDICTED, "a10g")
+    assert plan.request.rate_samples_per_s == rate
+    assert plan.choices
+
+
+def test_a_run_measured_on_a_gpu_has_no_prediction_to_choose(saved: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", str(saved), "--gpu", "l4"]) == 2
+    assert "use --only" in capsys.readouterr().err

@@ -14,17 +14,18 @@ from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles, taken_name
-from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
+from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_prediction, request_of_run
 from tunekit.plan.milestones import plan_milestones
 from tunekit.plan.plan import make_plan
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import PlanAssumptions, PlanRequest
+from tunekit.records.plan import PlanAssumptions, PlanRequest, RateSource
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
+from tunekit.records.run import FitsRun, Run
 from tunekit.report.plan import milestones_report, plan_answer, plan_report
-from tunekit.session.folder import folder_of, load_run
+from tunekit.session.folder import folder_of, load_run, load_saved
 from tunekit.units import GIB
 
 
@@ -41,10 +42,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.run is None:
         request = _request_of_rate(options, asked, profiles)
     else:
-        run, tier = load_run(options.run), Tier(options.tier) if options.tier else None
-        if (held := measured_profile(run)) is not None:
-            profiles = {held.id: held} | profiles
-        request = request_of_run(run, asked, tier, name=str(options.run))
+        profiles, request = _request_of_saved(options, asked, profiles)
     if options.milestones is not None:
         _show_milestones(options, request, profiles)
         return 0
@@ -59,7 +57,7 @@ def _show_milestones(
     options: argparse.Namespace, request: PlanRequest, profiles: Mapping[str, Profile]
 ) -> None:
     """Plan the milestones; those without epochs have those of `--epochs`, else the run's."""
-    usual = request.epochs if options.run is not None or options.epochs is not None else None
+    usual = request.epochs if request.tier is not None or options.epochs is not None else None
     milestones = read_milestones(options.milestones, request.samples_per_epoch, usual, profiles)
     limits = limits_of(options.max_cost, options.deadline)
     plan = plan_milestones(request, milestones, profiles, datetime.now(UTC).date(), limits)
@@ -74,7 +72,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
     rate = options.rate
     if (options.run is None) == (rate is None):
         raise UsageError("plan needs either a run folder, or --rate with --samples and --epochs")
-    others = ("tier",) if options.run is None else ("gpu", "gpus", "precision", "batch_size")
+    others = ("tier",) if options.run is None else ("gpus", "batch_size")
     given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name) is not None]
     if given:
         owner = "a run" if options.run is None else "--rate"
@@ -110,6 +108,27 @@ def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) 
     )
 
 
+def _request_of_saved(
+    options: argparse.Namespace, asked: PlanOptions, profiles: dict[str, Profile]
+) -> tuple[dict[str, Profile], PlanRequest]:
+    """Return the profiles with the run's own, and the request from its measured or its predicted rates."""
+    run, name, tier = load_saved(options.run), str(options.run), options.tier and Tier(options.tier)
+    gpu = find_profile(options.gpu, profiles).id if options.gpu else None
+    if isinstance(run, Run) and (held := measured_profile(run)) is not None:
+        profiles = {held.id: held} | profiles
+    is_predicted = isinstance(run, FitsRun) or (isinstance(run, Run) and run.prediction and run.is_emulated)
+    if isinstance(run, Run | FitsRun) and (is_predicted or gpu is not None) and tier is None:
+        if not is_predicted and run.measured_on != "cpu":
+            raise UsageError(
+                f"--gpu {gpu}: {name} was measured on {run.measured_on}; use --only for other GPUs"
+            )
+        precision = options.precision and Precision(options.precision)
+        return profiles, request_of_prediction(run, asked, profiles, gpu, precision, name)
+    if options.precision is not None:
+        raise UsageError("--precision: only for --rate or a predicted rate; drop it")
+    return profiles, request_of_run(load_run(options.run), asked, tier, name)
+
+
 def _request_of_rate(
     options: argparse.Namespace, asked: PlanOptions, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
@@ -121,6 +140,7 @@ def _request_of_rate(
     return asked.request(
         source=f"--rate {rate.text}" + (f" --batch-size {options.batch_size}" if rate.is_iterations else ""),
         rate_samples_per_s=Interval.exactly(per_s),
+        rate_source=RateSource.GIVEN,
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         measured_vcpus_per_gpu=max(1, machine.vcpus // machine.gpus) if machine and machine.vcpus else None,

@@ -130,7 +130,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, nargs="?", help="the folder that a search or fits wrote"
+    )
     training = parser.add_argument_group("the training")
     choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
@@ -139,9 +141,10 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(training, "--batch-size", COUNT, meaning)
     option(training, "--samples", COUNT, "samples per epoch, such as 50k or 1.28M (default: the run's)")
     option(training, "--epochs", COUNT, "epochs (default: the run's)")
-    option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
+    meaning = "where --rate was measured (default: the GPU here), or whose prediction to take from the run"
+    option(training, "--gpu", _NAME, meaning)
     option(training, "--gpus", COUNT, "GPUs that --rate was measured on (default: 1)")
-    choice(training, "--precision", _PRECISIONS, "what --rate was measured in (default: fp32, assumed)")
+    choice(training, "--precision", _PRECISIONS, "of --rate (default: fp32, assumed) or of the prediction")
     size = Value("N", positive_number("GiB", _MAX_MEMORY))
     option(training, "--memory-gib", size, "peak memory per GPU (default: what the run reserved)")
     assumed = parser.add_argument_group("assumptions")
@@ -290,8 +293,9 @@ VERBS = {
         _plan,
         "hours and dollars of the whole training on each GPU and machine",
         "RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]",
-        "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or from "
-        "one that you know. Hours on another GPU, or on more of them, are predictions.",
+        "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate, from what "
+        "tunekit fits predicted, or from a rate that you know. Hours on another GPU, or on more of them, are "
+        "predictions.",
         "examples:\n"
         "  tunekit plan reports/train-2026-01-31 --epochs 90\n"
         "  tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g",

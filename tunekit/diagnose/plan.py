@@ -14,7 +14,7 @@ _PROFILES = "~/.config/tunekit/profiles"
 
 
 PREVENTING: Mapping[str, Callable[[PlanRow], bool]] = {
-    "rates-unknown": lambda row: row.how is None,
+    "rates-unknown": lambda row: row.how is None and row.fits is not False,
     "memory-too-small": lambda row: row.fits is False,
     "session-too-short": lambda row: row.is_without_session and row.fits is not False,
     "no-torch-build": lambda row: row.how is not None and row.obstacle == NO_TORCH_BUILD,
@@ -69,7 +69,7 @@ def _rates_unknown(facts: PlanFacts) -> Hits:
         reasons = sorted({row.basis for row in unknown})[:MAX_NAMED]
         yield Hit(
             f"{_gpus(unknown)}: {'; '.join(reasons)}",
-            f"plan from a search on a GPU, give a rate with --rate, or fill in the profile in {_PROFILES}",
+            f"plan from tunekit fits, give a rate with --rate, or fill in the profile in {_PROFILES}",
         )
 
 
@@ -123,11 +123,14 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
 @check("loader-unknown", WARNING, "Unknown whether the loader keeps up on the chosen machines")
 def _loader_unknown(facts: PlanFacts) -> Hits:
     request, chosen = facts.request, {one.row: facts.rows[one.row] for one in facts.choices}
-    may_wait = [row for row in chosen.values() if row.may_wait_for_loader]
-    if may_wait and request.loader_samples_per_s_per_cpu is None and request.loader_per_cpu is not None:
+    per_cpu = request.loader_per_cpu
+    may_wait = [
+        row for row in chosen.values() if row.may_wait_for_loader or (row.is_predicted and not per_cpu)
+    ]
+    if may_wait and request.loader_samples_per_s_per_cpu is None:
+        rate = f"{rate_text(per_cpu.value)} samples/s per CPU" if per_cpu else "that of the GPUs alone"
         yield Hit(
-            f"{_names(may_wait)}; the low end of the rate assumes {rate_text(request.loader_per_cpu.value)} "
-            "samples/s per CPU",
+            f"{_names(may_wait)}; the low end of the rate is {rate}",
             "give the samples/s that one CPU loads with --loader-rate",
         )
 

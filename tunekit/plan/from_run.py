@@ -1,6 +1,7 @@
 """Turns a run into the request for a plan, and makes the plan for its report."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -9,16 +10,17 @@ from pydantic import ValidationError
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
-from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
+from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of, usual_instance
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.recommendation import answer_of
+from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import samples_of_epoch
-from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
+from tunekit.records.measurement import DryRun, Measurement, samples_of_epoch
+from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest, PredictedRate, RateSource
+from tunekit.records.prediction import PredictedFit
 from tunekit.records.profile import Profile, TakenName
 from tunekit.records.recommendation import Recommendation, Tier
-from tunekit.records.run import Run
-from tunekit.records.trials import Measured
+from tunekit.records.run import BatchFit, FitsRun, RequestedBatch, Run
 
 
 class PlanOptions(NamedTuple):
@@ -75,13 +77,95 @@ def request_of_run(
         measured_gpus=run.world_size,
         # One process and its workers, of the CPUs that it had.
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
-        loader_samples_per_s_per_cpu=asked.loader_samples_per_s_per_cpu or _loader_per_cpu(seen),
+        loader_samples_per_s_per_cpu=asked.loader_samples_per_s_per_cpu
+        or _loader_per_cpu(one.measurement for one in seen),
         samples_per_step=global_batch(best.config, run.world_size),
         gradients_bytes=next((model.gradients_bytes for model in models if model is not None), None),
         tier=best.tier,
         precision=best.config.precision,
         peak_reserved_bytes=asked.peak_reserved_bytes or best.peak_reserved_bytes,
     )
+
+
+def request_of_prediction(
+    run: Run | FitsRun,
+    asked: PlanOptions,
+    profiles: Mapping[str, Profile],
+    gpu: str | None = None,
+    precision: Precision | None = None,
+    name: str = "the run",
+) -> PlanRequest:
+    """Return the request for a plan from rates that were predicted from a run's traced steps.
+
+    Args:
+        run: a prediction of `tunekit fits`, or a search for a GPU that isn't here.
+        asked: the user's options; the run provides the rest.
+        profiles: every GPU's profile by id.
+        gpu: profile id of the GPU to answer for; by default the one with the lowest price per sample.
+        precision: by default the script's, or that of the search's starting config.
+        name: how to call the run.
+
+    Raises:
+        UsageError: no rate is predicted for that GPU, or samples or epochs are unknown.
+    """
+    configs = (run.prediction and run.prediction.config, *(trial.config for trial in run.trials))
+    config = next((one for one in configs if one is not None), None)
+    rates = _predicted_rates(run, precision or (config.precision if config else Precision.FP32))
+    usable = [one for one in rates if one.rate is not None and gpu in (None, one.profile_id)]
+    base = min(usable, key=lambda one: _usd_per_sample(one, profiles), default=None)
+    if base is None or base.rate is None:
+        on = f"--gpu {gpu} " if gpu else ""
+        raise UsageError(
+            f"{name} predicts no rate {f'of {gpu} ' if gpu else ''}at its batch; run tunekit fits {on}-- "
+            "COMMAND and plan its folder, or give a rate with --rate"
+        )
+    seen = [looked for trial in run.trials if (looked := trial.measurement or trial.dry) is not None]
+    of_rank = next((one.loop.epoch_samples for one in seen), None)
+    samples = asked.samples_per_epoch or (of_rank and of_rank * run.world_size)
+    epochs = asked.epochs or (run.options.epochs if isinstance(run, Run) else None)
+    if samples is None or epochs is None:
+        raise UsageError(f"{name} does not know how long the training is; give --samples and --epochs")
+    return asked.request(
+        source=f"{name}: predicted from its steps at a batch of {base.batch_size}",
+        samples_per_epoch=samples,
+        epochs=epochs,
+        rate_samples_per_s=base.rate,
+        rate_source=RateSource.PREDICTED,
+        measured_on=base.profile_id,
+        predicted=rates,
+        loader_samples_per_s_per_cpu=asked.loader_samples_per_s_per_cpu or _loader_per_cpu(seen),
+        samples_per_step=base.batch_size * (config.accumulate_grad_batches if config else 1),
+        precision=base.precision,
+    )
+
+
+def _predicted_rates(run: Run | FitsRun, precision: Precision) -> tuple[PredictedRate, ...]:
+    """Return each GPU's rate at the script's batch, else at the largest, in a precision or the one alike."""
+    found, verdicts = run.prediction, {BatchFit.YES: True, BatchFit.NO: False}
+    known: list[tuple[PredictedFit | RequestedBatch, bool | None]] = []
+    if isinstance(run, FitsRun) and run.asked:
+        known = [(one, verdicts.get(one.verdict)) for one in run.asked]
+    elif found is not None:
+        known = [(one, one.batch_size > 0) for one in ((found.start,) if found.start else found.fits)]
+    order = (precision.alike, precision)
+    chosen = {one.profile_id: (one, fits) for name in order for one, fits in known if one.precision is name}
+    return tuple(
+        PredictedRate(
+            profile_id=one.profile_id,
+            precision=one.precision,
+            batch_size=max(1, one.batch_size),
+            rate=one.compute,
+            fits=fits,
+        )
+        for one, fits in chosen.values()
+    )
+
+
+def _usd_per_sample(one: PredictedRate, profiles: Mapping[str, Profile]) -> float:
+    machine = usual_instance(profiles[one.profile_id]) if one.profile_id in profiles else None
+    if machine is None or machine.usd_per_h is None or one.rate is None:
+        return math.inf
+    return machine.usd_per_h / machine.gpus / one.rate.value
 
 
 def measured_profile(run: Run) -> Profile | None:
@@ -103,13 +187,11 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
     return best
 
 
-def _loader_per_cpu(seen: Sequence[Measured]) -> Interval | None:
+def _loader_per_cpu(seen: Iterable[Measurement | DryRun]) -> Interval | None:
     """Return the loading rate per CPU with the tier's own config, else with the baseline's."""
     for one in seen:
-        details = one.record.details
-        work = loader_work_of(one.measurement.loop, details.floors if details else None)
-        per_cpu = loader_rate_per_cpu(one.measurement.loop, work)
-        if per_cpu is not None:
+        work = loader_work_of(one.loop, one.details.floors if one.details else None)
+        if per_cpu := loader_rate_per_cpu(one.loop, work):
             return per_cpu
     return None
 
@@ -135,7 +217,12 @@ def plan_of_run(run: Run) -> Plan | None:
         gpu_profile = measured_profile(run)
         if gpu_profile is not None:
             profiles = {gpu_profile.id: gpu_profile} | profiles
-        return make_plan(request_of_run(run, PlanOptions()), profiles, made_on, run.options.ignored)
+        request = (
+            request_of_prediction(run, PlanOptions(), profiles)
+            if run.is_emulated and run.prediction
+            else request_of_run(run, PlanOptions())
+        )
+        return make_plan(request, profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
         # There is no rate or epoch length, a profile can't be read, or the training would never end.
         return None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
+from typing import NamedTuple
 
 from tunekit.plan.interruptions import (
     WeeklyQuota,
@@ -13,7 +14,7 @@ from tunekit.plan.interruptions import (
 )
 from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.scaling import link_between, scaled_step
-from tunekit.predict.speed_ratio import SpeedRatio, speed_ratio
+from tunekit.predict.speed_ratio import speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import Precision
 from tunekit.records.interval import EXACTLY_ONE, Interval
@@ -36,15 +37,15 @@ _H = 3600.0
 
 
 def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
-    """Return the training on the machine that the rate was measured on, whose price is unknown."""
+    """Return the training on the GPUs that the rate is known for, at an unknown price."""
     return PlanRow(
         profile_id=request.measured_on,
         device_name=profile.device_names[0] if profile else request.measured_on,
         gpus=request.measured_gpus,
         is_measured_machine=True,
-        how=RateSource.MEASURED,
+        how=request.rate_source,
         rate_samples_per_s=request.rate_samples_per_s,
-        basis=f"measured on {request.measured_on}",
+        basis=f"{request.rate_source} on {request.measured_on}",
         precision=request.precision,
         hours=_hours(request, request.rate_samples_per_s),
         fits=True,
@@ -63,8 +64,8 @@ def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], toda
     for profile in profiles.values():
         if profile.is_cpu or (request.only and profile.id not in request.only):
             continue
-        speed = _speed(request, measured, profile)
-        row = partial(_row, request, profile, speed, _has_less_memory(profile, measured), today)
+        gpu_rate = _rate_of_gpu(request, measured, profile)
+        row = partial(_row, request, profile, gpu_rate, _has_less_memory(profile, measured), today)
         for instance in profile.instances:
             if not request.providers or instance.provider in request.providers:
                 yield row(instance)
@@ -72,25 +73,45 @@ def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], toda
             yield row(None)
 
 
-def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> SpeedRatio:
+class _GpuRate(NamedTuple):
+    """The rate of one GPU without its loader; None if it is unknown."""
+
+    samples_per_s: Interval | None
+    precision: Precision
+    why: str
+
+
+def _rate_of_gpu(request: PlanRequest, measured: Profile | None, profile: Profile) -> _GpuRate:
+    known, own = request.rate_samples_per_s.times(1 / request.measured_gpus), request.predicted_on(profile.id)
+    if own is not None:
+        return _GpuRate(
+            own.rate, own.precision, f"predicted from traced steps at a batch of {own.batch_size}"
+        )
+    if profile.id == request.measured_on:
+        return _GpuRate(known, request.precision, f"{request.rate_source} on {profile.id}")
     if request.measured_on == "cpu":
-        return SpeedRatio(None, request.precision, "measured on a CPU, which says nothing of a GPU's speed")
+        why = "measured on a CPU, which says nothing of a GPU's speed (tunekit fits predicts it)"
+        return _GpuRate(None, request.precision, why)
     if measured is None:
-        return SpeedRatio(None, request.precision, f"no profile of {request.measured_on} to compare with")
+        return _GpuRate(None, request.precision, f"no profile of {request.measured_on} to compare with")
     used = profile.precision_for(request.precision)
-    return speed_ratio(measured, profile, used if used is Precision.FP16 else request.precision)
+    speed = speed_ratio(measured, profile, used if used is Precision.FP16 else request.precision)
+    if speed.ratio is None:
+        return _GpuRate(None, speed.precision, speed.why)
+    factor = f"x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
+    return _GpuRate(known.times(speed.ratio), speed.precision, f"{speed.why}: {factor}")
 
 
 def _row(
     request: PlanRequest,
     profile: Profile,
-    speed: SpeedRatio,
+    gpu_rate: _GpuRate,
     has_less_memory: bool,
     today: date,
     instance: Instance | None,
 ) -> PlanRow:
     """Return the training on a machine; None stands for a single GPU that no known provider offers."""
-    fits = _fits(request, profile, speed)
+    fits = _fits(request, profile, gpu_rate)
     row = PlanRow(
         profile_id=profile.id,
         device_name=profile.device_names[0],
@@ -99,14 +120,14 @@ def _row(
         region=instance.region if instance else None,
         gpus=instance.gpus if instance else 1,
         vcpus=instance.vcpus if instance else None,
-        basis=speed.why,
-        precision=speed.precision,
+        basis=gpu_rate.why,
+        precision=gpu_rate.precision,
         fits=fits,
-        may_not_fit=has_less_memory and fits is None,
+        may_not_fit=fits is None and (has_less_memory or request.predicted_on(profile.id) is not None),
         obstacle=_obstacle(request, profile, fits),
     )
-    if speed.ratio is not None:
-        row = _with_rate(row, request, profile, speed.ratio)
+    if gpu_rate.samples_per_s is not None:
+        row = _with_rate(row, request, profile, gpu_rate.samples_per_s)
     return row if instance is None else _priced(row, instance, request.assumptions, today)
 
 
@@ -155,21 +176,19 @@ def _purchases(instance: Instance, today: date, stale_after_days: int) -> tuple[
     )
 
 
-def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, speed: Interval) -> PlanRow:
-    """Return the row with the measured rate converted to its GPUs, as far as its CPUs can feed them."""
+def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, per_gpu: Interval) -> PlanRow:
+    """Return the row with the rate of all its GPUs, as far as its CPUs can feed them."""
     used, is_same_gpu = request.measured_vcpus_per_gpu, row.profile_id == request.measured_on
     rate, scaling, step, basis = request.rate_samples_per_s, None, None, row.basis
     if is_same_gpu and row.gpus == request.measured_gpus:
-        if used is None or row.vcpus is None or row.vcpus >= used * row.gpus:
-            return row.changed(how=RateSource.MEASURED, rate_samples_per_s=rate, hours=_hours(request, rate))
-        basis += f", with more CPUs than the {row.vcpus} here"
+        has_fewer_cpus = used is not None and row.vcpus is not None and row.vcpus < used * row.gpus
+        if request.rate_source is not RateSource.PREDICTED and not has_fewer_cpus:
+            return row.changed(how=request.rate_source, rate_samples_per_s=rate, hours=_hours(request, rate))
+        basis += f", with more CPUs than the {row.vcpus} here" if has_fewer_cpus else ""
     else:
-        per_gpu = rate.times(1 / request.measured_gpus).times(speed)
         step = _predicted_step(request, profile, row.gpus, per_gpu.value)
         scaling = step.efficiency if step else _assumed_efficiency(request, row.gpus, is_same_gpu)
         rate = per_gpu.times(scaling or EXACTLY_ONE).times(row.gpus)
-        if not is_same_gpu:
-            basis += f": x {speed.value:.2f} ({speed.low:.2f} to {speed.high:.2f})"
     loader = _loader(request, profile, row)
     fed = rate if loader is None else rate.at_most(loader)
     is_assumed = request.loader_samples_per_s_per_cpu is None or row.vcpus is None
@@ -301,16 +320,17 @@ def _on_spot(row: PlanRow, price: SpotPrice, assumed: PlanAssumptions) -> PlanRo
     )
 
 
-def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
+def _fits(request: PlanRequest, profile: Profile, gpu_rate: _GpuRate) -> bool | None:
     """Return whether the measured peak fits; None if unknown, for instance in another precision."""
-    if profile.id == request.measured_on:
-        return True
+    own = request.predicted_on(profile.id)
+    if own is not None or profile.id == request.measured_on:
+        return own.fits if own else True
     memory_bytes = profile.capacity_bytes
     if request.peak_reserved_bytes is None or memory_bytes is None:
         return None
     if request.peak_reserved_bytes > POLICIES[Tier.AGGRESSIVE].vram_share * memory_bytes:
         return False
-    return True if speed.precision in (request.precision, request.precision.alike) else None
+    return True if gpu_rate.precision in (request.precision, request.precision.alike) else None
 
 
 def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
@@ -322,7 +342,7 @@ def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
 def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:
     """Return what prevents training on this GPU; None if nothing does, as on the measured one."""
     if fits is False:
-        return "the measured peak does not fit its memory; a smaller batch may"
+        return "the peak does not fit its memory; a smaller batch may"
     return None if profile.id == request.measured_on or profile.runs_current_torch else NO_TORCH_BUILD
 
 

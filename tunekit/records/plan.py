@@ -38,17 +38,42 @@ class PlanAssumptions(Record):
     """A price older than this is marked."""
 
 
+class RateSource(StrEnum):
+    """Where a rate, and therefore hours and dollars, come from."""
+
+    MEASURED = "measured"
+    """Measured on this GPU model with this number of GPUs; the machine has at least as many CPUs for each."""
+    GIVEN = "given"
+    """As for `MEASURED`, but typed by the user."""
+    PREDICTED = "predicted"
+
+
+class PredictedRate(Record):
+    """The rate of one GPU without its loader, predicted from traced steps."""
+
+    profile_id: str
+    precision: Precision
+    batch_size: PositiveInt
+    rate: Interval | None
+    """Samples/s; None if it doesn't fit or the GPU's figures are unknown."""
+    fits: bool | None
+    """Whether that batch fits the GPU's memory; None if that is uncertain."""
+
+
 class PlanRequest(Record):
-    """The training to plan, and the measured rate that everything is derived from."""
+    """The training to plan, and the rate on one GPU model that other GPUs' rates are derived from."""
 
     source: str
     """Where the rate comes from: a run and its tier, or the command line."""
     samples_per_epoch: PositiveInt
     epochs: PositiveInt
     rate_samples_per_s: Interval
-    """Measured rate of all GPUs together."""
+    """Rate of all GPUs together; a predicted one is without the loader."""
+    rate_source: RateSource = RateSource.MEASURED
     measured_on: str
-    """Profile id, or device name, of the device that the rate was measured on."""
+    """Profile id, or device name, of the device that the rate was measured on, or given or predicted for."""
+    predicted: tuple[PredictedRate, ...] = ()
+    """Predicted rates of GPUs, which are not derived from that rate; one for each GPU."""
     measured_gpus: PositiveInt = 1
     """Number of GPUs (processes) that the rate was measured with."""
     measured_vcpus_per_gpu: PositiveInt | None = None
@@ -87,6 +112,10 @@ class PlanRequest(Record):
             raise ValueError(f"the rate must be above 0, got {self.rate_samples_per_s.low} samples/s")
         return self
 
+    def predicted_on(self, profile_id: str) -> PredictedRate | None:
+        """Return what was predicted for a GPU."""
+        return next((one for one in self.predicted if one.profile_id == profile_id), None)
+
     @property
     def samples(self) -> int:
         """Samples of the whole training."""
@@ -106,14 +135,6 @@ class PlanRequest(Record):
             return Interval.exactly(shown)
         value = max(loader.value, shown)
         return Interval(value=value, low=min(loader.low, value), high=max(loader.high, value))
-
-
-class RateSource(StrEnum):
-    """Where a row's rate, and therefore its hours and dollars, come from."""
-
-    MEASURED = "measured"
-    """Measured on this GPU model with this number of GPUs; the machine has at least as many CPUs for each."""
-    PREDICTED = "predicted"
 
 
 class UnitPurchase(Record):
@@ -237,6 +258,11 @@ class PlanRow(Record):
         return self.gpu_busy is not None and self.gpu_busy < _BUSY
 
     @property
+    def is_predicted(self) -> bool:
+        """Whether its rate is a prediction."""
+        return self.how is RateSource.PREDICTED
+
+    @property
     def may_wait_for_loader(self) -> bool:
         """Whether its loader isn't known to keep up with its GPUs."""
         loader, rate = self.loader_samples_per_s, self.rate_samples_per_s
@@ -310,5 +336,5 @@ class Plan(Record):
             for row in offers
             if (row.profile_id, row.gpus) == (own.profile_id, own.gpus) and row.can_be_chosen
         ]
-        priced = [(row.how is not RateSource.MEASURED, usd.value, row) for row, usd in same if usd]
+        priced = [(row.how is not self.request.rate_source, usd.value, row) for row, usd in same if usd]
         return min(priced, key=lambda one: one[:2], default=(None, None, None))[2]

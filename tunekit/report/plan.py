@@ -47,6 +47,11 @@ _MARKS = {
     _MAY_NOT_FIT_MARK: "may not fit its memory",
     _DOES_NOT_FIT_MARK: "does not fit it",
 }
+_LEADS = {
+    RateSource.MEASURED: "Measured on",
+    RateSource.GIVEN: "At the given rate on",
+    RateSource.PREDICTED: "Predicted for",
+}
 _HOUR_UNIT = " h"
 _FREE = "free"
 _WHOLE: FigureText = "{:,.0f}".format
@@ -107,7 +112,7 @@ def milestones_report(plan: MilestonePlan) -> Report:
 
 
 def _answer(plan: Plan) -> tuple[Block, ...]:
-    """Return the measured machine, those that stand out beside it, and what to know of these."""
+    """Return the machine of the known rate, those that stand out beside it, and what to know of these."""
     asked, options = plan.request, _options(plan)
     samples = f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples"
     return (
@@ -120,12 +125,13 @@ def _answer(plan: Plan) -> tuple[Block, ...]:
 
 
 def _measured_text(plan: Plan) -> str:
-    """Return what was measured, with what it costs where that GPU is offered."""
+    """Return what the known rate means in hours, with what it costs where that GPU is offered."""
     own, offer = plan.rows[0], plan.measured_offer
-    is_offered = offer is not None and offer.how is RateSource.MEASURED
+    is_offered = offer is not None and offer.how is own.how
     hours = offer.hours if offer is not None and is_offered else own.hours  # of its sessions too
     epoch_h = None if hours is None else hours.value / plan.request.epochs
-    text = f"Measured on {_gpus_text(own)}: {figure_text(hours, hours_text)}, {hours_text(epoch_h)} an epoch"
+    lead = f"{_LEADS[plan.request.rate_source]} {_gpus_text(own)}"
+    text = f"{lead}: {figure_text(hours, hours_text)}, {hours_text(epoch_h)} an epoch"
     if offer is None:
         return f"{text}; no price in this plan."
     few = "" if is_offered else ", predicted: it has fewer CPUs"
@@ -145,8 +151,8 @@ def _without_choice(why: Finding | None) -> str:
 def _next_step(plan: Plan, folder: str) -> Commands:
     asked = plan.request
     if asked.measured_on == "cpu":
-        size = f"--samples {asked.samples_per_epoch} --epochs {asked.epochs}"
-        return Commands("Next, with a rate of a GPU", (f"tunekit plan --rate R {size} --gpu t4",))
+        planned = f"tunekit plan FOLDER --epochs {asked.epochs}"
+        return Commands("Next, to predict the rates of GPUs", ("tunekit fits -- COMMAND", planned))
     here = (f"on {asked.measured_on}", f"tunekit run {quoted(f'{folder}/{asked.tier}.yaml')}")
     steps = (here,) if asked.tier is not None else ()
     return Commands("Next", (*steps, ("on the machine that you choose", "tunekit search -- COMMAND")))
@@ -183,7 +189,7 @@ class _Offer(NamedTuple):
     @property
     def is_predicted(self) -> bool:
         """Whether its figures are; interruptions always are."""
-        return self.on_spot or self.row.how is RateSource.PREDICTED
+        return self.on_spot or self.row.is_predicted
 
     @property
     def is_stale(self) -> bool:
@@ -229,7 +235,7 @@ class _Offer(NamedTuple):
         rate = row.rate_samples_per_s
         if rate is not None and row.is_loader_bound:
             parts.append(f"loader-bound, GPUs {row.gpu_busy:.0%} busy")
-        elif rate and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
+        elif rate and row.is_predicted and (rate.value > asked.rate_samples_per_s.value or asked.predicted):
             parts.append(f"needs {rate_text(rate.value)} samples/s from the loader")
         return "; ".join(parts)
 
@@ -310,7 +316,7 @@ _MILESTONE_COLUMNS: tuple[Column[_Offer], ...] = (
 def _name(row: PlanRow) -> str:
     """Return provider and instance, or what stands for them."""
     if row.is_measured_machine:
-        return "(as measured)"
+        return f"(as {row.how})"
     return "(no offer known)" if row.instance is None else f"{row.provider} {row.instance}"
 
 
@@ -360,7 +366,7 @@ def figure_text(
 
 
 def _rate_basis(asked: PlanRequest) -> str:
-    """Return the measured rate, with where it comes from."""
+    """Return the known rate, with where it comes from."""
     rate = figure_text(asked.rate_samples_per_s, rate_text, unit=" samples/s")
     assumed = ", assumed" if asked.precision_is_assumed else ""
     return f"{rate} in {asked.precision}{assumed} ({asked.source}).{taken_text(asked.taken_names)}"
@@ -381,7 +387,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     asked, assumed, rows = plan.request, plan.request.assumptions, plan.rows
     has_spot, has_sessions = any(row.usd_spot for row in rows), any(row.sessions for row in rows)
     scaled = {row.scaling_is_predicted for row in rows if row.scaling}
-    is_predicted = any(row.how is RateSource.PREDICTED for row in rows)
+    is_predicted = any(row.is_predicted for row in rows)
     checkpoints = "the script writes no checkpoints"
     if assumed.checkpoint_cost_s is not None:
         cost, restart = map(duration_text, (assumed.checkpoint_cost_s, assumed.restart_cost_s))
@@ -392,7 +398,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         f"{bytes_text(asked.gradients_bytes)} of gradients per step, {same}": True in scaled,
         f"each of more GPUs has {efficiency} of its rate, {same}": False in scaled,
         **dict.fromkeys(plan.model_assumptions, True),
-        f"the rate was measured in {asked.precision} (--precision)": asked.precision_is_assumed,
+        f"the rate is in {asked.precision} (--precision)": asked.precision_is_assumed,
         f"{checkpoints} (--no-checkpoints)": has_spot or has_sessions,
         f"a spot machine is preempted every {duration_text(assumed.interrupted_every_s)}": has_spot,
         f"a session lasts {duration_text(assumed.max_session_s)} at most (--max-session)": has_sessions,
