@@ -128,3 +128,19 @@ def test_a_folder_of_fits_is_planned_by_its_predictions(tmp_path: Path, capsys: 
 def test_a_run_measured_on_a_gpu_has_no_prediction_to_choose(saved: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["plan", str(saved), "--gpu", "l4"]) == 2
     assert "use --only" in capsys.readouterr().err
+
+
+def test_own_prices_are_those_of_an_instance_or_of_machines_of_ones_own(capsys: pytest.CaptureFixture[str]):
+    prices = ("--price", "a10g=0.40", "--price", "A10G=1", "--price", "g5.xlarge=0.5")
+    plan = planned(capsys, *RATE, *prices, "--only", "a10g")
+    usd = {row.instance: row.usd_on_demand.value for row in plan.rows if row.usd_on_demand}
+    hours = 1_281_167 * 90 / 180 / 3600
+    expected = {"a10g at $0.40/h": 0.40 * hours, "A10G at $1.00/h": hours, "g5.xlarge": 0.5 * hours}
+    assert {name: usd[name] for name in expected} == pytest.approx(expected)
+    assert not any(row.is_stale for row in plan.rows if row.instance in expected)
+
+
+@pytest.mark.parametrize("price", ["a10g", "a10g=", "a10g=-1", "a10g=cheap"])
+def test_what_is_no_price_is_refused(price: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE, "--price", price]) == 2
+    assert f"--price {price}: must be a positive number" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.plan.plan import choose
+from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanRow
 
 some = st.none() | st.floats(0.01, 1e4)
@@ -62,6 +63,7 @@ DOUBTED = {"may_not_fit": True}
         ([QUOTA, priced(50, 180)], [0, 0, 0]),
         ([priced(1, 2), priced(3, 1), priced(9, 0.01)], [0, 0, 1]),  # an hour is fast enough
         ([priced(1, 1, **DOUBTED), priced(20, 3), priced(10, 8)], [2, 1, 1]),  # may not hold it
+        ([priced(1, 1, is_outdated=True), priced(2, 2)], [1, 1, 1]),
         ([priced(1, 1, **DOUBTED), priced(2, 2, fits=False, obstacle="too small")], [0, 0, 0]),
     ],
 )
@@ -78,3 +80,24 @@ def test_spot_counts_only_when_it_is_allowed_and_with_its_own_hours():
 
 def test_a_limit_leaves_out_what_is_slower():
     assert chosen([priced(10, 100), priced(20, 60), priced(90, 10)], max_hours=60) == [1, 1, 2]
+
+
+def test_an_outdated_price_on_demand_or_on_spot_is_not_chosen():
+    assert chosen([ON_SPOT.changed(is_spot_outdated=True)], may_use_spot=True) == [0, 0, 0]
+    assert chosen([ON_SPOT.changed(is_outdated=True)], may_use_spot=True) == ["0*", "0*", "0*"]
+
+
+@pytest.mark.parametrize(
+    ("other", "rival"),
+    [
+        (Interval(value=12, low=8, high=20), 1),
+        (Interval(value=12, low=11.5, high=20), None),
+    ],
+)
+def test_a_choice_that_another_gpu_may_beat_within_the_ranges_names_it(other: Interval, rival: int | None):
+    """The same GPU at another price changes with it, and is no rival."""
+    first = priced(10, 10, usd_on_demand=Interval(value=10, low=9, high=11))
+    rows = [first, priced(12, 5, profile_id="l4", usd_on_demand=other), priced(10.5, 10)]
+    choices = {one.kind: one.rival for one in choose(rows, may_use_spot=False)}
+    assert choices["cheapest"] == rival
+    assert choices["fastest"] is None

@@ -297,6 +297,15 @@ def test_a_price_is_stale_the_day_after_its_last_good_one(as_of: str, today: dat
     assert is_stale(as_of, today, 90) is stale
 
 
+@pytest.mark.parametrize(("as_of", "outdated"), [("2025-03-01", False), ("2025-02-28", True)])
+def test_a_price_older_than_a_year_is_shown_and_not_chosen(as_of: str, outdated: bool):
+    plan = plan_of(a10g(instance(as_of=as_of)))
+    row = row_on(plan, "g5.xlarge")
+    assert (row.is_outdated, row.is_stale) == (outdated, True)
+    assert row.usd_on_demand is not None
+    assert bool(plan.choices) is not outdated
+
+
 @pytest.mark.parametrize(
     ("gpus", "measured_gpus", "profile_of", "low", "high"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 from tunekit.cli.machine import host_here
 from tunekit.cli.milestones import limits_of, read_milestones
-from tunekit.cli.numbers import Rate
+from tunekit.cli.numbers import Rate, positive_number
 from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
@@ -21,7 +21,7 @@ from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest, RateSource
-from tunekit.records.profile import Profile
+from tunekit.records.profile import FactConfidence, Instance, Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FitsRun, Run
 from tunekit.report.plan import milestones_report, plan_answer, plan_report
@@ -37,7 +37,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     _refuse_mixtures(options)
     check_report_files(options)
-    profiles = load_profiles()
+    profiles = _with_prices(load_profiles(), options.price)
     asked = _plan_options(options, profiles)
     if options.run is None:
         request = _request_of_rate(options, asked, profiles)
@@ -85,6 +85,30 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         raise UsageError(f"--rate {rate.text} needs the samples of an iteration; add --batch-size N")
     if rate.unit is None and options.batch_size is not None:
         raise UsageError(f"--rate with --batch-size needs its unit: {rate.text}it/s or {rate.text}samples/s")
+
+
+def _with_prices(profiles: dict[str, Profile], written: Sequence[str]) -> dict[str, Profile]:
+    """Return the profiles with the user's prices: of known instances, else of own machines with one GPU."""
+    profiles = dict(profiles)
+    for text in written:
+        name, _, usd = (part.strip() for part in text.rpartition("="))
+        try:
+            price = positive_number("dollars")(usd)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(
+                f"--price {text}: {error}; write NAME=USD per hour, such as a10g=0.40"
+            ) from error
+        today = datetime.now(UTC).date().isoformat()
+        own: dict[str, Any] = {"usd_per_h": price, "as_of": today, "source": f"--price {text}"}
+        known = [one.id for one in profiles.values() if name in {machine.name for machine in one.instances}]
+        for gpu in known or [find_profile(name, profiles).id]:
+            machines = profiles[gpu].instances
+            kept = tuple(one.changed(**own) if one.name == name else one for one in machines)
+            if not known:
+                own |= {"provider": "own", "name": f"{name} at ${price:.2f}/h", "gpus": 1, "region": None}
+                kept += (Instance(**own, vcpus=None, ram_gb=None, confidence=FactConfidence.HIGH),)
+            profiles[gpu] = profiles[gpu].changed(instances=kept)
+    return profiles
 
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:

@@ -162,6 +162,8 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(project, "--deadline", Value("WHEN"), meaning)
     machines = parser.add_argument_group("the machines")
     option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
+    meaning = "your price: of an instance, or of one GPU on a machine of your own (repeatable, side by side)"
+    option(machines, "--price", Value("NAME=USD"), meaning, repeatable=True)
     option(machines, "--only", Value("GPU"), "only with this GPU", repeatable=True)
     option(machines, "--max-hours", Value("H", positive_number("hours")), "leave out what needs longer")
     switch(machines, "--spot", "let the choices use spot prices too")

@@ -19,6 +19,7 @@ PREVENTING: Mapping[str, Callable[[PlanRow], bool]] = {
     "session-too-short": lambda row: row.is_without_session and row.fits is not False,
     "no-torch-build": lambda row: row.how is not None and row.obstacle == NO_TORCH_BUILD,
     "gpus-would-idle": lambda row: row.can_be_chosen and row.is_mostly_idle,
+    "stale-price": lambda row: row.can_be_chosen and row.is_outdated,
     # Macs are not rented.
     "no-price": lambda row: (
         not (
@@ -104,8 +105,10 @@ def _stale_price(facts: PlanFacts) -> Hits:
     spot = [row.spot_as_of or "" for row in facts.rows if row.usd_spot is not None and row.is_spot_stale]
     if stale or spot:
         count = count_text(len(stale + spot), "price")
+        outdated = sum(row.is_outdated for row in facts.rows)
+        more = f", {outdated} of them over a year old and not chosen" if outdated else ""
         yield Hit(
-            f"{count} older than {days} days, {len(spot)} on spot; the oldest from {min(stale + spot)}",
+            f"{count} older than {days} days, {len(spot)} on spot; the oldest from {min(stale + spot)}{more}",
             f"get newer ones with tunekit gpus --refresh, or correct them in {_PROFILES}",
         )
 

@@ -154,6 +154,11 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
         spot_as_of=spot.as_of if spot else None,
         is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
         is_spot_stale=spot is not None and is_stale(spot.as_of, today, assumed.stale_after_days),
+        is_outdated=any(
+            is_stale(as_of, today, assumed.outdated_after_days)
+            for as_of in (instance.as_of, *([bought.as_of] if bought else []))
+        ),
+        is_spot_outdated=spot is not None and is_stale(spot.as_of, today, assumed.outdated_after_days),
         price_source=instance.source,
     )
 

@@ -10,6 +10,7 @@ from tunekit.errors import UsageError
 from tunekit.plan import interruptions
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
 from tunekit.predict import scaling, speed_ratio
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import count_text
@@ -51,8 +52,8 @@ def make_plan(
         rows=rows,
         choices=choices,
         findings=plan_findings(facts, ignored),
-        model_assumptions=(speed_ratio.ASSUMPTION,) if _has_other_gpu(rows) else (),
-        sources=_sources(rows, choices),
+        model_assumptions=(speed_ratio.ASSUMPTION,) if _has_other_gpu(rows, request) else (),
+        sources=_sources(rows, choices, request),
     )
 
 
@@ -64,7 +65,7 @@ def _order(row: PlanRow, may_use_spot: bool) -> tuple[bool, float, float, str, s
     return (row.obstacle is not None, usd, hours, row.profile_id, row.provider or "", row.instance or "")
 
 
-def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:
+def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice], request: PlanRequest) -> tuple[str, ...]:
     chosen = [rows[index] for index in dict.fromkeys(choice.row for choice in choices)]
     machines: dict[str, list[str]] = {}
     for row in chosen:
@@ -74,14 +75,15 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
     has_checkpoints = any(row.usd_spot or row.checkpoint_interval_s for row in rows)
     return (
         *(" ".join(line.split()) for line in prices),
-        *([speed_ratio.SOURCE] if _has_other_gpu(rows) else []),
+        *([speed_ratio.SOURCE] if _has_other_gpu(rows, request) else []),
         *([scaling.SOURCE] if any(row.scaling_is_predicted for row in rows) else []),
         *([interruptions.SOURCE] if has_checkpoints else []),
     )
 
 
-def _has_other_gpu(rows: Sequence[PlanRow]) -> bool:
-    return any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
+def _has_other_gpu(rows: Sequence[PlanRow], request: PlanRequest) -> bool:
+    known = {request.measured_on, *(one.profile_id for one in request.predicted)}
+    return any(row.how is not None and row.profile_id not in known for row in rows)
 
 
 def _refuse_endless(request: PlanRequest) -> None:
@@ -126,8 +128,8 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
     of the two at up to `BALANCED_COST` times the lowest cost. If a machine is free, the balanced one is
     chosen from those that are faster. Ties are broken by the other figure, then by the order of the rows.
 
-    Only machines that can be rented and whose loader feeds their GPUs are chosen; GPUs that may not have
-    enough memory are chosen only if there are no others.
+    Only machines that can be rented, at a price of the last year, and whose loader feeds their GPUs are
+    chosen; GPUs that may not have enough memory are chosen only if there are no others.
 
     Args:
         rows: the machines.
@@ -151,7 +153,33 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
     if found:
         fastest = min(found, key=lambda one: (one.rented_h, one.usd is None, one.usd or 0.0))
         chosen.append((ChoiceKind.FASTEST, fastest))
-    return tuple(Choice(kind=kind, row=one.row, on_spot=one.on_spot) for kind, one in chosen)
+    return tuple(
+        Choice(kind=kind, row=one.row, on_spot=one.on_spot, rival=_rival(rows, kind, one, found))
+        for kind, one in chosen
+    )
+
+
+def _rival(
+    rows: Sequence[PlanRow], kind: ChoiceKind, chosen: _Candidate, found: Sequence[_Candidate]
+) -> int | None:
+    """Return the row of the best other kind of machine that may be cheaper or faster within the ranges."""
+
+    def figure(one: _Candidate) -> Interval | None:
+        row = rows[one.row]
+        if kind is ChoiceKind.FASTEST:
+            return row.spot_hours if one.on_spot else row.done_in_hours
+        return row.usd_spot if one.on_spot else row.usd_on_demand
+
+    own, row = figure(chosen), rows[chosen.row]
+    others = [
+        (each.value, one.row)
+        for one in found
+        if (rows[one.row].profile_id, rows[one.row].gpus) != (row.profile_id, row.gpus)
+        and own is not None
+        and (each := figure(one)) is not None
+        and each.low < own.high
+    ]
+    return min(others)[1] if others and kind is not ChoiceKind.BALANCED else None
 
 
 def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
@@ -162,7 +190,8 @@ def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]
         if done_in is None or not row.can_be_chosen or row.is_mostly_idle:
             continue
         usd = None if row.usd_on_demand is None else row.usd_on_demand.value
-        found.append(_Candidate(index, False, done_in.value, usd))
-        if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
+        if not row.is_outdated:
+            found.append(_Candidate(index, False, done_in.value, usd))
+        if may_use_spot and row.usd_spot and row.spot_hours and not row.is_spot_outdated:
             found.append(_Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
     return found

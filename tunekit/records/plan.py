@@ -36,6 +36,8 @@ class PlanAssumptions(Record):
     """Whether the user gave the efficiency, so that no prediction replaces it."""
     stale_after_days: PositiveInt = 90
     """A price older than this is marked."""
+    outdated_after_days: PositiveInt = 365
+    """No choice is based on a price older than this."""
 
 
 class RateSource(StrEnum):
@@ -227,6 +229,9 @@ class PlanRow(Record):
     spot_as_of: str | None = None
     is_stale: bool = False
     is_spot_stale: bool = False
+    is_outdated: bool = False
+    """Whether the price on demand, or that of its compute units, is too old to base a choice on."""
+    is_spot_outdated: bool = False
     price_source: str | None = None
 
     fits: bool | None = None
@@ -306,6 +311,8 @@ class Choice(Record):
     """Its index in the plan's rows."""
     on_spot: bool
     """Whether hours and dollars are those on spot."""
+    rival: NonNegativeInt | None = None
+    """The row of the best other GPU that may be cheaper or faster within the ranges, if there is one."""
 
 
 class Plan(Record):

@@ -185,6 +185,8 @@ class _Offer(NamedTuple):
     name: str = ""
     """What it is best at, or of the milestone."""
     runs: str = ""
+    rivals: str = ""
+    """Machines that may be better at that within the ranges."""
 
     @property
     def is_predicted(self) -> bool:
@@ -237,6 +239,8 @@ class _Offer(NamedTuple):
             parts.append(f"loader-bound, GPUs {row.gpu_busy:.0%} busy")
         elif rate and row.is_predicted and (rate.value > asked.rate_samples_per_s.value or asked.predicted):
             parts.append(f"needs {rate_text(rate.value)} samples/s from the loader")
+        if self.rivals:
+            parts.append(f"within the ranges it may be {self.rivals}")
         return "; ".join(parts)
 
     def _checkpoint_text(self, interval_s: float) -> str:
@@ -268,7 +272,13 @@ def _options(plan: Plan) -> list[_Offer]:
     options = []
     for (row, on_spot), kinds in together.items():
         ends = [kind for kind in kinds if kind is not ChoiceKind.BALANCED]
-        options.append(_machine(plan.request, plan.rows[row], on_spot, ", ".join(ends or kinds)))
+        rivals = dict.fromkeys(
+            _name(plan.rows[one.rival])
+            for one in plan.choices
+            if one.rival is not None and (one.row, one.on_spot) == (row, on_spot)
+        )
+        offer = _machine(plan.request, plan.rows[row], on_spot, ", ".join(ends or kinds))
+        options.append(offer._replace(rivals=" or ".join(rivals)))
     return options
 
 
