@@ -40,6 +40,8 @@ def test_the_example():
     [
         ("data: x0.5", {"samples_per_epoch": 640_584, "epochs": 90}),
         ("samples: 50k, epochs: 3", {"samples_per_epoch": 50_000, "epochs": 3}),
+        ("hours: 30", {"hours": {"value": 30.0, "low": 30.0, "high": 30.0}, "epochs": 1}),
+        ("hours: 23..38", {"hours": {"value": 30.5, "low": 23.0, "high": 38.0}, "epochs": 1}),
         ("hardware: here", {"hardware": "here"}),
         ("hardware: G5.xlarge", {"hardware": "g5.xlarge"}),
         ("hardware: Lambda", {"hardware": "lambda"}),
@@ -64,6 +66,9 @@ def test_a_field(tmp_path: Path, fields: str, known: dict[str, object]):
         ("milestones: [{name: a, data: x0}]", "milestone 1: samples_per_epoch: "),
         ("milestones: [{name: a, data: 4}]", "data must be a multiple"),
         ("milestones: [{name: a, data: x4, samples: 9}]", "keep one of them"),
+        ("milestones: [{name: a, data: x4, hours: 9}]", "keep one of them"),
+        ("milestones: [{name: a, hours: 9..3}]", "hours must be written as 30 or 23..38"),
+        ("milestones: [{name: a, hours: 0}]", "must be a positive number of hours"),
         ("milestones: [{name: a, hardware: a100-81}]", "'a100-81' is no GPU, instance or provider; did you"),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tunekit.cli.numbers import digits, duration_s
+from tunekit.cli.numbers import digits, duration_s, positive_number
 from tunekit.errors import UnknownGpuError, UnreadableError, UsageError
 from tunekit.machine.profiles import find_profile
 from tunekit.plan.milestones import HERE, Limits
+from tunekit.records.interval import Interval
 from tunekit.records.milestones import Milestone
 from tunekit.records.profile import Profile
 from tunekit.typos import did_you_mean
@@ -20,7 +21,7 @@ from tunekit.untrusted import parse_yaml, read_text
 
 _MAX_MILESTONES = 100
 """Milestones of a file."""
-_KEYS = ("name", "data", "samples", "epochs", "runs", "hardware", "gpus")
+_KEYS = ("name", "data", "samples", "epochs", "hours", "runs", "hardware", "gpus")
 _LONGEST_H = 1e6
 
 
@@ -68,19 +69,30 @@ def _milestone(item: object, samples: int, epochs: int | None, profiles: Mapping
         if key not in _KEYS:
             hint = did_you_mean(str(key), _KEYS, f"there are: {', '.join(_KEYS)}")
             raise argparse.ArgumentTypeError(f"no key {key!r}; {hint}")
-    if "data" in item and "samples" in item:
-        raise argparse.ArgumentTypeError("data and samples are both given; keep one of them")
-    if item.get("epochs", epochs) is None:
+    if len({"data", "samples", "hours"} & set(item)) > 1:
+        raise argparse.ArgumentTypeError("data, samples and hours exclude each other; keep one of them")
+    hours = _hours(str(item["hours"])) if "hours" in item else None
+    epochs = item.get("epochs", epochs if hours is None else 1)
+    if epochs is None:
         raise argparse.ArgumentTypeError("it has no epochs; write epochs: 90, or give --epochs")
     hardware = item.get("hardware")
     return Milestone(
         name=str(item.get("name") or "").strip(),
         samples_per_epoch=_count(item["samples"]) if "samples" in item else _scaled(item, samples),
-        epochs=_count(item.get("epochs", epochs)),
+        epochs=_count(epochs),
+        hours=hours,
         runs=_count(item.get("runs", 1)),
         hardware=None if hardware is None else _hardware(str(hardware).strip(), profiles),
         gpus=item.get("gpus"),
     )
+
+
+def _hours(written: str) -> Interval:
+    """Return the hours of 30 or of 23..38."""
+    low, *high = map(positive_number("hours"), written.split("..", 1))
+    if high and high[0] < low:
+        raise argparse.ArgumentTypeError(f"hours must be written as 30 or 23..38, got {written}")
+    return Interval(value=(low + (high or [low])[0]) / 2, low=low, high=(high or [low])[0])
 
 
 def _scaled(item: Mapping[str, Any], samples: int) -> int:

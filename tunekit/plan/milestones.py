@@ -58,7 +58,7 @@ def plan_milestones(
 def _cost(
     request: PlanRequest, one: Milestone, profiles: Mapping[str, Profile], today: date
 ) -> MilestoneCost:
-    asked = request.changed(samples_per_epoch=one.samples_per_epoch, epochs=one.epochs)
+    asked = one.request(request)
     try:
         rows = make_plan(asked, profiles, today).rows
         row, on_spot = _chosen(one, asked, rows)

@@ -16,12 +16,23 @@ class Milestone(Record):
     samples_per_epoch: PositiveInt
     epochs: PositiveInt
     """Epochs of each run."""
+    hours: Interval | None = None
+    """Hours of each run on the GPUs of the known rate, instead of samples and epochs."""
     runs: PositiveInt = 1
     """Number of independent trainings, such as seeds."""
     hardware: str | None = None
     """A profile id, an instance, a provider or "here"; None for the cheapest machine."""
     gpus: PositiveInt | None = None
     """GPUs of each machine; None for any number."""
+
+    def request(self, known: PlanRequest) -> PlanRequest:
+        """Return the request for one run, from that of the training that the milestones vary."""
+        if self.hours is None:
+            return known.changed(samples_per_epoch=self.samples_per_epoch, epochs=self.epochs)
+        per_h = known.rate_samples_per_s.value * 3600
+        samples = max(1, round(self.hours.value * per_h))
+        rate = self.hours.divide_into(samples / 3600)
+        return known.changed(samples_per_epoch=samples, epochs=1, rate_samples_per_s=rate)
 
 
 class MilestoneCost(Record):

@@ -285,8 +285,7 @@ def _options(plan: Plan) -> list[_Offer]:
 def _runs(request: PlanRequest, one: MilestoneCost) -> _Offer:
     of = one.milestone
     runs = f"{of.runs}{' at once' if one.machines > 1 else ' in turn' if of.runs > 1 else ''}"
-    asked = request.changed(samples_per_epoch=of.samples_per_epoch, epochs=of.epochs)
-    return _Offer(asked, one.row, one.on_spot, one.hours, one.usd, of.name, runs)
+    return _Offer(of.request(request), one.row, one.on_spot, one.hours, one.usd, of.name, runs)
 
 
 def _remarks(offers: Iterable[_Offer], more: str = "") -> Passage:
