@@ -198,10 +198,8 @@ def _next_steps(run: FitsRun) -> Commands:
         return Commands("Next, with your own script", ("tunekit fits -- python train.py",))
     gpu = run.options.gpus[0] if len(run.options.gpus) == 1 else "NAME"
     search = command_text("search", run.target, gpu)
-    return Commands(
-        "Next, on a machine with that GPU",
-        (search, "tunekit plan RUN  # hours and dollars; RUN: the folder that this search writes"),
-    )
+    plan = "tunekit plan RUN --epochs N  # hours and dollars; RUN: this folder"
+    return Commands("Next", (plan, f"{search}  # on a machine with that GPU"))
 
 
 def _answer(run: FitsRun, rows: list[_Row]) -> str:
@@ -263,9 +261,8 @@ def _basis(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
     traces = [one.details.trace for one in run.trials if one.details and one.details.trace]
     factor = f", times {prediction.speed_factor:.2f} as measured here" if prediction.speed_factor else ""
     outside = [
-        f"{name.capitalize()}: {bytes_text(known.low)} to {bytes_text(known.high)}, {known.source}."
-        for name in ("context", "workspace")
-        for known in (getattr(one.outside, name) for one in run.gpus)
+        f"Context: {bytes_text(known.low)} to {bytes_text(known.high)}, {known.source}."
+        for known in (one.outside.context for one in run.gpus)
     ]
     lines = [
         f"Traced here: {PATHS[prediction.path]}, at batch sizes {sizes}; nothing ran on {elsewhere}.",
