@@ -148,15 +148,15 @@ _PAGE = 2 * _MIB
 
 
 def read_profiles(folder: Path) -> dict[str, Device]:
-    """The devices of all NVIDIA profiles in a folder, by id.
+    """The devices of the profiles in a folder whose clocks and cache are known here, by id.
 
     Raises:
-        SimgpuError: There are none, or one of them is of a model or capability that the tables here lack.
+        SimgpuError: There are none, or one of them has a capability that the table here lacks.
     """
     import yaml  # noqa: PLC0415 - only who makes the files anew needs it
 
     profiles = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    devices = {one["id"]: _device(one) for one in profiles if one.get("compute_capability")}
+    devices = {one["id"]: _device(one) for one in profiles if one["id"] in _CLOCKS_AND_CACHE}
     if not devices:
         raise SimgpuError(f"{folder} holds no profile of an NVIDIA GPU")
     return devices
@@ -201,8 +201,6 @@ def _device(profile: Mapping[str, Any]) -> Device:
     capability = _CAPABILITIES.get((major, minor))
     if capability is None:
         raise SimgpuError(f"{identity} has the compute capability {major}.{minor}, which _CAPABILITIES lacks")
-    if identity not in _CLOCKS_AND_CACHE:
-        raise SimgpuError(f"_CLOCKS_AND_CACHE lacks the profile {identity}")
     sm_clock, memory_clock, l2_mib = _CLOCKS_AND_CACHE[identity]
     threads = profile["multiprocessors"] * capability.threads_per_sm
     generation, lanes = profile["pcie_generation"], profile["pcie_lanes"]

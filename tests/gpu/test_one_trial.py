@@ -34,7 +34,7 @@ def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
     t4, a10g = trial.telemetry.gpus
     assert (t4.is_used, a10g.is_used) == (True, False)
     assert a10g.peak_used_bytes == DRIVERS_OWN_BYTES
-    assert t4.counted_power_w and a10g.counted_power_w and t4.counted_power_w <= 70
+    assert t4.counted_power_w and a10g.counted_power_w and t4.counted_power_w > a10g.counted_power_w
     assert t4.peak_used_bytes is not None and loop.peak_reserved_bytes is not None
     assert t4.peak_used_bytes > loop.peak_reserved_bytes
     assert {work.device for work in simulated_gpu.trace()} == {0}
