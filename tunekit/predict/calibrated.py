@@ -1,37 +1,54 @@
-"""Puts the measured ops of a calibrated GPU into the speed model."""
+"""Puts what `tunekit doctor --calibrate` measured into the speed model."""
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
 
 from tunekit.machine.gpu.outside_torch import newest_of
-from tunekit.predict.roofline import step_time
-from tunekit.predict.speed_model import Arithmetic, SpeedModel, arithmetic_of, published
+from tunekit.predict.speed_model import (
+    Arithmetic,
+    SpeedModel,
+    arithmetic_of,
+    factor_of,
+    peak_tflops,
+    published,
+)
 from tunekit.records.prediction import Calibration, OpTime
 from tunekit.records.profile import Profile
 
+_USUAL_SHARE = 0.85
+"""Share of peak rate or bandwidth that a large matmul or addition reaches by itself on most GPUs. Matmuls
+reach 0.73 to 0.87 on NVIDIA's (stas00/ml-engineering @744d01e, MAMF), and 0.95 on an A10G."""
+
 
 def calibrated_model(profile: Profile, calibrations: Sequence[Calibration]) -> SpeedModel:
-    """Return the speed model, with a GPU's own factors and its host's time per op if it was calibrated."""
+    """Return the speed model, with a calibrated GPU's own factors and its host's time per op.
+
+    A GPU with published training rates keeps its factors: whole trainings tell more than single ops.
+    """
     model, measured = published(), newest_of(profile, calibrations)
-    factors = _factors(model, profile, measured.op_times) if measured else None
-    if measured is None or factors is None:
+    if measured is None or measured.host_op_s is None:
         return model
-    return model.changed(
-        gpu_factors=model.gpu_factors | {profile.id: factors},
-        host_op_s=measured.host_op_s or model.host_op_s,
-    )
+    model = model.changed(host_op_s=measured.host_op_s)
+    found = {} if profile.id in model.gpu_factors else _factors(model, profile, measured.op_times)
+    return model.changed(gpu_factors=model.gpu_factors | {profile.id: found}) if found else model
 
 
-def _factors(model: SpeedModel, profile: Profile, times: Sequence[OpTime]) -> dict[Arithmetic, float] | None:
-    """Return expected over measured times, as geometric means; None if nothing was measured."""
-    plain = model.changed(gpu_factors={})
-    logs: dict[Arithmetic, list[float]] = {one: [] for one in Arithmetic}
+def _factors(model: SpeedModel, profile: Profile, times: Sequence[OpTime]) -> dict[Arithmetic, float]:
+    """Return the usual factor of such a GPU, times how its largest matmuls and additions exceed the usual."""
+    matmul: dict[Arithmetic, float] = {}
+    bandwidth = 0.0
     for op, seconds in times:
-        expected = step_time([op], profile, False, plain)
-        if expected is None:
-            return None
-        units = [arithmetic_of(op, profile, False)] if op.flops else list(Arithmetic)
-        for unit in units:
-            logs[unit].append(math.log(expected.gpu_s / seconds))
-    return {unit: math.exp(fmean(some)) for unit, some in logs.items()} if all(logs.values()) else None
+        if op.name == "mm":
+            unit = arithmetic_of(op, profile, False)
+            peak = peak_tflops(profile, unit)
+            share = op.flops / seconds / (peak * 1e12) if peak else 0.0
+            matmul[unit] = max(share, matmul.get(unit, 0.0))
+        elif op.name == "add" and profile.bandwidth_gb_per_s:
+            bandwidth = max(bandwidth, op.moved_bytes / seconds / (profile.bandwidth_gb_per_s * 1e9))
+    matmul[Arithmetic.TF32] = matmul.get(Arithmetic.HALF, 0.0)  # on the same units
+    if not bandwidth or not all(matmul.get(unit) for unit in Arithmetic):
+        return {}
+    return {
+        unit: factor_of(model.gpu_factors, profile, unit) * math.sqrt(matmul[unit] * bandwidth) / _USUAL_SHARE
+        for unit in Arithmetic
+    }
