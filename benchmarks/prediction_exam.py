@@ -204,7 +204,7 @@ _COMPUTE, _TRAFFIC, _ARITHMETIC = list(Compute), list(Traffic), list(Arithmetic)
 
 
 class Table:
-    """Rows as arrays for the fit; `ratios` are of ideal times, in seconds at full peak and bandwidth."""
+    """Rows as arrays for the fit; flops_s and bytes_s are seconds at full peak rate and bandwidth."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         places: list[tuple[int, int, int, int]] = []
@@ -240,7 +240,7 @@ class Table:
         self.source = torch.tensor([self.sources.index(row.source) for row in rows])
 
     def predicted(self, fitted: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return the logarithm of each step's time, as roofline.step_time has it."""
+        """Return the logarithm of each step's time in seconds, by the rules of roofline.step_time."""
         arithmetic_s = self.flops_s / torch.exp(fitted["compute"][self.compute, self.unit])
         traffic_s = self.bytes_s / torch.exp(fitted["traffic"][self.traffic])
         kernel_s, host_op_s, host_step_s = torch.exp(fitted["times"])
