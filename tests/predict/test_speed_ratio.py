@@ -97,9 +97,12 @@ def test_fp32_takes_in_convolutions_in_tf32():
     assert found.ratio.low == pytest.approx(1 / model.unknown_gpu_ratio_range)
 
 
-def test_a_gpu_without_the_precision_falls_back_to_fp32():
-    found = speed_ratio(profile(), without_bf16(bandwidth_gb_per_s=600.0), Precision.BF16)
-    assert found.precision is Precision.FP32
-    assert found.why == "predicted from a10g in bf16 to fp32, since old has no bf16"
+@pytest.mark.parametrize(
+    ("native", "used"), [((Precision.FP16,), Precision.FP16), ((), Precision.FP32)], ids=["fp16", "fp32"]
+)
+def test_without_bf16_the_next_best_precision_is_used(native, used):
+    found = speed_ratio(profile(), without_bf16(native_precisions=native), Precision.BF16)
+    assert found.precision is used
+    assert found.why == f"predicted from a10g in bf16 to {used}, since old has no bf16"
     assert found.ratio is not None
-    assert found.ratio.high < 1
+    assert found.ratio.value <= 1

@@ -94,8 +94,7 @@ def _rate_of_gpu(request: PlanRequest, measured: Profile | None, profile: Profil
         return _GpuRate(None, request.precision, why)
     if measured is None:
         return _GpuRate(None, request.precision, f"no profile of {request.measured_on} to compare with")
-    used = profile.precision_for(request.precision)
-    speed = speed_ratio(measured, profile, used if used is Precision.FP16 else request.precision)
+    speed = speed_ratio(measured, profile, request.precision)
     if speed.ratio is None:
         return _GpuRate(None, speed.precision, speed.why)
     factor = f"x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"

@@ -30,7 +30,8 @@ def speed_ratio(
     Args:
         measured: the GPU that the step was measured on.
         other: the GPU that it is predicted for.
-        precision: the precision of the measurement; if the other GPU does not have it, fp32 replaces it.
+        precision: the precision of the measurement; if the other GPU does not have it, the other 16-bit one
+            replaces it, or fp32 without either.
         model: by default the one that ships with tunekit.
 
     Returns:
@@ -41,7 +42,7 @@ def speed_ratio(
     if not _is_native(measured, precision):
         return SpeedRatio(None, precision, f"{measured.id} has no native {precision} to compare with")
     model = model or published()
-    used = precision if _is_native(other, precision) else Precision.FP32
+    used = other.precision_for(precision) or Precision.FP32
     before, after = _speeds(measured, precision, model), _speeds(other, used, model)
     unknown = [gpu.id for gpu, speeds in ((measured, before), (other, after)) if not speeds]
     if unknown:
