@@ -1,23 +1,25 @@
 """Writes configs as YAML: knob values for a training config, with the evidence in comments."""
 
 import textwrap
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import yaml
 
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
+from tunekit.plan.interruptions import daly_interval_s
 from tunekit.recommend.compatibility import loader_only_text
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import batch_warnings
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import Precision
+from tunekit.records.plan import PlanAssumptions
 from tunekit.records.recommendation import Candidate, LearningRateRule, MemoryNeed, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.text import gain_text, interval_text
-from tunekit.units import bytes_text, count_text
+from tunekit.report.text import checkpoint_text, gain_text, interval_text
+from tunekit.units import bytes_text, count_text, duration_text
 
 MAX_COLUMNS = 100
 _MARK = "# "
@@ -46,8 +48,24 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
         else f"{verdict}: {gain_text(recommendation.speedup)}",
         f"{interval_text(recommendation.rate_samples_per_s, ' samples/s')} (measured)",
         _memory_text(run, recommendation),
+        *_checkpoint_lines(run, recommendation),
     ]
     return _file(run, recommendation, lines)
+
+
+def _checkpoint_lines(run: Run, one: Recommendation) -> Iterator[str]:
+    """Yield how often to write checkpoints where the training may be interrupted, if it lasts that long."""
+    epoch_s, rate = one.epoch_time_s, one.rate_samples_per_s.value
+    assumed = PlanAssumptions()
+    cost_s, session_s, spot_s = assumed.checkpoint_cost_s, assumed.max_session_s, assumed.interrupted_every_s
+    if epoch_s is None or cost_s is None:
+        return
+    step_s, training_s = global_batch(one.config, run.world_size) / rate, run.options.epochs * epoch_s
+    for where, lasts_s in ((f"in sessions of {duration_text(session_s)}", session_s), ("on spot", spot_s)):
+        every_s = daly_interval_s(cost_s, lasts_s)
+        if every_s < training_s:
+            every = checkpoint_text(every_s, step_s, epoch_s)
+            yield f"checkpoint {where}: every {every}, at {duration_text(cost_s)} each (assumed)"
 
 
 def candidate_yaml(run: Run, candidate: Candidate) -> str:

@@ -24,12 +24,11 @@ from tunekit.report.blocks import (
     note_of,
     table_of,
 )
-from tunekit.report.text import UNKNOWN, finding_text, taken_text
+from tunekit.report.text import UNKNOWN, checkpoint_text, finding_text, taken_text
 from tunekit.trial.typed_commands import quoted
 from tunekit.units import (
     bytes_text,
     count_text,
-    digits_text,
     duration_text,
     hours_text,
     rate_text,
@@ -225,7 +224,10 @@ class _Offer(NamedTuple):
                 weeks = f" over {figure_text(row.weeks, _WHOLE)} weeks of {row.hours_per_week:g} h"
             parts.append(f"{figure_text(row.sessions, _WHOLE)} sessions of up to {longest}{weeks}")
         if row.checkpoint_interval_s is not None and (self.on_spot or row.sessions is not None):
-            parts.append(f"a checkpoint every {self._checkpoint_text(row.checkpoint_interval_s)}")
+            speed, step = (row.rate_samples_per_s or asked.rate_samples_per_s).value, asked.samples_per_step
+            step_s = None if step is None else step / asked.measured_gpus * row.gpus / speed
+            every = checkpoint_text(row.checkpoint_interval_s, step_s, asked.samples_per_epoch / speed)
+            parts.append(f"a checkpoint every {every}")
         parts += _purchase_texts(row)
         hours = row.spot_hours if self.on_spot else row.hours
         if asked.max_hours is not None and hours is not None and hours.high > asked.max_hours:
@@ -242,18 +244,6 @@ class _Offer(NamedTuple):
         if self.rivals:
             parts.append(f"within the ranges it may be {self.rivals}")
         return "; ".join(parts)
-
-    def _checkpoint_text(self, interval_s: float) -> str:
-        """Return the time between two checkpoints, in steps where these are known, and in epochs."""
-        asked, row = self.asked, self.row
-        samples = interval_s * (row.rate_samples_per_s or asked.rate_samples_per_s).value
-        steps = ""
-        if asked.samples_per_step is not None:  # each GPU keeps its batch
-            each = asked.samples_per_step / asked.measured_gpus * row.gpus
-            steps = f"{max(1.0, samples / each):,.0f} steps, "
-        epochs = samples / asked.samples_per_epoch
-        few = rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, ".1g")
-        return f"{duration_text(interval_s)} ({steps}{few} epochs)"
 
 
 def _machine(asked: PlanRequest, row: PlanRow, on_spot: bool = False, name: str = "") -> _Offer:

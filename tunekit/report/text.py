@@ -303,3 +303,11 @@ def taken_text(names: Sequence[TakenName]) -> str:
         others = f" (others: {', '.join(one.others)})" if one.others else ""
         parts.append(f" {one.typed} is {one.profile_id}{others}.")
     return "".join(parts).rstrip() if parts else ""
+
+
+def checkpoint_text(interval_s: float, step_s: float | None, epoch_s: float) -> str:
+    """Return the time between two checkpoints, also in steps where their time is known, and in epochs."""
+    steps = "" if step_s is None else f"{max(1.0, interval_s / step_s):,.0f} steps, "
+    epochs = interval_s / epoch_s
+    few = rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, ".1g")
+    return f"{duration_text(interval_s)} ({steps}{few} epochs)"
