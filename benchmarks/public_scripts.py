@@ -134,7 +134,7 @@ def searched(row: Row, checkout: Path, run_folder: Path, options: argparse.Names
     best = next((tier for tier in run.recommendations if tier.tier is run.outcome.tier), None)
     failed = sum(trial.failure is not None for trial in run.trials)
     found |= {"word": run.outcome.word or "none", "trials": len(run.trials), "failed": failed}
-    if best is None or best.speedup is None:
+    if best is None or best.speedup is None or best.is_baseline:
         return found | {"error": done.stdout[-1500:]}
     stated = best.speedup
     found |= {
