@@ -2,6 +2,7 @@
 
 registry      `@check`: the code, severities and sentence of each finding; --codes and --ignore use it
 machine       a machine before training; its checks are in gpus, host, software, storage
+data_layout   arrays as a loader reads them; places: where to keep them
 loop          a measured loop; its checks are in loop_data, loop_samples, loop_device, loop_figures
 attribution   where a step's time goes and what limits it; gains: how much fixing that could bring
 run           a whole search
@@ -20,6 +21,7 @@ from tunekit.diagnose import (  # noqa: F401
     gpus,
     host,
     storage,
+    data_layout,
     loop_data,
     loop_samples,
     loop_device,

@@ -127,6 +127,23 @@ MANY_FILES = 10_000
 CACHEABLE_SHARE = 0.8
 """Share of the RAM limit; the rest is needed for training itself."""
 
+# --- layout of a data set ---
+
+READ_AMPLIFICATION = 8.0
+"""Decoded bytes per byte of a sample; below it decoding the rest costs less than a read of zarr itself."""
+SMALL_ARRAY_BYTES = 16 * MIB
+"""A smaller array, such as labels, is usually loaded whole."""
+SLOW_DECODE_MB_PER_S = 200.0
+"""zstd decodes float32 of real signals at 300 to 1,000 MB/s, lz4 above that."""
+DECODED_CHUNK_BYTES = 256 * KIB
+"""In smaller chunks, zarr itself takes more time than its codec."""
+SPREAD_CHUNKS = 8
+"""Chunks per sample from which on reading them takes several times one read."""
+PLACE_GAIN = 1.1
+"""Speedup from which on moving a data set is worth it."""
+VRAM_SHARE = 0.5
+"""Share of a GPU's memory; model and activations need the rest."""
+
 # --- a whole search ---
 
 UNSTEADY_RATIO = 1.5

@@ -113,3 +113,6 @@ SEARCH_TIME = (
 )
 SEARCH = (GPU, *TARGET, *SEARCH_KNOBS, *SEARCH_TIME, IGNORE)
 """All options of a search except those that control where it writes and what it shows."""
+
+CODECS = ("none", "lz4", "lz4-shuffle", "zstd-1", "zstd-1-shuffle", "zstd-5", "zstd-5-shuffle")
+"""Compressors of a layout that are searched, and that `--codec` takes; the digit is the level."""

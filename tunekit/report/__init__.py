@@ -9,7 +9,7 @@ figures       charts as plotly figures; charts: what a run's figures show
 One file a subject, from its record to blocks, pure:
 run           a search: its parts in answer, overview, tiers, trials; how each medium arranges them
 loop_profile  with loop_time, loop_memory
-fits  machine_memory  plan  milestones  comparison  doctor  gpus  discovery
+fits  machine_memory  plan  milestones  comparison  doctor  data  gpus  discovery
 
 text          records as phrases, and the search as it would be typed again
 """

@@ -76,7 +76,7 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
         ("/dev/shm", shm),
         ("torch", torch if host.torch else checkup.why_no_torch or "not asked"),
         ("trials", "" if host.sandbox is None else sandbox_text(host.sandbox.kind)),
-        *(("storage", _storage_text(storage)) for storage in checkup.storage),
+        *(("storage", storage_text(storage)) for storage in checkup.storage),
     ]
     if checkup.loader is not None:
         facts.append(("loader", _loader_text(checkup.loader, host.ram_limit_bytes)))
@@ -122,7 +122,8 @@ def _gpu_text(gpu: Accelerator) -> str:
 _HOW_READ = {True: "", False: "from the page cache: ", None: "perhaps from the page cache: "}
 
 
-def _storage_text(storage: Storage) -> str:
+def storage_text(storage: Storage) -> str:
+    """Return what a data set lies on, its size and the rates of its storage."""
     kind = f"{storage.kind} disk" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
     lies_on = ", ".join(filter(None, (storage.device, kind, storage.filesystem)))
     at_least = "" if storage.is_walk_complete else "at least "

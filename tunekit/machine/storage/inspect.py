@@ -27,6 +27,7 @@ _NETWORK = frozenset(
         *("orangefs", "wekafs", "panfs", "davfs", "gcsfuse", "fuse.gcsfuse", "fuse.sshfs", "fuse.s3fs"),
         *("fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.mount-s3", "fuse.mountpoint-s3"),
         *("fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph", "fuse.glusterfs", "fuse.cvmfs2", "fuse.alluxio"),
+        "fuse.drive",  # Google Drive in Colab
     }
 )
 """9p, virtiofs, vboxsf and the like are missing on purpose: they show a folder of the virtual machine's host,

@@ -50,6 +50,13 @@ def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
         return  # advice is optional: `fetched_bytes` shows whether it worked
 
 
+def evict(path: bytes) -> None:
+    """Drop a file's pages from the page cache, if it can be opened."""
+    with contextlib.suppress(OSError), _opened(path) as descriptor:
+        for _ in range(2):  # the first call writes dirty pages back, the second evicts them
+            _advise(descriptor, 0, 0, "POSIX_FADV_DONTNEED")
+
+
 class Part(NamedTuple):
     """A contiguous part of a file."""
 

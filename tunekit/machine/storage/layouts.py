@@ -1,0 +1,76 @@
+"""How layouts are made: compressors by name, and empty arrays in a layout."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import zarr
+from zarr.codecs import BloscCodec, ZstdCodec
+
+from tunekit.machine.storage.array_access import ZarrArray
+from tunekit.records.data_layout import Layout
+
+_LARGE_SAMPLE_BYTES = 64 << 20
+"""From this size on, a sample keeps its present chunks along its own axes."""
+
+
+def codecs_of(name: str) -> Any:
+    """Return the compressors of a name in `CODECS`, as zarr takes them."""
+    kind, *settings = name.split("-")
+    level = next((int(word) for word in settings if word.isdigit()), 5)
+    shuffle = "shuffle" if "shuffle" in settings else "noshuffle"
+    if kind == "zstd" and shuffle == "noshuffle":
+        return ZstdCodec(level=level)
+    return None if kind == "none" else BloscCodec(cname=kind, clevel=level, shuffle=shuffle)  # type: ignore[arg-type]
+
+
+def create_like(
+    like: ZarrArray,
+    store: Path,
+    path: str,
+    layout: Layout | None,
+    zarr_format: int = 3,
+    samples: int | None = None,
+) -> ZarrArray:
+    """Create an empty array with the metadata of another.
+
+    Args:
+        like: the other array.
+        store: folder of the store to create it in.
+        path: its path there.
+        layout: how to store it; None for the other's chunks, shards and codecs. Codecs of format 2 have no
+            equal in format 3: there zarr's default is taken.
+        zarr_format: of the new array.
+        samples: length of its first axis; the other's by default.
+    """
+    described: dict[str, Any] = {"chunks": like.chunks, "shards": like.shards}
+    if zarr_format == like.metadata.zarr_format:
+        described |= {"filters": like.filters, "compressors": like.compressors}
+        described |= {"serializer": like.serializer} if zarr_format == 3 else {"order": like.order}
+    if layout is not None:
+        described |= {"chunks": shape_of(like, layout.chunk_samples)}
+        described |= {"shards": layout.shard_samples and shape_of(like, layout.shard_samples)}
+        described |= {} if layout.codec is None else {"compressors": codecs_of(layout.codec)}
+    if zarr_format == 3:
+        described["dimension_names"] = getattr(like.metadata, "dimension_names", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of types that no specification of format 3 has yet
+        return zarr.create_array(
+            store,
+            name=path or None,
+            shape=like.shape if samples is None else (samples, *like.shape[1:]),
+            dtype=like.metadata.dtype,
+            fill_value=like.fill_value,
+            attributes=like.attrs.asdict(),
+            zarr_format=zarr_format,  # type: ignore[arg-type]
+            **described,
+        )
+
+
+def shape_of(array: ZarrArray, samples: int) -> Sequence[int]:
+    """Return the shape of a chunk or shard of whole samples; very large samples keep their chunks."""
+    is_large = math.prod(array.shape[1:]) * array.dtype.itemsize > _LARGE_SAMPLE_BYTES
+    inner = array.chunks[1:] if is_large else array.shape[1:]
+    return (samples, *(max(1, size) for size in inner))
