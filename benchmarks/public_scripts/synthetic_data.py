@@ -85,7 +85,7 @@ def carvana(folder: Path) -> None:
     """Photographs and their masks, at a fifth of Carvana's size."""
     _save_pictures(folder / "imgs", 320, (256, 384))
     (folder / "masks").mkdir(exist_ok=True)
-    for picture in (folder / "imgs").iterdir():
+    for picture in (folder / "imgs").glob("*.jpg"):
         is_car = np.asarray(Image.open(picture))[..., 0] > 128
         Image.fromarray(255 * is_car.astype(np.uint8)).save(folder / "masks" / f"{picture.stem}_mask.gif")
 
