@@ -16,6 +16,7 @@ TunekitError (1)
 │   ├── DamagedRecordError (10)   not what a record of its kind looks like
 │   └── NewerRecordError (10)     written by a newer tunekit
 ├── PricesError (1)               current prices can't be fetched
+├── TrackerError (1)              an experiment tracker refuses a run
 └── UnreadableError (1)           why a file can't be read; its reader says which file and what to do
 
 The number is the exit code of the command line. 130 is Ctrl-C.
@@ -135,6 +136,10 @@ class NewerRecordError(RecordError):
 
 class PricesError(TunekitError):
     """Current prices can't be fetched; those that are here stay."""
+
+
+class TrackerError(TunekitError):
+    """An experiment tracker refuses a run."""
 
 
 class UnreadableError(TunekitError):

@@ -176,7 +176,7 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
     ):
         if file not in (None, STANDARD_OUTPUT):
             path = folder / usual if folder and file == IN_THE_FOLDER else Path(file)
-            _write(path, text_of(), f"name another file: {flag} FILE")
+            write_file(path, text_of(), f"name another file: {flag} FILE")
             written.append(path)
     return written
 
@@ -208,11 +208,11 @@ def write_reports(report: Drawn, folder: Path) -> tuple[Path, ...]:
     """
     remedy = f"the run is kept: correct that, then tunekit report {folder} --html --markdown"
     for name, text_of in ((HTML_FILE, report.html), (MARKDOWN_FILE, report.markdown)):
-        _write(folder / name, text_of(), remedy)
+        write_file(folder / name, text_of(), remedy)
     return folder / HTML_FILE, folder / MARKDOWN_FILE
 
 
-def _write(path: Path, text: str, remedy: str) -> None:
+def write_file(path: Path, text: str, remedy: str) -> None:
     """Write a report atomically, unless the path is a pipe, a link or another special file."""
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):

@@ -14,7 +14,7 @@ from tunekit.cli.machine import host_here
 from tunekit.cli.pipes import say
 from tunekit.cli.trials import bindings_asked, refuse_unseen_command
 from tunekit.errors import UsageError
-from tunekit.export.tuned import read_tuned
+from tunekit.export.tuned import read_tuned, run_of_config
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
 from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.compatibility import (
@@ -29,7 +29,6 @@ from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.report.answer import how_measured, open_gain_text, tier_text
 from tunekit.secret_words import masked_words
-from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.binding_suggestions import without_unknown_flags
 from tunekit.trial.bindings import bound_target
 from tunekit.trial.target import other_script, resolve_target
@@ -44,7 +43,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         TargetError: the command can't be started.
     """
     run_folder = options.config.parent
-    run = _run_of(options.config)
+    run = run_of_config(options.config)
     tuned = read_tuned(options.config, run)
     target = _target(run, command, options)
     baseline, discovery = run.baseline_config, run.discovery
@@ -77,18 +76,6 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     sys.stderr.flush()
     training.start()
     return 0
-
-
-def _run_of(config: Path) -> Run:
-    """Return the run in the config's folder, which the config came from."""
-    if config.is_dir() or not config.exists():
-        what = "a folder" if config.is_dir() else "not there"
-        raise UsageError(f"{config} is {what}; name a config that a search wrote, such as RUN/balanced.yaml")
-    if not (config.parent / RUN_FILE).exists():
-        raise UsageError(
-            f"there is no run.json beside {config}, which `tunekit run` needs: keep both together"
-        )
-    return load_run(config.parent)
 
 
 def _target(run: Run, command: Sequence[str], options: argparse.Namespace) -> Target:

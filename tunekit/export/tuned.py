@@ -13,6 +13,7 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.records.trials import measured
+from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.knob_names import knob_hint
 from tunekit.untrusted import parse_yaml, read_text
 
@@ -43,8 +44,26 @@ def read_tuned(path: Path, run: Run) -> Tuned:
     baseline = run.baseline_config
     if baseline is None:
         raise UsageError(f"the run of {path} has no baseline, so there is nothing to change from")
-    on_gpu = any(one.loop.device.type == "cuda" for one in measured(run.trials))
-    return read_knobs(path).over(baseline, run.target, on_gpu=on_gpu)
+    return read_knobs(path).over(baseline, run.target, on_gpu=is_on_gpu(run))
+
+
+def is_on_gpu(run: Run) -> bool:
+    """Return whether trials ran on a GPU."""
+    return any(one.loop.device.type == "cuda" for one in measured(run.trials))
+
+
+def run_of_config(config: Path) -> Run:
+    """Return the run in the config's folder, which the config came from.
+
+    Raises:
+        UsageError: there is no such file, or no run beside it.
+    """
+    if config.is_dir() or not config.exists():
+        what = "a folder" if config.is_dir() else "not there"
+        raise UsageError(f"{config} is {what}; name a config that a search wrote, such as RUN/balanced.yaml")
+    if not (config.parent / RUN_FILE).exists():
+        raise UsageError(f"there is no run.json beside {config}; keep both together")
+    return load_run(config.parent)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What a search, `tunekit profile` and `tunekit fits` learned, each rebuilt from its trials."""
 
+import hashlib
 from enum import StrEnum
 from typing import Literal
 
@@ -167,6 +168,11 @@ class TargetRecord(Record):
     thread_variables: dict[str, str] = Field(default_factory=dict)
     """Those THREAD_VARIABLES that were set when tunekit ran; trials inherit them."""
     trials: tuple[TrialRecord, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Its name in trackers and logs, which stays when the run is resumed."""
+        return hashlib.sha256(f"{self.created_at} {self.target.name}".encode()).hexdigest()[:8]
 
     @property
     def machine_warnings(self) -> tuple[Finding, ...]:

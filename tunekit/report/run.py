@@ -21,6 +21,7 @@ from tunekit.report.blocks import (
     Passage,
     Report,
     Section,
+    Step,
     Table,
     found_blocks,
 )
@@ -187,7 +188,6 @@ def in_comment(
     planned = _plan_blocks(plan) if plan is not None and plan.choices else ()
     basis = [block.text for block in planned if isinstance(block, Line)][:1]
     steps = (*answer.next_steps(run, best, folder), ("the same search again", search_again(run)))
-    commands = [line for words, step in steps for line in (words and f"# {words}", step) if line]
     blocks: list[Block] = [
         answer.answer_lead(run, best),
         short_tiers_table(run),
@@ -197,7 +197,7 @@ def in_comment(
         Line(answer.how_measured(run, best)),
         Line(answer.tried_text(run, best)),
         Line("; ".join(answer.missing_lines(run))),
-        Commands("Commands", tuple(commands)),
+        Commands("Commands", shell_lines(steps)),
         bottleneck_passage(run),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
@@ -206,6 +206,11 @@ def in_comment(
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
     ]
     return Report(f"tunekit: {_title(run)}", tuple(blocks))
+
+
+def shell_lines(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return steps as lines for a shell, their words as comments."""
+    return tuple(line for words, step in steps for line in (words and f"# {words}", step) if line)
 
 
 def _title(run: Run) -> str:
