@@ -121,15 +121,10 @@ def traced_trial(
     return baseline_record(0, 32.0, knobs, overrides={"measurement": measured})
 
 
-def outside(
-    context_mib: tuple[int, int] = (300, 1500), workspace_mib: tuple[int, int] = (0, 600)
-) -> OutsideTorch:
-    """What lies beside torch on a GPU that nobody calibrated."""
-    context, workspace = (
-        BytesRange(low=low * MIB, high=high * MIB, source="assumed: a test")
-        for low, high in (context_mib, workspace_mib)
-    )
-    return OutsideTorch(context=context, workspace=workspace, blas_workspace_bytes=16 * MIB)
+def outside(low_mib: int = 300, high_mib: int = 1500) -> OutsideTorch:
+    """What lies beside torch on a GPU that was not calibrated."""
+    context = BytesRange(low=low_mib * MIB, high=high_mib * MIB, source="assumed: a test")
+    return OutsideTorch(context=context, blas_workspace_bytes=16 * MIB)
 
 
 def machine(name: str = "g5.xlarge", gpus: int = 1, vcpus: int | None = 4, **values: Any) -> Instance:

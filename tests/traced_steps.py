@@ -59,10 +59,9 @@ def _name(precision: str | None, size: int) -> str:
     return f"trace-{precision or 'own'}-{size}.json"
 
 
-def outside(of: Profile, benchmarks_cudnn: bool = False) -> OutsideTorch:
-    """A context of 300 to 500 MiB, and workspaces of up to 100, 2048 where cuDNN tries its kernels out."""
+def outside(of: Profile) -> OutsideTorch:
+    """A context of 300 to 500 MiB."""
     return OutsideTorch(
         context=BytesRange(low=300 * MIB, high=500 * MIB, source="test"),
-        workspace=BytesRange(low=0, high=(2048 if benchmarks_cudnn else 100) * MIB, source="test"),
         blas_workspace_bytes=0 if of.is_cpu else 16 * MIB,
     )

@@ -104,10 +104,13 @@ def test_without_gpu_and_without_one_here_it_has_to_be_said(
 
 def test_a_loader_rate_settles_what_the_loader_feeds(capsys: pytest.CaptureFixture[str]):
     """The A10G's usual machine has 4 CPUs, so 180 samples/s are at least 45 from each."""
-    unknown = planned(capsys, *RATE, "--only", "h100-sxm")
+    words, on_aws = (*RATE, "--only", "h100-sxm"), ("--provider", "aws")
+    unknown = planned(capsys, *words, *on_aws)
     assert "loader-unknown" in {one.code for one in unknown.findings}
-    given = planned(capsys, *RATE, "--only", "h100-sxm", "--loader-rate", "20")
-    assert "loader-unknown" not in {one.code for one in given.findings}
+    settled = planned(capsys, *words, *on_aws, "--loader-rate", "20")
+    assert "loader-unknown" not in {one.code for one in settled.findings}
+    given = planned(capsys, *words, "--loader-rate", "20")
+    assert {row.vcpus for row in given.rows if row.may_wait_for_loader} == {None}
     for row in given.rows[1:]:
         loader = row.loader_samples_per_s
         assert loader is not None
@@ -140,7 +143,17 @@ def test_own_prices_are_those_of_an_instance_or_of_machines_of_ones_own(capsys: 
     assert not any(row.is_stale for row in plan.rows if row.instance in expected)
 
 
-@pytest.mark.parametrize("price", ["a10g", "a10g=", "a10g=-1", "a10g=cheap"])
-def test_what_is_no_price_is_refused(price: str, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("price", "why"),
+    [
+        *((text, "must be a positive number") for text in ("a10g", "a10g=", "a10g=-1", "a10g=cheap")),
+        *((text, "no GPU or instance has this name") for text in ("=1", "a11g=1")),
+        ("cpu=1", "plan has no hours on a CPU"),
+        ("G4 RTX PRO 6000=1", "is paid in compute units"),
+    ],
+)
+def test_what_is_no_price_is_refused(price: str, why: str, capsys: pytest.CaptureFixture[str]):
     assert main([*RATE, "--price", price]) == 2
-    assert f"--price {price}: must be a positive number" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"--price {price}: " in err
+    assert why in err

@@ -103,7 +103,7 @@ def test_what_was_not_predicted_says_how_to_predict_it(of: FitsRun, gpu: str | N
 
 
 def test_a_prediction_does_not_know_how_long_the_training_is():
-    with pytest.raises(UsageError, match="give --samples and --epochs"):
+    with pytest.raises(UsageError, match="give --epochs"):
         request_of_prediction(fitted(), PlanOptions(), GPUS, "a10g")
 
 

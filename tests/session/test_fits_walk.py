@@ -13,7 +13,6 @@ from tunekit.errors import TargetError
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
-from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.run import BatchFit, FitsOptions, FitsRun, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord
@@ -58,7 +57,7 @@ def walk_in(
     instead: TrialRecord | BaseException | None = None,
     options: FitsOptions | None = None,
     here: Profile | None = None,
-    outside: Outside = lambda profile, benchmarks_cudnn: build_fits.outside(),
+    outside: Outside = lambda profile: build_fits.outside(),
     **traced: Any,
 ) -> tuple[FitsRun, TracingExecutor]:
     with RunFolder(path) as folder:
@@ -84,24 +83,6 @@ def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     assert {one.profile_id for one in run.prediction.fits} == {"k80", "t4", "a10g"}
     assert run.prediction.loader_measured == 16 / 0.008
     assert load_saved(tmp_path) == run
-
-
-@pytest.mark.parametrize("benchmarks_cudnn", [True, False, None])
-def test_a_training_that_has_cudnn_try_its_kernels_out_is_left_the_room_for_it(
-    tmp_path: Path, benchmarks_cudnn: bool | None
-):
-    made = traced_trial(tmp_path / "made")
-    assert made.discovery is not None
-    discovery = made.discovery.model_copy(update={"benchmarks_cudnn": benchmarks_cudnn})
-    asked: list[bool] = []
-
-    def outside(of: Profile, benchmarks: bool) -> OutsideTorch:
-        asked.append(benchmarks)
-        return build_fits.outside()
-
-    traced_trial(tmp_path / "run" / "trials")
-    walk_in(tmp_path / "run", instead=made.model_copy(update={"discovery": discovery}), outside=outside)
-    assert asked == [bool(benchmarks_cudnn)] * 3
 
 
 def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):

@@ -30,7 +30,6 @@ from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.machine_memory import machine_memory_blocks
 from tunekit.report.terminal import draw
 from tunekit.session.folder import folder_of, load_run, load_saved
-from tunekit.session.predicted import outside_of
 from tunekit.units import MIB
 
 _NO_GPU_MEMORY = "GPU memory unknown: give the RUN of a tunekit fits, with its trials"
@@ -100,7 +99,7 @@ def _gpu_need(
     """Return what the GPU's memory holds, by the traces in the run's folder, else by what the run saved."""
     config = config_of(run)
     assert config is not None
-    outside = outside_of(run.trials, memory_outside())(profile)
+    outside = memory_outside()(profile)
     with contextlib.suppress(Unpredictable, RecordError, IndexError):  # no trials at all
         fits = Fits(run.trials, folder_of(path) / "trials", run.rank_host.cpus)
         if found := traced_need(fits, profile, config.precision, batch_size, outside):

@@ -69,8 +69,10 @@ def _milestone(item: object, samples: int, epochs: int | None, profiles: Mapping
         if key not in _KEYS:
             hint = did_you_mean(str(key), _KEYS, f"there are: {', '.join(_KEYS)}")
             raise argparse.ArgumentTypeError(f"no key {key!r}; {hint}")
-    if len({"data", "samples", "hours"} & set(item)) > 1:
-        raise argparse.ArgumentTypeError("data, samples and hours exclude each other; keep one of them")
+    if len({"data", "samples", "hours"} & set(item)) > 1 or {"hours", "epochs"} <= set(item):
+        raise argparse.ArgumentTypeError(
+            "data, samples and hours exclude each other, and hours excludes epochs; keep one of them"
+        )
     hours = _hours(str(item["hours"])) if "hours" in item else None
     epochs = item.get("epochs", epochs if hours is None else 1)
     if epochs is None:

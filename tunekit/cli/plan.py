@@ -11,7 +11,7 @@ from tunekit.cli.machine import host_here
 from tunekit.cli.milestones import limits_of, read_milestones
 from tunekit.cli.numbers import Rate, positive_number
 from tunekit.cli.report_files import check_report_files, drawn, present
-from tunekit.errors import UsageError
+from tunekit.errors import UnknownGpuError, UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles, taken_name
 from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_prediction, request_of_run
@@ -88,7 +88,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 
 def _with_prices(profiles: dict[str, Profile], written: Sequence[str]) -> dict[str, Profile]:
-    """Return the profiles with the user's prices: of known instances, else of own machines with one GPU."""
+    """Return the profiles with the user's prices: of own machines with one GPU, or of known instances."""
     profiles = dict(profiles)
     for text in written:
         name, _, usd = (part.strip() for part in text.rpartition("="))
@@ -100,15 +100,35 @@ def _with_prices(profiles: dict[str, Profile], written: Sequence[str]) -> dict[s
             ) from error
         today = datetime.now(UTC).date().isoformat()
         own: dict[str, Any] = {"usd_per_h": price, "as_of": today, "source": f"--price {text}"}
-        known = [one.id for one in profiles.values() if name in {machine.name for machine in one.instances}]
-        for gpu in known or [find_profile(name, profiles).id]:
-            machines = profiles[gpu].instances
-            kept = tuple(one.changed(**own) if one.name == name else one for one in machines)
-            if not known:
-                own |= {"provider": "own", "name": f"{name} at ${price:.2f}/h", "gpus": 1, "region": None}
-                kept += (Instance(**own, vcpus=None, ram_gb=None, confidence=FactConfidence.HIGH),)
-            profiles[gpu] = profiles[gpu].changed(instances=kept)
+        try:
+            gpu = find_profile(name, profiles)
+        except UnknownGpuError as error:
+            profiles = _with_instance_price(profiles, name, own, error)
+            continue
+        if gpu.is_cpu:
+            raise UsageError(f"--price {text}: plan has no hours on a CPU; name a GPU or an instance")
+        shown = f"{price:.2f}" if price == round(price, 2) else f"{price:g}"
+        own |= {"provider": "own", "name": f"{name} at ${shown}/h", "gpus": 1, "region": None}
+        machine = Instance(**own, vcpus=None, ram_gb=None, confidence=FactConfidence.HIGH)
+        profiles[gpu.id] = gpu.changed(instances=(*gpu.instances, machine))
     return profiles
+
+
+def _with_instance_price(
+    profiles: dict[str, Profile], name: str, price: Mapping[str, Any], error: UnknownGpuError
+) -> dict[str, Profile]:
+    """Return the profiles with an hourly price of every instance of that name."""
+    named = [
+        one for gpu in profiles.values() for one in gpu.instances if one.name.lower() == name.lower() != ""
+    ]
+    if not named:
+        raise UsageError(f"{price['source']}: no GPU or instance has this name; {error}") from error
+    if any(one.compute_units_per_h is not None for one in named):
+        raise UsageError(f"{price['source']}: {name} is paid in compute units, not by the hour")
+    return {
+        id_: gpu.changed(instances=[one.changed(**price) if one in named else one for one in gpu.instances])
+        for id_, gpu in profiles.items()
+    }
 
 
 def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:
@@ -140,14 +160,16 @@ def _request_of_saved(
     gpu = find_profile(options.gpu, profiles).id if options.gpu else None
     if isinstance(run, Run) and (held := measured_profile(run)) is not None:
         profiles = {held.id: held} | profiles
-    is_predicted = isinstance(run, FitsRun) or (isinstance(run, Run) and run.prediction and run.is_emulated)
-    if isinstance(run, Run | FitsRun) and (is_predicted or gpu is not None) and tier is None:
-        if not is_predicted and run.measured_on != "cpu":
-            raise UsageError(
-                f"--gpu {gpu}: {name} was measured on {run.measured_on}; use --only for other GPUs"
-            )
+    is_predicted = isinstance(run, FitsRun) or (
+        isinstance(run, Run) and (run.measured_on == "cpu" if gpu else run.prediction and run.is_emulated)
+    )
+    if isinstance(run, Run | FitsRun) and is_predicted and tier is None:
         precision = options.precision and Precision(options.precision)
+        if options.milestones is not None and asked.epochs is None:
+            asked = asked._replace(epochs=1)
         return profiles, request_of_prediction(run, asked, profiles, gpu, precision, name)
+    if gpu is not None:
+        raise UsageError(f"--gpu {gpu}: {name} has a measured rate; use --only for other GPUs")
     if options.precision is not None:
         raise UsageError("--precision: only for --rate or a predicted rate; drop it")
     return profiles, request_of_run(load_run(options.run), asked, tier, name)

@@ -210,7 +210,7 @@ def _fixed(text: str) -> FixedKnob:
 def memory_outside() -> Outside:
     """Return a function that gives a GPU's memory outside torch's tensors, by this machine's calibrations."""
     calibrations = load_calibrations()
-    return lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn)
+    return lambda profile: outside_torch(profile, calibrations)
 
 
 def make_images(record: TargetRecord, screen: TrialScreen) -> None:

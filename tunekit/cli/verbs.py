@@ -141,16 +141,17 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(training, "--batch-size", COUNT, meaning)
     option(training, "--samples", COUNT, "samples per epoch, such as 50k or 1.28M (default: the run's)")
     option(training, "--epochs", COUNT, "epochs (default: the run's)")
-    meaning = "where --rate was measured (default: the GPU here), or whose prediction to take from the run"
+    meaning = "GPU of --rate (default: the one here), or which predicted GPU to start from"
     option(training, "--gpu", _NAME, meaning)
     option(training, "--gpus", COUNT, "GPUs that --rate was measured on (default: 1)")
-    choice(training, "--precision", _PRECISIONS, "of --rate (default: fp32, assumed) or of the prediction")
+    meaning = "precision of --rate (default: fp32, assumed) or of the prediction"
+    choice(training, "--precision", _PRECISIONS, meaning)
     size = Value("N", positive_number("GiB", _MAX_MEMORY))
     option(training, "--memory-gib", size, "peak memory per GPU (default: what the run reserved)")
     assumed = parser.add_argument_group("assumptions")
     option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
     switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
-    meaning = "samples/s that one CPU loads (default: the run's, else at least its part of the rate)"
+    meaning = "samples/s per loader CPU (default: from the run, else its share of --rate)"
     option(assumed, "--loader-rate", Value("N", positive_number("samples/s")), meaning)
     meaning = "rate per GPU of more GPUs, as a share (default: predicted from the run, else 0.8..1.0)"
     option(assumed, "--scaling", Value("LO..HI"), meaning)
@@ -162,7 +163,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(project, "--deadline", Value("WHEN"), meaning)
     machines = parser.add_argument_group("the machines")
     option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
-    meaning = "your price: of an instance, or of one GPU on a machine of your own (repeatable, side by side)"
+    meaning = "hourly price of an instance, or of your own machine with one such GPU"
     option(machines, "--price", Value("NAME=USD"), meaning, repeatable=True)
     option(machines, "--only", Value("GPU"), "only with this GPU", repeatable=True)
     option(machines, "--max-hours", Value("H", positive_number("hours")), "leave out what needs longer")

@@ -130,12 +130,19 @@ def _loader_unknown(facts: PlanFacts) -> Hits:
     may_wait = [
         row for row in chosen.values() if row.may_wait_for_loader or (row.is_predicted and not per_cpu)
     ]
-    if may_wait and request.loader_samples_per_s_per_cpu is None:
-        rate = f"{rate_text(per_cpu.value)} samples/s per CPU" if per_cpu else "that of the GPUs alone"
+    if not may_wait:
+        return
+    if request.loader_samples_per_s_per_cpu is not None:
         yield Hit(
-            f"{_names(may_wait)}; the low end of the rate is {rate}",
-            "give the samples/s that one CPU loads with --loader-rate",
+            f"{_names(may_wait)}; the number of CPUs is unknown", "check that it has enough, or take another"
         )
+        return
+    low = (
+        f"low end assumes {rate_text(per_cpu.value)} samples/s per CPU"
+        if per_cpu
+        else "range assumes that it does"
+    )
+    yield Hit(f"{_names(may_wait)}; the {low}", "give the samples/s that one CPU loads with --loader-rate")
 
 
 @check("no-torch-build", INFO, "Current torch does not run on some GPUs")

@@ -111,7 +111,8 @@ def request_of_prediction(
     configs = (run.prediction and run.prediction.config, *(trial.config for trial in run.trials))
     config = next((one for one in configs if one is not None), None)
     rates = _predicted_rates(run, precision or (config.precision if config else Precision.FP32))
-    usable = [one for one in rates if one.rate is not None and gpu in (None, one.profile_id)]
+    may_answer = [one for one in rates if _is_asked(one.profile_id, gpu, asked, profiles)]
+    usable = [one for one in may_answer if one.rate is not None]
     base = min(usable, key=lambda one: _usd_per_sample(one, profiles), default=None)
     if base is None or base.rate is None:
         on = f"--gpu {gpu} " if gpu else ""
@@ -124,7 +125,8 @@ def request_of_prediction(
     samples = asked.samples_per_epoch or (of_rank and of_rank * run.world_size)
     epochs = asked.epochs or (run.options.epochs if isinstance(run, Run) else None)
     if samples is None or epochs is None:
-        raise UsageError(f"{name} does not know how long the training is; give --samples and --epochs")
+        missing = [flag for flag, known in (("--samples", samples), ("--epochs", epochs)) if known is None]
+        raise UsageError(f"{name} does not know how long the training is; give {' and '.join(missing)}")
     return asked.request(
         source=f"{name}: predicted from its steps at a batch of {base.batch_size}",
         samples_per_epoch=samples,
@@ -139,8 +141,17 @@ def request_of_prediction(
     )
 
 
+def _is_asked(gpu: str, only: str | None, asked: PlanOptions, profiles: Mapping[str, Profile]) -> bool:
+    """Return whether the options let a GPU be the one to answer for."""
+    if only is not None:
+        return gpu == only
+    machines = profiles[gpu].instances if gpu in profiles else ()
+    is_offered = not asked.providers or any(one.provider in asked.providers for one in machines)
+    return is_offered and (not asked.only or gpu in asked.only)
+
+
 def _predicted_rates(run: Run | FitsRun, precision: Precision) -> tuple[PredictedRate, ...]:
-    """Return each GPU's rate at the script's batch, else at the largest, in a precision or the one alike."""
+    """Return each GPU's rate at the script's batch, else the largest, in a precision or one of equal size."""
     found, verdicts = run.prediction, {BatchFit.YES: True, BatchFit.NO: False}
     known: list[tuple[PredictedFit | RequestedBatch, bool | None]] = []
     if isinstance(run, FitsRun) and run.asked:

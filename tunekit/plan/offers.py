@@ -188,7 +188,7 @@ def _with_rate(row: PlanRow, request: PlanRequest, profile: Profile, per_gpu: In
         has_fewer_cpus = used is not None and row.vcpus is not None and row.vcpus < used * row.gpus
         if request.rate_source is not RateSource.PREDICTED and not has_fewer_cpus:
             return row.changed(how=request.rate_source, rate_samples_per_s=rate, hours=_hours(request, rate))
-        basis += f", with more CPUs than the {row.vcpus} here" if has_fewer_cpus else ""
+        basis += f"; only {row.vcpus} CPUs here" if has_fewer_cpus else ""
     else:
         step = _predicted_step(request, profile, row.gpus, per_gpu.value)
         scaling = step.efficiency if step else _assumed_efficiency(request, row.gpus, is_same_gpu)

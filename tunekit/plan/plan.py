@@ -162,7 +162,7 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool, max_hours: float | None 
 def _rival(
     rows: Sequence[PlanRow], kind: ChoiceKind, chosen: _Candidate, found: Sequence[_Candidate]
 ) -> int | None:
-    """Return the row of the best other kind of machine that may be cheaper or faster within the ranges."""
+    """Return the row of the best machine with another GPU that may be cheaper or faster within the ranges."""
 
     def figure(one: _Candidate) -> Interval | None:
         row = rows[one.row]
@@ -174,10 +174,11 @@ def _rival(
     others = [
         (each.value, one.row)
         for one in found
-        if (rows[one.row].profile_id, rows[one.row].gpus) != (row.profile_id, row.gpus)
+        if rows[one.row].profile_id != row.profile_id
         and own is not None
         and (each := figure(one)) is not None
         and each.low < own.high
+        and (kind is not ChoiceKind.FASTEST or own.high > SOON_H)
     ]
     return min(others)[1] if others and kind is not ChoiceKind.BALANCED else None
 

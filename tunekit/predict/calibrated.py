@@ -23,7 +23,7 @@ reach 0.73 to 0.87 on NVIDIA's (stas00/ml-engineering @744d01e, MAMF), and 0.95 
 def calibrated_model(profile: Profile, calibrations: Sequence[Calibration]) -> SpeedModel:
     """Return the speed model, with a calibrated GPU's own factors and its host's time per op.
 
-    A GPU with published training rates keeps its factors: whole trainings tell more than single ops.
+    A GPU with published training rates keeps its factors: whole trainings are better evidence.
     """
     model, measured = published(), newest_of(profile, calibrations)
     if measured is None or measured.host_op_s is None:
@@ -34,7 +34,7 @@ def calibrated_model(profile: Profile, calibrations: Sequence[Calibration]) -> S
 
 
 def _factors(model: SpeedModel, profile: Profile, times: Sequence[OpTime]) -> dict[Arithmetic, float]:
-    """Return the usual factor of such a GPU, times how its largest matmuls and additions exceed the usual."""
+    """Scale the usual factors of such a GPU by its matmul and bandwidth shares over the usual ones."""
     matmul: dict[Arithmetic, float] = {}
     bandwidth = 0.0
     for op, seconds in times:

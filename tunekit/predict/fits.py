@@ -42,10 +42,10 @@ from tunekit.records.run import BatchFit, RequestedBatch
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
-"""Margin of a batch that fits: the smallest one without a wrong verdict on 22 models of timm. On 39
-others it left none (benchmarks/vram_accuracy.py)."""
+"""Margin of a batch that fits: the tightest without a wrong verdict on 22 models of timm. On 40 others it
+left none (benchmarks/vram_accuracy.py)."""
 FAVOURABLE_MARGIN = 0.03
-"""Margin of a batch that does not fit, where 2% was the smallest one."""
+"""Margin of a batch that does not fit; 2% was the tightest without a wrong verdict."""
 DOUBT_MARGIN = 0.15
 """Additional margin for each doubt."""
 _NOT_CHECKPOINTED = "no steps were traced both with it and without at two batch sizes"

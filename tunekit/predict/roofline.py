@@ -1,8 +1,8 @@
 """Predicts the training speed of a GPU that is not here from a traced step.
 
 By the roofline model (Williams, Waterman, Patterson 2009, CACM 52(4)) every kernel takes the longer of its
-arithmetic and its memory traffic; a step takes the longer of all its kernels and of the host's launching
-them. speed_model.py has the shares of peak rate and bandwidth that each kind of op reaches.
+arithmetic and its memory traffic; a step takes the longer of all its kernels and the host's launch time.
+speed_model.py has the shares of peak rate and bandwidth that each kind of op reaches.
 """
 
 import math

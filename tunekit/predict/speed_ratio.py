@@ -9,7 +9,7 @@ from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.profile import Profile
 
 SOURCE = "speed of another GPU: published training rates (benchmarks/published/README.md)"
-ASSUMPTION = "another GPU is faster by as much as for a mix of published models; the range covers 90% of them"
+ASSUMPTION = "speedups between GPUs are those of a mix of published models; the range covers 90% of models"
 
 
 class SpeedRatio(NamedTuple):

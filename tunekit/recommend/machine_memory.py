@@ -197,9 +197,9 @@ def _gpu_parts(need: GpuNeed) -> list[MemoryPart]:
     }
     sizes["allocator cache and rounding"] = peak.reserved_bytes - sum(peak.by_purpose.values())
     parts = [_part("GPU", name, size, "predicted") for name, size in sizes.items() if size]
-    for name, known in (("cuDNN (at most)", outside.workspace), ("CUDA context (at most)", outside.context)):
-        is_measured = known.source.startswith("measured")
-        parts.append(_part("GPU", name, known.high, "measured" if is_measured else "assumed"))
+    is_measured = outside.context.source.startswith("measured")
+    basis = "measured" if is_measured else "assumed"
+    parts.append(_part("GPU", "CUDA context (at most)", outside.context.high, basis))
     return [*parts, _rest("GPU", "free", need.fit.capacity_bytes, parts)]
 
 

@@ -330,7 +330,7 @@ class GpuTelemetry(Record):
     power_w: NonNegativeFloat | None = None
     """Mean of the driver's samples, which cover only part of the time (arXiv 2312.02741)."""
     counted_power_w: NonNegativeFloat | None = None
-    """Mean power of the whole GPU by its energy counter, which misses nothing."""
+    """Mean power of the whole GPU from its energy counter, without sampling gaps."""
     max_temperature_c: float | None = None
     sm_clock_mhz: NonNegativeFloat | None = None
     """Mean over the window; the next four cover its first and last third, None with fewer than six

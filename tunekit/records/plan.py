@@ -190,7 +190,7 @@ class PlanRow(Record):
     rate_samples_per_s: Interval | None = None
     """Rate of all the machine's GPUs together, limited by what its CPUs can load.
 
-    A loader that is only assumed limits the low end alone.
+    An assumed loader rate lowers only the low end.
     """
     basis: str
     """How the rate was derived, or why it is unknown."""
@@ -235,9 +235,9 @@ class PlanRow(Record):
     price_source: str | None = None
 
     fits: bool | None = None
-    """Whether the measured peak fits its GPUs' memory; None if unknown."""
+    """Whether the measured or predicted peak fits its GPUs' memory; None if unknown."""
     may_not_fit: bool = False
-    """Whether `fits` is unknown and its GPUs have less memory than the measured one."""
+    """Whether `fits` is unknown, and uncertain by a prediction or by less memory than the measured GPU's."""
     obstacle: str | None = None
     """Why the training can't run there as it is."""
     loader_samples_per_s: Interval | None = None

@@ -168,8 +168,6 @@ class OutsideTorch(Record):
 
     context: BytesRange
     """CUDA context and loaded libraries, which reduce what torch can reserve."""
-    workspace: BytesRange
-    """cuDNN's workspace, in torch's pool while a convolution runs."""
     blas_workspace_bytes: NonNegativeInt
     """cuBLAS workspaces, in torch's pool from the first matmul on: those of forward and backward thread
     together, or only the larger one if they are released after each matmul."""
@@ -291,7 +289,7 @@ class DevicePrediction(Record):
     """Factor on all roofline rates: the local GPU's measured rate over its roofline. None without a local
     GPU."""
     flops_per_sample: PositiveFloat | None = None
-    """Multiplications and additions that a step grows by with each sample; None if none were traced."""
+    """FLOPs per sample, from two traced batch sizes; None if none were traced."""
     loader_measured: PositiveFloat | None = None
     """Samples/s of the loader without training on this machine; None if it wasn't measured."""
     loader_cpus: PositiveInt | None = Field(default=None)

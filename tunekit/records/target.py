@@ -227,9 +227,6 @@ class Discovery(Record):
     """Whether the device computes float32 matrix products in TF32; None if unknown."""
     tf32_in_conv: bool | None = None
     """The same for convolutions, which torch runs in TF32 by default."""
-    benchmarks_cudnn: bool | None = None
-    """Whether the script lets cuDNN benchmark its kernels for each new shape, on a device with cuDNN
-    (torch.backends.cudnn.benchmark)."""
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""
     bf16_native: bool | None

@@ -51,6 +51,7 @@ _LEADS = {
     RateSource.GIVEN: "At the given rate on",
     RateSource.PREDICTED: "Predicted for",
 }
+_BETTER = {ChoiceKind.CHEAPEST: "cheaper", ChoiceKind.FASTEST: "faster"}
 _HOUR_UNIT = " h"
 _FREE = "free"
 _WHOLE: FigureText = "{:,.0f}".format
@@ -242,7 +243,7 @@ class _Offer(NamedTuple):
         elif rate and row.is_predicted and (rate.value > asked.rate_samples_per_s.value or asked.predicted):
             parts.append(f"needs {rate_text(rate.value)} samples/s from the loader")
         if self.rivals:
-            parts.append(f"within the ranges it may be {self.rivals}")
+            parts.append(f"within the ranges {self.rivals}")
         return "; ".join(parts)
 
 
@@ -262,13 +263,13 @@ def _options(plan: Plan) -> list[_Offer]:
     options = []
     for (row, on_spot), kinds in together.items():
         ends = [kind for kind in kinds if kind is not ChoiceKind.BALANCED]
-        rivals = dict.fromkeys(
-            _name(plan.rows[one.rival])
+        rivals = [
+            f"{_name(plan.rows[one.rival])} may be {_BETTER[one.kind]}"
             for one in plan.choices
             if one.rival is not None and (one.row, one.on_spot) == (row, on_spot)
-        )
+        ]
         offer = _machine(plan.request, plan.rows[row], on_spot, ", ".join(ends or kinds))
-        options.append(offer._replace(rivals=" or ".join(rivals)))
+        options.append(offer._replace(rivals=" and ".join(rivals)))
     return options
 
 
@@ -419,7 +420,7 @@ def _of_loader(plan: Plan) -> list[str]:
         return []
     loads = f"a CPU loads {figure_text(per_cpu, rate_text)} samples/s"
     if asked.loader_samples_per_s_per_cpu is not None:
-        return [f"{loads}, from the cost of a batch or --loader-rate"]
+        return [f"{loads}, by the cost of a batch (--loader-rate)"]
     used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
     usual = " of its usual machine" if asked.vcpus_are_assumed else ""
-    return [f"{loads}, at least: {used}{usual} fed the measured rate (--loader-rate)"]
+    return [f"{loads} at least: {used}{usual} fed the {asked.rate_source} rate (--loader-rate)"]

@@ -17,7 +17,7 @@ from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
 from tunekit.records.run import FitsRun, GpuFacts
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.session.predicted import Outside, outside_of
+from tunekit.session.predicted import Outside
 from tunekit.session.session import Session, target_error
 from tunekit.trial.executor import TrialInterrupted
 from tunekit.units import count_text
@@ -118,7 +118,7 @@ class FitsWalk(Session[FitsRun]):
         vcpus = machine.vcpus / machine.gpus if machine is not None and machine.vcpus else None
         return GpuFacts(
             profile_id=profile.id,
-            outside=outside_of(self._attempt, outside)(profile),
+            outside=outside(profile),
             instance=machine.full_name if machine is not None else None,
             vcpus=vcpus,
         )

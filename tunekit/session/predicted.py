@@ -1,6 +1,6 @@
 """What the first trial's own steps say of GPUs: the one that is asked for, and the one that is here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from tunekit.errors import RecordError
@@ -26,7 +26,7 @@ _FACTORS = (1, 2, 4, 8, 16)
 """Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
 _MAX_CORRECTIONS = 8
 
-Outside = Callable[[Profile, bool], OutsideTorch]
+Outside = Callable[[Profile], OutsideTorch]
 """What a GPU's memory holds beside torch's tensors, by whether the training benchmarks cuDNN's kernels."""
 
 
@@ -49,11 +49,10 @@ def missing_trace_config(run: Run) -> TrainConfig | None:
 def predicted(run: Run, here: Profile, outside: Outside, trials_folder: Path) -> tuple[TrialRecord, Run]:
     """Return the last trial of a run, which traced its own steps, and the run, with what these predict."""
     record = run.trials[-1]
-    outside_torch = outside_of(run.trials, outside)
     try:
         fits = Fits(run.trials, trials_folder, run.rank_host.cpus, here, load_calibrations())
-        prediction = fits.for_profiles([run.profile], outside_torch)
-        peaks = _peaks_here(record, fits, here, outside_torch)
+        prediction = fits.for_profiles([run.profile], outside)
+        peaks = _peaks_here(record, fits, here, outside)
     except Unpredictable as why:
         return record, run.changed(why_not_predicted=f"{why}; {why.remedy}"[:500])
     except Exception as error:  # a search goes on without a prediction
@@ -80,8 +79,7 @@ def with_starting_config(run: Run, here: Profile, outside: Outside, trials_folde
         fits = Fits(records, trials_folder, run.rank_host.cpus, here, load_calibrations())
     except (Unpredictable, RecordError):  # said already, when it was predicted
         return run
-    outside_torch = outside_of(records, outside)(run.profile)
-    start = fits.at(run.profile, config.precision, config.batch_size, outside_torch)
+    start = fits.at(run.profile, config.precision, config.batch_size, outside(run.profile))
     return run.changed(prediction=run.prediction.changed(config=config, start=start))
 
 
@@ -169,16 +167,7 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
     return prediction.changed(corrections=corrections[:_MAX_CORRECTIONS])
 
 
-def outside_of(records: Iterable[TrialRecord], outside: Outside) -> Callable[[Profile], OutsideTorch]:
-    """Return what GPUs hold beside torch's tensors while they run the training that some trials ran."""
-    found = next((record.discovery for record in records if record.discovery), None)
-    benchmarks_cudnn = found is not None and bool(found.benchmarks_cudnn)
-    return lambda profile: outside(profile, benchmarks_cudnn)
-
-
-def _peaks_here(
-    record: TrialRecord, fits: Fits, here: Profile, outside: Callable[[Profile], OutsideTorch]
-) -> tuple[PeakAt, ...]:
+def _peaks_here(record: TrialRecord, fits: Fits, here: Profile, outside: Outside) -> tuple[PeakAt, ...]:
     """Return the memory that other batch sizes reserve on the GPU that is here; nothing on a CPU."""
     if here.is_cpu or record.config is None:
         return ()

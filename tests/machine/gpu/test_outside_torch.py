@@ -25,17 +25,14 @@ def test_an_assumed_context_grows_with_the_multiprocessors(
 ) -> None:
     beside = outside_torch(profile(multiprocessors=multiprocessors))
     assert (beside.context.low, beside.context.high) == (low_mib * MIB, high_mib * MIB)
-    assert (beside.workspace.low, beside.workspace.high) == (0, 600 * MIB)
-    for bounds in (beside.context, beside.workspace):
-        assert bounds.source.startswith("assumed")
-        assert "tunekit doctor --calibrate" in bounds.source
+    assert beside.context.source.startswith("assumed")
+    assert "tunekit doctor --calibrate" in beside.context.source
 
 
 @pytest.mark.parametrize("name", ["cpu", "mps-m1", "mps-m2"])
 def test_what_is_no_cuda_gpu_has_nothing_of_the_kind(name: str) -> None:
     beside = outside_torch(PROFILES[name], [calibration()])
     assert beside.blas_workspace_bytes == 0
-    assert beside.context == beside.workspace
     assert (beside.context.low, beside.context.high) == (0, 0)
     assert ("CPU" if name == "cpu" else "Apple") in beside.context.source
 
@@ -44,13 +41,7 @@ def test_a_calibration_of_the_device_narrows_the_bounds() -> None:
     beside = outside_torch(PROFILES["h200"], [calibration(blas_backward_bytes=16 * MIB)])
     source = "measured on NVIDIA H200, 2026-05-01, driver 550.54.15, torch 2.13.0+cu130, and 5% either way"
     assert beside.context == BytesRange(low=475 * MIB, high=525 * MIB, source=source)
-    assert beside.workspace == BytesRange(low=19 * MIB, high=105 * MIB, source=source)
     assert beside.blas_workspace_bytes == 48 * MIB
-
-
-def test_a_training_that_benchmarks_cudnn_has_what_was_measured_with_it() -> None:
-    beside = outside_torch(PROFILES["h200"], [calibration()], benchmarks_cudnn=True)
-    assert (beside.workspace.low, beside.workspace.high) == (19 * MIB, 420 * MIB)
 
 
 def test_workspaces_that_are_given_back_are_not_there_at_once() -> None:

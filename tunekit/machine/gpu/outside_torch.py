@@ -13,14 +13,9 @@ _CONTEXT_BYTES = (100 * MIB, 1100 * MIB)
 _BYTES_PER_MULTIPROCESSOR = (2 * MIB, 4 * MIB)
 _KERNEL_BYTES = 300 * MIB
 """Kernels of torch, cuBLAS and cuDNN that a training loads, at most."""
-_CUDNN_BYTES = (0, 600 * MIB)
 _CONTEXT_SOURCE = (
-    "assumed: a CUDA context takes 2 to 4 MiB per multiprocessor, and up to 300 MiB for the kernels in use; "
-    "`tunekit doctor --calibrate` measures it on the GPU"
-)
-_CUDNN_SOURCE = (
-    "assumed: cuDNN takes 0 to 600 MiB if they are free, else a slower algorithm; "
-    "`tunekit doctor --calibrate` measures it on the GPU"
+    "assumed: a CUDA context takes 2 to 4 MiB per multiprocessor, and up to 300 MiB for kernels, or 100 to "
+    "1,100 MiB in all where the multiprocessors are unknown; `tunekit doctor --calibrate` measures it"
 )
 
 BLAS_BYTES = 8_519_680
@@ -37,15 +32,13 @@ _MEASURED_WITHIN = 0.05
 one."""
 
 
-def outside_torch(
-    profile: Profile, calibrations: Sequence[Calibration] = (), benchmarks_cudnn: bool = False
-) -> OutsideTorch:
+def outside_torch(profile: Profile, calibrations: Sequence[Calibration] = ()) -> OutsideTorch:
     """Return bounds on the GPU memory used in addition to torch's tensors.
 
-    By default, the context and cuDNN's workspaces (0 to 600 MiB) are assumed. Before any training, contexts
-    of torch 1.13 and later, which load kernels when they are first used, were reported as 274 MiB
-    (pytorch/pytorch#86509) and, on 142 multiprocessors, 426 MiB (unslothai/unsloth-zoo#1053).
-    CUDA_MODULE_LOADING=EAGER loads all kernels and takes up to 1 GiB more.
+    By default, the context is assumed. Before any training, contexts of torch 1.13 and later, which load
+    kernels when they are first used, were reported as 274 MiB (pytorch/pytorch#86509) and, on 142
+    multiprocessors, 426 MiB (unslothai/unsloth-zoo#1053). CUDA_MODULE_LOADING=EAGER loads all kernels and
+    takes up to 1 GiB more.
 
     For each thread, the cuBLAS workspace is the one that torch requests (parseChosenWorkspaceSize in
     aten/src/ATen/cuda/CublasHandlePool.cpp): 2 x 4096 KiB and 8 x 16 KiB, but 32 MiB on compute capability
@@ -53,34 +46,29 @@ def outside_torch(
     small one on Blackwell; CUBLAS_WORKSPACE_CONFIG overrides both. A GPU of unknown capability is assumed
     to use the large one. NCCL's memory for several GPUs is not included.
 
-    The newest calibration of the same device narrows this to what was measured, within 5%. The workspace's
-    bounds are those of the convolutions that need the least and the most, widened by the same 5%.
+    The newest calibration of the same device narrows this to what was measured, within 5%. cuDNN's workspaces
+    do not count: where one does not fit, cuDNN uses an algorithm that needs less.
 
     Args:
         profile: the GPU's profile; for a CPU and for Apple's GPUs all bounds are 0.
         calibrations: the calibrations of any devices.
-        benchmarks_cudnn: whether the training turns on torch.backends.cudnn.benchmark; off by default.
     """
     why_none = _why_none(profile)
     if why_none is not None:
         nothing = BytesRange(low=0, high=0, source=why_none)
-        return OutsideTorch(context=nothing, workspace=nothing, blas_workspace_bytes=0)
+        return OutsideTorch(context=nothing, blas_workspace_bytes=0)
     measured = newest_of(profile, calibrations)
     if measured is None:
         return OutsideTorch(
             context=_range(_context_bytes(profile.multiprocessors), _CONTEXT_SOURCE),
-            workspace=_range(_CUDNN_BYTES, _CUDNN_SOURCE),
             blas_workspace_bytes=_THREADS * blas_bytes(profile.compute_capability),
         )
     source = (
         f"measured on {measured.device_name}, {measured.created_at[:10]}, driver {measured.driver or 'n/a'}, "
         f"torch {measured.torch_version}, and {_MEASURED_WITHIN:.0%} either way"
     )
-    seen = measured.workspaces_bytes(benchmarks_cudnn)
-    workspace = _range(seen, source, _MEASURED_WITHIN) if seen else _range(_CUDNN_BYTES, _CUDNN_SOURCE)
     return OutsideTorch(
         context=_range((measured.context_bytes, measured.context_bytes), source, _MEASURED_WITHIN),
-        workspace=workspace,
         blas_workspace_bytes=measured.blas_workspace_bytes,
         blas_is_kept=measured.blas_is_kept,
     )

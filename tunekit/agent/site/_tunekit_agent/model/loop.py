@@ -289,7 +289,6 @@ class Loop:
             "world_size": self.world_size,
             "float32_matmul_precision": knobs.matmul_precision(torch, self.device_type),
             **knobs.tf32_in_use(torch, root_device),
-            "benchmarks_cudnn": bool(torch.backends.cudnn.benchmark),
             "device_type": self.device_type,
             "bf16_native": device.bf16_native(torch, root_device),
             "torch_version": str(torch.__version__),
