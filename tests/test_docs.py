@@ -61,7 +61,7 @@ READER_PATHS = {
     "FILE": "file.html",
 }
 """Other words of the docs that stand for something of the reader's."""
-RUNS = {"report", "plan", "gpus", "compare", "doctor"}
+RUNS = {"report", "export", "plan", "gpus", "compare", "doctor"}
 """Verbs that train nothing and fetch nothing."""
 DOCTOR_CODES = {0, 11, 12}
 """What the machine that runs the tests may look like."""
@@ -155,6 +155,9 @@ def reader(saved_runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
     for folder, example in STAND_INS.items():
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "run.json").write_text(saved_runs[example])
+        (tmp_path / folder / "balanced.yaml").write_text(
+            (REPORTS / "example-images/balanced.yaml").read_text()
+        )
     (tmp_path / "reports" / "fits").mkdir()
     fitted = fits_run((fit("a10g", 22.1, (219, 250, 294), compute=interval(400.0, 0.3)),))
     (tmp_path / "reports" / "fits" / "fits.json").write_text(to_json(fitted))

@@ -51,9 +51,9 @@ def option(
     )
 
 
-def choice(to: Flags, flag: str, choices: Sequence[str], meaning: str, default: str | None = None) -> None:
+def choice(to: Flags, flag: str, choices: Sequence[str], meaning: str, **more: Any) -> None:
     """Add a flag that takes one of a few words."""
-    to.add_argument(flag, choices=choices, default=default, help=meaning)
+    to.add_argument(flag, choices=choices, help=meaning, **more)
 
 
 def switch(to: Flags, flag: str, meaning: str) -> None:

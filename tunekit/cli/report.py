@@ -1,26 +1,33 @@
 """`tunekit report`: redraw a finished or interrupted run, anywhere."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tunekit.cli.flags import STANDARD_OUTPUT
 from tunekit.cli.pipes import say
 from tunekit.cli.report_files import (
+    Drawn,
     append_summary,
     check_report_files,
     drawn_saved,
     show,
     summary_file,
+    write_file,
     write_files,
 )
-from tunekit.errors import UsageError
+from tunekit.errors import UnreadableError, UsageError
+from tunekit.export.trackers import check_tracker, track, tracked_run
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.finding import without_findings
 from tunekit.records.run import Run
-from tunekit.session.folder import (
-    folder_of,
-    load_saved,
-)
+from tunekit.report.experiment_log import log_entry, with_entry
+from tunekit.report.text import shortener, without_places
+from tunekit.session.folder import folder_of, load_saved
+from tunekit.untrusted import read_text
+
+_LOG_BYTES = 64 << 20
+"""The largest log that is read."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -31,6 +38,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         RunFolderError: there is nothing to show, or a file can't be written.
     """
     asked = check_report_files(options) + ["--github-summary"] * options.github_summary
+    keeping = ["--log"] * (options.log is not None) + ["--track"] * bool(options.track)
+    asked += keeping
     if asked and options.json:
         raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
     summary = summary_file(options)
@@ -40,8 +49,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = folder_of(given)
+    if keeping and not isinstance(record, Run):
+        raise UsageError(f"{' and '.join(keeping)} keep the run of a search, which {given} is not; drop them")
+    for name in options.track:
+        check_tracker(name)
     report = drawn_saved(record, folder, options.full_paths, options.full)
     done = [f"written to {path}" for path in write_files(options, report, folder)]
+    if isinstance(record, Run):
+        done += _keep(options, record, folder, report)
     if summary is not None:
         append_summary(summary, report.markdown())
         done.append(f"appended to {summary}")
@@ -51,3 +66,20 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if done:
         say(*done, to_stderr=is_printed)
     return 0
+
+
+def _keep(options: argparse.Namespace, record: Run, folder: Path, report: Drawn) -> Iterator[str]:
+    """Add the run to the log and the trackers that are asked for, and yield what was added where."""
+    shorten = shortener(Path.home(), Path.cwd())
+    run = record if options.full_paths else without_places(record, shorten)
+    if options.log is not None:
+        try:
+            before = read_text(options.log, _LOG_BYTES) if options.log.exists() else ""
+        except UnreadableError as error:
+            raise UsageError(f"--log {options.log} {error}; name a Markdown file") from error
+        log, is_new = with_entry(before, run, log_entry(run, plan_of_run(run), shorten(str(folder))))
+        write_file(options.log, log, "name another file: --log FILE")
+        yield f"{'appended to' if is_new else 'replaced its entry in'} {options.log}"
+    for name in options.track:
+        say(f"logging to {name}")
+        yield track(name, tracked_run(run, folder, report.markdown()))

@@ -20,6 +20,16 @@ from tunekit.records import options as rows
 
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"
+FRAMEWORKS = {
+    "lightning": "Trainer and data module arguments, for LightningCLI --config",
+    "hf": "TrainingArguments as JSON, for HfArgumentParser",
+    "accelerate": "a YAML for accelerate launch --config_file",
+    "hydra": "overrides on a command line",
+    "timm": "arguments of timm's train.py",
+    "torchrun": "the searched command, with a process per GPU here",
+    "keys": "a YAML with your own keys",
+}
+"""What `export` writes for, and what that is; tunekit.export.frameworks writes it."""
 IN_THE_FOLDER = ""
 """The value of a report's flag without a file name."""
 COMPARED_ROUNDS = 3
@@ -129,6 +139,16 @@ def _run(parser: argparse.ArgumentParser) -> None:
     switch(parser, "--dry-run", "print the knobs and the command; start nothing")
 
 
+def _export(parser: argparse.ArgumentParser) -> None:
+    meaning = "the folder of a search, or a config in it"
+    parser.add_argument("run", metavar="RUN", type=Path, help=meaning)
+    choice(parser, "--to", tuple(FRAMEWORKS), "the framework", required=True)
+    choice(parser, "--tier", TIERS, "which config of the folder (default: the recommended one)")
+    meaning = "dotted key of a knob or of lr, for hydra, keys and lightning: batch_size=data.bs"
+    option(parser, "--key", Value("KNOB=KEY"), meaning, repeatable=True)
+    option(parser, "--out", Value("FILE", Path), "write it to FILE (default: print it)")
+
+
 def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", metavar="RUN", type=Path, nargs="?", help="the folder that a search or fits wrote"
@@ -183,6 +203,10 @@ def _report(parser: argparse.ArgumentParser) -> None:
     ):
         meaning = f"write {what} (default: RUN/{name}; - prints it)"
         option(parser, flag, Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
+    meaning = "append a search to this Markdown log of experiments, or replace its entry there"
+    option(parser, "--log", Value("FILE", Path), meaning)
+    meaning = "log a search to wandb, mlflow or tensorboard, to RUN/tensorboard or tensorboard:FOLDER"
+    option(parser, "--track", Value("TRACKER"), meaning, repeatable=True)
     flags.github_summary(parser)
     flags.full_paths(parser)
     flags.full(parser)
@@ -291,6 +315,18 @@ VERBS = {
         "Start the training command with the knobs of a config that a search wrote; without a command the "
         "one that was searched. It replaces this process: input, signals and exit status are its own.",
         "example:\n  tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py",
+    ),
+    "export": Verb(
+        _export,
+        "print a config in the form of Lightning, Hugging Face, Hydra, timm, ...",
+        "RUN --to FRAMEWORK [options]",
+        "Print a config of a search in the form that a framework takes, or write it to a file. What the "
+        "framework has no place for is listed. The shortest way to train with a config is tunekit run.",
+        "examples:\n"
+        "  tunekit export reports/train-2026-01-31 --to hf --out args.json\n"
+        "  python train.py $(tunekit export reports/train-2026-01-31 --to timm)\n"
+        "  tunekit export reports/train-2026-01-31 --to keys --key batch_size=data.bs\n"
+        "forms:\n" + "\n".join(f"  {name:11} {what}" for name, what in FRAMEWORKS.items()),
     ),
     "plan": Verb(
         _plan,
