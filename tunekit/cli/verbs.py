@@ -10,6 +10,7 @@ from tunekit.cli.flags import COUNT, FOLDER, Value, choice, option, switch
 from tunekit.cli.numbers import (
     counts,
     data_path,
+    duration_s,
     memory_bytes,
     natural,
     positive_number,
@@ -251,6 +252,29 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     flags.report_files(parser)
 
 
+def _data(parser: argparse.ArgumentParser) -> None:
+    meaning = "a zarr store, or a folder of files; it is only read"
+    parser.add_argument("path", metavar="PATH", type=data_path, help=meaning)
+    layout = parser.add_argument_group("the layout")
+    meaning = "time to measure and to search (default: 60s)"
+    option(layout, "--budget", Value("TIME", duration_s), meaning)
+    option(layout, "--array", _NAME, "whose layout to search or change (default: the slowest)")
+    ratio = Value("X", positive_number("times today's size", 100.0))
+    option(layout, "--max-size", ratio, "largest size on disk, as a multiple of today's", default=1.5)
+    rewriting = parser.add_argument_group("rewriting")
+    meaning = "write the store in the recommended layout to this new folder; run it again to resume"
+    option(rewriting, "--rewrite", Value("NEW", Path), meaning)
+    option(rewriting, "--chunks", COUNT, "samples per chunk, instead of a search")
+    option(rewriting, "--shards", COUNT, "samples per shard, a multiple of --chunks (default: no shards)")
+    choice(rewriting, "--codec", rows.CODECS, "compressor (default: the array's)")
+    output = parser.add_argument_group("output")
+    meaning = "GPU whose memory could hold the data (default: the one here)"
+    option(output, "--gpu", _NAME, meaning)
+    switch(output, "--json", "print the report as JSON; progress goes to stderr")
+    flags.findings(output)
+    flags.report_files(output)
+
+
 VERBS = {
     "search": Verb(
         _search,
@@ -363,6 +387,17 @@ VERBS = {
         "list the GPUs that --gpu takes, with their figures and prices",
         "[options] [NAME ...]",
         "List every GPU profile, or show some with their figures, sources and machines.",
+    ),
+    "data": Verb(
+        _data,
+        "what reading a data set costs; search and write a faster zarr layout",
+        "PATH [options]",
+        "Measure what a loader's reads of a zarr store or a folder of files cost, search chunks, shards and "
+        "codec on a part of the data, and show where to keep it. With --rewrite, write the store in the "
+        "recommended layout beside the old one, verified bit for bit.",
+        "examples:\n"
+        "  tunekit data /data/train.zarr\n"
+        "  tunekit data /data/train.zarr --rewrite /data/train-fast.zarr",
     ),
     "doctor": Verb(
         _doctor,
