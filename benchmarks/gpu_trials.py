@@ -21,7 +21,7 @@ from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.target import resolve_target
 from tunekit.trial.watch import Limits
 from tunekit.units import bytes_text, duration_text, rate_text
-from tunekit.workloads import IMAGES_SCRIPT
+from tunekit.workloads import script_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_MEMORY_BYTES = 2 << 30
@@ -34,7 +34,7 @@ class Trials:
     """Real trials, numbered as they come."""
 
     def __init__(self, host: Host, folder: Path) -> None:
-        self._target = resolve_target((sys.executable, str(IMAGES_SCRIPT)), ROOT, builtin="images")
+        self._target = resolve_target((sys.executable, str(script_of("images"))), ROOT, builtin="images")
         self._folder = folder
         self._limits = Limits(trial_s=280.0, no_progress_s=240.0, ram_bytes=int(0.9 * host.ram_limit_bytes))
         self._count = 0

@@ -65,8 +65,8 @@ RUNS = {"report", "export", "plan", "gpus", "compare", "doctor"}
 """Verbs that train nothing and fetch nothing."""
 DOCTOR_CODES = {0, 11, 12}
 """What the machine that runs the tests may look like."""
-FLAGS_OF_OTHERS = {"--exclusive", "--time"}
-"""Of sbatch."""
+FLAGS_OF_OTHERS = {"--exclusive", "--time", "--batching"}
+"""Of sbatch, and of a workload's script."""
 NEEDS_A_GPU = "--calibrate"
 
 

@@ -430,13 +430,13 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
 
 
-def test_images_that_can_not_be_written_are_told_with_a_remedy(
+def test_data_that_can_not_be_written_is_told_with_a_remedy(
     project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no/cache")
     ctrl_c_at(None)
     assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == TargetError.exit_code
-    assert "or name another place for them in XDG_CACHE_HOME" in " ".join(capsys.readouterr().err.split())
+    assert "or name another place for it in XDG_CACHE_HOME" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (7, "Not final (status: interr")])

@@ -9,6 +9,7 @@ from typing import Any
 
 from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_number
 from tunekit.records.options import GPU, IGNORE, TARGET, Kind, Option
+from tunekit.workloads import DEFAULT_WORKLOAD, WORKLOADS
 
 STANDARD_OUTPUT = "-"
 """The value that stands for standard output in place of a file."""
@@ -88,6 +89,12 @@ def target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse._
     group = parser.add_argument_group("the training command")
     add(group, *((GPU,) if with_gpu else ()), *TARGET)
     return group
+
+
+def workload(to: Flags) -> None:
+    """Add the flag that names a built-in workload."""
+    meaning = f"built-in workload to run (default: {DEFAULT_WORKLOAD}); its options follow --"
+    choice(to, "--workload", tuple(WORKLOADS), meaning)
 
 
 def fix(to: Flags) -> None:

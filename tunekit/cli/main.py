@@ -25,6 +25,8 @@ _HELP = "help"
 
 _RESUME = "--resume"
 """The flag with which a search keeps its own flags and ignores the project's."""
+_WORKLOAD = "--workload"
+"""The flag that names a built-in workload, for whose script the words after `--` are."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it, and after what is treated like it."""
@@ -59,6 +61,8 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, command, options.verb)
+        if getattr(options, "workload", None):
+            command = _module("trials").workload_command(options.workload, command)
         code = int(_module(options.verb).run_verb(options, command))
         sys.stdout.flush()
         return code
@@ -101,7 +105,7 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
     """
     verb = tunekit_args[0] if tunekit_args else ""
     flags = {flag_of(word) for word in tunekit_args}
-    if verb not in VERBS or not VERBS[verb].takes_command or flags & {_RESUME, *_HELP_FLAGS}:
+    if verb not in VERBS or not VERBS[verb].takes_command or flags & {_RESUME, _WORKLOAD, *_HELP_FLAGS}:
         return {}
     if verb != "run" and not command:
         return {}

@@ -21,7 +21,7 @@ from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, host_
 from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.bindings import present_values
 from tunekit.trial.executor import TrialSpec
-from tunekit.trial.typed_commands import target_text
+from tunekit.trial.typed_commands import shown_target
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.budget import USUAL_BUDGET_S
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
@@ -94,7 +94,8 @@ class TrialScreen:
         self._purpose = ""
         self._left_s: float | None = None
         self._started_at = 0.0
-        self._makes_images = False
+        self._made_tenths = -1
+        """Of a built-in workload's data, as far as shown."""
 
     def __enter__(self) -> Self:
         return self
@@ -106,8 +107,8 @@ class TrialScreen:
         """Show host, target, device, folder and the machine's findings before anything runs."""
         target = record.target
         self._line("host", host_text(record.host))
-        own = f"the built-in workload `{target.builtin}`; for your own, end with: -- python train.py"
-        self._line("target", own if target.builtin else target_text(target))
+        yours = "; for your own, end with: -- python train.py" if target.builtin else ""
+        self._line("target", shown_target(target) + yours)
         self._line("device", device_text(record))
         for finding in record.machine_warnings:
             style = SEVERITY_STYLES[finding.severity]
@@ -121,11 +122,15 @@ class TrialScreen:
         if not self._to_stderr:
             draw(self._console, answer)
 
-    def images_made(self, made: int, count: int) -> None:
-        """Report once that the built-in workload's images are being made."""
-        if not self._makes_images:
-            self._makes_images = True
-            self.said(f"generating its {count:,} training images, once")
+    def data_made(self, written: int, count: int) -> None:
+        """Show how much of a built-in workload's data is made; each tenth where output is no terminal."""
+        text = f"making its data, once: {written / count:.0%}"
+        if self._console.is_terminal:
+            self._live = self._live or self._new_live()
+            self._live.update(shown_text(" " * _LABEL_WIDTH + text), refresh=True)
+        elif written * 10 // count > self._made_tenths:
+            self._made_tenths = written * 10 // count
+            self.said(text)
 
     def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
         """Show which trial begins."""
@@ -133,9 +138,8 @@ class TrialScreen:
         self._started_at = time.monotonic()
         if self._console.is_terminal:
             self._stop_live()
-            status = self._status("starting", 0)
-            self._live = Live(status, console=self._console, transient=True, auto_refresh=False)
-            self._live.start()
+            self._live = self._new_live()
+            self._live.update(self._status("starting", 0), refresh=True)
 
     def trial_moved(self, progress: TrialProgress) -> None:
         """Update the live line."""
@@ -166,6 +170,7 @@ class TrialScreen:
 
     def said(self, message: str) -> None:
         """Show a sentence."""
+        self._stop_live()
         self._line("", message)
 
     def _status(self, phase: str, batches: int) -> Text:
@@ -197,6 +202,11 @@ class TrialScreen:
         grid.add_column()
         grid.add_row(shown_text(label), text)
         self._console.print(grid)
+
+    def _new_live(self) -> Live:
+        live = Live(console=self._console, transient=True, auto_refresh=False)
+        live.start()
+        return live
 
     def _stop_live(self) -> None:
         if self._live is not None:

@@ -24,7 +24,6 @@ from tunekit.cli.trials import (
     before_trials,
     executor_for,
     fixed_knobs,
-    make_images,
     memory_outside,
     new_folder,
     refuse_unseen_command,
@@ -32,6 +31,7 @@ from tunekit.cli.trials import (
     typed_options,
     window_s,
 )
+from tunekit.cli.workloads import make_data
 from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, TunekitError, UsageError
 from tunekit.export.files import write_exports
 from tunekit.machine.device import profile_here
@@ -95,7 +95,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         screen.opened(run, folder.path)
         if store is not None:
             screen.shared(store.address.shown, store.host, store.is_only_group)
-        make_images(run, screen)
+        make_data(run, screen)
         executor = executor_for(run, folder, here, command, run.known_budget_s or math.inf)
         search = Search(run, folder, executor, profile, screen, memory_outside(), store=store)
         finished = _searched(search, folder.path, options, screen, is_shared=store is not None)

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tunekit import __version__
-from tunekit.cli.machine import ask_torch, variables_here, warnings_of
+from tunekit.cli.machine import variables_here, warnings_of
 from tunekit.cli.numbers import digits
 from tunekit.cli.report_files import drawn_saved
 from tunekit.cli.screen import TrialScreen
 from tunekit.cli.settings import file_and_line
+from tunekit.cli.workloads import make_data
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.device import device_profile, memory_cap_bytes
 from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.machine.gpu.outside_torch import outside_torch
-from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.codec import to_json
 from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
@@ -32,7 +32,6 @@ from tunekit.records.run import (
     FixedKnob,
     Run,
     RunStatus,
-    TargetRecord,
     TrialOptions,
     usual_options,
 )
@@ -47,7 +46,7 @@ from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import commit_of, resolve_target, without_secrets
 from tunekit.trial.typed_commands import quoted, training_command
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
-from tunekit.workloads import IMAGES_SCRIPT, images_store
+from tunekit.workloads import DEFAULT_WORKLOAD, script_of
 
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
@@ -87,15 +86,20 @@ def bindings_asked(options: argparse.Namespace) -> tuple[Binding, ...]:
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Target:
-    """Return the command line's target without its secrets; the built-in one without a command.
+    """Return the command line's target without its secrets; without a command, the usual built-in one.
 
     Raises:
         TargetError: there is no such program, script or file.
         UsageError: a binding can't be understood, or names a key that is not there.
     """
-    if command:
-        return without_secrets(target_of(options, command))
-    return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
+    if not command:
+        return target_of(options, workload_command(DEFAULT_WORKLOAD), builtin=DEFAULT_WORKLOAD)
+    return without_secrets(target_of(options, command, builtin=options.workload))
+
+
+def workload_command(name: str, options: Sequence[str] = ()) -> list[str]:
+    """Return the command of a built-in workload with options for its script."""
+    return [sys.executable, str(script_of(name)), *options]
 
 
 def before_trials(
@@ -213,32 +217,6 @@ def memory_outside() -> Outside:
     return lambda profile: outside_torch(profile, calibrations)
 
 
-def make_images(record: TargetRecord, screen: TrialScreen) -> None:
-    """Make the built-in workload's images before its first trial, if they are missing.
-
-    Raises:
-        TargetError: they can't be written.
-    """
-    if record.target.builtin is None:
-        return
-    image_size, count = images_store.USUAL["cuda" if _trains_on_gpu(record) else "cpu"]
-    try:
-        images_store.image_folder(None, image_size, count, screen.images_made)
-    except OSError as error:
-        raise TargetError(
-            f"the built-in workload's images can't be written ({error.strerror}); free some space, or name "
-            "another place for them in XDG_CACHE_HOME"
-        ) from error
-
-
-def _trains_on_gpu(record: TargetRecord) -> bool:
-    """Return whether the built-in workload trains on a GPU; asking this Python's torch takes seconds."""
-    if record.profile.is_cpu or not record.host.accelerators:
-        return False
-    build = record.host.torch or ask_torch(())
-    return not isinstance(build, TorchAbsent) and any(one.type == "cuda" for one in build.devices)
-
-
 def run_walk(
     record: SavedRun,
     kind: str,
@@ -260,7 +238,7 @@ def run_walk(
     where = new_folder(options.out, f"{record.target.name}-{kind}")
     with RunFolder(where) as folder, screen:
         screen.opened(record, folder.path)
-        make_images(record, screen)
+        make_data(record, screen)
         try:
             finished = run_in(folder, executor_for(record, folder, record.host, command))
         except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from tunekit.cli.numbers import (
     share,
 )
 from tunekit.records import options as rows
+from tunekit.workloads import WORKLOADS
 
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"
@@ -62,7 +63,7 @@ class Verb:
 
 
 def _search(parser: argparse.ArgumentParser) -> None:
-    flags.target(parser)
+    flags.workload(flags.target(parser))
     knobs = parser.add_argument_group("what to search")
     flags.add(knobs, *rows.SEARCH_KNOBS)
     flags.fix(knobs)
@@ -82,6 +83,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
 
 def _profile(parser: argparse.ArgumentParser) -> None:
     group = flags.target(parser)
+    flags.workload(group)
     flags.add(group, rows.FIX)
     flags.fix(group)
     group = parser.add_argument_group("what to measure")
@@ -98,7 +100,7 @@ def _profile(parser: argparse.ArgumentParser) -> None:
 def _fits(parser: argparse.ArgumentParser) -> None:
     meaning = "with --ram: the folder of a search, a profile or a fits prediction"
     parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
-    flags.target(parser, with_gpu=False)
+    flags.workload(flags.target(parser, with_gpu=False))
     group = parser.add_argument_group("what to predict")
     meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
     option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
@@ -235,6 +237,14 @@ def _gpus(parser: argparse.ArgumentParser) -> None:
     switch(parser, "--json", "print the profiles as JSON")
 
 
+def _workloads(parser: argparse.ArgumentParser) -> None:
+    meaning = "make the data of this one now, or as far as it is missing"
+    parser.add_argument("name", metavar="NAME", nargs="?", choices=tuple(WORKLOADS), help=meaning)
+    option(parser, "--samples", COUNT, "number of samples (default: as listed)")
+    option(parser, "--data", FOLDER, "keep the data here (default: ~/.cache/tunekit/NAME)")
+    switch(parser, "--json", "print the workloads as JSON")
+
+
 def _doctor(parser: argparse.ArgumentParser) -> None:
     meaning = "data set to measure storage on: up to 3 s of reads, dropping part of it from the page cache"
     option(parser, "--data", Value("PATH", data_path), meaning, repeatable=True)
@@ -286,7 +296,8 @@ VERBS = {
         "examples:\n"
         "  tunekit search -- python train.py --config configs/full.yaml\n"
         "  tunekit search --gpu a10g --budget 20m --max-batch 256 -- python train.py\n"
-        "  tunekit search --dry-run -- python train.py",
+        "  tunekit search --dry-run -- python train.py\n"
+        "  tunekit search --workload ppg -- --samples 1000000",
     ),
     "profile": Verb(
         _profile,
@@ -398,6 +409,14 @@ VERBS = {
         "examples:\n"
         "  tunekit data /data/train.zarr\n"
         "  tunekit data /data/train.zarr --rewrite /data/train-fast.zarr",
+    ),
+    "workloads": Verb(
+        _workloads,
+        "list the built-in workloads, or make the data of one",
+        "[options] [NAME]",
+        "List the training scripts that come with tunekit, or make the data of one. The first search makes "
+        "it too; beforehand is for large data, up to tens of GB. What a killed process has written is kept.",
+        "example:\n  tunekit workloads ppg --samples 10000000 --data /data/ppg",
     ),
     "doctor": Verb(
         _doctor,

@@ -41,7 +41,7 @@ from tunekit.report.text import (
 )
 from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
-from tunekit.trial.typed_commands import quoted, target_text
+from tunekit.trial.typed_commands import quoted, shown_target
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MAX_CHANGES = 5
@@ -255,7 +255,7 @@ def environment_table(run: Run) -> Table:
     own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else UNKNOWN
     digest = f", SHA-256 {target.script_sha256[:16]}..." if target.script and target.script_sha256 else ""
     rows = [
-        ("target", f"built-in workload {target.builtin}" if target.builtin else target_text(target)),
+        ("target", shown_target(target)),
         ("script", f"{target.script}{digest}" if target.script else UNKNOWN),
         ("target GPU", run.profile.id),
         ("measured on", run.measured_on),

@@ -18,7 +18,7 @@ from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.secret_words import MASK, has_mask
-from tunekit.trial.typed_commands import command_text, missing_command, quoted, target_text
+from tunekit.trial.typed_commands import command_text, missing_command, quoted, shown_target
 from tunekit.units import bytes_text, count_text, digits_text, duration_text, rate_text, typed_duration_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -187,8 +187,7 @@ def host_text(host: Host) -> str:
 
 def about_text(run: TargetRecord) -> str:
     """Return when, on which machine and by which command a record was measured."""
-    command = f"built-in workload {run.target.builtin}" if run.target.builtin else target_text(run.target)
-    return f"{run.created_at[:10]}, {host_text(run.host)}: {command}"
+    return f"{run.created_at[:10]}, {host_text(run.host)}: {shown_target(run.target)}"
 
 
 PATHS = {

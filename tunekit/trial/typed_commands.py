@@ -8,6 +8,7 @@ from tunekit.records.run import FixedKnob
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.workloads import DEFAULT_WORKLOAD
 
 
 def quoted(word: str) -> str:
@@ -17,7 +18,22 @@ def quoted(word: str) -> str:
 
 def target_text(target: Target) -> str:
     """Return the training command as it would be typed, with each secret masked."""
-    return printable(" ".join(map(quoted, target.command)))
+    return _typed(target.command)
+
+
+def workload_options(target: Target) -> tuple[str, ...]:
+    """Return the options that a built-in workload's script was given."""
+    return target.command[2:] if target.builtin else ()
+
+
+def shown_target(target: Target) -> str:
+    """Return the training command, or which built-in workload it is and under which options."""
+    own = f"built-in workload {target.builtin} {_typed(workload_options(target))}".rstrip()
+    return own if target.builtin else target_text(target)
+
+
+def _typed(words: Sequence[str]) -> str:
+    return printable(" ".join(map(quoted, words)))
 
 
 def command_text(
@@ -33,7 +49,11 @@ def command_text(
         words += ["--bind", binding_text(binding)] if binding.is_typed else []
     if target.samples_per_step is not None:
         words += ["--samples-per-step", str(target.samples_per_step)]
-    command = "" if target.builtin else training_command(target)
+    command = training_command(target)
+    if target.builtin:
+        own = _typed(workload_options(target))
+        words = ["--workload", target.builtin, *words] if own or target.builtin != DEFAULT_WORKLOAD else words
+        command = f" -- {own}" if own else ""
     return printable(" ".join(map(quoted, ["tunekit", verb, *words]))) + command
 
 

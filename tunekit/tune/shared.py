@@ -282,7 +282,7 @@ def group_of(run: Run, torch: TorchBuild | None) -> str:
     host, target = run.host, run.target
     gpus = () if run.profile.is_cpu else host.accelerators
     facts = (
-        [run.tunekit_version, target.builtin or command_words(target), target.script_sha256],
+        [run.tunekit_version, command_words(target), target.script_sha256],
         [*map(binding_text, target.bindings), target.samples_per_step],
         run.options.model_dump(mode="json", exclude=_OWN_OPTIONS),
         [(gpu.name, bytes_text(gpu.memory_bytes), gpu.driver) for gpu in gpus],

@@ -1,6 +1,34 @@
-"""Built-in training scripts, written as a user would write them and run as a command."""
+"""Built-in training scripts, written as a user would write them and run as a command.
+
+`NAME.py` is a script, and `Contents` in `NAME_store.py` says what data it reads.
+"""
 
 from pathlib import Path
+from typing import NamedTuple
 
-IMAGES_SCRIPT = Path(__file__).with_name("images.py")
-"""The built-in workload `images`: image classification from a zarr store."""
+
+class Workload(NamedTuple):
+    """What a built-in workload trains."""
+
+    model: str
+    """On a GPU; a CPU gets a small one."""
+    data: str
+    limited_by: str
+    """What its own settings wait for."""
+
+
+WORKLOADS = {
+    "images": Workload("ResNet-50", "images in chunks of 16", "decoding and augmenting"),
+    "ppg": Workload("1-D ResNet-34", "1 s windows of 100 samples", "a tiny read per sample"),
+    "spectrograms": Workload("CNN", "224 x 224 x 3, float16", "compute, copies to the GPU"),
+    "text": Workload("encoder of BERT's size", "documents of all lengths", "compute, partly of padding"),
+    "records": Workload("LSTM", "patients' visits", "collating in Python"),
+}
+"""Every built-in workload by its name; nothing else names them."""
+
+DEFAULT_WORKLOAD = next(iter(WORKLOADS))
+
+
+def script_of(name: str) -> Path:
+    """Return the script of a built-in workload."""
+    return Path(__file__).with_name(f"{name}.py")

@@ -1,0 +1,19 @@
+"""A built-in workload on this machine."""
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from tunekit.records.base import Record
+
+
+class WorkloadHere(Record):
+    """A built-in workload, and the data that it trains on here unless options say otherwise."""
+
+    name: str
+    model: str
+    """On a GPU; a CPU gets a small one."""
+    data: str
+    samples: PositiveInt
+    data_bytes: NonNegativeInt
+    """Size of the data before compression."""
+    limited_by: str
+    """What its own settings wait for."""
