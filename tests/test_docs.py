@@ -61,7 +61,7 @@ READER_PATHS = {
     "FILE": "file.html",
 }
 """Other words of the docs that stand for something of the reader's."""
-RUNS = {"report", "export", "plan", "gpus", "compare", "doctor"}
+RUNS = {"report", "export", "plan", "gpus", "compare", "doctor", "schema"}
 """Verbs that train nothing and fetch nothing."""
 DOCTOR_CODES = {0, 11, 12}
 """What the machine that runs the tests may look like."""

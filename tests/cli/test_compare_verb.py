@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from build_comparisons import compared, searched, slower
 from build_records import target
+from json_schemas import valid
 
 from tunekit import __version__
 from tunekit.cli.main import main
@@ -77,7 +78,7 @@ def test_the_users_own_configs_are_compared_where_asked(
 
 def test_json_is_the_whole_comparison_and_alone(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
     assert main(["compare", fast, slow, "--json"]) == 1
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(valid("compare", capsys.readouterr().out))
     assert (printed["schema_version"], printed["has_regression"]) == (1, True)
     expected = compared(searched(), slower(0.25))
     folders = tuple(

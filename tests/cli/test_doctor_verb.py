@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from build_checkups import checkup, gpu, gpu_state, link, torch_of
 from build_records import MIB, baseline_record, config, recommendation, run, trial_record
+from json_schemas import valid
 
 from tunekit.cli.main import main
 from tunekit.diagnose.software import VARIABLES
@@ -60,7 +61,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def printed(capsys: Captured) -> Checkup:
-    return from_json(capsys.readouterr().out, Checkup)
+    return from_json(valid("doctor", capsys.readouterr().out), Checkup)
 
 
 def fake_python(folder: Path, body: str) -> str:

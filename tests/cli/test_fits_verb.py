@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from build_fits import fit, fits_run
 from build_records import GIB, host
+from json_schemas import valid
 from real_trials import ZOO
 
 from tunekit.cli import fits as verb
@@ -117,7 +118,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
         timeout=100,
     )
     assert done.returncode == 0, done.stderr
-    whole = from_json(done.stdout, FitsRun)
+    whole = from_json(valid("fits", done.stdout), FitsRun)
     assert whole == load_saved(tmp_path / "looked")
     assert whole.status is RunStatus.FINISHED
     assert whole.prediction is not None

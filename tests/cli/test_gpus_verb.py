@@ -1,11 +1,11 @@
 """`tunekit gpus`: every profile, or one."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from json_schemas import valid
 from recorded_catalog import DAY, recorded_catalog
 
 from tunekit.cli.main import main
@@ -13,7 +13,8 @@ from tunekit.errors import PricesError
 from tunekit.machine.price_catalog import Catalog, matched_prices
 from tunekit.machine.prices import save_prices
 from tunekit.machine.profiles import load_profile_files, load_profiles, shipped_profiles
-from tunekit.records.profile import Profile
+from tunekit.records.codec import from_json
+from tunekit.records.profile import GpuProfiles
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def test_one_profile_is_shown_by_any_of_its_names(words: list[str], capsys: pyte
 
 def test_the_profiles_are_printed_as_json(capsys: pytest.CaptureFixture[str]):
     assert main(["gpus", "--json"]) == 0
-    printed = [Profile.model_validate(one) for one in json.loads(capsys.readouterr().out)]
+    printed = from_json(valid("gpus", capsys.readouterr().out), GpuProfiles).profiles
     assert {profile.id: profile for profile in printed} == load_profiles()
 
 
@@ -77,7 +78,10 @@ def test_several_profiles_are_shown_one_after_the_other(capsys: pytest.CaptureFi
         "a10g: NVIDIA A10G",
     ]
     assert main(["gpus", "t4", "a10g", "--json"]) == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["t4", "a10g"]
+    assert [one.id for one in from_json(valid("gpus", capsys.readouterr().out), GpuProfiles).profiles] == [
+        "t4",
+        "a10g",
+    ]
 
 
 # --- current prices --------------------------------------------------------------------------
@@ -104,7 +108,7 @@ def test_a_refresh_saves_prices_and_shows_them(home: Path, capsys: pytest.Captur
 def test_with_json_the_profiles_alone_are_on_standard_output(capsys: pytest.CaptureFixture[str]):
     assert main(["gpus", "t4", "--refresh", "--json"]) == 0
     captured = capsys.readouterr()
-    assert Profile.model_validate_json(captured.out) == load_profiles()["t4"]
+    assert from_json(captured.out, GpuProfiles).profiles == (load_profiles()["t4"],)
     assert "19 machines priced by gpuhunt" in captured.err
 
 

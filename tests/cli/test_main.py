@@ -21,6 +21,7 @@ from build_records import (
     run,
     trial_record,
 )
+from json_schemas import valid
 from read_report import view
 from scripted_search import ScriptedExecutor, learnt, search_in
 
@@ -394,7 +395,7 @@ def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, mon
 def test_json_alone_is_on_standard_output(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--json", "--resume", str(finished)]) == 0
     captured = capsys.readouterr()
-    assert Run.model_validate_json(captured.out) == load_run(finished)
+    assert Run.model_validate_json(valid("search", captured.out)) == load_run(finished)
     assert "folder" in captured.err
     assert "Confirmed" not in captured.err, "the report is for those who read it"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_schemas import valid
 
 from tunekit.cli.main import main
 from tunekit.cli.milestones import limits_of, read_milestones
@@ -116,7 +117,7 @@ def test_the_view_and_its_checks(
 def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = (*RATE, *GPU, "--milestones", str(EXAMPLE))
     assert main([*words, "--json"]) == 0
-    plan = from_json(capsys.readouterr().out, MilestonePlan)
+    plan = from_json(valid("plan", capsys.readouterr().out), MilestonePlan)
     assert [one.milestone.name for one in plan.milestones] == ["pilot", "ablations", "full"]
     assert main([*words, "--html", str(tmp_path / "m.html"), "--markdown"]) == 0
     assert "| pilot" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import pytest
 from build_fits import fit, fits_run, traced_trial
 from build_loop_profiles import profiled
 from build_records import GIB, MIB, interval, recommendation, run
+from json_schemas import valid
 
 from tunekit.cli.main import main
 from tunekit.records.codec import from_json, to_json
@@ -32,7 +33,7 @@ def predicted(tmp_path: Path) -> Path:
 
 def found(capsys: pytest.CaptureFixture[str], *words: object) -> MachineMemory:
     assert main(["fits", *map(str, words), "--json"]) == 0
-    return from_json(capsys.readouterr().out, MachineMemory)
+    return from_json(valid("fits", capsys.readouterr().out), MachineMemory)
 
 
 def test_the_view(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from build_fits import fit, fits_run
 from build_records import baseline_record, host, interval, options, recommendation, run
+from json_schemas import valid
 
 from tunekit.cli.main import main
 from tunekit.machine import detect
@@ -28,7 +29,7 @@ def saved(tmp_path: Path) -> Path:
 
 def planned(capsys: pytest.CaptureFixture[str], *words: str) -> Plan:
     assert main([*words, "--json"]) == 0
-    return from_json(capsys.readouterr().out, Plan)
+    return from_json(valid("plan", capsys.readouterr().out), Plan)
 
 
 def test_a_rate_may_be_iterations_of_a_batch(capsys: pytest.CaptureFixture[str]):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import profiled
+from json_schemas import valid
 from real_trials import ZOO
 
 from tunekit.cli import profile as verb
@@ -111,7 +112,7 @@ def test_two_configs_of_a_real_script_are_compared(tmp_path: Path) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    whole = from_json(done.stdout, LoopProfile)
+    whole = from_json(valid("profile", done.stdout), LoopProfile)
     assert whole == load_saved(tmp_path / "looked")
     assert whole.status is RunStatus.FINISHED
     own, other = whole.contenders

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from build_records import host
 from build_scaling import ScalingExecutor, Step
+from json_schemas import valid
 from real_trials import ZOO
 
 from tunekit.cli import scale as verb
@@ -69,7 +70,7 @@ def test_json_is_the_record_and_progress_goes_to_stderr(
     words = ("--json", "--strong", "--processes", "2,1,2", "--rounds", "1", "--lr", "0.2", "--out", "scaled")
     assert main(["scale", *words, *TRAIN]) == 0
     captured = capsys.readouterr()
-    whole = from_json(captured.out, ScalingRun)
+    whole = from_json(valid("scale", captured.out), ScalingRun)
     assert whole == load_saved(project / "scaled")
     assert whole.options.processes == (1, 2)
     assert whole.mode is ScalingMode.STRONG

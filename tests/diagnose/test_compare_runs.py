@@ -1,7 +1,5 @@
 """Runs against the first of them: what is a regression, what the machine explains, what can't be told."""
 
-from collections.abc import Callable
-
 import pytest
 from build_comparisons import OWN, TUNED, compared, searched, slower, waiting
 from build_records import device, host, profile, target
@@ -201,14 +199,3 @@ def test_a_comparison_that_contradicts_itself_is_refused():
     neither = found.against[0].changed(compared_by=None)
     with pytest.raises(ValueError, match="or else why nothing is"):
         RunComparison(**(dict(found) | {"against": (neither,)}))
-
-
-def test_the_json_is_frozen(golden: Callable[[str, str], None]):
-    """What `--json` prints. A change here is a decision, and a line in CHANGELOG.md."""
-    found = compared(searched(), searched())
-    assert found.schema_version == 1
-    parts = (found, found.runs[0], found.against[0])
-    golden(
-        "compare.json.txt",
-        "".join("\n  ".join([type(one).__name__, *type(one).model_fields]) + "\n" for one in parts),
-    )

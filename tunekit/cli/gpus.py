@@ -1,7 +1,6 @@
 """`tunekit gpus`: what is known about every GPU that `--gpu` takes."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +12,7 @@ from tunekit.machine.price_catalog import fetch_catalog, matched_prices
 from tunekit.machine.prices import save_prices
 from tunekit.machine.profiles import find_profile, load_profile_files, shipped_profiles
 from tunekit.records.codec import to_json
-from tunekit.records.profile import Profile
+from tunekit.records.profile import GpuProfiles, Profile
 from tunekit.report.gpus import gpu_list, gpu_sheet, refreshed_prices
 from tunekit.report.terminal import draw
 
@@ -34,8 +33,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     profiles = {profile_id: file.profile for profile_id, file in files.items()}
     chosen = _named(options.name, profiles)
     if options.json:
-        several = [profile.model_dump(mode="json") for profile in chosen or profiles.values()]
-        sys.stdout.write((to_json(chosen[0]) if len(chosen) == 1 else json.dumps(several, indent=2)) + "\n")
+        sys.stdout.write(to_json(GpuProfiles(profiles=tuple(chosen or profiles.values()))) + "\n")
         return 0
     here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)

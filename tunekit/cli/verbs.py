@@ -285,6 +285,11 @@ def _data(parser: argparse.ArgumentParser) -> None:
     flags.report_files(output)
 
 
+def _schema(parser: argparse.ArgumentParser) -> None:
+    meaning = "the verb whose --json it describes (default: list them)"
+    parser.add_argument("of", metavar="VERB", nargs="?", help=meaning)
+
+
 VERBS = {
     "search": Verb(
         _search,
@@ -428,6 +433,13 @@ VERBS = {
         "  tunekit doctor --data /data/imagenet -- python train.py\n"
         "  tunekit doctor --codes\n"
         "exit code: 0 without warnings, 11 with warnings, 12 with errors",
+    ),
+    "schema": Verb(
+        _schema,
+        "print the JSON Schema of a verb's --json output",
+        "[VERB]",
+        "Print the JSON Schema of what a verb prints with --json, or list the verbs that have one.",
+        "example:\n  tunekit schema search > search.schema.json",
     ),
 }
 """Every verb, in the order of the help."""

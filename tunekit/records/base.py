@@ -16,7 +16,13 @@ class Record(BaseModel):
     and read back unchanged.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        json_schema_serialization_defaults_required=True,  # as they are always written
+    )
 
     def changed(self, **values: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole.

@@ -2,11 +2,11 @@
 
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from tunekit.records.base import Record
+from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
 from tunekit.units import MIB
 
@@ -229,3 +229,10 @@ class Profile(Record):
     def is_cpu(self) -> bool:
         """Whether this is the profile of training without an accelerator."""
         return self.id == "cpu"
+
+
+class GpuProfiles(Record):
+    """The profiles that `tunekit gpus` shows."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    profiles: tuple[Profile, ...]
