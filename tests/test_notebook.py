@@ -9,8 +9,11 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from build_fits import fit, fits_run
+from build_loop_profiles import profiled
 from build_records import baseline_record, config, failure, run, trial_record
 from build_reports import full_run
+from build_scaling import scaled
 from read_report import view
 from rich.console import Console
 
@@ -22,6 +25,7 @@ from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.run import on_one_screen
 from tunekit.report.terminal import draw
+from tunekit.session.folder import SavedRun
 
 
 def saved(folder: Path, record: Run) -> Path:
@@ -39,6 +43,26 @@ def test_a_run_is_loaded_by_its_folder_or_its_file(tmp_path: Path):
     for given in (folder, str(folder), folder / "run.json"):
         assert tunekit.load(given).record == full_run()
         assert f"{folder}/balanced.yaml" in repr(tunekit.load(given))
+
+
+@pytest.mark.parametrize(
+    ("file", "record", "shown"),
+    [
+        ("profile.json", profiled(), "Step time"),
+        ("fits.json", fits_run((fit("a10g", 22.1, (219, 250, 294)),)), "a10g"),
+        ("scale.json", scaled(), "Speedup of"),
+    ],
+)
+def test_what_other_verbs_save_is_loaded_and_shown_too(
+    file: str, record: SavedRun, shown: str, tmp_path: Path
+):
+    (tmp_path / file).write_text(to_json(record))
+    found = tunekit.load(tmp_path)
+    assert found.record == record
+    assert shown in repr(found)
+    assert shown in found._repr_html_()
+    assert dir(found.figures) == []
+    assert len(found.to_dataframe()) == len(record.trials)
 
 
 def test_a_folder_without_a_run_is_an_error(tmp_path: Path):

@@ -8,10 +8,10 @@ import sys
 import tunekit
 
 
-def test_the_package_offers_its_version_and_load_and_nothing_else():
+def test_the_package_offers_its_version_and_these_functions_and_nothing_else():
     code = "import tunekit; print(*sorted(name for name in vars(tunekit) if not name.startswith('_')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["load"]
+    assert done.stdout.split() == ["load", "profile", "search"]
     assert isinstance(tunekit.__version__, str)
 
 

@@ -1,25 +1,31 @@
-"""A saved run in a notebook: `tunekit.load(FOLDER)`."""
+"""A saved run in Python: what `tunekit.load`, `tunekit.search` and `tunekit.profile` return."""
 
 import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TABLE, Knob
-from tunekit.records.run import Run
+from tunekit.records.run import FitsRun, LoopProfile, Run
+from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.trial import TrialRecord
-from tunekit.report.blocks import Chart
+from tunekit.report.blocks import Block, Chart, Section
 from tunekit.report.charts import charts_of
+from tunekit.report.fits import fits_answer
+from tunekit.report.html.drawing import fragment
+from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_one_screen
+from tunekit.report.scale import scaling_report
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
 from tunekit.report.trials import trial_state
 from tunekit.session import folder as run_folder
+from tunekit.session.folder import AnyRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,22 +64,23 @@ _COLUMNS: dict[str, tuple[str, str | Callable[[TrialRecord], Any]]] = {
 where the value is in a trial's record."""
 
 
-class LoadedRun:
+class LoadedRun(Generic[AnyRun]):
     """A saved run: shown as its report, with its record, its figures and its trials.
 
     Args:
-        record: the run.
+        record: what a search, or another verb that runs trials, learned.
         folder: where it lies, for the commands that come next.
     """
 
-    def __init__(self, record: Run, folder: Path) -> None:
-        self.record = record
-        self._folder = folder
+    def __init__(self, record: AnyRun, folder: Path) -> None:
+        self.record: AnyRun = record
+        self.folder = folder
 
     @property
     def figures(self) -> "Figures":
-        """Its charts as plotly figures, such as `run.figures.time_breakdown()`."""
-        return Figures(charts_of(self.record, answer_of(self.record.recommendations)))
+        """The charts of a search as plotly figures, such as `run.figures.time_breakdown()`."""
+        run = self.record
+        return Figures(charts_of(run, answer_of(run.recommendations)) if isinstance(run, Run) else ())
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Return every trial as a row: what came of it, its rate, its config and its other figures.
@@ -100,12 +107,25 @@ class LoadedRun:
 
     def __repr__(self) -> str:
         out = io.StringIO()
-        console = Console(width=_WIDTH, file=out, color_system=None, highlight=False)
-        draw(console, on_one_screen(self.record, self._folder))
+        console = Console(width=_WIDTH, file=out, color_system=None, highlight=False, force_jupyter=False)
+        draw(console, self._blocks())
         return out.getvalue().strip("\n")
 
     def _repr_html_(self) -> str:
-        return summary_html(self.record)
+        if isinstance(self.record, Run):
+            return summary_html(self.record)
+        return fragment([block for block in self._blocks() if not isinstance(block, Section)])
+
+    def _blocks(self) -> Sequence[Block]:
+        match self.record:
+            case LoopProfile():
+                return profile_report(self.record, str(self.folder)).blocks
+            case FitsRun():
+                return fits_answer(self.record, str(self.folder))
+            case ScalingRun():
+                return scaling_report(self.record, str(self.folder)).blocks
+            case _:
+                return on_one_screen(self.record, self.folder)
 
 
 class Figures:
@@ -142,7 +162,7 @@ class Figures:
         return drawn
 
 
-def load_run(path: str | os.PathLike[str]) -> LoadedRun:
+def load_run(path: str | os.PathLike[str]) -> LoadedRun[Any]:
     """Return the run in a folder, or in its run.json.
 
     Raises:
@@ -150,7 +170,7 @@ def load_run(path: str | os.PathLike[str]) -> LoadedRun:
         RecordError: run.json is damaged or newer than this tunekit.
     """
     given = Path(path)
-    return LoadedRun(run_folder.load_run(given), given.parent if given.is_file() else given)
+    return LoadedRun(run_folder.load_saved(given), run_folder.folder_of(given))
 
 
 def _value(record: TrialRecord, place: str | Callable[[TrialRecord], Any]) -> Any:

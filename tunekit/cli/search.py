@@ -25,7 +25,6 @@ from tunekit.cli.trials import (
     executor_for,
     fixed_knobs,
     memory_outside,
-    new_folder,
     refuse_unseen_command,
     target_or_builtin,
     typed_options,
@@ -54,7 +53,7 @@ from tunekit.records.target import Target
 from tunekit.report.run import on_one_screen, on_page
 from tunekit.report.text import resume_command
 from tunekit.secret_words import masked_words
-from tunekit.session.folder import RUN_FILE, RunFolder, load_run
+from tunekit.session.folder import RUN_FILE, RunFolder, load_run, new_folder
 from tunekit.session.search import Search
 from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets

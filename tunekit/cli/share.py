@@ -8,10 +8,10 @@ from itertools import count
 from pathlib import Path
 
 from tunekit.cli.machine import ask_torch
-from tunekit.cli.trials import REPORTS, folder_stem
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.run import Run
+from tunekit.session.folder import REPORTS, folder_stem
 from tunekit.session.shared import SharedTrialStore
 from tunekit.tune.shared import Address, address_of, group_of, open_place
 

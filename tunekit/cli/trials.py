@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import re
 import shlex
 import socket
 import sys
@@ -36,7 +35,7 @@ from tunekit.records.run import (
     usual_options,
 )
 from tunekit.records.target import Binding, Target
-from tunekit.session.folder import RECORD_FILES, RUN_FILE, RunFolder, SavedRun
+from tunekit.session.folder import RUN_FILE, RunFolder, SavedRun, new_folder
 from tunekit.session.predicted import Outside
 from tunekit.trial.binding_syntax import binding_text, parse_binding, parse_value
 from tunekit.trial.bindings import bound_target
@@ -50,8 +49,6 @@ from tunekit.workloads import DEFAULT_WORKLOAD, script_of
 
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
-REPORTS = "reports"
-"""The folder for new run folders."""
 _WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
 """That a budget has room for, as trials and what they look at take a multiple of the window; the shortest."""
 
@@ -141,35 +138,6 @@ def refuse_unseen_command(run: Run, folder: Path, words: Sequence[str]) -> None:
         f"the run in {folder} is another user's or another machine's ({run.host.hostname}), so its command "
         f"is not run unseen{bound}; to run it: cd {quoted(run.target.working_dir)} && {again}"
     )
-
-
-def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
-    """Return the folder to write: the one that is asked for, else one under reports/ that is not there yet.
-
-    Args:
-        asked: the value of `--out`.
-        name: of the target and of what is written.
-        resume: how else to go on in a folder that holds trials, where there is a way.
-
-    Raises:
-        UsageError: it holds something already.
-    """
-    if asked is None:
-        base = Path(REPORTS) / f"{folder_stem(name)}-{datetime.now():%Y-%m-%d}"
-        folder, number = base, 2
-        while folder.exists():
-            folder, number = base.with_name(f"{base.name}-{number}"), number + 1
-        return folder
-    taken = any((asked / file).exists() for file in RECORD_FILES)
-    if taken or any(asked.glob("trials/*/trial.json")):
-        how = f"use --resume {asked} or another --out" if resume else "give another folder with --out"
-        raise UsageError(f"{asked} already holds {resume or 'trials'}; {how}")
-    return asked
-
-
-def folder_stem(name: str) -> str:
-    """Return a name with only characters that suit a folder."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
 def typed_options(kind: type[AnyOptions], options: argparse.Namespace, **worked_out: Any) -> AnyOptions:

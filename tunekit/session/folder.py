@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import re
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
-from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
+from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError, UsageError
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
@@ -20,6 +22,8 @@ PROFILE_FILE = "profile.json"
 FITS_FILE = "fits.json"
 SCALE_FILE = "scale.json"
 TELEMETRY_STORE = "telemetry.zarr"
+REPORTS = "reports"
+"""The folder for new run folders."""
 
 SavedRun = Run | LoopProfile | FitsRun | ScalingRun
 """What a folder holds: what a search, `tunekit profile`, `tunekit fits` or `tunekit scale` learned."""
@@ -35,6 +39,35 @@ _KINDS: dict[type[SavedRun], tuple[str, str, str]] = {
 """The file of each kind of run, what it is called, and the verb that writes it."""
 RECORD_FILES = tuple(file for file, _, _ in _KINDS.values())
 """Of which a folder holds one."""
+
+
+def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
+    """Return the folder to write: the one that is asked for, else one under reports/ that is not there yet.
+
+    Args:
+        asked: the value of `--out`.
+        name: of the target and of what is written.
+        resume: how else to go on in a folder that holds trials, where there is a way.
+
+    Raises:
+        UsageError: it holds something already.
+    """
+    if asked is None:
+        base = Path(REPORTS) / f"{folder_stem(name)}-{datetime.now():%Y-%m-%d}"
+        folder, number = base, 2
+        while folder.exists():
+            folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+        return folder
+    taken = any((asked / file).exists() for file in RECORD_FILES)
+    if taken or any(asked.glob("trials/*/trial.json")):
+        how = f"use --resume {asked} or another --out" if resume else "give another folder with --out"
+        raise UsageError(f"{asked} already holds {resume or 'trials'}; {how}")
+    return asked
+
+
+def folder_stem(name: str) -> str:
+    """Return a name with only characters that suit a folder."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
 class RunFolder:

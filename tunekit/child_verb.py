@@ -1,0 +1,132 @@
+"""A verb in a child process, for Python: what `tunekit.search` and `tunekit.profile` run."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunekit.errors import TunekitError
+from tunekit.session.folder import new_folder
+from tunekit.trial.target import resolve_target
+
+_ENDS_WITH_ITS_PARENT = (
+    "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGTERM)\n"  # PR_SET_PDEATHSIG
+    "from tunekit.cli.main import run; run()"
+)
+_PRETENDS_A_TERMINAL = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Variables, some of which a notebook's kernel sets, by which rich would move the cursor of a pipe."""
+_ERROR = "tunekit: "
+"""How the message of an error begins, the last that a verb writes."""
+_INTERRUPTED = 130
+
+
+def run_verb(verb: str, command: str | Sequence[str | os.PathLike[str]], options: Mapping[str, Any]) -> Path:
+    """Run a verb, show its progress, and return the folder that it wrote.
+
+    Raises:
+        TunekitError: as the command line reports it, of the kind that its exit code stands for.
+        KeyboardInterrupt: the finished trials are kept; the message says how to go on.
+    """
+    words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
+    given = {name: value for name, value in options.items() if value is not None}
+    folder = Path(given["resume"]) if "resume" in given else _new_folder(verb, words, given)
+    where = {} if "resume" in given else {"out": folder}
+    flags = [flag for name, value in (given | where).items() for flag in _flags(name, value)]
+    own = [verb, *flags, "--json", *(["--", *words] if words else [])]
+    show, said = _screen(), _Said()
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDS_WITH_ITS_PARENT, *own],
+        env={name: value for name, value in os.environ.items() if name not in _PRETENDS_A_TERMINAL},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        process_group=0,  # a terminal's Ctrl-C reaches it once: from here
+    ) as child:
+        assert child.stderr is not None
+        try:
+            said.read(child.stderr, show)
+        except BaseException as error:
+            child.send_signal(signal.SIGINT)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            said.read(child.stderr, show)
+    if child.returncode == _INTERRUPTED:
+        then = f"search(resume={str(folder)!r})" if verb == "search" else f"load({str(folder)!r})"
+        raise KeyboardInterrupt(f"finished trials are kept; go on with tunekit.{then}")
+    if child.returncode:
+        ended = f"tunekit {verb} ended with status {child.returncode}"
+        raise _error(child.returncode, said.error or [ended, *said.progress[-3:]])
+    return folder
+
+
+def _new_folder(verb: str, words: Sequence[str], given: Mapping[str, Any]) -> Path:
+    """Return the folder that is asked for, else the usual one for this command."""
+    name = resolve_target(words, Path.cwd()).name if words else str(given.get("workload", "images"))
+    kind, resume = ("", "a run") if verb == "search" else (f"-{verb}", "")
+    return new_folder(Path(given["out"]) if "out" in given else None, f"{name}{kind}", resume)
+
+
+def _flags(name: str, value: Any) -> Iterator[str]:
+    """Yield an option as it is typed on the command line; a switch that is False is left out."""
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        yield from [flag] * value
+    elif isinstance(value, Mapping):
+        yield from (f"{flag}={knob}={_typed(one)}" for knob, one in value.items())
+    elif isinstance(value, list | tuple):
+        yield from (f"{flag}={one}" for one in value)
+    else:
+        yield f"{flag}={value}"
+
+
+def _typed(value: Any) -> str:
+    """Return a knob's value, or the two ends of its range."""
+    if isinstance(value, list | tuple):
+        return "..".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Said:
+    """What the child wrote: its progress, and after it the message of an error."""
+
+    def __init__(self) -> None:
+        self.progress: list[str] = []
+        self.error: list[str] = []
+
+    def read(self, stream: Iterable[str], show: Callable[[Sequence[str]], None]) -> None:
+        """Read to the end, showing the progress so far at each line."""
+        for line in stream:
+            text = line.rstrip("\n")
+            if self.error or text.startswith(_ERROR):
+                self.error.append(text.removeprefix(_ERROR))
+            else:
+                self.progress.append(text)
+                show(self.progress)
+
+
+def _screen() -> Callable[[Sequence[str]], None]:
+    """Return what shows progress: one output that grows in a notebook, lines elsewhere."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
+        return _show_line
+    output = ipython.display.display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda lines: output.update({"text/plain": "\n".join(lines)}, raw=True)
+
+
+def _show_line(lines: Sequence[str]) -> None:
+    sys.stdout.write(f"{lines[-1]}\n")
+    sys.stdout.flush()
+
+
+def _error(code: int, lines: Sequence[str]) -> TunekitError:
+    """Return the error that an exit code stands for."""
+    kinds: list[type[TunekitError]] = [TunekitError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return next((kind for kind in kinds if kind.exit_code == code), TunekitError)("\n".join(lines))
