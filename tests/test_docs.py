@@ -33,7 +33,9 @@ from tunekit.trial.binding_syntax import parse_binding
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+CODES = DOCS / "codes.md"
+"""Tables of all codes, which tests/cli/test_explain.py makes of texts that are no Markdown."""
+PAGES = (ROOT / "README.md", *sorted(set(DOCS.glob("*.md")) - {CODES}))
 REPORTS = ROOT / "reports"
 
 README_LINES = 130
@@ -56,12 +58,13 @@ STAND_INS = {
 """Folders of the docs that the reader's own searches have written, and the run in the place of each."""
 READER_PATHS = {
     "NAME": "t4",
+    "CODE": "data-bound",
     "/data/imagenet": "data",
     "/content/drive/MyDrive/data": "data",
     "FILE": "file.html",
 }
 """Other words of the docs that stand for something of the reader's."""
-RUNS = {"report", "export", "plan", "gpus", "compare", "doctor", "schema"}
+RUNS = {"report", "export", "plan", "gpus", "compare", "doctor", "schema", "explain"}
 """Verbs that train nothing and fetch nothing."""
 DOCTOR_CODES = {0, 11, 12}
 """What the machine that runs the tests may look like."""

@@ -4,14 +4,14 @@ from rich.console import Console
 
 from tunekit.diagnose.registry import CODES
 from tunekit.errors import UsageError
-from tunekit.report.doctor import codes_facts
+from tunekit.report.codes import FINDINGS, codes_facts, explanations
 from tunekit.report.terminal import draw
 from tunekit.typos import did_you_mean
 
 
 def show_codes() -> None:
     """Print every code of a finding with its severities and its meaning."""
-    draw(Console(highlight=False), (codes_facts(),))
+    draw(Console(highlight=False), (codes_facts(explanations()[FINDINGS]),))
 
 
 def known_code(text: str) -> str:

@@ -285,6 +285,11 @@ def _data(parser: argparse.ArgumentParser) -> None:
     flags.report_files(output)
 
 
+def _explain(parser: argparse.ArgumentParser) -> None:
+    meaning = "a code, such as data-bound, device_oom or no gain (default: list them all)"
+    parser.add_argument("code", metavar="CODE", nargs="*", help=meaning)
+
+
 def _schema(parser: argparse.ArgumentParser) -> None:
     meaning = "the verb whose --json it describes (default: list them)"
     parser.add_argument("of", metavar="VERB", nargs="?", help=meaning)
@@ -433,6 +438,13 @@ VERBS = {
         "  tunekit doctor --data /data/imagenet -- python train.py\n"
         "  tunekit doctor --codes\n"
         "exit code: 0 without warnings, 11 with warnings, 12 with errors",
+    ),
+    "explain": Verb(
+        _explain,
+        "what the code of a finding, an answer or a failed trial means",
+        "[CODE]",
+        "Explain a code: what it means, the figures and thresholds that decide it, and what to do.",
+        "example:\n  tunekit explain data-bound",
     ),
     "schema": Verb(
         _schema,

@@ -25,16 +25,17 @@ from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _FREE_CPUS = "stop other programs, or use --wait-quiet"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
+_STALLS, _WAITS = ("CLEAR_STALL_SHARE", "SMALL_STALL"), ("COMPUTES_SHARE", "WAITS_SHARE", "MOSTLY")
 _CHEAPER_BATCHES = "use smaller images, fewer transforms, or data stored as the transforms leave it"
 
 
-@check("data-bound", WARNING, "training waits for its data")
+@check("data-bound", WARNING, "training waits for its data", _STALLS)
 def _data_bound(facts: LoopFacts) -> Hits:
     if facts.bound is Bound.DATA:
         yield from _data_wait_hits(facts)
 
 
-@check("data-wait", WARNING, "training waits for its data for part of each step")
+@check("data-wait", WARNING, "training waits for its data for part of each step", _STALLS)
 def _data_wait(facts: LoopFacts) -> Hits:
     if facts.waits_for_data and facts.bound is not Bound.DATA:
         yield from _data_wait_hits(facts)
@@ -88,13 +89,13 @@ def _made(facts: LoopFacts, making: Making) -> Iterator[tuple[LoaderWork, str]]:
     yield work, f"{made}, {work.cpu_share:.0%} of it on a CPU, {queued} waiting for one"
 
 
-@check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
+@check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it", ("COMPUTES_SHARE",))
 def _loader_cpu(facts: LoopFacts) -> Hits:
     for work, text in _made(facts, Making.COMPUTING):
         yield _hit(facts, f"{text}{_cores_text(facts)}", work.cpu_share)
 
 
-@check("loader-contended", WARNING, "the loader is starved of CPU")
+@check("loader-contended", WARNING, "the loader is starved of CPU", ("COMPUTES_SHARE", "MOSTLY"))
 def _loader_contended(facts: LoopFacts) -> Hits:
     for work, text in _made(facts, Making.WAITING_FOR_CPU):
         yield Hit(f"{text}{_cores_text(facts)}", _FREE_CPUS, queued_share(work), _free_cpus_gain(facts))
@@ -105,7 +106,7 @@ def _cores_text(facts: LoopFacts) -> str:
     return "" if cores is None else f"; the trial used {cores:.1f} of {count_text(facts.cpus, 'CPU')}"
 
 
-@check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
+@check("loader-storage", WARNING, "making batches is waiting for storage, not computing", _WAITS)
 def _loader_storage(facts: LoopFacts) -> Hits:
     for work, text in _made(facts, Making.WAITING_FOR_STORAGE):
         seen = f"{text}; block I/O {duration_text(work.block_io_s)}{_reads_text(facts)}"
@@ -113,7 +114,12 @@ def _loader_storage(facts: LoopFacts) -> Hits:
         yield _hit(facts, seen, work.cpu_share)._replace(remedy=remedy)
 
 
-@check("loader-waits", WARNING, "making batches is waiting: for a lock, a network, a file system or a sleep")
+@check(
+    "loader-waits",
+    WARNING,
+    "making batches is waiting: for a lock, a network, a file system or a sleep",
+    _WAITS,
+)
 def _loader_waits(facts: LoopFacts) -> Hits:
     for work, text in _made(facts, Making.WAITING):
         remedy = f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker"
@@ -168,7 +174,7 @@ def _unpickling(facts: LoopFacts) -> Hits:
     )
 
 
-@check("costly-epochs", WARNING, "epoch boundaries take a clear share of each epoch")
+@check("costly-epochs", WARNING, "epoch boundaries take a clear share of each epoch", ("EPOCHS_SHARE",))
 def _costly_epochs(facts: LoopFacts) -> Hits:
     loop, epoch_s, boundary_s = facts.loop, facts.loop.epoch_time_s, facts.loop.boundary_s
     if not epoch_s or boundary_s is None:

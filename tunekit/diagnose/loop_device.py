@@ -74,7 +74,12 @@ def _larger_batch(facts: LoopFacts) -> list[str]:
 # --- training takes the time ----------------------------------------------------------------
 
 
-@check("compute-bound", INFO, "training itself takes the time, not its data")
+@check(
+    "compute-bound",
+    INFO,
+    "training itself takes the time, not its data",
+    ("CLEAR_STALL_SHARE", "SMALL_STALL"),
+)
 def _compute_bound(facts: LoopFacts) -> Hits:
     if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
         return
@@ -123,7 +128,12 @@ def _no_loader(facts: LoopFacts) -> Hits:
 # --- the GPU waits for its host -------------------------------------------------------------
 
 
-@check("host-bound", WARNING, "the GPU waits for the host: kernel launches, Python, or syncs such as .item()")
+@check(
+    "host-bound",
+    WARNING,
+    "the GPU waits for the host: kernel launches, Python, or syncs such as .item()",
+    ("CLEAR_IDLE_SHARE", "LAUNCHING_SHARE"),
+)
 def _host_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.HOST:
         return
@@ -142,7 +152,7 @@ def _host_bound(facts: LoopFacts) -> Hits:
     yield Hit(seen, f"launch fewer kernels: {'; '.join(ways)}", drained, launch_gain(facts.measurement))
 
 
-@check("copy-bound", WARNING, "the GPU waits for its batches to be copied")
+@check("copy-bound", WARNING, "the GPU waits for its batches to be copied", ("COPIES_SHARE",))
 def _copy_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.COPIES:
         return

@@ -67,7 +67,12 @@ def _page_cache(facts: LoopFacts) -> Hits:
         )
 
 
-@check("closure-broken", (WARNING, INFO), "loader and training alone do not add up to the whole loop")
+@check(
+    "closure-broken",
+    (WARNING, INFO),
+    "loader and training alone do not add up to the whole loop",
+    ("MIN_SLACK",),
+)
 def _closure_broken(facts: LoopFacts) -> Hits:
     seen = facts.closure
     if seen is not None and seen.gap is not None:

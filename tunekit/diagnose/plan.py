@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tunekit.diagnose.policy import MAX_NAMED
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.records.finding import Finding
 from tunekit.records.plan import Choice, PlanRequest, PlanRow
@@ -11,6 +10,8 @@ from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.units import bytes_text, count_text, listed, rate_text
 
 _PROFILES = "~/.config/tunekit/profiles"
+_MAX_NAMED = 4
+"""Machines that a finding names; it only counts the others."""
 
 
 PREVENTING: Mapping[str, Callable[[PlanRow], bool]] = {
@@ -67,7 +68,7 @@ def plan_findings(facts: PlanFacts, ignored: Collection[str] = ()) -> tuple[Find
 @check("rates-unknown", WARNING, "The rate is unknown on some GPUs")
 def _rates_unknown(facts: PlanFacts) -> Hits:
     if unknown := facts.prevented("rates-unknown"):
-        reasons = sorted({row.basis for row in unknown})[:MAX_NAMED]
+        reasons = sorted({row.basis for row in unknown})[:_MAX_NAMED]
         yield Hit(
             f"{_gpus(unknown)}: {'; '.join(reasons)}",
             f"plan from tunekit fits, give a rate with --rate, or fill in the profile in {_PROFILES}",
@@ -165,8 +166,8 @@ def _too_slow(facts: PlanFacts) -> Hits:
 
 def _names(rows: Sequence[PlanRow]) -> str:
     named = (f"{row.provider} {row.instance}" if row.instance else row.profile_id for row in rows)
-    return listed(list(named), MAX_NAMED)
+    return listed(list(named), _MAX_NAMED)
 
 
 def _gpus(rows: Sequence[PlanRow]) -> str:
-    return listed(sorted({row.profile_id for row in rows}), MAX_NAMED)
+    return listed(sorted({row.profile_id for row in rows}), _MAX_NAMED)

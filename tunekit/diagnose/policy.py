@@ -156,11 +156,6 @@ FELT_OF_ITERATION = 0.10
 SAME_EPOCH = 0.9
 """If each process's epoch is longer than this share of a single process's, each goes through all samples."""
 
-# --- machines to rent ---
-
-MAX_NAMED = 4
-"""MAX machines that a finding names; it only counts the others."""
-
 # --- two runs side by side ---
 
 ROUNDS = 3

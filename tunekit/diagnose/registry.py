@@ -48,6 +48,7 @@ class _Check(NamedTuple):
     severities: tuple[Severity, ...]
     message: str
     look: Callable[[Any], Hits]
+    by: tuple[str, ...]
 
 
 CODES: dict[str, Code] = {}
@@ -60,7 +61,7 @@ Subject = TypeVar("Subject")
 
 
 def check(
-    code: str, severities: Severity | tuple[Severity, ...], message: str
+    code: str, severities: Severity | tuple[Severity, ...], message: str, by: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Subject], Hits]], Callable[[Subject], Hits]]:
     """Register a check; the type of its parameter determines its subjects.
 
@@ -69,12 +70,13 @@ def check(
         severities: the severities that its findings may have, the worst first.
         message: the problem, in one sentence. `{}` stands for the subject: its `name` in a finding, and
             what it is `called` in the list of codes.
+        by: thresholds of policy.py that decide it outside of the function.
     """
     of_code = (severities,) if isinstance(severities, Severity) else severities
 
     def register(look: Callable[[Subject], Hits]) -> Callable[[Subject], Hits]:
         subject = next(iter(get_type_hints(look).values()))
-        _CHECKS.setdefault(subject, []).append(_Check(code, of_code, message, look))
+        _CHECKS.setdefault(subject, []).append(_Check(code, of_code, message, look, by))
         known = CODES.get(code, Code((), ""))
         sentence = message.replace("{}", getattr(subject, "called", ""))
         CODES[code] = Code(
@@ -104,6 +106,11 @@ def findings_of(*subjects: object) -> list[Finding]:
         for one in _CHECKS[type(subject)]
         for hit in one.look(subject)
     ]
+
+
+def checks_of(code: str) -> list[_Check]:
+    """Return the checks that find a code."""
+    return [one for checks in _CHECKS.values() for one in checks if one.code == code]
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

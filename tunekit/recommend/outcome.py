@@ -20,11 +20,20 @@ LARGE_FACTOR = 1.5
 """Predicted speedup over the answer from which an untried config is mentioned first."""
 
 _WORDS: dict[Verdict, OutcomeWord] = {
-    "faster": "Confirmed",
-    "slower": "Slower",
-    "no gain": "No gain",
-    "inconclusive": "Inconclusive",
+    "faster": OutcomeWord.CONFIRMED,
+    "slower": OutcomeWord.SLOWER,
+    "no gain": OutcomeWord.NO_GAIN,
+    "inconclusive": OutcomeWord.INCONCLUSIVE,
 }
+NEXT_STEPS = {
+    OutcomeWord.CONFIRMED: "take the config",
+    OutcomeWord.NO_GAIN: "keep your own",
+    OutcomeWord.INCONCLUSIVE: "what the answer names: a quieter machine, or more rounds",
+    OutcomeWord.SLOWER: "take it for its headroom only",
+    OutcomeWord.NOT_CONFIRMED: "repeat it with the command that the answer gives",
+    OutcomeWord.NOT_ALL_TRIED: "go on with the command that the answer gives",
+}
+"""What to do after each outcome."""
 
 
 def outcome_of(run: Run) -> Outcome:
@@ -38,9 +47,9 @@ def outcome_of(run: Run) -> Outcome:
     untried = run.untried.rate_samples_per_s / best.rate_samples_per_s.value if run.untried else 0.0
     word = _WORDS[judged] if judged else None
     if kind is AnswerKind.OPEN:
-        word = word or "Not confirmed"
+        word = word or OutcomeWord.NOT_CONFIRMED
     elif kind is AnswerKind.NONE_FASTER:
-        word = "Not all tried" if untried >= LARGE_FACTOR else "No gain"
+        word = OutcomeWord.NOT_ALL_TRIED if untried >= LARGE_FACTOR else OutcomeWord.NO_GAIN
     settled_by, needed = None, None
     if kind in (AnswerKind.RECOMMENDED, AnswerKind.OPEN):
         settled_by, needed = _settled_by(run, kind, speedup, rounds, judged)

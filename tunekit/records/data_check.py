@@ -11,6 +11,7 @@ class Sameness(StrEnum):
     """The verdict of a check against the baseline."""
 
     SAME = "same"
+    """The config trains on the same samples, in as many steps, on the same schedule."""
     DIFFERS = "differs"
     """The config trains something else; it never becomes a tier."""
     NOT_CHECKED = "not_checked"

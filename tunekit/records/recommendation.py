@@ -86,8 +86,11 @@ class RamVerdict(StrEnum):
     """Whether a host's RAM can hold the loader's buffer."""
 
     SAFE = "Safe"
+    """The buffer takes at most 20% of the RAM limit."""
     RISKY = "Risky"
+    """The buffer is neither Safe nor OOM."""
     OOM = "OOM"
+    """Base and buffer together exceed 85% of the RAM limit, or the queue does not fit /dev/shm."""
 
 
 class MemoryNeed(Record):
@@ -199,12 +202,26 @@ class AnswerKind(StrEnum):
     EXCLUDED = "excluded"
     """Confirmation rounds exclude a gain of the best config found."""
     NONE_FASTER = "none faster"
+    """Configs were measured, and none is faster than the baseline's."""
     NOT_MEASURED = "not measured"
     """No other config than the baseline's was measured."""
 
 
-OutcomeWord = Literal["Confirmed", "No gain", "Inconclusive", "Slower", "Not confirmed", "Not all tried"]
-"""The first word of the answer."""
+class OutcomeWord(StrEnum):
+    """The first word of the answer."""
+
+    CONFIRMED = "Confirmed"
+    """The whole 95% range of the speedup lies above 1x, and the speedup is larger than the noise floor."""
+    NO_GAIN = "No gain"
+    """A gain of 5% or more is excluded, or no measured config is faster."""
+    INCONCLUSIVE = "Inconclusive"
+    """The range leaves open whether there is a gain."""
+    SLOWER = "Slower"
+    """The config is slower than your own, which breaks the limits of the tier."""
+    NOT_CONFIRMED = "Not confirmed"
+    """A trial was faster, but there was no time to repeat it."""
+    NOT_ALL_TRIED = "Not all tried"
+    """No config tried was faster, but an untried one is predicted to be 1.5x as fast or more."""
 
 
 class Settling(StrEnum):
@@ -213,6 +230,7 @@ class Settling(StrEnum):
     PROFILE = "profile"
     """Measuring both configs again with `tunekit profile`."""
     WAIT_QUIET = "wait-quiet"
+    """Measuring while no other programs use the CPUs."""
     ROUNDS = "rounds"
     """More confirmation rounds."""
     WINDOW = "window"
@@ -248,9 +266,13 @@ class LossOutcome(StrEnum):
     """What the losses of a candidate show."""
 
     OK = "ok"
+    """They end as low as the baseline's, within the spread of its processes."""
     NONFINITE = "nonfinite"
+    """They became NaN or infinite."""
     DIVERGENT = "divergent"
+    """They end higher than the baseline's."""
     UNKNOWN = "unknown"
+    """They could not be compared with the baseline's."""
 
 
 class LossCheck(Record):
@@ -287,9 +309,11 @@ class Bound(StrEnum):
     """What limits a loop."""
 
     DATA = "data"
+    """The step waits for its batch: the loader is slower than training."""
     TURNS = "turns"
     """Training takes longer than loading, yet clearly waits for data: the two don't overlap."""
     COMPUTE = "compute"
+    """Forward, backward and optimizer take the time."""
     HOST = "host"
     """The host submits work to the GPU too slowly: launches, Python, synchronisation."""
     COPIES = "copies"

@@ -56,12 +56,12 @@ _WAIT_QUIET_S = 600.0
 _LONGER = 4
 """Factor on `--window` that is advised where the noise floor hides the difference."""
 _TONES: dict[OutcomeWord, Tone] = {
-    "Confirmed": "good",
-    "Slower": "bad",
-    "No gain": "",
-    "Inconclusive": "warn",
-    "Not confirmed": "warn",
-    "Not all tried": "warn",
+    OutcomeWord.CONFIRMED: "good",
+    OutcomeWord.SLOWER: "bad",
+    OutcomeWord.NO_GAIN: "",
+    OutcomeWord.INCONCLUSIVE: "warn",
+    OutcomeWord.NOT_CONFIRMED: "warn",
+    OutcomeWord.NOT_ALL_TRIED: "warn",
 }
 _SETTLED_BY: dict[Settling, str] = {
     Settling.PROFILE: " Re-run both to settle it.",

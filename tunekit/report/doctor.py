@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from tunekit.diagnose.registry import CODES
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
@@ -38,16 +37,6 @@ def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
             *found_blocks(checkup.findings),
             Line(f"not shown: {', '.join(silenced)}" if silenced else "", is_quiet=True, is_apart=True),
         ),
-    )
-
-
-def codes_facts() -> Facts:
-    """Return every code of a finding with its severities and its meaning."""
-    return Facts(
-        tuple(
-            (code, f"{' or '.join(SEVERITY_WORDS[severity] for severity in one.severities)}: {one.message}")
-            for code, one in sorted(CODES.items())
-        )
     )
 
 

@@ -156,7 +156,7 @@ def error_text(error: ErrorSeen) -> str:
     return (lines[-1] if lines else error.types[0])[:500]
 
 
-_REMEDIES = {
+REMEDIES = {
     OutcomeKind.DEVICE_OOM: "use a smaller batch, or bf16 if it trains in fp32",
     OutcomeKind.HOST_OOM: "use fewer workers, a lower prefetch_factor or a smaller batch",
     OutcomeKind.SHM_EXHAUSTED: "enlarge /dev/shm (docker run --shm-size=8g) or use fewer workers",
@@ -191,7 +191,9 @@ _REMEDIES = {
     OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search: use --fix with the script's own value",
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate (in a search: or --fix precision=fp32)",
+    OutcomeKind.REFUSED: "use fewer workers, a lower prefetch_factor or a smaller batch",
 }
+"""What to do after each outcome, where its cause calls for nothing else."""
 _CANNOT_REPORT_REMEDY = (
     "let the script leave room for it while tuning: raise or drop that limit, free some space, and leave the "
     "trial's folder alone; the script can see TUNEKIT_TRIAL=1 in a trial"
@@ -535,7 +537,7 @@ def _failure(why: _Reason, evidence: Evidence) -> Failure:
     return Failure(
         kind=why.kind,
         message=plain(why.message),
-        remedy=why.remedy or _REMEDIES.get(why.kind),
+        remedy=why.remedy or REMEDIES.get(why.kind),
         last_lines=evidence.last_lines,
         returncode=evidence.returncode,
     )

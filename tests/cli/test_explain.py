@@ -1,0 +1,72 @@
+"""`tunekit explain`: every code, in the words that its source and the docs have."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tunekit.cli.main import main
+from tunekit.diagnose.registry import CODES
+from tunekit.records.trial import OutcomeKind
+from tunekit.report.codes import FINDINGS, codes_report, explanations
+from tunekit.report.markdown import markdown
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_every_code_is_explained(capsys: pytest.CaptureFixture[str]):
+    known = [one for several in explanations().values() for one in several]
+    for code in {one.code for one in known}:
+        assert main(["explain", code]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        for one in known:
+            if one.code == code:
+                assert f"{code} ({one.where}): {one.meaning}" in shown
+                assert one.do in shown
+
+
+def test_what_is_known_of_a_code(golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]):
+    for words in (["data-bound"], ["device_oom"], ["no", "gain"], ["Host-Oom"], ["unclear"]):
+        assert main(["explain", *words]) == 0
+    golden("explain.txt", capsys.readouterr().out)
+
+
+def test_every_failed_trial_has_a_remedy_and_a_finding_an_example_of_its_figures():
+    told = explanations()
+    assert {one.code for one in told["Failed trials"] if one.do} == set(OutcomeKind)
+    assert {one.code for one in told[FINDINGS] if one.seen} == set(CODES)
+
+
+def test_thresholds_come_with_their_value_and_their_reason():
+    (busy,) = (one for one in explanations()[FINDINGS] if one.code == "busy-cpus")
+    assert busy.thresholds[0] == "BUSY_SHARE = 50%"
+    assert busy.thresholds[1].startswith("BUSY_LOAD = 1.5. Load average; ")
+
+
+def test_without_a_code_all_are_listed_by_kind(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert set(explanations()) <= set(lines)
+    codes = {one.code for several in explanations().values() for one in several}
+    assert codes <= {line.split("  ")[0] for line in lines}
+
+
+def test_an_unknown_code_names_those_near(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "daat-bound"]) == 2
+    assert "no code 'daat-bound'; did you mean data-bound" in capsys.readouterr().err
+
+
+def test_the_docs_say_the_same(request: pytest.FixtureRequest):
+    """`--update-golden` writes docs/codes.md."""
+    page, made = DOCS / "codes.md", markdown(codes_report())
+    if request.config.getoption("--update-golden"):
+        page.write_text(made, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == made
+    numbers = (DOCS / "what-the-numbers-mean.md").read_text(encoding="utf-8")
+    for one in explanations()["Answers of a search"]:
+        assert f"| {one.code} | {one.meaning} | {one.do} |" in numbers
