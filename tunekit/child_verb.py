@@ -37,7 +37,7 @@ def run_verb(verb: str, command: str | Sequence[str | os.PathLike[str]], options
     where = {} if "resume" in given else {"out": folder}
     flags = [flag for name, value in (given | where).items() for flag in _flags(name, value)]
     own = [verb, *flags, "--json", *(["--", *words] if words else [])]
-    show, said = _screen(), _Said()
+    show, said = _screen(), list[str]()
     with subprocess.Popen(
         [sys.executable, "-c", _ENDS_WITH_ITS_PARENT, *own],
         env={name: value for name, value in os.environ.items() if name not in _PRETENDS_A_TERMINAL},
@@ -50,18 +50,17 @@ def run_verb(verb: str, command: str | Sequence[str | os.PathLike[str]], options
     ) as child:
         assert child.stderr is not None
         try:
-            said.read(child.stderr, show)
+            _read(child.stderr, said, show)
         except BaseException as error:
             child.send_signal(signal.SIGINT)
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            said.read(child.stderr, show)
+            _read(child.stderr, said, show)
     if child.returncode == _INTERRUPTED:
         then = f"search(resume={str(folder)!r})" if verb == "search" else f"load({str(folder)!r})"
         raise KeyboardInterrupt(f"finished trials are kept; go on with tunekit.{then}")
     if child.returncode:
-        ended = f"tunekit {verb} ended with status {child.returncode}"
-        raise _error(child.returncode, said.error or [ended, *said.progress[-3:]])
+        raise _error(child.returncode, said)
     return folder
 
 
@@ -92,22 +91,12 @@ def _typed(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class _Said:
-    """What the child wrote: its progress, and after it the message of an error."""
-
-    def __init__(self) -> None:
-        self.progress: list[str] = []
-        self.error: list[str] = []
-
-    def read(self, stream: Iterable[str], show: Callable[[Sequence[str]], None]) -> None:
-        """Read to the end, showing the progress so far at each line."""
-        for line in stream:
-            text = line.rstrip("\n")
-            if self.error or text.startswith(_ERROR):
-                self.error.append(text.removeprefix(_ERROR))
-            else:
-                self.progress.append(text)
-                show(self.progress)
+def _read(stream: Iterable[str], said: list[str], show: Callable[[Sequence[str]], None]) -> None:
+    """Read what the child writes to its end, showing all so far at each line, but for an error's message."""
+    for line in stream:
+        said.append(line.rstrip("\n"))
+        if not any(one.startswith(_ERROR) for one in said):
+            show(said)
 
 
 def _screen() -> Callable[[Sequence[str]], None]:
@@ -124,9 +113,14 @@ def _show_line(lines: Sequence[str]) -> None:
     sys.stdout.flush()
 
 
-def _error(code: int, lines: Sequence[str]) -> TunekitError:
-    """Return the error that an exit code stands for."""
+def _error(code: int, said: Sequence[str]) -> TunekitError:
+    """Return the error that an exit code stands for, with the message that the child ended with."""
+    at = next((place for place, line in enumerate(said) if line.startswith(_ERROR)), None)
+    message = (
+        "\n".join(said[at:]) if at is not None else f"it ended with status {code}: {' '.join(said[-3:])}"
+    )
     kinds: list[type[TunekitError]] = [TunekitError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    return next((kind for kind in kinds if kind.exit_code == code), TunekitError)("\n".join(lines))
+    named = next((kind for kind in kinds if kind.exit_code == code), TunekitError)
+    return named(message.removeprefix(_ERROR))

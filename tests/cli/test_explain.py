@@ -1,5 +1,6 @@
 """`tunekit explain`: every code, in the words that its source and the docs have."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from tunekit.cli.main import main
 from tunekit.diagnose.registry import CODES
+from tunekit.predict.ram import OOM_SHARE, SAFE_BUFFER_SHARE
+from tunekit.recommend.noise import MIN_GAIN
+from tunekit.recommend.outcome import LARGE_FACTOR
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.codes import FINDINGS, codes_report, explanations
 from tunekit.report.markdown import markdown
@@ -42,10 +46,25 @@ def test_every_failed_trial_has_a_remedy_and_a_finding_an_example_of_its_figures
     assert {one.code for one in told[FINDINGS] if one.seen} == set(CODES)
 
 
+def test_the_fields_that_hold_a_code_are_those_of_the_json():
+    fields = re.findall(r"\.(\w+):", (Path(__file__).parent / "golden" / "json.txt").read_text())
+    told = explanations()
+    del told[FINDINGS]
+    assert {part for several in told.values() for part in several[0].where.split(".")} <= set(fields)
+
+
 def test_thresholds_come_with_their_value_and_their_reason():
     (busy,) = (one for one in explanations()[FINDINGS] if one.code == "busy-cpus")
     assert busy.thresholds[0] == "BUSY_SHARE = 50%"
     assert busy.thresholds[1].startswith("BUSY_LOAD = 1.5. Load average; ")
+
+
+def test_meanings_give_the_limits_that_decide():
+    meanings = {one.code: one.meaning for several in explanations().values() for one in several}
+    assert f"{SAFE_BUFFER_SHARE:.0%}" in meanings["Safe"]
+    assert f"{OOM_SHARE:.0%}" in meanings["OOM"]
+    assert f"{MIN_GAIN:.0%}" in meanings["No gain"]
+    assert f"{LARGE_FACTOR}x" in meanings["Not all tried"]
 
 
 def test_without_a_code_all_are_listed_by_kind(capsys: pytest.CaptureFixture[str]):

@@ -22,10 +22,10 @@ _VALUES: tuple[tuple[str, str, type[StrEnum], Mapping[Any, str]], ...] = (
     ("Answers of a search", "outcome.word", OutcomeWord, NEXT_STEPS),
     ("How an answer came about", "outcome.kind", AnswerKind, {}),
     ("What would settle an open answer", "outcome.settled_by", Settling, {}),
-    ("Bottlenecks", "bound", Bound, {}),
+    ("Bottlenecks", "bottlenecks.bound", Bound, {}),
     ("Data checks", "data_check.verdict", Sameness, {}),
     ("What a config changes in the training", "data_check.differences.code", DifferenceCode, {}),
-    ("Losses under another precision or compile", "losses.outcome", LossOutcome, {}),
+    ("Losses under another precision or compile", "loss_checks.outcome", LossOutcome, {}),
     ("The RAM buffer of a loader", "buffer_verdict", RamVerdict, {}),
 )
 """Other codes than those of findings: their heading, where JSON has them, and what to do."""
