@@ -24,7 +24,7 @@ DISTRIBUTION_OF = {
     "yaml": "pyyaml",
 }
 """Import names that differ from the name of what is installed."""
-OPTIONAL = {"pandas"}
+OPTIONAL = {"PIL", "pandas"}
 """What a function asks for by name where it is called, with the command that installs it."""
 
 

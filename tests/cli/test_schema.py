@@ -37,7 +37,13 @@ def test_every_verb_that_prints_json_has_a_schema():
     assert set(OUTPUTS) == {verb for verb, options in flags.items() if hasattr(options, "json")}
 
 
-WORDS = {"run": ["a.yaml"], "report": ["a"], "compare": ["a", "b"]}
+WORDS = {
+    "run": ["a.yaml"],
+    "report": ["a"],
+    "compare": ["a", "b"],
+    "data": ["."],
+    "export": ["a", "--to", "hf"],
+}
 """What some verbs need."""
 
 

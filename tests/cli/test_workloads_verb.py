@@ -62,7 +62,7 @@ def test_the_list_is_drawn_at_both_widths(
         assert main(["workloads"]) == 0
     golden("workloads.txt", capsys.readouterr().out)
     assert main(["workloads", "--json"]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == list(WORKLOADS)
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["workloads"]] == list(WORKLOADS)
 
 
 @pytest.mark.usefixtures("on_cpu")

@@ -11,6 +11,7 @@ from tunekit.errors import UsageError
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.checkup import Checkup
 from tunekit.records.comparison import RunComparison
+from tunekit.records.data_layout import DataReport
 from tunekit.records.machine_memory import MachineMemory
 from tunekit.records.milestones import MilestonePlan
 from tunekit.records.plan import Plan
@@ -19,6 +20,7 @@ from tunekit.records.profile import GpuProfiles
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.schema import schema_of
+from tunekit.records.workload import WorkloadsHere
 from tunekit.report.blocks import Facts
 from tunekit.report.terminal import draw
 from tunekit.typos import did_you_mean
@@ -32,6 +34,8 @@ OUTPUTS: dict[str, tuple[type[Record], ...]] = {
     "report": (Run, LoopProfile, FitsRun, ScalingRun),
     "compare": (RunComparison,),
     "gpus": (GpuProfiles,),
+    "data": (DataReport,),
+    "workloads": (WorkloadsHere,),
     "doctor": (Checkup, Calibration),
 }
 """What each verb prints with `--json`: one of these records."""

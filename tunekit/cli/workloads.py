@@ -1,7 +1,6 @@
 """`tunekit workloads`: the built-in workloads, and their data made beforehand."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,9 +13,10 @@ from tunekit.cli.machine import ask_torch, host_here
 from tunekit.cli.screen import TrialScreen
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.host.torch_build import TorchAbsent
+from tunekit.records.codec import to_json
 from tunekit.records.host import Host
 from tunekit.records.run import TargetRecord
-from tunekit.records.workload import WorkloadHere
+from tunekit.records.workload import WorkloadHere, WorkloadsHere
 from tunekit.report.terminal import draw
 from tunekit.report.workloads import workload_list
 from tunekit.trial.typed_commands import quoted, workload_options
@@ -43,7 +43,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             _make_and_say(*found[options.name], words, screen)
     here = [_workload_here(name, contents) for name, (contents, _) in found.items()]
     if options.json:
-        sys.stdout.write(json.dumps([one.model_dump(mode="json") for one in here], indent=2) + "\n")
+        sys.stdout.write(to_json(WorkloadsHere(workloads=tuple(here))) + "\n")
     elif options.name is None:
         draw(Console(highlight=False), workload_list(here))
     return 0

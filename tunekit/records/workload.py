@@ -1,8 +1,10 @@
-"""A built-in workload on this machine."""
+"""The built-in workloads on this machine."""
+
+from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from tunekit.records.base import Record
+from tunekit.records.base import SCHEMA_VERSION, Record
 
 
 class WorkloadHere(Record):
@@ -17,3 +19,10 @@ class WorkloadHere(Record):
     """Size of the data before compression."""
     limited_by: str
     """What its own settings wait for."""
+
+
+class WorkloadsHere(Record):
+    """The built-in workloads that `tunekit workloads` shows."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    workloads: tuple[WorkloadHere, ...]
