@@ -34,7 +34,7 @@ from tunekit.trial.binding_syntax import parse_binding
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 CODES = DOCS / "codes.md"
-"""Tables of all codes, which tests/cli/test_explain.py makes of texts that are no Markdown."""
+"""Tables of all codes, which tests/cli/test_explain_verb.py makes of texts that are no Markdown."""
 PAGES = (ROOT / "README.md", *sorted(set(DOCS.glob("*.md")) - {CODES}))
 REPORTS = ROOT / "reports"
 

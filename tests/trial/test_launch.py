@@ -45,6 +45,8 @@ def test_trackers_stay_off_whatever_the_script_sets(tmp_path: Path) -> None:
     for module, call, _ in TRACKERS:
         stub = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
         stub.parent.mkdir(parents=True, exist_ok=True)
+        for package in stub.parents[: len(module.split(".")) - 1]:  # or an installed package comes first
+            (package / "__init__.py").touch()
         with stub.open("a") as stream:
             stream.write(f"class {re.split('[(.]', call)[0]}(dict): _offline_mode = set_offline = None\n")
     words = [sys.executable, "-c", SCRIPT, str(tmp_path), json.dumps(TRACKERS)]
