@@ -22,7 +22,7 @@ def found(access: DataAccess) -> tuple:
     return data_findings(storage_of(), access, RAM)
 
 
-def test_what_is_wrong_with_a_layout_is_told(golden: Callable[[str, str], None]) -> None:
+def test_what_is_wrong_with_a_layout_is_reported(golden: Callable[[str, str], None]) -> None:
     arrays = (
         array_access(),
         array_access(**FEW, rates=SLOW),

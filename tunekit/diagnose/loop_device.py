@@ -117,7 +117,9 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
     )
 
 
-@check("no-loader", INFO, "the script makes its own batches, so making them can't be told from computing")
+@check(
+    "no-loader", INFO, "the script makes its own batches, so data time and compute time can't be separated"
+)
 def _no_loader(facts: LoopFacts) -> Hits:
     share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
     if facts.bound is Bound.NO_LOADER and share is not None:

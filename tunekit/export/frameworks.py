@@ -91,7 +91,7 @@ def framework_text(name: str, of: Exported) -> tuple[str, tuple[str, ...]]:
     framework = FRAMEWORKS[name]
     if of.keys and not framework.takes_keys:
         known = ", ".join(one for one, other in FRAMEWORKS.items() if other.takes_keys)
-        raise UsageError(f"--to {name} has its own keys; --key is for {known}")
+        raise UsageError(f"--to {name} takes no --key; it is for {known}")
     places = framework.places(of)
     fields: dict[str, Any] = {}
     for knob, value in of.values.items():

@@ -31,7 +31,7 @@ from tunekit.units import count_text
 PROJECT = "tunekit"
 """The project or experiment, unless the user's variables name another."""
 _WANDB_SERVERS = {"api.wandb.ai", "api.forge.coreweave.com"}
-"""Where a user without a server of their own is logged in."""
+"""Where a user without a private server is logged in."""
 _SUFFIX = ".tunekit"
 """Ends the names of TensorBoard's files, so that a later call replaces its own alone."""
 

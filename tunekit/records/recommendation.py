@@ -323,7 +323,7 @@ class Bound(StrEnum):
     EPOCHS = "epochs"
     """The time goes to what happens between epochs, not within their steps."""
     NO_LOADER = "no loader"
-    """The script makes its own batches, which can't be told apart from computing."""
+    """The script makes its own batches, so data time and compute time can't be separated."""
     UNCLEAR = "unclear"
     """The host waits for data, but the device's own time was not measured."""
     UNEXPLAINED = "unexplained"

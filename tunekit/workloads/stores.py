@@ -18,7 +18,7 @@ WRITTEN_PARTS = "written"
 
 
 class Contents(Protocol):
-    """What a store holds: rows that are made in parts, each with chunks of its own."""
+    """What a store holds: rows that are made in parts, each in separate chunks."""
 
     workload: str
     """Name of the folder in the cache that keeps the stores of this kind."""

@@ -1,4 +1,4 @@
-"""Stores a slice of an array in other layouts, in a folder of its own, and measures each in a child."""
+"""Stores a slice of an array in other layouts in a temporary folder, and measures each in a child process."""
 
 import os
 import shutil

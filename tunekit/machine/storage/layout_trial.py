@@ -1,4 +1,4 @@
-"""Measures layouts of a slice of an array: each is a task of its own child process."""
+"""Measures layouts of a slice of an array, each in a separate child process."""
 
 import os
 from pathlib import Path

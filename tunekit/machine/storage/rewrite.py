@@ -99,7 +99,7 @@ def rewrite(
 
     Raises:
         UsageError: NEW can't be used, or is too large for its disk. TunekitError: the source changed
-        meanwhile, or a block or its metadata reads back differently.
+        during the rewrite, or a block or its metadata reads back differently.
     """
     begun = begun_plan(source, new)
     plan = RewritePlan(source=str(source.resolve()), source_state=state_of(source), layouts=dict(layouts))
