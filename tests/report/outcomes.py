@@ -211,12 +211,12 @@ OUTCOMES: dict[str, Callable[[], Run]] = {
     "open: file of another tier": left_open_for_aggressive,
     "open: one process": lambda: kept(trial_record(1, 520.0, FAST)),
     "open: one process, budget": lambda: kept(
-        trial_record(1, 520.0, FAST), cut_short="--budget 2m has room for 1 search trial"
+        trial_record(1, 520.0, FAST), cut_short="--budget 2m had time for 1 search trial"
     ),
     "open: baseline run again": rerun_baseline,
     "kept: one slower": lambda: kept(SLOWER[0]),
     "kept: two slower": lambda: kept(*SLOWER),
-    "kept: two slower, budget": lambda: kept(*SLOWER, cut_short="--budget 2m has room for 2 search trials"),
+    "kept: two slower, budget": lambda: kept(*SLOWER, cut_short="--budget 2m had time for 2 search trials"),
     "kept: much is not tried": lambda: kept(*SLOWER, **untried(6500.0)),
     "faster: some is not tried": lambda: finished(recommendation(Tier.BALANCED, FAST), **untried(1000.0)),
     "kept: one trains something else": with_other_training,

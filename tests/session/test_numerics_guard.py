@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from build_records import config, failure, options
+from build_records import config, failure, host, options
 from scripted_search import (
     RecordingListener,
     ScriptedExecutor,
     guarding,
+    rounds_of_answer,
     search_in,
     searched,
     smooth_rate,
@@ -15,12 +16,14 @@ from scripted_search import (
 )
 from simulated_losses import curve, decreasing
 
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.trial.executor import TrialSpec
+from tunekit.tune.jobs import Job, Work
 
 GOOD = tuple(curve(decreasing, 64, 1, noise=0.1))
 BAD = (*GOOD[:32], *(loss + 1.0 for loss in GOOD[32:]))
@@ -148,3 +151,21 @@ def test_a_resumed_search_runs_no_guard_twice(folder: Path, past_first: int):
 
 
 # --- what the first look teaches -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("left_s", "rounds"), [(72.0, 3), (55.0, 2)])
+def test_the_time_that_is_left_is_for_the_answers_losses_and_rounds(folder: Path, left_s: float, rounds: int):
+    """No trial is within Conservative's limits, and one that is would take the time of a round."""
+    own = config(batch_size=32, num_workers=4)
+    with RunFolder(folder) as owned:
+        executor = ScriptedExecutor(owned.trials_folder, baseline=own, losses=all_agree)
+        search = start_search(owned, executor, options(budget_s=180.0), host=host(cpus=2))
+        search.do(Job(work=Work.PREPARE))
+        large = own.changed(batch_size=512, num_workers=1, precision=Precision.BF16)
+        search.try_candidate(large, "a batch that Conservative does not take")
+        executor.clock.now += search.left_s - left_s
+        search.do(Job(work=Work.FINISH))
+    (guard,) = guarding(search.records)
+    assert guard.config == own.changed(precision=Precision.BF16)
+    assert answer_of(search.found.recommendations) is not None
+    assert rounds_of_answer(search.found) == rounds

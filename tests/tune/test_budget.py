@@ -113,7 +113,7 @@ def test_what_a_budget_had_room_for_is_said_once(budget_s: float, tmp_path: Path
     whole, _ = search_in(tmp_path / "run", options(budget_s=budget_s), listener)
     (told,) = listener.heard("said")
     trials, rounds = len(searched(whole.trials)), rounds_of_answer(whole)
-    assert re.findall(r"room for (\d+) search trials? and (\d+) confirming", told) == [
+    assert re.findall(r"had time for (\d+) search trials? and (\d+) confirming", told) == [
         (str(trials), str(rounds))
     ]
     assert whole.cut_short == told

@@ -209,7 +209,8 @@ def _lr_change(run: Run, times: float, lr: LearningRate | None) -> str:
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
     """Return how the figures were measured, in one sentence."""
-    rounds = count_text(len(best.confirm_trials) if best else 0, "confirming round")
+    again = best.confirm_trials if best else {one.round for one in run.history.confirming}
+    rounds = count_text(len(again), "confirming round")
     trials, hosts = count_text(len(run.trials), "trial"), {record.host_name for record in run.trials}
     if len(hosts) > 1:
         trials += f" by {len(hosts)} hosts"

@@ -58,14 +58,15 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     missing: list[MissingTier] = []
     for tier in Tier:
         if tier not in chosen:
-            why = _not_confirmed(found[tier]) if tier in found else _why_missing(tier, trials, host)
+            pick = found.get(tier)
+            why = _why_not_chosen(pick, unchecked) if pick else _why_missing(tier, trials, host)
             missing.append(MissingTier(tier=tier, reason=why))
             continue
         config = chosen[tier].config
         confirm = trials.confirm_of(config) if config else ()
         result = recommend(tier, chosen[tier], confirm, against, earlier=settled)
         if result is None:
-            missing.append(MissingTier(tier=tier, reason=_not_confirmed(chosen[tier])))
+            missing.append(MissingTier(tier=tier, reason=_why_not_chosen(chosen[tier])))
         else:
             own = trials.baseline
             may_settle = own is None or keeps_global_batch(own, trials, run.options)
@@ -99,7 +100,10 @@ def concluded(run: Run) -> Run:
     )
 
 
-def _not_confirmed(pick: TrialRecord) -> str:
+def _why_not_chosen(pick: TrialRecord, unchecked: frozenset[Mode] = frozenset()) -> str:
+    is_unchecked = pick.config is not None and Mode.of(pick.config) in unchecked
+    if is_unchecked:
+        return f"the losses of its pick (trial {pick.number}) were not checked"
     return f"its pick (trial {pick.number}) was not confirmed"
 
 
@@ -108,7 +112,10 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
     if not broken:
         return "no trial was measured, or all failed when they were run again"
     if not all(broken):
-        return "every config within its limits failed when it was run again, or changes the training"
+        return (
+            "every config within its limits failed when repeated, changes the training, or is larger than "
+            "what the tier above it takes"
+        )
     ((reason, _),) = Counter(chain(*broken)).most_common(1)
     return f"no measured config is within its limits; most often: {reason}"
 

@@ -55,7 +55,8 @@ def fill_tiers(search: SearchSession) -> None:
         config = nearest(search.found.space, most.clamped(fitted))
         trial_s = expected_duration_s(search.records, config)
         beside = () if tier is CONFIRM_ORDER[0] else search.time.to_confirm
-        if pick is not None and not search.time.holds_rounds(*beside, config, after_s=trial_s):
+        after_s = trial_s + search.time.guards_s
+        if (pick is not None or beside) and not search.time.holds_rounds(*beside, config, after_s=after_s):
             continue
         for _ in range(3):
             # One that was given up is run to its end where it has nothing to beat.
@@ -77,12 +78,16 @@ def fill_tiers(search: SearchSession) -> None:
 def _guard_losses(search: SearchSession) -> None:
     """Run the baseline with each new mode of the picks, and choose again where its losses are worse.
 
-    Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
+    Confirmation comes first: a run that would leave it less time than its fewest rounds is left out. For the
+    answer's own mode, which can't be recommended without it, the rounds of a speedup are enough.
     """
     while modes := modes_due(search.records, search.time.picks.values()):
         config = modes[0].applied_to(search.baseline_config)
         guard_s = expected_duration_s(search.records, config)
-        if not search.time.holds_rounds(*search.time.to_confirm[:1], after_s=guard_s):
+        answer = search.time.to_confirm[:1]
+        is_its_own = modes[0] in map(Mode.of, answer)
+        least = MIN_PAIRED_ROUNDS if is_its_own else MIN_ROUNDS
+        if not search.time.holds_rounds(*answer, after_s=guard_s, least=least):
             return
         purpose = f"losses of {mode_name(modes[0], search.baseline_config)} against the baseline's"
         search.trial(TrialRole.NUMERICS, config, purpose)

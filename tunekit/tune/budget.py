@@ -127,7 +127,7 @@ class TimeLeft:
     def criteria(self) -> Criteria:
         """What the next trial must promise and how much it may cost."""
         # On top of the picks' time; a trial known to take longer must leave room for its own rounds.
-        kept_s = self._guards_s + self._ablation_kept_s
+        kept_s = self.guards_s + self._ablation_kept_s
         alone_s = self.left_s - rounds_s(self.records, (), self._least) - kept_s
         return Criteria(
             max_s=self.for_a_trial_s,
@@ -146,10 +146,10 @@ class TimeLeft:
         trial_s, _ = durations_s(self.records)
         searched = len(self._trials.searched)
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
-        max_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s - self._ablation_kept_s
+        max_s = self.left_s - self._reserve_s(rounds, trial_s) - self.guards_s - self._ablation_kept_s
         if max_s < trial_s and not searched:
             fewer_s = self._reserve_s(min(self._least, MIN_PAIRED_ROUNDS), trial_s)
-            max_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
+            max_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self.guards_s)
         return max_s
 
     @cached_property
@@ -217,7 +217,7 @@ class TimeLeft:
         room = f"{count_text(searched, 'search trial')} and {count_text(rounds, 'confirming round')}"
         whole = f"{search_trials(asked)} + {asked.confirm_rounds}{' with --ablate' if asked.ablate else ''}"
         return (
-            f"--budget {typed_duration_text(self._budget_s)} has room for {room}"
+            f"--budget {typed_duration_text(self._budget_s)} had time for {room}"
             f"{f' ({left_out})' if left_out else ''}; the full {whole} need "
             f"--budget {typed_duration_text(enough_s)}"
         )
@@ -236,14 +236,16 @@ class TimeLeft:
             f"trial {chosen.number}, {ratio:.2f}x the best confirmed, was not confirmed" if is_faster else ""
         )
 
-    def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
+    def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0, least: int = MIN_ROUNDS) -> bool:
         """Return whether the remaining minimum rounds of these configs fit in the time left.
 
         Args:
             configs: configs to confirm, in addition to the baseline.
             after_s: seconds of what runs before them.
+            least: the fewest rounds, unless fewer are wanted.
         """
-        due = max((self._least - rounds_done(self.records, config) for config in configs), default=0)
+        least = min(least, self._least)
+        due = max((least - rounds_done(self.records, config) for config in configs), default=0)
         return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
 
     def rounds_within_budget(self, configs: tuple[TrainConfig, ...]) -> int:
@@ -312,7 +314,7 @@ class TimeLeft:
         return _SLACK * (self.run.budget_s or 0.0)
 
     @cached_property
-    def _guards_s(self) -> float:
+    def guards_s(self) -> float:
         """The seconds of the loss checks that the current picks require."""
         return self._guards_of(self.picks.values())
 
