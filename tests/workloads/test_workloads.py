@@ -53,7 +53,7 @@ def test_a_workload_is_tuned_resumed_and_ready_to_train(name: str, tmp_path: Pat
     assert len(run.recommendations) + len(run.missing_tiers) == 3
     assert run.recommendations
     tier = f"run/{run.recommendations[0].tier.value}.yaml"
-    assert f"{name}.py {' '.join(options)}" in tunekit(tmp_path, "run", "--dry-run", "--keep-lr", tier)
+    assert f"{name}.py {' '.join(options)}" in tunekit(tmp_path, "run", "--dry-run", tier)
     trials = len(run.trials)
     tunekit(tmp_path, "search", "--resume", "run")
     assert len(read_json(tmp_path / "run" / "run.json", Run).trials) == trials

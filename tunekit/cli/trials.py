@@ -73,7 +73,8 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
             f"here; {launcher.remedy}"
         )
     target = target.changed(samples_per_step=options.samples_per_step)
-    return bound_target(target, bindings_asked(options))
+    own = (parse_binding("lr=--lr {}").changed(is_typed=False),) if builtin else ()
+    return bound_target(target, (*own, *bindings_asked(options)))
 
 
 def bindings_asked(options: argparse.Namespace) -> tuple[Binding, ...]:
