@@ -1,6 +1,8 @@
 """`tunekit data`, on real stores: from a hostile layout to a rewritten one, and what it refuses."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from build_zarr_stores import HOSTILE_CHUNK, hostile_store
 
 from tunekit.cli.main import main
 from tunekit.machine.storage.array_access import arrays_of, opened
+from tunekit.machine.storage.layout_bench import work_folder
 from tunekit.machine.storage.rewrite import rewrite, state_of
 from tunekit.records.data_layout import Layout
 
@@ -87,3 +90,20 @@ def test_a_folder_of_files_has_no_layout(tmp_path: Path, capsys: Captured) -> No
         ".txt",
     )
     assert main(["data", str(tmp_path), "--budget", "1s", "--rewrite", str(tmp_path / "n")]) == 2
+
+
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_running_one_kept(tmp_path: Path) -> None:
+    near = tmp_path / "s.zarr"
+    code = (
+        "import sys, pathlib; from tunekit.machine.storage.layout_bench import work_folder\n"
+        "with work_folder(pathlib.Path(sys.argv[1])) as folder: print(folder, flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, str(near)], text=True, **pipes) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with work_folder(near) as own:
+            assert sorted(tmp_path.iterdir()) == sorted([left, own])
+        process.kill()
+    with work_folder(near) as own:
+        assert list(tmp_path.iterdir()) == [own]

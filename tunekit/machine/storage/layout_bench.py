@@ -1,5 +1,7 @@
 """Stores a slice of an array in other layouts in a temporary folder, and measures each in a child process."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -13,6 +15,7 @@ from tunekit.errors import TunekitError
 from tunekit.machine.storage.data_probe import answer_of
 from tunekit.records.data_layout import ArrayAccess, Layout, LayoutTrial, Rates
 
+_PREFIX = ".tunekit-data-"
 _FREE_SHARE = 0.05
 """Share of the free space that a slice may take; a few layouts of it are kept at a time."""
 _LIMIT_S = 300.0
@@ -20,13 +23,29 @@ _LIMIT_S = 300.0
 
 @contextmanager
 def work_folder(near: Path) -> Iterator[Path]:
-    """Make a temporary folder on the disk of a path, or else in the system's, and remove it at the end."""
+    """Make a temporary folder on the disk of a path, or else in the system's, and remove it at the end.
+
+    Folders that killed processes left there are removed first.
+    """
     parent = near.resolve().parent
-    place = parent if os.access(parent, os.W_OK) else None
-    with tempfile.TemporaryDirectory(
-        prefix=".tunekit-data-", dir=place, ignore_cleanup_errors=True
-    ) as folder:
+    place = parent if os.access(parent, os.W_OK) else Path(tempfile.gettempdir())
+    for left in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)  # its process was killed
+    made = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True)
+    with made as folder, _locked(Path(folder)):
         yield Path(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for as long as this process uses it; OSError if another process does."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def slice_limit(folder: Path) -> int:
