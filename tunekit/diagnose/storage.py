@@ -83,4 +83,4 @@ def _storage_not_measured(data: DataSet) -> Hits:
         f"{storage.rates_text}, from the page cache" if storage.measured_cold is False else storage.problem
     )
     if storage.kind is not StorageKind.MEMORY and problem is not None:
-        yield Hit(problem, "name the whole data set with --data, and one that was not read lately")
+        yield Hit(problem, "`tunekit doctor --data PATH` measures it, cold if it was not read lately")
