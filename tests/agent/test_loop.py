@@ -9,7 +9,7 @@ import pytest
 import torch
 from _tunekit_agent.loader.info import LoaderInfo, epoch_of, repeats
 from _tunekit_agent.model.loop import Loop
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 
 class Scripted:
@@ -128,6 +128,15 @@ def test_a_thread_that_is_ahead_of_the_loop_accumulates_nothing() -> None:
     assert loop.complete
     assert loop.reads_ahead
     assert (loop.batches_per_step, loop.own_batch_samples) == (1, 16)
+
+
+@pytest.mark.parametrize(("draws", "epoch"), [(500, (500, 32)), (10**10, (None, None))])
+def test_a_sampler_that_never_ends_has_no_epoch(draws: int, epoch: tuple[int | None, int | None]) -> None:
+    data = TensorDataset(torch.zeros(100, 2))
+    loader = DataLoader(data, batch_size=16, sampler=RandomSampler(data, replacement=True, num_samples=draws))
+    info = LoaderInfo(("a",), 0)
+    info.loader, info.facts = lambda: loader, {"batch_size": 16}
+    assert epoch_of(info) == epoch
 
 
 class Endless:

@@ -88,6 +88,7 @@ def of_loops() -> Iterator[Finding]:
     )
     for data in (halves, DataSeen(indices=fixed), DataSeen(shared_generators=("rng",))):
         yield from findings(record(Details(data=data), knobs={"num_workers": 2}))
+    yield from findings(record(processes_apart=2))
     yield from findings(
         record(has_loader=False, num_workers=0, prefetch_factor=None, persistent_workers=False)
     )

@@ -3,6 +3,7 @@
 Each piece of evidence has a line in `golden/outcomes.txt`: its kind, its message and its remedy.
 """
 
+import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,10 @@ def learnt(complete: bool = True, **overrides: Any) -> LearntEvent:
 
 def done(**overrides: Any) -> DoneEvent:
     return DoneEvent(**{"event": "done", "time_s": 9.0, "loop": loop()} | overrides)
+
+
+ENDED = 2**22 + 1
+"""A pid above the largest that Linux gives."""
 
 
 def measured(**overrides: Any) -> Evidence:
@@ -131,6 +136,19 @@ def of_processes(evidence: Evidence, processes: int | None = None, no_sync: bool
     as_it_is = Bound(command=("x",), environment={}, file_texts={}, injected={}, changed={})
     known = discovery(roots=(NET,))
     return measurement_of(evidence, as_it_is, known, processes=processes, no_sync=no_sync)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "pids", "apart"),
+    [(1, (ENDED, os.getpid()), 1), (1, (os.getpid(), ENDED), 2), (2, (os.getpid(), ENDED), 1)],
+)
+def test_processes_without_a_group_are_counted(world_size: int, pids: tuple[int, ...], apart: int) -> None:
+    evidence = measured(done=done(loop=loop(world_size=world_size)))
+    for pid in pids:
+        evidence.take(learnt().changed(pid=pid), at_s=1.0)
+    result = verdict(evidence)
+    assert isinstance(result, Measurement)
+    assert result.loop.processes_apart == apart
 
 
 def ddp(syncs_gradients: bool) -> Evidence:

@@ -42,6 +42,15 @@ def _memory_grows(facts: LoopFacts) -> Hits:
         yield Hit(seen, remedy, each_bytes)
 
 
+@check("trains-apart", WARNING, "several processes train at once, each on its own: the figures are of one")
+def _trains_apart(facts: LoopFacts) -> Hits:
+    if (count := facts.loop.processes_apart) > 1:
+        yield Hit(
+            f"{count} processes of the command train, and none joined a process group",
+            "compare configs by their speedup; the rate of all processes together is not measured",
+        )
+
+
 @check("parameters-frozen", INFO, "parameters were frozen while the loop was measured")
 def _parameters_frozen(facts: LoopFacts) -> Hits:
     model = facts.loop.model

@@ -84,6 +84,8 @@ class LoopMeasurement(LoaderKnobs):
     ranks: tuple[RankSeen, ...] = Field(default=(), max_length=_MAX_RANKS)
     """The ranks on this host, rank 0 first; empty for one process, or if the window was too short to time
     each."""
+    processes_apart: PositiveInt = 1
+    """Processes of the command that train at once without a process group; the figures are of one of them."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; otherwise the script does."""
     compile_graphs: NonNegativeInt

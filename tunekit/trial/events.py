@@ -185,6 +185,8 @@ class Evidence:
     fetched: bool = False
     """Whether a loader was ever asked for a batch."""
     learnt: LearntEvent | None = None
+    trainers: set[int] = field(default_factory=set)
+    """Pids of the processes that train at once; of a process group, only one per host reports its loop."""
     options: dict[int, tuple[ScriptOption, ...]] = field(default_factory=dict)
     """Command-line options, by the pid of the process that parsed them."""
     done: DoneEvent | None = None
@@ -239,6 +241,9 @@ class Evidence:
             event: an event from any process of the trial.
             at_s: seconds since the trial's start.
         """
+        if isinstance(event, LearntEvent) and event.discovery.complete:
+            running = {pid for pid in self.trainers if os.path.isdir(f"/proc/{pid}")}  # noqa: PTH112 - as below
+            self.trainers = running | {event.pid}
         match event:
             case StartEvent():
                 self.started = True

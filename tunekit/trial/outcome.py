@@ -376,14 +376,15 @@ def _blaming_knobs(failure: Failure, evidence: Evidence, bound: Bound) -> Failur
 
 
 def _with_other_ranks(loop: LoopMeasurement, evidence: Evidence) -> LoopMeasurement:
-    """Return rank 0's figures with all ranks' rates and the highest memory peaks of any rank."""
+    """Return the figures with all ranks' rates, their highest memory peaks, and how many train apart."""
     peaks = {}
     for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
         known = [
             value for one in (loop, *evidence.ranks.values()) if (value := getattr(one, name)) is not None
         ]
         peaks[name] = max(known, default=None)
-    return loop.changed(**peaks, ranks=evidence.ranks_seen())
+    apart = max(1, len(evidence.trainers)) if loop.world_size == 1 else 1
+    return loop.changed(**peaks, ranks=evidence.ranks_seen(), processes_apart=apart)
 
 
 def _why_not_measured(evidence: Evidence) -> _Reason:

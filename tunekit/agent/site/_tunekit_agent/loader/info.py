@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
@@ -11,6 +12,8 @@ from .samples import AttributeWatch
 _SHARDING_CALL = "get_worker_info"
 _MAX_DATASETS_WITHIN = 3
 _MAX_STAGES = 64
+_ENDLESS = 1_000
+"""How often a sampler draws from each sample if its length is only a number that training never reaches."""
 
 
 class LoaderInfo:
@@ -139,6 +142,8 @@ def _epoch_of(info: Any, loader: Any) -> tuple:
     if repeats(info):  # the repeating sampler wraps a batch sampler
         sampler = getattr(sampler, "sampler", None)
     samples = None if loader.batch_size == 1 != batch_size else length_of(sampler)
+    if (samples or 0) > _ENDLESS * (length_of(loader.dataset) or math.inf):
+        return None, None
     return max(1, min(count * batch_size if samples is None else samples, count * batch_size)), count
 
 

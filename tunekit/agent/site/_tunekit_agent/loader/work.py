@@ -75,7 +75,8 @@ class Tally:
         Args:
             time_ns: the time that it took.
             cpu_ns: the CPU time that it took.
-            waits: nanoseconds spent waiting for a CPU and for block devices; None if unknown.
+            waits: nanoseconds spent waiting for a CPU and for block devices; None if unknown. They were read
+                outside the timed interval: what exceeds it was no wait of the batch.
         """
         words, at = self._words, self._at
         if self._is_first:
@@ -87,7 +88,7 @@ class Tally:
         if waits is None:
             words[at + _WAITS_UNKNOWN] = 1
         else:
-            words[at + _RUN_QUEUE] += max(0, waits[0])
+            words[at + _RUN_QUEUE] += min(max(0, waits[0]), time_ns)
             words[at + _BLOCK_IO] += max(0, waits[1])
 
 
