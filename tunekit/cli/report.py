@@ -24,6 +24,7 @@ from tunekit.records.run import Run
 from tunekit.report.experiment_log import log_entry, with_entry
 from tunekit.report.text import shortener, without_places
 from tunekit.session.folder import folder_of, load_saved
+from tunekit.session.recording import holds_recording, load_recording
 from tunekit.untrusted import read_text
 
 _LOG_BYTES = 64 << 20
@@ -44,7 +45,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
     summary = summary_file(options)
     given: Path = options.run
-    record = without_findings(load_saved(given), options.ignored)
+    saved = load_recording(folder_of(given)) if holds_recording(given) else load_saved(given)
+    record = without_findings(saved, options.ignored)
     if options.ignored and isinstance(record, Run):  # what its report works out goes by its own options
         ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))

@@ -19,6 +19,7 @@ from tunekit.machine.telemetry.series import load_series
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
+from tunekit.records.recording import Recording
 from tunekit.records.run import LoopProfile, Run, TargetRecord
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.report.blocks import Block, Report
@@ -26,11 +27,13 @@ from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MAX_LINES, markdown
+from tunekit.report.recording import recording_report
 from tunekit.report.run import in_comment, on_one_screen, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.report.terminal import draw
 from tunekit.report.text import about_text, shortener, without_places
 from tunekit.session.folder import FITS_FILE, PROFILE_FILE, SCALE_FILE, TELEMETRY_STORE, SavedRun
+from tunekit.trial.recording import RECORDING_FILE
 
 Shown = TypeVar("Shown", bound=Record)
 
@@ -123,8 +126,12 @@ def drawn(
     )
 
 
-def drawn_saved(record: SavedRun, folder: Path, full_paths: bool = False, full: bool = False) -> Drawn:
+def drawn_saved(
+    record: SavedRun | Recording, folder: Path, full_paths: bool = False, full: bool = False
+) -> Drawn:
     """Return the report of whatever record a folder holds."""
+    if isinstance(record, Recording):
+        return drawn(record, recording_report, RECORDING_FILE, full_paths, folder)
     if isinstance(record, Run):
         return drawn_run(record, folder, full_paths, full)
     if isinstance(record, LoopProfile):

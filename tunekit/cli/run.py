@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.monitor import watch_training
 from tunekit.cli.pipes import say
 from tunekit.cli.trials import bindings_asked, refuse_unseen_command
 from tunekit.errors import UsageError
@@ -67,11 +68,17 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             named=tuned.named,
             lr=lr,
             promised_it_per_s=expected_it_per_s(run, promise),
+            records=options.record,
         )
     _say(run, training.bound.changed, promise, tuned.config)
     if options.dry_run:
         say(shlex.join(masked_words(training.command)), to_stderr=False)
         return 0
+    if options.record:
+        folder = run_folder / "applied" / name
+        host = host_here(target.command, working_dir=Path(target.working_dir))
+        watch_training(folder, host, training.command, os.getpid())
+        _tell(f"recording in {folder}: tunekit monitor {os.getpid()}, later tunekit report {folder}")
     sys.stdout.flush()
     sys.stderr.flush()
     training.start()

@@ -17,6 +17,7 @@ from tunekit.records.milestones import MilestonePlan
 from tunekit.records.plan import Plan
 from tunekit.records.prediction import Calibration
 from tunekit.records.profile import GpuProfiles
+from tunekit.records.recording import MonitorReading, Recording
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.schema import schema_of
@@ -31,7 +32,8 @@ OUTPUTS: dict[str, tuple[type[Record], ...]] = {
     "fits": (FitsRun, MachineMemory),
     "scale": (ScalingRun,),
     "plan": (Plan, MilestonePlan),
-    "report": (Run, LoopProfile, FitsRun, ScalingRun),
+    "report": (Run, LoopProfile, FitsRun, ScalingRun, Recording),
+    "monitor": (MonitorReading,),
     "compare": (RunComparison,),
     "gpus": (GpuProfiles,),
     "data": (DataReport,),
@@ -49,8 +51,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     verb = options.of
     if verb is None:
-        names = {verb: " or ".join(kind.__name__ for kind in kinds) for verb, kinds in OUTPUTS.items()}
-        rows = [(verb, f"{name}, schema_version {SCHEMA_VERSION}") for verb, name in names.items()]
+        names = {verb: ", ".join(kind.__name__ for kind in kinds) for verb, kinds in OUTPUTS.items()}
+        rows = [(verb, f"{name} (schema_version {SCHEMA_VERSION})") for verb, name in names.items()]
         draw(Console(highlight=False), (Facts(tuple(rows)),))
     elif verb not in OUTPUTS:
         hint = did_you_mean(verb, OUTPUTS, f"there are: {', '.join(OUTPUTS)}")

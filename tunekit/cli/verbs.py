@@ -13,6 +13,7 @@ from tunekit.cli.numbers import (
     duration_s,
     memory_bytes,
     natural,
+    positive,
     positive_number,
     rate,
     share,
@@ -139,7 +140,15 @@ def _run(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, rows.BIND)
     switch(parser, "--keep-lr", "keep the script's learning rate although the global batch changes")
     switch(parser, "--force", "apply the config although it was measured on another device")
+    switch(parser, "--record", "record the training beside the config, for tunekit monitor and report")
     switch(parser, "--dry-run", "print the knobs and the command; start nothing")
+
+
+def _monitor(parser: argparse.ArgumentParser) -> None:
+    meaning = "process of a training that runs"
+    parser.add_argument("pid", metavar="PID", type=positive, nargs="?", help=meaning)
+    option(parser, "--price", Value("USD", positive_number("dollars")), "dollars an hour of this machine")
+    switch(parser, "--json", "print a JSON object a line")
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -198,7 +207,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    meaning = "folder of a search, a profile, a fits prediction or a scaling, or its run.json"
+    meaning = "folder of a search, a profile, a fits prediction, a scaling or a recording"
     parser.add_argument("run", metavar="RUN", type=Path, help=meaning)
     for flag, name, what in (
         ("--html", "report.html", "a self-contained HTML file"),
@@ -360,6 +369,18 @@ VERBS = {
         "Start the training command with the knobs of a config that a search wrote; without a command the "
         "one that was searched. It replaces this process: input, signals and exit status are its own.",
         "example:\n  tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py",
+    ),
+    "monitor": Verb(
+        _monitor,
+        "watch a real training: rate, data wait, memory, cost, and what goes wrong",
+        "[options] PID\n       tunekit monitor [options] -- COMMAND ...",
+        "Watch a training that runs, or start the command, record it and watch it. A COMMAND prints to "
+        "output.log in the recording's folder. Without a terminal a line is printed every 10 s. A training "
+        "that was started without tunekit shows memory, CPU, GPU and disk only.",
+        "examples:\n"
+        "  tunekit monitor --price 1.20 -- python train.py --epochs 90\n"
+        "  tunekit monitor 4711\n"
+        "Ctrl-C ends a COMMAND, and leaves a PID alone. The exit code is the COMMAND's.",
     ),
     "export": Verb(
         _export,

@@ -8,6 +8,7 @@ attribution   where a step's time goes and what limits it; gains: how much fixin
 run           a whole search
 scaling       a training on several processes
 plan          machines to rent
+recording     a real training
 policy        thresholds of the checks
 compare       runs side by side, in pairs (run_pair); confounders: what distorts the comparison of two runs
 
@@ -30,4 +31,5 @@ from tunekit.diagnose import (  # noqa: F401
     scaling,
     plan,
     confounders,
+    recording,
 )

@@ -156,6 +156,37 @@ FELT_OF_ITERATION = 0.10
 SAME_EPOCH = 0.9
 """If each process's epoch is longer than this share of a single process's, each goes through all samples."""
 
+# --- a recorded training ---
+
+SETTLING_SHARE = 0.15
+"""Share of the recording that is left out at its start: compilation, caches and queues that fill."""
+SETTLING_S = 10.0
+"""The shortest time that is left out."""
+BLOCKS = 24
+"""Stretches that a recording is divided into: enough to tell a change, long enough to even out steps."""
+MIN_BLOCKS = 12
+"""Fewer can't show a change that chance doesn't."""
+CHANGE_P = 0.01
+"""Probability by chance; with the size of the change below, none is named in clean runs."""
+SLOWER = 0.20
+"""Relative rise of a step's time; a shared machine varies by less for most of its time."""
+WAITS_MORE_SHARE = 0.10
+"""Rise of the wait for data, as a share of the iteration before."""
+STAYS_SHARE = 0.5
+"""Share of the rise that the last quarter of the time after it must keep: a burst is over by then."""
+OTHERS_CPUS = 0.3
+"""CPUs that other programs took on top when the training became slower; from here on it is their doing."""
+CREEP_SHARE = 0.02
+"""Share of the memory in use that has to be added, besides GROWS_BYTES; the fluctuation of a full heap."""
+CREEP_PARTS = 6
+"""Parts of the time that each have to add memory: by chance they do in one of 720 recordings."""
+CREEPS_ON = 0.3
+"""What the last part adds, over the mean; a cache that fills up levels off."""
+SOON_H = 48.0
+"""Hours until memory is full from which on a leak ends the training before it is noticed."""
+CHECKPOINTS_SHARE = 0.05
+"""Share of the time; a checkpoint is worth some."""
+
 # --- two runs side by side ---
 
 ROUNDS = 3

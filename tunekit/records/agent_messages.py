@@ -44,7 +44,9 @@ class AgentRequest(Record):
     """The content of a trial's request.json."""
 
     schema_version: Literal[1] = 1
-    mode: Literal["observe", "apply"] = "observe"
+    mode: Literal["observe", "apply", "record"] = "observe"
+    records: bool = False
+    """apply: whether the loop is also recorded, as with record."""
     trial_folder: str
     working_dir: str
     """The script's working folder."""

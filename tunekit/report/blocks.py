@@ -223,7 +223,7 @@ class Trace:
     name: str
     """Of the trial's config."""
     times_s: tuple[float, ...]
-    """Since the trial started."""
+    """Since the start."""
     values: tuple[float | None, ...]
     """None where there was no answer."""
 
@@ -260,7 +260,9 @@ class Timeline:
     windows: tuple[Window, ...]
     """When each trial was measured."""
     table: Table
-    """Each panel's figures in the windows."""
+    """Each panel's figures, where there are windows in these."""
+    of: str = "trial"
+    """Whose start the times are counted from."""
 
 
 def stacked_bars(

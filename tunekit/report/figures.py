@@ -278,6 +278,6 @@ def _timeline(chart: Timeline) -> go.Figure:
         drawn.add_shape(**window, layer="below", fillcolor=colours[one.name], opacity=0.14, line={"width": 0})
     drawn.update_annotations(**_HEADING)
     drawn.update_xaxes(**_axis(rangemode="tozero"))
-    drawn.update_xaxes(title=_axis("seconds since the trial's start")["title"], row=count)
+    drawn.update_xaxes(title=_axis(f"seconds since the {chart.of}'s start")["title"], row=count)
     drawn.update_yaxes(**_axis(rangemode="tozero", nticks=4))
     return drawn.update_layout(_page(height + _EDGES), legend_y=1 + _PANEL_GAP / height)

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunekit.agent import REQUEST_VARIABLE, TRIAL_VARIABLE
 from tunekit.errors import RunFolderError, TargetError, UsageError
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
-from tunekit.trial.launch import agent_path, path_with_agent, write_copies, write_request
+from tunekit.trial.launch import write_copies
+from tunekit.trial.recording import EPOCH_OPTIONS, STEP_OPTIONS, agent_environment
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def prepare_training(
     named: Collection[str] = (),
     lr: float | None = None,
     promised_it_per_s: tuple[float, float] | None = None,
+    records: bool = False,
 ) -> Training:
     """Write what the agent needs into the folder and return the training.
 
@@ -100,6 +101,7 @@ def prepare_training(
         named: knobs that the config names, which are also set if the command's value has changed since.
         lr: learning rate to bind; None to keep the script's own.
         promised_it_per_s: range that the real rate is checked against; None to check nothing.
+        records: record the loop in the folder.
 
     Raises:
         UsageError: a knob that differs can't be set.
@@ -114,6 +116,8 @@ def prepare_training(
         folder.mkdir(parents=True)
         request = AgentRequest(
             mode="apply",
+            records=records,
+            option_names=(*EPOCH_OPTIONS, *STEP_OPTIONS) if records else (),
             trial_folder=str(folder),
             working_dir=target.working_dir,
             scratch_folder=str(folder),
@@ -127,14 +131,9 @@ def prepare_training(
             batches_per_step=config.accumulate_grad_batches,
             window_s=1.0,
         )
-        request_path = write_request(request, folder)
+        environment = agent_environment(request, folder, {**inherited, **bound.environment})
     except OSError as error:
         raise RunFolderError(f"{folder} can't be written ({error.strerror})") from error
-    environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
-    environment |= bound.environment
-    environment["PYTHONPATH"] = agent_path(environment)
-    environment["PATH"] = path_with_agent(folder, environment)
-    environment[REQUEST_VARIABLE] = str(request_path)
     return Training(bound.command, environment, bound)
 
 

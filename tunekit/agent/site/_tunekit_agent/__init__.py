@@ -13,7 +13,8 @@ It uses only the standard library, and touches torch only after the script has i
     measure/    start-up, a steady window, an epoch boundary, where the time goes on host and device
     stages/     closer looks at the script's own loop after the measurement
     observe     ties all of this together: learn, warm up, measure, report, wait to be ended
-    apply       the other mode: apply the knobs, then watch the rate with one step counter
+    apply       another mode: apply the knobs, then watch the rate with one step counter
+    recording   what a real training's loop does from start to end, in a file of bounded size
     events      the JSON lines that the parent reads
     faults      the agent's own exceptions: never raised into the script, reported with a traceback
 """
@@ -37,10 +38,12 @@ def start(request_path: str) -> None:
     log.emit("start", pid=os.getpid(), image=process.image())
     imports.report_to(functools.partial(faults.report, log, asked.trial_folder))
     try:
-        if asked.mode == "apply":
-            from . import apply
+        if asked.mode != "observe":
+            from . import apply, recording
+            from .options import OptionWatch
 
-            apply.install(asked, log, owner)
+            OptionWatch(asked.option_names, log).install()
+            (apply if asked.mode == "apply" else recording).install(asked, log, owner)
         else:
             from . import file_guard, observe
             from .file_guard import frameworks

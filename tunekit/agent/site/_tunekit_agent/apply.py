@@ -1,7 +1,8 @@
 """Apply mode: the user's real training with tuned knobs, and almost none of our code left in it.
 
 Knobs are set as in a trial. After the first optimizer steps only two hooks remain: the step counter, and the
-wrapper that builds loaders, since a script may rebuild its training loader every epoch.
+wrapper that builds loaders, since a script may rebuild its training loader every epoch. A recording
+sees fetches and checkpoints too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .model.roots import RootFinder
 from .model.steps import KeptHooks, keep_from_dynamo
 from .originals import time
 from .process import Owner, Ranks
+from .recording import Recorder
 from .request import Request
 
 _WINDOW_S = 60.0
@@ -124,7 +126,10 @@ class Applier:
         self._training_built = False
         self._faults: set = set()
         self._not_set: set = set()  # knobs that failed
-        self._counter: StepCounter | None = None
+        self._counter: Any = None
+        self.recorder = Recorder(request.trial_folder, self.ranks, log) if request.records else None
+        for event in ("epoch_started", "fetch_started", "epoch_ended", "fetched"):
+            setattr(self, event, getattr(self.recorder, event, None))
         self._kept: KeptHooks | None = None
 
     def failed(self, error: Exception) -> None:
@@ -195,7 +200,11 @@ class Applier:
 
     def install_optimizer(self, module: Any) -> None:
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None
-        self._counter = StepCounter(promised, self._request.batches_per_step, self.first_steps, self.say)
+        self._counter = counter = StepCounter(
+            promised, self._request.batches_per_step, self.first_steps, self.say
+        )
+        if (recorder := self.recorder) is not None:
+            self._counter = keep_from_dynamo(lambda *step: (recorder.stepped(step[0]), counter(*step)))
         module.register_optimizer_step_post_hook(self._counter)
 
 
@@ -205,6 +214,8 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.report_to(applier.failed)
     try:
         imports.hook_torch(applier, applier.install_optimizer)
+        if applier.recorder is not None:
+            applier.recorder.install(applier.loaders)
         file_guard.redirect(request.redirected)
     except Exception as error:
         applier.failed(error)

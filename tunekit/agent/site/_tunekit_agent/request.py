@@ -8,7 +8,9 @@ import json
 class Request:
     """One trial's request, as the parent wrote it to request.json."""
 
-    mode: str  # "observe" measures and then waits to be ended; "apply" sets the knobs and steps aside
+    mode: str  # "observe" measures and then waits to be ended; "apply" sets the knobs and steps aside;
+    # "record" sets nothing and records the real training in the folder
+    records: bool  # whether "apply" also records, as "record" does
     trial_folder: str  # where events, output and redirected writes go
     working_dir: str  # the script's
     scratch_folder: str  # for short-lived files; removed after the trial

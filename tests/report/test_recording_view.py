@@ -1,0 +1,53 @@
+"""A recorded training: report, live view and plain line."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from build_recordings import BEGAN_S, START, recording, since
+from read_report import drawn
+
+from tunekit.diagnose.recording import latest_reading
+from tunekit.records.recording import RecordingFigures
+from tunekit.report.html.page import page
+from tunekit.report.markdown import markdown
+from tunekit.report.recording import reading_facts, reading_line, recording_report
+
+SLOWER = recording(since(60, wait_s=0.6, checkpoint_s=0.1, checkpoints=1))
+
+
+@pytest.fixture
+def in_utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_recording_is_shown(width: int, golden: Callable[[str, str], None], in_utc: None):
+    reading = latest_reading(SLOWER, BEGAN_S + 240)
+    shown = [
+        drawn(recording_report(SLOWER, "reports/train").blocks, width),
+        drawn((reading_facts(reading, START, "epoch 3"),), width),
+        reading_line(reading, START),
+    ]
+    golden(f"recording.{width}.txt", "\n".join(shown) + "\n")
+
+
+def test_pages_and_markdown_have_the_same_findings():
+    report = recording_report(SLOWER, "reports/train")
+    for text in (markdown(report), page(report)):
+        assert "slower-data" in text
+        assert "goodput" in text
+    assert "since the training" in page(report)
+
+
+def test_without_an_agent_the_loop_is_unknown_and_it_says_so():
+    unknown = RecordingFigures(elapsed_s=246, start_s=246)
+    outside = SLOWER.changed(loop=(), figures=unknown, start=START.changed(has_loop=False))
+    reading = latest_reading(outside, BEGAN_S + 240)
+    line = reading_line(reading, outside.start)
+    assert "started without tunekit" in line
+    assert "it/s" not in line
