@@ -163,9 +163,7 @@ SETTLING_SHARE = 0.15
 SETTLING_S = 10.0
 """The shortest time that is left out."""
 BLOCKS = 24
-"""Stretches that a recording is divided into: enough to tell a change, long enough to even out steps."""
-MIN_BLOCKS = 12
-"""Fewer can't show a change that chance doesn't."""
+"""Stretches that a recording is divided into, at least: enough to tell a change, even in its last third."""
 CHANGE_P = 0.01
 """Probability by chance; with the size of the change below, none is named in clean runs."""
 SLOWER = 0.20

@@ -15,7 +15,6 @@ from tunekit.diagnose.policy import (
     CREEP_SHARE,
     CREEPS_ON,
     GROWS_BYTES,
-    MIN_BLOCKS,
     OTHERS_CPUS,
     SETTLING_S,
     SETTLING_SHARE,
@@ -131,14 +130,14 @@ def _eta_s(recording: Recording) -> float | None:
 # --- what changes over time ------------------------------------------------------------------
 
 
-def _blocks(intervals: Sequence[AnyInterval], most: int) -> list[Sequence[AnyInterval]]:
-    """Return up to `most` stretches of as many intervals each, without the start."""
+def _blocks(intervals: Sequence[AnyInterval], least: int) -> list[Sequence[AnyInterval]]:
+    """Return `least` stretches or a few more, of as many intervals each, without the start."""
     if not intervals:
         return []
     whole_s = intervals[-1].end_s - intervals[0].at_s
     from_s = intervals[0].at_s + max(SETTLING_S, SETTLING_SHARE * whole_s)
     settled = [one for one in intervals if one.at_s >= from_s]
-    each = -(-len(settled) // most) or 1
+    each = max(1, len(settled) // least)
     return [settled[first : first + each] for first in range(len(settled) % each, len(settled), each)]
 
 
@@ -162,7 +161,7 @@ def _change(loop: Sequence[LoopInterval], host: Sequence[HostInterval], part: st
 def rises_at(values: Sequence[float]) -> int | None:
     """Return the first value after a lasting rise, by Pettitt's test; None if chance explains it."""
     count = len(values)
-    if count < MIN_BLOCKS:
+    if count < BLOCKS:
         return None
     shifts = [
         sum((later > earlier) - (later < earlier) for earlier in values[:at] for later in values[at:])

@@ -96,7 +96,7 @@ def _facts(recording: Recording) -> Iterator[tuple[str, str]]:
     if figures.steps:
         yield "steps", f"{figures.steps:,}"
         for label, change in (("step time", figures.step_change), ("data wait", figures.wait_change)):
-            at = "none" if change is None else change_text(recording, change)
+            at = "none seen" if change is None else change_text(recording, change)
             if change is not None and change.others_cpus > 0.1:
                 at += f", as other programs took {change.others_cpus:.1f} CPUs more"
             yield f"{label} drift", at
