@@ -41,7 +41,7 @@ def test_a_typed_layout_is_written(tmp_path: Path, capsys: Captured) -> None:
     layout = ["--chunks", "16", "--shards", "1024", "--codec", "lz4"]
     seen = answered(capsys, str(store), "--budget", "2s", "--rewrite", str(new), *layout)
     assert seen["rewritten"]["read_amplification"] == 16
-    assert (seen["search"], seen["why_not_searched"]) == (None, "flags gave a layout")
+    assert (seen["search"], seen["why_not_searched"]) == (None, "--chunks gave one")
     assert arrays_of(opened(new))["signals"].shards == (1024, 200)
 
 

@@ -25,13 +25,7 @@ from tunekit.machine.storage.inspect import inspect_storage_apart
 from tunekit.machine.storage.layout_bench import LayoutBench, slice_limit, work_folder
 from tunekit.machine.storage.rewrite import begun_plan, rewrite, unfinished
 from tunekit.records.checkup import Storage, StorageKind
-from tunekit.records.data_layout import (
-    ArrayAccess,
-    DataAccess,
-    DataReport,
-    Layout,
-    LayoutSearch,
-)
+from tunekit.records.data_layout import ArrayAccess, DataAccess, DataReport, Layout, LayoutSearch
 from tunekit.records.finding import without_findings
 from tunekit.report.data import data_report
 from tunekit.report.terminal import shown_text
@@ -42,10 +36,10 @@ USUAL_BUDGET_S = 60.0
 _MAX_ACCESS_S = 8.0
 _MAX_WINDOW_S = 1.0
 _LOCAL_BYTES = 64 * MIB
-"""Size of the file that shows how fast the local disk is."""
+"""Size of the file that the local disk is measured with."""
 _VARIABLE_LENGTH = ("StringDType()", "object")
 _SIZE_GUESS = 1.5
-"""Size in a layout that was not measured, as a multiple of today's."""
+"""Assumed size of a layout that was not measured, as a multiple of the present size."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -58,7 +52,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     check_report_files(options)
     typed = _typed_layout(options)
     console = Console(stderr=True, highlight=False)
-    with console.status("looking at the storage") as status:
+    with console.status("inspecting the storage") as status:
         report = _Run(options, console, status).report(typed)
     report = without_findings(report, options.ignored)
     path = str(options.path)
@@ -69,7 +63,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _typed_layout(options: argparse.Namespace) -> Layout | None:
-    """Return the layout that flags give, if they do."""
+    """Return the layout that --chunks, --shards and --codec give, if any."""
     given = [f"--{name}" for name in ("chunks", "shards", "codec") if getattr(options, name) is not None]
     if not given:
         return None
@@ -105,14 +99,16 @@ class _Run:
         self._say("reading samples, cold and warm")
         access = access_apart(source, min(_MAX_ACCESS_S, budget_s / 4))
         if new is not None and not access.arrays:
-            raise UsageError(f"--rewrite takes a zarr store with arrays; {str(source)!r} is none")
+            raise UsageError(f"--rewrite needs a zarr store with arrays, and {str(source)!r} has none")
         search, layouts, why_not = None, dict[str, Layout](), "not a zarr store"
         if access.arrays:
             array = _chosen(access, self.options.array)
             if begun is not None and typed in (None, *begun.layouts.values()):
-                layouts, why_not = begun.layouts, "an unfinished rewrite has its layout"
+                layouts, why_not = begun.layouts, "an unfinished rewrite is resumed"
             elif typed is not None:
-                layouts, why_not = {array.path: _possible(typed, array)}, "flags gave a layout"
+                if not array.chunks_per_sample:
+                    raise UsageError(f"{array.name} has no samples to store; choose another with --array")
+                layouts, why_not = {array.path: typed}, "--chunks gave one"
             elif not (why_not := _why_not_searched(array)):
                 search = self._search(source, new or source, array, end_s)
                 layouts = {array.path: search.recommended} if search.recommended else {}
@@ -130,7 +126,7 @@ class _Run:
         return report if new is None or not layouts else self._rewritten(report, source, new, layouts)
 
     def _say(self, what: str) -> None:
-        """Show what is being done; where there is no terminal, in a line."""
+        """Show what is being done, as a line where there is no terminal."""
         self.status.update(what)
         if not self.console.is_terminal:
             self.console.print(shown_text(what), soft_wrap=True)
@@ -141,7 +137,10 @@ class _Run:
         with work_folder(near) as folder:
             samples = slice_samples(array, min(MAX_SLICE_BYTES, slice_limit(folder)))
             if samples < 2:
-                raise UsageError(f"no room to search in {str(folder.parent)!r}; free some, or give --chunks")
+                raise UsageError(
+                    f"{str(folder.parent)!r} has no space for two samples of {array.name}; free some, "
+                    "or choose a layout with --rewrite NEW --chunks N"
+                )
             bench = LayoutBench(source, array, samples, folder, window_s, self._say)
             deadline_s = end_s - 2 * ROUNDS * window_s
             limit = self.options.max_size
@@ -177,7 +176,7 @@ class _Run:
             done = rewrite(source, new, layouts, _expected_bytes(report, layouts), progress)
         except KeyboardInterrupt:
             self.status.stop()
-            kept = f"interrupted; what is written is kept in {unfinished(new)}: run the same command again"
+            kept = f"interrupted; to resume from {unfinished(new)}, run the same command again"
             self.console.print(shown_text(kept), soft_wrap=True)
             raise
         self._say(f"reading samples of {new}")
@@ -187,7 +186,7 @@ class _Run:
 
 
 def _chosen(access: DataAccess, name: str | None) -> ArrayAccess:
-    """Return the named array; by default the slowest to read of those as long as the largest."""
+    """Return the named array; by default the slowest of the arrays with as many samples as the largest."""
     if name is not None:
         known = {one.path: one for one in access.arrays}
         if name not in known:
@@ -201,17 +200,12 @@ def _chosen(access: DataAccess, name: str | None) -> ArrayAccess:
 def _why_not_searched(array: ArrayAccess) -> str:
     if array.dtype in _VARIABLE_LENGTH:
         return f"{array.name} has text of variable length"
-    return f"{array.name}: {array.why_not_measured}" if array.why_not_measured else ""
-
-
-def _possible(typed: Layout, array: ArrayAccess) -> Layout:
-    if not array.chunks_per_sample:
-        raise UsageError(f"{array.name} has no samples to lay out; name another with --array")
-    return typed
+    reason = "it has only one sample" if array.shape[:1] == (1,) else array.why_not_measured
+    return f"{array.name}: {reason}" if reason else ""
 
 
 def _expected_bytes(report: DataReport, layouts: Mapping[str, Layout]) -> int:
-    """Return the size of a rewritten store, as measured, else an upper guess."""
+    """Return the expected size of a rewritten store, by the measured layout, else by a high guess."""
     ratio = report.search.best.size_ratio if report.search and report.search.best else None
     total = 0.0
     for one in report.access.arrays:

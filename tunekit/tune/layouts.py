@@ -1,4 +1,4 @@
-"""The search for an array's fastest layout: which one to try next, and what the rounds prove. Pure."""
+"""The search for an array's fastest layout: which one to try next, and whether it is faster. Pure."""
 
 import logging
 import math
@@ -16,26 +16,26 @@ from tunekit.units import KIB, MIB
 
 MAX_TRIALS = 12
 ROUNDS = 8
-"""Rounds of the present layout and the best one, in turns."""
+"""Rounds in which the present layout and the best one are measured again."""
 MAX_SLICE_BYTES = 256 * MIB
 PRESENT = "present"
-"""Stands for the array's present codec."""
+"""The array's present codec in the search space."""
 MAX_FILES = 10_000
-"""Of the whole array; more are only allowed where it has more today."""
+"""Largest number of files of an array, unless it has more already."""
 _SMALLEST_CHUNK_BYTES = 16 * KIB
-"""Decoding less takes no less time: a read of zarr itself takes 0.5 ms."""
+"""Smaller chunks are read no faster: zarr itself takes 0.5 ms per read."""
 _LARGEST_CHUNK_BYTES = 16 * MIB
 _LARGEST_SHARD_BYTES = 128 * MIB
 _MAX_CHUNKS = 2_048
-"""Chunks of a slice: writing more takes seconds."""
+"""Largest number of chunks in a slice; writing more takes seconds."""
 _ROWS_OF_FILES = 4
-"""A slice holds at least this many rows of the present files."""
+"""Smallest number of rows of the present files in a slice."""
 _MAX_ASKED = 50
-"""Proposals until the search ends because it repeats itself."""
+"""Largest number of proposals, as some repeat earlier ones."""
 
 Measure = Callable[[Layout | None], LayoutTrial]
 Again = Callable[[Layout, int], Sequence[tuple[float, float]]]
-"""Measures the present layout and another one in turns, in a number of rounds."""
+"""Measures the present layout and another one in a number of rounds."""
 
 
 def slice_samples(array: ArrayAccess, most_bytes: int) -> int:
@@ -52,7 +52,7 @@ def slice_samples(array: ArrayAccess, most_bytes: int) -> int:
 
 def _smallest_chunk(array: ArrayAccess) -> int:
     """Return the fewest samples of a chunk, a power of two."""
-    return 1 << _power(_SMALLEST_CHUNK_BYTES // max(1, array.sample_bytes))
+    return 1 << _floor_log2(_SMALLEST_CHUNK_BYTES // max(1, array.sample_bytes))
 
 
 def search_layouts(
@@ -64,18 +64,18 @@ def search_layouts(
     deadline_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> LayoutSearch:
-    """Search an array's fastest layout within a size, and prove its gain in rounds with the present one.
+    """Search an array's fastest layout within a size limit, and confirm it in rounds with the present one.
 
-    Chunks and shards hold a power of two of samples; a chunk has at least 16 KiB and at most 16 MiB, or is as
-    long as at present. Layouts with too many files get longer shards.
+    Chunks and shards hold a power of two of samples. A chunk has 16 KiB to 16 MiB, or is as long as at
+    present. Layouts with too many files get longer shards.
 
     Args:
         array: the array.
         samples: length of the slice that `measure` uses.
         max_size_ratio: largest size on disk, as a multiple of the present layout's.
         measure: measures a layout; None is the present one.
-        again: measures the present layout and another one in turns.
-        deadline_s: when to begin the rounds, in the clock's seconds.
+        again: measures the present layout and another one in rounds.
+        deadline_s: when to start the rounds, in seconds of the clock.
         clock: returns seconds from a monotonic clock.
     """
     study, distributions = _study(array, samples)
@@ -114,10 +114,10 @@ def search_layouts(
 
 
 def _study(array: ArrayAccess, samples: int) -> tuple[optuna.Study, dict[str, BaseDistribution]]:
-    """Return a study in memory that begins with layouts that often win, and its space in powers of two."""
+    """Return a study that starts with layouts that are often fastest, and its space in powers of two."""
     logging.getLogger("optuna").setLevel(logging.ERROR)
-    least, size = _power(_smallest_chunk(array)), max(1, array.sample_bytes)
-    most = max(least, _power(max(array.chunks[0], min(samples, _LARGEST_CHUNK_BYTES // size))))
+    least, size = _floor_log2(_smallest_chunk(array)), max(1, array.sample_bytes)
+    most = max(least, _floor_log2(max(array.chunks[0], min(samples, _LARGEST_CHUNK_BYTES // size))))
     codecs = [*CODECS, *([] if array.zarr_format == 2 else [PRESENT])]
     sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=MAX_TRIALS // 2)
     study = optuna.create_study(sampler=sampler, direction="maximize")
@@ -138,8 +138,8 @@ def _study(array: ArrayAccess, samples: int) -> tuple[optuna.Study, dict[str, Ba
 
 def _layout(array: ArrayAccess, chunk: int, per_shard: int, codec: str) -> Layout:
     """Return a layout whose shards are not too large, and whose files are not too many."""
-    largest = max(chunk, _power(_LARGEST_SHARD_BYTES // max(1, array.sample_bytes)))
-    fewest = _power(math.ceil(array.shape[0] / max(MAX_FILES, array.files)) * 2 - 1)
+    largest = max(chunk, _floor_log2(_LARGEST_SHARD_BYTES // max(1, array.sample_bytes)))
+    fewest = _floor_log2(math.ceil(array.shape[0] / max(MAX_FILES, array.files)) * 2 - 1)
     shard = max(min(chunk + per_shard, largest), fewest)
     return Layout(
         chunk_samples=1 << chunk,
@@ -149,12 +149,12 @@ def _layout(array: ArrayAccess, chunk: int, per_shard: int, codec: str) -> Layou
 
 
 def _value(seen: LayoutTrial, max_size_ratio: float) -> float | None:
-    """Return what the study maximises: one beyond the size limit counts less by its excess."""
+    """Return the objective: the log of the rate, with a penalty for exceeding the size limit."""
     if seen.rate_samples_per_s is None:
         return None
     return math.log(seen.rate_samples_per_s) - 2 * max(0.0, (seen.size_ratio or 1.0) / max_size_ratio - 1)
 
 
-def _power(number: int) -> int:
-    """Return the largest power of two, as its exponent, that is not above a number."""
+def _floor_log2(number: int) -> int:
+    """Return the exponent of the largest power of two up to a number; 0 for numbers below 1."""
     return max(1, number).bit_length() - 1

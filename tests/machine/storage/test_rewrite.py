@@ -101,12 +101,12 @@ def interrupted(source: Path, new: Path, **layouts: Layout) -> None:
 def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
     source, new = many_arrays(tmp_path / "old"), tmp_path / "new"
     interrupted(source, new, x1=LAYOUT)
-    with pytest.raises(UsageError, match="begun with other layouts"):
+    with pytest.raises(UsageError, match="started with other layouts"):
         rewritten(source, new)
-    with pytest.raises(UsageError, match=r"begun from .* in another state"):
+    with pytest.raises(UsageError, match=r"another store, or of .* before it changed"):
         rewritten(many_arrays(tmp_path / "other"), new)
     zarr.open_array(source / "x2", mode="r+")[0] = 9.0
-    with pytest.raises(UsageError, match=r"begun from .* in another state"):
+    with pytest.raises(UsageError, match=r"another store, or of .* before it changed"):
         rewritten(source, new)
 
 
@@ -148,7 +148,7 @@ def test_new_folders_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         rewritten(source, source / "inner")
     unfinished(tmp_path / "mine").mkdir()
     (unfinished(tmp_path / "mine") / JOURNAL).write_text(json.dumps({"a": 1}) + "\n")
-    with pytest.raises(UsageError, match="is no unfinished rewrite"):
+    with pytest.raises(UsageError, match="is not an unfinished rewrite"):
         rewritten(source, tmp_path / "mine")
     with pytest.raises(UsageError, match=r"takes about .* GiB, but .* free; name a folder on another disk"):
         rewrite(source, tmp_path / "large", {}, 1 << 60, lambda *_: None)

@@ -24,17 +24,17 @@ MARKERS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 """Files with the metadata of a zarr group or array."""
 ZarrArray = zarr.Array[Any]
 _MAX_DECODED_BYTES = GIB
-"""Of one read; a larger one can't be timed within a budget."""
-_DECODED_BYTES = 64 * KIB
-"""In reads below it, zarr itself takes more time than the codec."""
+"""Samples that decode more are not timed: one read could take the whole budget."""
+_MIN_CODEC_BYTES = 64 * KIB
+"""Reads that decode less don't show the codec's rate: zarr itself takes most of their time."""
 _MAX_ROUND = 64
 """Reads between two evictions."""
 _COLD_SHARE = 0.5
-"""Share of the bytes of the reads that came from storage: chunks differ in size from their mean."""
+"""Reads are cold if at least this share of their bytes came from storage; chunks vary in size."""
 _INDEX_ENTRY_BYTES, _INDEX_CHECKSUM_BYTES = 16, 4
 _RAM_READS = 5_000
 _SETTINGS = ("cname", "level", "clevel", "shuffle")
-_WITHOUT_NAME = ("", "noshuffle", None)
+_NOT_SHOWN = ("", "noshuffle", None)
 
 
 def is_store(path: Path) -> bool:
@@ -56,12 +56,19 @@ def opened(path: Path) -> ZarrArray | zarr.Group:
 
 def arrays_of(store: ZarrArray | zarr.Group) -> dict[str, ZarrArray]:
     """Return the arrays of a store by their paths, sorted; a store that is one array has the path ""."""
+    return {path: one for path, one in _members(store) if isinstance(one, zarr.Array)}
+
+
+def groups_of(store: ZarrArray | zarr.Group) -> dict[str, zarr.Group]:
+    """Return the groups of a store by their paths, sorted; the store itself has the path ""."""
+    return {path: one for path, one in _members(store) if isinstance(one, zarr.Group)}
+
+
+def _members(store: ZarrArray | zarr.Group) -> list[tuple[str, ZarrArray | zarr.Group]]:
     if isinstance(store, zarr.Array):
-        return {"": store}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of files that belong to no array
-        members = sorted(store.members(max_depth=None))
-    return {path: member for path, member in members if isinstance(member, zarr.Array)}
+        return [("", store)]
+    with warnings.catch_warnings(action="ignore"):  # about files that belong to no array
+        return [("", store), *sorted(store.members(max_depth=None))]
 
 
 def facts_of(array: ZarrArray, folder: Path, path: str, deadline_s: float) -> ArrayAccess:
@@ -71,8 +78,8 @@ def facts_of(array: ZarrArray, folder: Path, path: str, deadline_s: float) -> Ar
         array: the array.
         folder: its own folder.
         path: its path within the store.
-        deadline_s: when to stop counting its files, in seconds of the monotonic clock; their total is then
-            estimated from those that were seen.
+        deadline_s: when to stop counting its files, in seconds of the monotonic clock; their total size is
+            then estimated from those counted.
     """
     shape, chunks, shards = array.shape, array.chunks, array.shards
     unit = shards or chunks
@@ -122,7 +129,7 @@ def _codec_text(codec: Any) -> str:
     else:
         settings = codec.get_config()
         name = str(settings["id"])
-    known = [f"{key}={settings[key]}" for key in _SETTINGS if settings.get(key) not in _WITHOUT_NAME]
+    known = [f"{key}={settings[key]}" for key in _SETTINGS if settings.get(key) not in _NOT_SHOWN]
     return f"{name}({', '.join(known)})" if known else name
 
 
@@ -131,7 +138,7 @@ def _codec_text(codec: Any) -> str:
 
 @dataclass
 class _Timed:
-    """Reads of one kind."""
+    """Totals over timed reads."""
 
     samples: int = 0
     decoded_bytes: int = 0
@@ -150,28 +157,27 @@ class _Timed:
 
 
 Selection = tuple[int | slice, int]
-"""What to read from the first axis, and the row of files that it is in."""
+"""An index or slice of the first axis, and the row of files that holds it."""
 
 
-def rates_of(array: ZarrArray, facts: ArrayAccess, root: Path, window_s: float, seed: int = 0) -> Rates:
+def rates_of(array: ZarrArray, facts: ArrayAccess, root: Path, window_s: float) -> Rates:
     """Return how fast samples are read at random, and in rows of chunks, each cold and warm.
 
-    Before cold reads, the files that they need are evicted from the page cache. At random, each file is read
-    once between evictions, so that readahead serves no other read, as in an epoch larger than RAM.
+    Before cold reads, their files are evicted from the page cache. In random order, each file is read once
+    between evictions, so that readahead serves no later read, as in an epoch larger than RAM.
 
     Args:
         array: the array; it must have samples.
         facts: what a read costs.
         root: the folder of the store.
         window_s: seconds for all reads.
-        seed: of the random order.
     """
-    is_decoding = facts.decoded_bytes_per_sample >= _DECODED_BYTES
-    rows = _timed_reads(array, facts, root, window_s / 3, _chunk_rounds(array, random.Random(seed)))
-    return random_rates(array, facts, root, window_s * 2 / 3, seed, has_warm=True).changed(
+    is_decoding = facts.decoded_bytes_per_sample >= _MIN_CODEC_BYTES
+    rows = _timed_reads(array, facts, root, window_s / 3, _chunk_rounds(array, random.Random(0)))
+    return random_rates(array, facts, root, window_s * 2 / 3, seed=0, has_warm=True).changed(
         chunks_cold=_per_s(rows.samples, rows.cold_s),
         chunks_warm=_per_s(rows.samples, rows.warm_s),
-        in_ram=_ram_rate(rows.block, random.Random(seed)),
+        in_ram=_ram_rate(rows.block, random.Random(0)),
         decode_mb_per_s=_per_s(rows.decoded_bytes / 1e6, rows.warm_s) if is_decoding else None,
     )
 
@@ -179,7 +185,7 @@ def rates_of(array: ZarrArray, facts: ArrayAccess, root: Path, window_s: float, 
 def random_rates(
     array: ZarrArray, facts: ArrayAccess, root: Path, window_s: float, seed: int, has_warm: bool = False
 ) -> Rates:
-    """Return only the rates in random order, by default the cold one alone."""
+    """Return the rates in random order, the warm one only if asked for."""
     timed = _timed_reads(array, facts, root, window_s, _random_rounds(array, random.Random(seed)), has_warm)
     return Rates(
         random_cold=_per_s(timed.samples, timed.cold_s),
@@ -205,13 +211,13 @@ def _timed_reads(
     rounds: Iterator[list[Selection]],
     has_warm: bool = True,
 ) -> _Timed:
-    """Read in rounds until the time is over, each round cold and then, if asked for, warm."""
+    """Read in rounds until the window ends, each round cold and then, if asked for, warm."""
     timed, end_s = _Timed(), time.monotonic() + window_s
     timed.block = array[next(rounds)[0][0]]  # the first read of a process sets up zarr's threads
     while not timed.samples or time.monotonic() < end_s:
         planned, done = next(rounds), 0
         for row in {row for _, row in planned}:
-            for file in files_of(array, root, row):
+            for file in _files_of(array, root, row):
                 evict(file)
         before = fetched_bytes()
         for what, _ in planned:
@@ -230,7 +236,7 @@ def _timed_reads(
     return timed
 
 
-def files_of(array: ZarrArray, root: Path, row: int) -> Iterator[bytes]:
+def _files_of(array: ZarrArray, root: Path, row: int) -> Iterator[bytes]:
     """Yield the files that hold a row of an array's shards, or of its chunks without shards."""
     grid = _ceilings(array.shape, array.shards or array.chunks)
     for rest in itertools.product(*map(range, grid[1:])):
@@ -238,7 +244,7 @@ def files_of(array: ZarrArray, root: Path, row: int) -> Iterator[bytes]:
 
 
 def _random_rounds(array: ZarrArray, chance: random.Random) -> Iterator[list[Selection]]:
-    """Yield rounds of random samples without end, each from another row of files."""
+    """Yield endless rounds of random samples, each sample from a different row of files."""
     per_file, length = (array.shards or array.chunks)[0], array.shape[0]
     rows = range(-(-length // per_file))
     while True:
@@ -247,7 +253,7 @@ def _random_rounds(array: ZarrArray, chance: random.Random) -> Iterator[list[Sel
 
 
 def _chunk_rounds(array: ZarrArray, chance: random.Random) -> Iterator[list[Selection]]:
-    """Yield rounds of consecutive rows of chunks without end."""
+    """Yield endless rounds of consecutive rows of chunks."""
     per_file, per_chunk, length = (array.shards or array.chunks)[0], array.chunks[0], array.shape[0]
     starts = range(0, length, per_chunk)
     while True:

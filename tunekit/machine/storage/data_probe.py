@@ -1,58 +1,60 @@
-"""Runs a task on a data set in a child process, as a system call on a dead mount may never return."""
+"""Calls a function on a data set in a child process, as a system call on a dead mount may never return."""
 
 import json
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tunekit.errors import TunekitError, UsageError
 from tunekit.machine.child_probe import NoReplyError, reply_of
+from tunekit.records.base import Record
 from tunekit.units import duration_text
 
 _CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.data_probe import main; main()")
-_TASKS = {
-    "access": "data_access.access",
-    "cut": "layout_trial.cut",
-    "try": "layout_trial.try_layout",
-    "rounds": "layout_trial.rounds",
-}
-"""Functions of this folder by the names of their tasks; each takes JSON values and returns one."""
 
 
-def answer_of(task: str, limit_s: float, **question: Any) -> Any:
-    """Run a task in a child process and return its answer.
+def answer_of(function: Callable[..., Any], path: Path, limit_s: float, **arguments: Any) -> Any:
+    """Call a function in a child process and return its result as JSON values.
 
     Args:
-        task: one of `_TASKS`.
+        function: a module's function, whose first argument is a path; it may return records.
+        path: the data set.
         limit_s: seconds after which the child is killed.
-        question: the arguments of its function, as JSON values.
+        arguments: its other arguments, as JSON values.
 
     Raises:
-        UsageError: the task refuses the question, or does not respond in time.
+        UsageError: the function refuses the path, or does not return in time.
         TunekitError: the child process fails.
     """
+    name = f"{function.__module__}:{function.__name__}"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     try:
-        reply = reply_of([*_CHILD, task, json.dumps(question)], limit_s, environment)
+        reply = reply_of([*_CHILD, name, os.fspath(path), json.dumps(arguments)], limit_s, environment)
     except NoReplyError as error:
-        if error.is_late:
-            raise UsageError(
-                f"the data set did not respond within {duration_text(limit_s)} ({task}); check the mount "
-                "with findmnt, or give a longer --budget"
-            ) from None
-        raise TunekitError(f"the process that measured the data set ({task}) {error}") from error
+        if not error.is_late:
+            raise TunekitError(f"the process that inspected the data set {str(path)!r} {error}") from error
+        raise UsageError(
+            f"the data set {str(path)!r} did not respond within {duration_text(limit_s)}: is its file server "
+            "down? Check the mount with findmnt, and leave this data set out until it responds"
+        ) from None
     if "refused" in reply:
         raise UsageError(reply["refused"])
     return reply["answer"]
 
 
 def main() -> None:
-    """Do the task that is this process's last but one argument, and print its answer as JSON."""
-    module, function = _TASKS[sys.argv[-2]].split(".")
+    """Call the function that this process's arguments name, and print its result as JSON."""
+    name, path, arguments = sys.argv[-3:]
+    module, _, function = name.partition(":")
     try:
-        do = getattr(import_module(f"tunekit.machine.storage.{module}"), function)
-        reply = {"answer": do(**json.loads(sys.argv[-1]))}
+        reply = {"answer": getattr(import_module(module), function)(Path(path), **json.loads(arguments))}
     except UsageError as error:
         reply = {"refused": str(error)}
-    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.write(json.dumps(reply, default=_plain) + "\n")
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return record.model_dump(mode="json")

@@ -40,7 +40,7 @@ def _npz(path: str) -> int:
 
 
 def _torch(path: str) -> int:
-    """Load tensors in this child process, as only the training's own code would; without running pickles."""
+    """Load tensors without running pickled code; torch is imported here, in the child process."""
     return _tensor_bytes(import_module("torch").load(path, map_location="cpu", weights_only=True))
 
 
@@ -56,14 +56,14 @@ _DECODERS |= dict.fromkeys(_IMAGES, _image)
 
 
 def sizes_of(sample: Sequence[DataFile]) -> FileSizes | None:
-    """Return the distribution of the sizes of files; None without any."""
+    """Return the distribution of file sizes; None without files."""
     sizes = sorted(file.size_bytes for file in sample)
     if not sizes:
         return None
     return FileSizes(
         smallest=sizes[0],
         median=sizes[len(sizes) // 2],
-        p95=sizes[min(len(sizes) - 1, len(sizes) * 95 // 100)],
+        p95=sizes[len(sizes) * 95 // 100],
         largest=sizes[-1],
     )
 

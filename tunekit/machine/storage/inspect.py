@@ -1,23 +1,19 @@
 """Finds out which disk a data set is on, and measures how fast a sample of its files is read."""
 
-import json
 import os
 import re
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from tunekit.errors import TunekitError, UsageError
-from tunekit.machine.child_probe import NoReplyError, reply_of
 from tunekit.machine.host.limits import ROOT, text_of
 from tunekit.machine.host.mounts import Mount, mount_under, mounts_of
 from tunekit.machine.storage import read_probe
 from tunekit.machine.storage.data_files import MAX_FILES, DataFiles, walk
+from tunekit.machine.storage.data_probe import answer_of
 from tunekit.records.checkup import Storage, StorageKind
-from tunekit.records.codec import from_json, to_json
-from tunekit.units import bytes_text, duration_text
+from tunekit.units import bytes_text
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 
@@ -41,11 +37,8 @@ _NETWORK_MODEL = re.compile(r"Amazon Elastic Block Store|PersistentDisk|nvme_car
 _VIRTUAL_MODEL = re.compile(r"QEMU|VMware|Virtual|VBOX|Google|Msft|KVM|Xen", re.IGNORECASE)
 
 _DEEPEST_STACK = 8
-"""MAX levels of stacked block devices (LUKS on LVM on RAID); a deeper stack is a loop."""
+"""Largest number of levels of stacked block devices (LUKS on LVM on RAID); a deeper stack is a loop."""
 
-LIMIT_S = 30.0
-"""Reading takes 3 s and the walk half of that; the rest allows for a disk that spins up, or an automount."""
-_CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
 _LOCATED_FILES = 64
 """How many files of the sample have their mount looked up."""
 _NO_STORAGE = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "devpts", "devtmpfs"})
@@ -124,40 +117,19 @@ def _word(path: Path) -> str:
     return (text_of(path) or "").strip()
 
 
-def inspect_storage_apart(path: Path, limit_s: float = LIMIT_S, child: Sequence[str] = _CHILD) -> Storage:
-    """Run `inspect_storage` in a child process, as a system call on a dead mount may never return.
+def inspect_storage_apart(path: Path, limit_s: float = 30.0) -> Storage:
+    """Call `inspect_storage` in a child process, as a system call on a dead mount may never return.
 
     Args:
         path: a file or a folder.
-        limit_s: seconds to wait for the result.
-        child: the command to run, to which the path is appended.
+        limit_s: seconds to wait. Reading takes 3 s and the walk half of that; the rest allows for a disk that
+            spins up, or an automount.
 
     Raises:
         UsageError: the path is missing, is neither a file nor a folder, or does not respond.
         TunekitError: the child process fails.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    try:
-        reply = reply_of([*child, os.fspath(path)], limit_s, environment)
-    except NoReplyError as error:
-        if not error.is_late:
-            raise TunekitError(f"the process that inspected the data set {str(path)!r} {error}") from error
-        raise UsageError(
-            f"the data set {str(path)!r} did not respond within {duration_text(limit_s)}: is its file server "
-            "down? Check the mount with findmnt, and leave out this --data until it responds"
-        ) from None
-    if "refused" in reply:
-        raise UsageError(reply["refused"])
-    return from_json(reply["storage"], Storage)
-
-
-def main() -> None:
-    """Print the storage of the path that is this process's last argument, as JSON."""
-    try:
-        reply = {"storage": to_json(inspect_storage(Path(sys.argv[-1])))}
-    except UsageError as error:
-        reply = {"refused": str(error)}
-    sys.stdout.write(json.dumps(reply) + "\n")
+    return Storage.model_validate(answer_of(inspect_storage, path, limit_s))
 
 
 def inspect_storage(

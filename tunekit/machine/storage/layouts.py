@@ -1,4 +1,4 @@
-"""How layouts are made: compressors by name, and empty arrays in a layout."""
+"""Creates empty zarr arrays in a layout."""
 
 import math
 import warnings
@@ -13,11 +13,11 @@ from tunekit.machine.storage.array_access import ZarrArray
 from tunekit.records.data_layout import Layout
 
 _LARGE_SAMPLE_BYTES = 64 << 20
-"""From this size on, a sample keeps its present chunks along its own axes."""
+"""Larger samples keep their present chunks along their own axes."""
 
 
-def codecs_of(name: str) -> Any:
-    """Return the compressors of a name in `CODECS`, as zarr takes them."""
+def _codecs_of(name: str) -> Any:
+    """Return zarr's compressors for a name in `CODECS`."""
     kind, *settings = name.split("-")
     level = next((int(word) for word in settings if word.isdigit()), 5)
     shuffle = "shuffle" if "shuffle" in settings else "noshuffle"
@@ -40,8 +40,8 @@ def create_like(
         like: the other array.
         store: folder of the store to create it in.
         path: its path there.
-        layout: how to store it; None for the other's chunks, shards and codecs. Codecs of format 2 have no
-            equal in format 3: there zarr's default is taken.
+        layout: how to store it; None for the other's chunks, shards and codecs. Codecs of format 2 don't
+            exist in format 3, which gets zarr's default.
         zarr_format: of the new array.
         samples: length of its first axis; the other's by default.
     """
@@ -50,13 +50,12 @@ def create_like(
         described |= {"filters": like.filters, "compressors": like.compressors}
         described |= {"serializer": like.serializer} if zarr_format == 3 else {"order": like.order}
     if layout is not None:
-        described |= {"chunks": shape_of(like, layout.chunk_samples)}
-        described |= {"shards": layout.shard_samples and shape_of(like, layout.shard_samples)}
-        described |= {} if layout.codec is None else {"compressors": codecs_of(layout.codec)}
+        described |= {"chunks": _shape_of(like, layout.chunk_samples)}
+        described |= {"shards": layout.shard_samples and _shape_of(like, layout.shard_samples)}
+        described |= {} if layout.codec is None else {"compressors": _codecs_of(layout.codec)}
     if zarr_format == 3:
         described["dimension_names"] = getattr(like.metadata, "dimension_names", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of types that no specification of format 3 has yet
+    with warnings.catch_warnings(action="ignore"):  # about types that format 3 does not specify yet
         return zarr.create_array(
             store,
             name=path or None,
@@ -69,8 +68,8 @@ def create_like(
         )
 
 
-def shape_of(array: ZarrArray, samples: int) -> Sequence[int]:
-    """Return the shape of a chunk or shard of whole samples; very large samples keep their chunks."""
+def _shape_of(array: ZarrArray, samples: int) -> Sequence[int]:
+    """Return the shape of a chunk or shard of whole samples; large samples keep their chunks."""
     is_large = math.prod(array.shape[1:]) * array.dtype.itemsize > _LARGE_SAMPLE_BYTES
     inner = array.chunks[1:] if is_large else array.shape[1:]
     return (samples, *(max(1, size) for size in inner))

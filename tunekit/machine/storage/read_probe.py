@@ -21,11 +21,11 @@ from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
 
 MAX_READ_BYTES = 256 * MIB
-"""MAX read sequentially, and also MAX read at random."""
+"""Largest number of bytes to read sequentially, and as many at random."""
 BLOCK_BYTES = MIB
 RANDOM_READ_BYTES = 64 * KIB
 _STRETCH_BYTES = 32 * MIB
-"""MAX read sequentially from each of many files, so that several files are sampled."""
+"""Bytes to read sequentially from each of many files, so that several files are sampled."""
 _WINDOW_BYTES = 2 * MIB
 """Unit of eviction from the page cache: a large folio is only evicted whole, and folios are aligned to their
 size and at most this long (on x86)."""

@@ -2,7 +2,7 @@
 
 The new store is written as NEW.unfinished and renamed to NEW once every block was read back and compared, so
 NEW is complete whenever it exists. A journal in NEW.unfinished lists each written block with the checksum of
-the source's decoded bytes: after a kill, the next rewrite goes on behind the last of them.
+the source's decoded bytes: after a kill, the next rewrite continues after the last of them.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ import numpy as np
 import zarr
 
 from tunekit.errors import DamagedRecordError, TunekitError, UsageError
-from tunekit.machine.storage.array_access import ZarrArray, arrays_of, opened
+from tunekit.machine.storage.array_access import ZarrArray, arrays_of, groups_of, opened
 from tunekit.machine.storage.layouts import create_like
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.data_layout import Layout, Rewrite, RewritePlan
@@ -30,12 +30,12 @@ from tunekit.units import MIB, bytes_text
 
 JOURNAL = "tunekit-rewrite.jsonl"
 _BLOCK_BYTES = 32 * MIB
-"""A block is at least one shard, and else at most this many decoded bytes."""
+"""Largest decoded size of a block, unless a single shard is larger."""
 _SPARE = 1.05
-"""Free space that is asked for, as a multiple of the expected size."""
+"""Required free space, as a multiple of the expected size."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, finished blocks and all blocks."""
+"""Called with "writing" or "verifying", the number of finished blocks and of all."""
 Block = tuple[slice, ...]
 
 
@@ -48,10 +48,10 @@ def begun_plan(source: Path, new: Path) -> RewritePlan | None:
     """Return the plan of an interrupted rewrite of the source; None if there is none.
 
     Raises:
-        UsageError: NEW exists, is in the source, or what is unfinished there is something else.
+        UsageError: NEW exists or overlaps the source, or its unfinished folder is something else.
     """
-    inside = new.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(new.resolve())
-    if inside:
+    old, made = source.resolve(), new.resolve()
+    if made.is_relative_to(old) or old.is_relative_to(made):
         raise UsageError(f"{str(new)!r} overlaps the source {str(source)!r}; name a folder beside it")
     if os.path.lexists(new):
         raise UsageError(f"{str(new)!r} exists already; name another folder, or remove it")
@@ -63,11 +63,12 @@ def begun_plan(source: Path, new: Path) -> RewritePlan | None:
             plan = from_json(journal.readline(), RewritePlan, str(folder / JOURNAL))
     except (OSError, ValueError, DamagedRecordError) as error:
         raise UsageError(
-            f"{str(folder)!r} is no unfinished rewrite ({error}); remove it, or name another folder"
+            f"{str(folder)!r} is not an unfinished rewrite ({error}); remove it, or name another folder"
         ) from error
-    if plan.source_state != state_of(source) or plan.source != str(source.resolve()):
+    if plan.source_state != state_of(source) or plan.source != str(old):
         raise UsageError(
-            f"{str(folder)!r} was begun from {plan.source!r} in another state; remove it to begin again"
+            f"{str(folder)!r} is a rewrite of another store, or of {plan.source!r} before it changed; "
+            "remove it to start over"
         )
     return plan
 
@@ -92,20 +93,20 @@ def rewrite(
 
     Args:
         source: the store; it is only read.
-        new: the new store; it must not exist, but may have been begun with the same layouts.
+        new: the new store; it must not exist, but an unfinished one with the same layouts is resumed.
         layouts: new layouts by the path of their array; the others keep theirs.
         needs_bytes: expected size of the new store.
         progress: called after each block.
 
     Raises:
         UsageError: NEW can't be used, or is too large for its disk. TunekitError: the source changed
-        during the rewrite, or a block or its metadata reads back differently.
+        during the rewrite, or a block or the metadata reads back differently.
     """
     begun = begun_plan(source, new)
     plan = RewritePlan(source=str(source.resolve()), source_state=state_of(source), layouts=dict(layouts))
     if begun is not None and begun != plan:
         raise UsageError(
-            f"{str(unfinished(new))!r} was begun with other layouts; leave out --array, --chunks, --shards "
+            f"{str(unfinished(new))!r} was started with other layouts; leave out --array, --chunks, --shards "
             "and --codec to finish it, or remove it"
         )
     folder = unfinished(new)
@@ -129,7 +130,7 @@ def rewrite(
         total = _verified(opened(source), folder, blocks, written, progress)
         if state_of(source) != plan.source_state:
             raise TunekitError(
-                f"{plan.source!r} changed while it was rewritten; remove {str(folder)!r} and begin again"
+                f"{plan.source!r} changed while it was rewritten; remove {str(folder)!r} and start over"
             )
         folder.rename(new)
         (new / JOURNAL).unlink()
@@ -158,18 +159,16 @@ def _journal(path: Path) -> Iterator[IO[str]]:
 
 
 def _written_blocks(journal: IO[str], plan: RewritePlan) -> dict[str, str]:
-    """Return the checksums of the written blocks, and begin an empty journal with the plan."""
+    """Return the checksums of the written blocks, and start an empty journal with the plan."""
     journal.seek(0)
     whole = [line for line in journal if line.endswith("\n")]
-    journal.truncate(sum(len(line.encode()) for line in whole))  # drops half a line
+    journal.truncate(sum(len(line.encode()) for line in whole))  # drops an incomplete last line
     if not whole:
         _append(journal, to_json(plan, indent=None))
     try:
         return dict(json.loads(line) for line in whole[1:])
     except ValueError as error:
-        raise UsageError(
-            f"{journal.name!r} is damaged ({error}); remove its folder to begin again"
-        ) from error
+        raise UsageError(f"{journal.name!r} is damaged ({error}); remove its folder to start over") from error
 
 
 def _append(journal: IO[str], line: str) -> None:
@@ -194,18 +193,16 @@ def _check_space(folder: Path, needs_bytes: int) -> None:
 
 
 def _create(source: ZarrArray | zarr.Group, folder: Path, layouts: Mapping[str, Layout]) -> None:
-    """Create the groups and empty arrays of a new store; what a killed process has created goes."""
+    """Create the groups and empty arrays of a new store, in place of those that a killed process left."""
     for entry in folder.iterdir():
         if entry.name != JOURNAL:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    if isinstance(source, zarr.Group):
-        for path, group in (("", source), *_groups_of(source)):
-            zarr.create_group(folder, path=path, attributes=group.attrs.asdict())
+    for path, group in groups_of(source).items():
+        zarr.create_group(folder, path=path, attributes=group.attrs.asdict())
     for path, array in arrays_of(source).items():
         create_like(array, folder, path, layouts.get(path))
     if _is_consolidated(source):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # no specification of format 3 has it yet
+        with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
             zarr.consolidate_metadata(folder)
 
 
@@ -213,15 +210,8 @@ def _is_consolidated(store: ZarrArray | zarr.Group) -> bool:
     return isinstance(store, zarr.Group) and store.metadata.consolidated_metadata is not None
 
 
-def _groups_of(store: zarr.Group) -> list[tuple[str, zarr.Group]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        members = sorted(store.members(max_depth=None))
-    return [(path, member) for path, member in members if isinstance(member, zarr.Group)]
-
-
 def blocks_of(array: ZarrArray) -> Iterator[Block]:
-    """Yield the blocks of an array: whole shards, or chunks without shards, up to some size."""
+    """Yield the blocks of an array: whole shards, or whole chunks of an array without shards."""
     unit = array.shards or array.chunks
     shape, size = list(unit), math.prod(unit) * array.dtype.itemsize
     for axis in reversed(range(array.ndim)):
@@ -234,7 +224,7 @@ def blocks_of(array: ZarrArray) -> Iterator[Block]:
 
 
 def checksum_of(data: Any) -> str:
-    """Return the BLAKE2 checksum of a block's decoded bytes; of text with variable length, of the text."""
+    """Return the BLAKE2 checksum of a block's decoded bytes; for variable-length text, of its repr."""
     block = np.asarray(data)
     is_text = block.dtype.hasobject
     content = repr(block.tolist()).encode() if is_text else np.ascontiguousarray(block).tobytes()
@@ -254,7 +244,7 @@ def _verified(
     """Read the new store back and return the checksum of all its blocks."""
     new = opened(folder)
     if described(new) != described(source):
-        raise TunekitError(f"{str(folder)!r} has other metadata than its source; please report this")
+        raise TunekitError(f"the metadata in {str(folder)!r} differs from its source's; please report this")
     arrays, total = arrays_of(new), hashlib.blake2b(digest_size=16)
     for done, (path, block) in enumerate(blocks):
         progress("verifying", done, len(blocks))
@@ -262,7 +252,7 @@ def _verified(
         if checksum != written[_key(path, block)]:
             raise TunekitError(
                 f"{path or 'the array'} in {str(folder)!r} reads back differently at {_key(path, block)}; "
-                "check the disk, remove the folder and begin again"
+                "check the disk, remove the folder and start over"
             )
         total.update(checksum.encode())
     return total.hexdigest()
@@ -270,8 +260,7 @@ def _verified(
 
 def described(store: ZarrArray | zarr.Group) -> dict[str, Any]:
     """Return what a rewrite must keep: groups, attributes, shapes, types, fill values, dimension names."""
-    groups = [("", store), *_groups_of(store)] if isinstance(store, zarr.Group) else []
-    kept: dict[str, Any] = {path: _text(group.attrs.asdict()) for path, group in groups}
+    kept: dict[str, Any] = {path: _text(group.attrs.asdict()) for path, group in groups_of(store).items()}
     kept["is consolidated"] = _is_consolidated(store)
     for path, array in arrays_of(store).items():
         fill = array.fill_value
