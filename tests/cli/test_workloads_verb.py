@@ -36,7 +36,7 @@ def test_the_data_is_that_of_the_device_that_trains_on_them(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     sizes = {"cuda": {"samples": 2, "image_size": 35}, "cpu": {"samples": 2, "image_size": 28}}
-    monkeypatch.setattr(images_store.Contents, "usual", sizes)
+    monkeypatch.setattr(images_store.Contents, "sizes", sizes)
     monkeypatch.setattr(workloads, "ask_torch", lambda command: build)
     searched = run(
         host=host(accelerators=gpus),

@@ -31,10 +31,10 @@ def train(data: Path, *options: str) -> str:
 
 
 def test_resnet50_has_the_published_parameter_count() -> None:
-    import images_model
+    import images
 
     with torch.device("meta"):
-        model = images_model.build("resnet50")
+        model = images.ResNet(*images.MODELS["resnet50"])
     assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
 
 
@@ -56,13 +56,13 @@ def test_images_are_the_same_on_every_machine(tmp_path: Path) -> None:
 
 
 def test_an_item_is_a_normalised_image_and_its_label(tmp_path: Path) -> None:
-    import images_data
+    import images
     import images_store
 
     folder = store_folder(images_store.Contents(40, 28), tmp_path)
     labels = zarr.open_group(folder, mode="r")["labels"][:]
     for augmented in (True, False):
-        dataset = images_data.ZarrImages(folder, range(10, 40), 28, augmented)
+        dataset = images.ZarrImages(folder, 28, range(10, 40), augmented)
         image, label = dataset[3]
         assert (image.shape, image.dtype) == ((3, 28, 28), torch.float32)
         assert image.abs().max() < 3

@@ -71,7 +71,7 @@ def test_a_window_is_a_small_share_of_the_chunk_that_is_read_for_it(
     script: ModuleType, tmp_path: Path
 ) -> None:
     folder = store_folder(script.Contents(2_000), tmp_path)
-    windows = script.Windows(folder, range(1_800), "irregular", augmented=True)
+    windows = script.Windows(folder, "irregular", range(1_800), augmented=True)
     window, target = windows[7]
     assert (window.shape, window.dtype) == ((1, 100), torch.float32)
     assert target == zarr.open_group(folder, mode="r")["irregular"][7]

@@ -65,7 +65,7 @@ def _make_and_say(contents: Any, root: Path | None, words: Sequence[str], screen
     try:
         folder = _make(contents, root, screen)
     except KeyboardInterrupt:
-        screen.said("interrupted; the same command continues")
+        screen.said("interrupted; to resume, run the same command again")
         raise
     screen.said(f"{bytes_text(contents.rows * contents.row_bytes)} before compression in {folder}")
     given = f" -- {' '.join(map(quoted, words))}" if words else ""
@@ -83,7 +83,7 @@ def _make(contents: Any, root: Path | None, screen: TrialScreen) -> Path:
 
 
 def _contents_of(name: str, words: Sequence[str], on_gpu: bool) -> tuple[Any, Path | None]:
-    """Return what a workload's store holds under these options of its script, and the folder they name."""
+    """Return the contents of a workload's store for these options of its script, and the folder in --data."""
     kind = import_module(f"tunekit.workloads.{name}_store").Contents
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--data", type=Path)
@@ -95,8 +95,8 @@ def _contents_of(name: str, words: Sequence[str], on_gpu: bool) -> tuple[Any, Pa
     except argparse.ArgumentError as error:
         raise UsageError(f"--workload {name}: {error}") from error
     root, device = given.pop("data"), given.pop("device")
-    usual = kind.usual["cuda" if device.startswith("cuda") or (device == "auto" and on_gpu) else "cpu"]
-    return kind(**usual | {size: value for size, value in given.items() if value is not None}), root
+    sizes = kind.sizes["cuda" if device.startswith("cuda") or (device == "auto" and on_gpu) else "cpu"]
+    return kind(**sizes | {size: value for size, value in given.items() if value is not None}), root
 
 
 def _workload_here(name: str, contents: Any) -> WorkloadHere:

@@ -8,7 +8,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 
 
 class WorkloadHere(Record):
-    """A built-in workload, and the data that it trains on here unless options say otherwise."""
+    """A built-in workload, with the default size of its data on this machine."""
 
     name: str
     model: str
@@ -18,7 +18,7 @@ class WorkloadHere(Record):
     data_bytes: NonNegativeInt
     """Size of the data before compression."""
     limited_by: str
-    """What its own settings wait for."""
+    """The bottleneck of its default settings."""
 
 
 class WorkloadsHere(Record):

@@ -1,4 +1,4 @@
-"""What `tunekit workloads` shows: the built-in workloads. Pure."""
+"""The list of built-in workloads. Pure."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _COLUMNS: tuple[Column[WorkloadHere], ...] = (
 
 
 def workload_list(workloads: Sequence[WorkloadHere]) -> tuple[Table, Commands]:
-    """Return the table of the built-in workloads, and how to use one."""
+    """Return the table of the built-in workloads, and commands to use one."""
     commands = (
         "tunekit search --workload ppg",
         "tunekit search --workload ppg -- --samples 1000000",

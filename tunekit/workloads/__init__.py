@@ -1,4 +1,4 @@
-"""Built-in training scripts, written as a user would write them and run as a command.
+"""Built-in training scripts, written as users write them and run as commands.
 
 `NAME.py` is a script, and `Contents` in `NAME_store.py` says what data it reads.
 """
@@ -14,17 +14,17 @@ class Workload(NamedTuple):
     """On a GPU; a CPU gets a small one."""
     data: str
     limited_by: str
-    """What its own settings wait for."""
+    """The bottleneck of its default settings."""
 
 
 WORKLOADS = {
     "images": Workload("ResNet-50", "images in chunks of 16", "decoding and augmenting"),
-    "ppg": Workload("1-D ResNet-34", "1 s windows of 100 samples", "a tiny read per sample"),
+    "ppg": Workload("1-D ResNet-34", "1 s windows of 100 samples", "one small read per sample"),
     "spectrograms": Workload("CNN", "224 x 224 x 3, float16", "compute, copies to the GPU"),
-    "text": Workload("encoder of BERT's size", "documents of all lengths", "compute, partly of padding"),
+    "text": Workload("BERT-size encoder", "documents of any length", "compute, much of it on padding"),
     "records": Workload("LSTM", "patients' visits", "collating in Python"),
 }
-"""Every built-in workload by its name; nothing else names them."""
+"""Every built-in workload by its name."""
 
 DEFAULT_WORKLOAD = next(iter(WORKLOADS))
 

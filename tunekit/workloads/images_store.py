@@ -19,7 +19,7 @@ class Contents:
         "samples": "images in all; a tenth of them validate",
         "image_size": "pixels a side after cropping",
     }
-    usual = {"cuda": {"samples": 12_800, "image_size": 224}, "cpu": {"samples": 2_000, "image_size": 64}}
+    sizes = {"cuda": {"samples": 12_800, "image_size": 224}, "cpu": {"samples": 2_000, "image_size": 64}}
 
     def __init__(self, samples: int, image_size: int) -> None:
         self.rows, self.samples, self.size = samples, samples, stored_size(image_size)

@@ -1,8 +1,8 @@
 """Train a 1-D ResNet on one-second windows of a pulse sensor: `python ppg.py --epochs 1`.
 
-It tells irregular from regular rhythms, or with `--task heart-rate` reads the heart rate. Each sample is one
-small read from a zarr store, which is made on first use. Defaults fit the machine: ResNet-34 on two million
-windows with a GPU, a small ResNet without one.
+It classifies rhythms as regular or irregular, or with `--task heart-rate` estimates the heart rate. Each
+sample is one small read from a zarr store, which is made on first use. Defaults fit the machine: ResNet-34 on
+two million windows with a GPU, a small ResNet without one.
 """
 
 from pathlib import Path
@@ -30,8 +30,8 @@ TASKS = {"rhythm": "irregular", "heart-rate": "heart_rate"}
 class Windows(Dataset):
     """Windows of the store as `(float32 1 x 100, float32 target)`; augmented if `augmented`."""
 
-    def __init__(self, folder: Path, indices: range, target: str, augmented: bool) -> None:
-        self.folder, self.indices, self.target, self.augmented = folder, indices, target, augmented
+    def __init__(self, folder: Path, target: str, indices: range, augmented: bool) -> None:
+        self.folder, self.target, self.indices, self.augmented = folder, target, indices, augmented
         self.group = None
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Windows(Dataset):
             self.targets = self.group[self.target][:].astype(np.float32)
         index = self.indices[item]
         window = torch.from_numpy(self.windows[index]).float()
-        if self.augmented:  # another gain, and noise of a loose sensor
+        if self.augmented:  # random gain, and noise as from a loose sensor
             window = window * torch.empty(1).uniform_(0.8, 1.25) + 200 * torch.randn(len(window))
         window = (window - window.mean()) / (window.std() + 1e-6)
         return window[None], self.targets[index]
@@ -69,7 +69,7 @@ class Block(nn.Module):
 
 
 class ResNet1d(nn.Module):
-    """He et al.'s basic ResNet along time, with one output."""
+    """A ResNet of basic blocks (He et al. 2015) over time, with one output."""
 
     def __init__(self, blocks: tuple[int, ...], width: int) -> None:
         super().__init__()
@@ -86,8 +86,8 @@ class ResNet1d(nn.Module):
         return self.head(self.stages(x).mean(2))[:, 0]
 
 
-def error_per_minute(rates: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return how far off the heart rates are, in beats per minute."""
+def bpm_error(rates: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the absolute errors of heart rates in beats per minute."""
     return (rates - targets).abs()
 
 
@@ -95,14 +95,12 @@ def main() -> None:
     """Train as the command line says."""
     parser = option_parser(__doc__, Contents, MODELS)
     parser.add_argument("--task", choices=TASKS, default="rhythm")
-    args = parse(parser, Contents.usual, DEFAULTS)
+    args = parse(parser, Contents.sizes, DEFAULTS)
     folder = store_folder(Contents(args.samples), args.data)
-    trained, validated = split(args.samples)
-    train_set = Windows(folder, trained, TASKS[args.task], augmented=True)
-    val_set = Windows(folder, validated, TASKS[args.task], augmented=False)
+    train_set, val_set = (Windows(folder, TASKS[args.task], *part) for part in split(args.samples))
     model = ResNet1d(*MODELS[args.model]).to(args.device)
     optimizer = AdamW(model.parameters(), args.lr, weight_decay=args.weight_decay)
-    losses = {"rhythm": (nn.BCEWithLogitsLoss(), accuracy), "heart-rate": (nn.L1Loss(), error_per_minute)}
+    losses = {"rhythm": (nn.BCEWithLogitsLoss(), accuracy), "heart-rate": (nn.L1Loss(), bpm_error)}
     fit(args, model, optimizer, *losses[args.task], *loaders(args, train_set, val_set))
 
 

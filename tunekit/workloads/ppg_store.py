@@ -12,7 +12,7 @@ class Contents:
 
     workload, part_rows = "ppg", 8_192
     options = {"samples": "windows in all; a tenth of them validate"}
-    usual = {"cuda": {"samples": 2_000_000}, "cpu": {"samples": 50_000}}
+    sizes = {"cuda": {"samples": 2_000_000}, "cpu": {"samples": 50_000}}
     row_bytes = 2 * WINDOW_SAMPLES + 5
 
     def __init__(self, samples: int) -> None:

@@ -1,8 +1,8 @@
-"""Train an LSTM on patients' visits, of which each has another number: `python records.py --epochs 1`.
+"""Train an LSTM on patients' visits, a different number for each: `python records.py --epochs 1`.
 
-It predicts who comes back within a month. The store is made on first use and read into RAM at the start;
-visits are decoded and collated one by one in Python. Defaults fit the machine: two layers of 512 units with a
-GPU, one of 32 without one.
+It predicts which patients return within a month. The store is made on first use and read into RAM at the
+start; visits are decoded and collated one by one in Python. Defaults fit the machine: two layers of 512 units
+with a GPU, one of 32 without one.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import zarr
-from records_store import CODES, CODES_A_VISIT, LABS, Contents
+from records_store import CODES, CODES_PER_VISIT, LABS, Contents
 from stores import store_folder
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
 
 
 class Patients(Dataset):
-    """Patients in RAM as `(visits, returned)`; some visits are left out if `augmented`."""
+    """Patients in RAM as `(visits, returned)`; random visits are left out if `augmented`."""
 
     def __init__(self, group: zarr.Group, indices: range, augmented: bool) -> None:
         self.visits, self.returned, ends = (group[name][:] for name in ("visits", "returned", "ends"))
@@ -72,10 +72,10 @@ def collate(
         codes.append([])
         numbers.append([])
         for visit in visits:
-            codes[-1].append(visit.codes + [0] * (CODES_A_VISIT - len(visit.codes)))
+            codes[-1].append(visit.codes + [0] * (CODES_PER_VISIT - len(visit.codes)))
             numbers[-1].append([math.log1p(visit.days), *visit.labs])
         missing = longest - len(visits)
-        codes[-1] += [[0] * CODES_A_VISIT] * missing
+        codes[-1] += [[0] * CODES_PER_VISIT] * missing
         numbers[-1] += [[0.0] * (1 + LABS)] * missing
     lengths = [len(visits) for visits, _ in patients]
     return (
@@ -87,7 +87,7 @@ def collate(
 
 
 class Lstm(nn.Module):
-    """Mean embeddings of a visit's codes beside its numbers, an LSTM over visits, a linear head."""
+    """The mean embedding of a visit's codes and its numbers, an LSTM over visits, a linear head."""
 
     def __init__(self, layers: int, units: int) -> None:
         super().__init__()
@@ -105,21 +105,12 @@ class Lstm(nn.Module):
 
 def main() -> None:
     """Train as the command line says."""
-    args = parse(option_parser(__doc__, Contents, MODELS), Contents.usual, DEFAULTS)
+    args = parse(option_parser(__doc__, Contents, MODELS), Contents.sizes, DEFAULTS)
     group = zarr.open_group(store_folder(Contents(args.samples), args.data), mode="r")
-    trained, validated = split(args.samples)
-    train_set = Patients(group, trained, augmented=True)
-    val_set = Patients(group, validated, augmented=False)
+    data = loaders(args, *(Patients(group, *part) for part in split(args.samples)), collate_fn=collate)
     model = Lstm(*MODELS[args.model]).to(args.device)
     optimizer = AdamW(model.parameters(), args.lr, weight_decay=args.weight_decay)
-    fit(
-        args,
-        model,
-        optimizer,
-        nn.BCEWithLogitsLoss(),
-        accuracy,
-        *loaders(args, train_set, val_set, collate_fn=collate),
-    )
+    fit(args, model, optimizer, nn.BCEWithLogitsLoss(), accuracy, *data)
 
 
 if __name__ == "__main__":

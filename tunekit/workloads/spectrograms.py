@@ -1,7 +1,7 @@
 """Train a CNN on spectrograms that fit in memory: `python spectrograms.py --epochs 1`.
 
 The store is made on first use and read into RAM at the start, as float16; a sample is decoded to float32 and
-masked. Defaults fit the machine: a CNN of 64 to 512 channels with a GPU, an eighth of them without one.
+masked. Defaults fit the machine: a CNN of 64 to 512 channels with a GPU, of 8 to 64 without one.
 """
 
 import torch
@@ -55,12 +55,10 @@ class Cnn(nn.Sequential):
 
 def main() -> None:
     """Train as the command line says."""
-    args = parse(option_parser(__doc__, Contents, MODELS), Contents.usual, DEFAULTS)
+    args = parse(option_parser(__doc__, Contents, MODELS), Contents.sizes, DEFAULTS)
     group = zarr.open_group(store_folder(Contents(args.samples), args.data), mode="r")
     decibels, labels = (torch.from_numpy(group[name][:]) for name in ("spectrograms", "labels"))
-    trained, validated = split(args.samples)
-    train_set = Spectrograms(decibels, labels, trained, augmented=True)
-    val_set = Spectrograms(decibels, labels, validated, augmented=False)
+    train_set, val_set = (Spectrograms(decibels, labels, *part) for part in split(args.samples))
     model = Cnn(MODELS[args.model]).to(args.device)
     optimizer = SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=args.weight_decay)
     fit(args, model, optimizer, nn.CrossEntropyLoss(), accuracy, *loaders(args, train_set, val_set))

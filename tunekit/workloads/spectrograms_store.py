@@ -7,7 +7,7 @@ SEED = 20_240_302
 SIZE, CLASSES = 224, 20
 RATE_HZ, SECONDS = 16_000, 2
 FFT_SAMPLES = (448, 896, 1_792)
-"""Samples of a Fourier transform: one channel each, from fine in time to fine in frequency."""
+"""Lengths of the Fourier transforms, one channel each, from fine in time to fine in frequency."""
 
 
 class Contents:
@@ -15,7 +15,7 @@ class Contents:
 
     workload, part_rows = "spectrograms", 8
     options = {"samples": "spectrograms in all; a tenth of them validate"}
-    usual = {"cuda": {"samples": 6_400}, "cpu": {"samples": 320}}
+    sizes = {"cuda": {"samples": 6_400}, "cpu": {"samples": 320}}
     row_bytes = 2 * SIZE * SIZE * 3
 
     def __init__(self, samples: int) -> None:
@@ -38,7 +38,7 @@ class Contents:
 
 
 def chirp(label: int, random: np.random.Generator) -> np.ndarray:
-    """Return two seconds of a tone with a harmonic in noise; the class says how its frequency rises."""
+    """Return two seconds of a tone with a harmonic, in noise; the label sets how fast its frequency rises."""
     seconds = np.arange(RATE_HZ * SECONDS) / RATE_HZ
     start_hz, rise_hz = random.uniform(200, 1_500), 100 * (label - CLASSES / 2)
     phase = 2 * np.pi * (start_hz + rise_hz / 2 * seconds) * seconds

@@ -23,17 +23,17 @@ class Contents(Protocol):
     workload: str
     """Name of the folder in the cache that keeps the stores of this kind."""
     name: str
-    """Name of this one, which says all that it is made from."""
+    """Name of this store, made from all that determines its data."""
     samples: int
     rows: int
     part_rows: int
-    """Rows that are made at once: whole chunks of every array that `write` fills."""
+    """Rows per call of `write`: whole chunks of every array that it fills."""
 
     def create(self, group: zarr.Group) -> object:
         """Create the arrays."""
 
     def write(self, group: zarr.Group, start: int, stop: int) -> object:
-        """Fill the rows from start to stop; several threads do so at once."""
+        """Fill the rows from start to stop; several threads call it at once."""
 
 
 def print_progress(written: int, count: int) -> None:
@@ -59,7 +59,7 @@ def store_folder(
     Args:
         contents: what the store holds.
         root: where to keep the folder; None for the user's cache.
-        on_progress: called every two seconds with the number of written rows and of all.
+        on_progress: called every two seconds with the number of written rows and of all rows.
 
     Raises:
         OSError: the folder can't be written.

@@ -1,8 +1,8 @@
-"""Train a transformer to tell the topic of documents: `python text.py --epochs 1`.
+"""Train a transformer to classify documents by topic: `python text.py --epochs 1`.
 
-Documents have all lengths: a batch is padded to its longest one, or with `--batching bucket` made of
-documents of about the same length. The store is made on first use and read into RAM at the start. Defaults
-fit the machine: an encoder of BERT's size with a GPU, a small one without one.
+Documents vary in length: a batch is padded to its longest one, or with `--batching bucket` has documents of
+similar length. The store is made on first use and read into RAM at the start. Defaults fit the machine: a
+BERT-size encoder with a GPU, a small one without one.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def collate(documents: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, to
 
 
 class Buckets(Sampler[list[int]]):
-    """Batches of documents of about the same length: sorted within pools of shuffled documents."""
+    """Batches of documents of similar length: sorted within pools of shuffled documents."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int) -> None:
         self.lengths, self.batch_size = torch.from_numpy(lengths), batch_size
@@ -78,7 +78,7 @@ class Buckets(Sampler[list[int]]):
 
 
 class Encoder(nn.Module):
-    """A transformer encoder as BERT's, and a linear head on the mean of its outputs."""
+    """A transformer encoder like BERT's, and a linear head on the mean of its outputs."""
 
     def __init__(self, layers: int, width: int, heads: int, max_length: int) -> None:
         super().__init__()
@@ -104,11 +104,9 @@ def main() -> None:
     parser.add_argument(
         "--batching", choices=("longest", "bucket"), default="longest", help="how batches are made"
     )
-    args = parse(parser, Contents.usual, DEFAULTS)
+    args = parse(parser, Contents.sizes, DEFAULTS)
     group = zarr.open_group(store_folder(Contents(args.samples, args.max_length), args.data), mode="r")
-    trained, validated = split(args.samples)
-    train_set = Documents(group, trained, augmented=True)
-    val_set = Documents(group, validated, augmented=False)
+    train_set, val_set = (Documents(group, *part) for part in split(args.samples))
     train_loader, val_loader = loaders(args, train_set, val_set, collate_fn=collate)
     if args.batching == "bucket":
         buckets = Buckets(train_set.lengths, args.batch_size)

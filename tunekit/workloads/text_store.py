@@ -1,4 +1,4 @@
-"""Documents for text.py: token ids after Zipf's law that a topic permutes, with lengths from a long tail."""
+"""Documents for text.py: Zipf-distributed token ids, shifted by topic, with long-tailed lengths."""
 
 import numpy as np
 import zarr
@@ -6,15 +6,15 @@ import zarr
 SEED = 20_240_303
 VOCABULARY, TOPICS = 30_522, 20
 PADDING, MASK = 0, 1
-"""Token ids that no document holds."""
+"""Token ids that no document contains."""
 
 
 class Contents:
-    """`samples` documents of up to `max_length` tokens, one behind the other, and their topics."""
+    """`samples` concatenated documents of up to `max_length` tokens, and their topics."""
 
     workload, part_rows = "text", 1 << 18
     options = {"samples": "documents in all; a tenth of them validate", "max_length": "tokens of the longest"}
-    usual = {"cuda": {"samples": 200_000, "max_length": 512}, "cpu": {"samples": 20_000, "max_length": 128}}
+    sizes = {"cuda": {"samples": 200_000, "max_length": 512}, "cpu": {"samples": 20_000, "max_length": 128}}
     row_bytes = 2
 
     def __init__(self, samples: int, max_length: int) -> None:
@@ -25,7 +25,7 @@ class Contents:
         self.samples, self.rows, self.name = samples, int(self.ends[-1]), f"{max_length}-{samples}-v1"
 
     def create(self, group: zarr.Group) -> None:
-        """Create `tokens` (uint16, all documents), the `ends` of documents in it and `topics` (int64)."""
+        """Create `tokens` (uint16, all documents), the documents' `ends` in it and their `topics` (int64)."""
         group.create_array("tokens", shape=(self.rows,), chunks=(self.part_rows,), dtype="uint16")
         group.create_array("ends", data=self.ends)
         group.create_array("topics", data=self.topics)

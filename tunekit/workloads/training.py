@@ -1,4 +1,4 @@
-"""What the training scripts beside it share: options, loaders, an epoch of training, validation."""
+"""What the training scripts share: options, loaders, an epoch of training, validation."""
 
 import argparse
 import time
@@ -36,19 +36,19 @@ def option_parser(description: str, contents: Any, models: Mapping[str, object])
     parser.add_argument("--lr", type=float)
     parser.add_argument("--weight-decay", type=float, default=1e-4)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--print-freq", type=int, default=20, help="steps between lines")
-    parser.add_argument("--val", action=argparse.BooleanOptionalAction, default=True, help="each epoch")
+    parser.add_argument("--print-freq", type=int, default=20, help="steps between lines of progress")
+    parser.add_argument("--val", action=argparse.BooleanOptionalAction, default=True, help="validate")
     parser.add_argument("--output", type=Path, help="write a checkpoint here after each epoch")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 
 
-def parse(parser: argparse.ArgumentParser, *usual: Mapping[str, Mapping[str, Any]]) -> Options:
-    """Return the options, with the usual values of the device's type where they aren't given; seed torch."""
+def parse(parser: argparse.ArgumentParser, *defaults: Mapping[str, Mapping[str, Any]]) -> Options:
+    """Return the options, with the defaults for the device's type; seed torch."""
     device = parser.parse_args().device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    for values in usual:
+    for values in defaults:
         parser.set_defaults(**values["cuda" if device.startswith("cuda") else "cpu"])
     args = parser.parse_args()
     args.device = device
@@ -56,10 +56,10 @@ def parse(parser: argparse.ArgumentParser, *usual: Mapping[str, Mapping[str, Any
     return args
 
 
-def split(samples: int) -> tuple[range, range]:
-    """Return the samples to train on and those to validate on."""
+def split(samples: int) -> tuple[tuple[range, bool], tuple[range, bool]]:
+    """Return the indices of the training and of the validation set, each with whether it is augmented."""
     first = samples - samples // 10
-    return range(first), range(first, samples)
+    return (range(first), True), (range(first, samples), False)
 
 
 def loaders(
@@ -74,7 +74,7 @@ def loaders(
 def fit(
     args: Options, model: nn.Module, optimizer: Optimizer, loss: Function, score: Function, *data: DataLoader
 ) -> None:
-    """Train on the first loader and validate on the second, where the score's mean is shown."""
+    """Train on the first loader; after each epoch, print the loss and the mean score on the second."""
     train_loader, val_loader = data
     for epoch in range(args.epochs):
         train(f"epoch {epoch}", model, train_loader, optimizer, loss, args.print_freq)
@@ -87,7 +87,7 @@ def fit(
 def train(
     name: str, model: nn.Module, loader: DataLoader, optimizer: Optimizer, loss: Function, print_freq: int
 ) -> None:
-    """Train over the loader once, printing the loss and the pace every `print_freq` steps."""
+    """Train for one epoch, printing the loss and the rate every `print_freq` steps."""
     device = next(model.parameters()).device
     model.train()
     start, start_step = time.perf_counter(), 0
@@ -100,8 +100,8 @@ def train(
         if step % print_freq == 0 or step == len(loader):
             shown, now = value.item(), time.perf_counter()
             it_per_s = (step - start_step) / (now - start)
-            paces = f"{it_per_s:.2f} it/s  {it_per_s * len(targets):.1f} samples/s"
-            print(f"{name} [{step}/{len(loader)}]  loss {shown:.4f}  {paces}", flush=True)
+            rates = f"{it_per_s:.2f} it/s  {it_per_s * len(targets):.1f} samples/s"
+            print(f"{name} [{step}/{len(loader)}]  loss {shown:.4f}  {rates}", flush=True)
             start, start_step = now, step
 
 
@@ -120,7 +120,7 @@ def validate(name: str, model: nn.Module, loader: DataLoader, loss: Function, sc
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return which targets are met, by the largest of several logits or the sign of one."""
+    """Return which predictions are right, by the largest of several logits or the sign of one."""
     return outputs.argmax(1) == targets if outputs.ndim > 1 else (outputs > 0) == (targets > 0)
 
 
