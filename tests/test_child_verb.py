@@ -99,7 +99,7 @@ def test_an_interrupt_keeps_the_finished_trials_and_says_how_to_go_on(
     os.kill(searching.pid, signal.SIGINT)
     shown, errors = searching.communicate(timeout=60)
     assert errors.splitlines()[-1] == (
-        "KeyboardInterrupt: finished trials are kept; go on with tunekit.search(resume='found')"
+        "KeyboardInterrupt: finished trials are kept; continue with tunekit.search(resume='found')"
     )
     assert "interrupted; 1 finished trial in found" in shown
     saved = tunekit.load("found")

@@ -40,7 +40,7 @@ def search(
 
     Raises:
         TunekitError: the error of the command line, such as UsageError for an unknown option.
-        KeyboardInterrupt: finished trials are kept; the message says how to go on.
+        KeyboardInterrupt: finished trials are kept; the message names the call that resumes.
     """
     return _run("search", command, options)
 

@@ -1,4 +1,4 @@
-"""A verb in a child process, for Python: what `tunekit.search` and `tunekit.profile` run."""
+"""Runs a verb in a child process, for `tunekit.search` and `tunekit.profile`."""
 
 import os
 import shlex
@@ -18,9 +18,9 @@ _ENDS_WITH_ITS_PARENT = (
     "from tunekit.cli.main import run; run()"
 )
 _PRETENDS_A_TERMINAL = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-"""Variables, some of which a notebook's kernel sets, by which rich would move the cursor of a pipe."""
+"""Variables, some set by notebook kernels, that make rich write cursor movements to a pipe."""
 _ERROR = "tunekit: "
-"""How the message of an error begins, the last that a verb writes."""
+"""Prefix of an error's message, the last output of a verb."""
 _INTERRUPTED = 130
 
 
@@ -28,8 +28,8 @@ def run_verb(verb: str, command: str | Sequence[str | os.PathLike[str]], options
     """Run a verb, show its progress, and return the folder that it wrote.
 
     Raises:
-        TunekitError: as the command line reports it, of the kind that its exit code stands for.
-        KeyboardInterrupt: the finished trials are kept; the message says how to go on.
+        TunekitError: the error that the command line reports, of the class with its exit code.
+        KeyboardInterrupt: finished trials are kept; the message names the call that resumes.
     """
     words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
     given = {name: value for name, value in options.items() if value is not None}
@@ -58,21 +58,21 @@ def run_verb(verb: str, command: str | Sequence[str | os.PathLike[str]], options
             _read(child.stderr, said, show)
     if child.returncode == _INTERRUPTED:
         then = f"search(resume={str(folder)!r})" if verb == "search" else f"load({str(folder)!r})"
-        raise KeyboardInterrupt(f"finished trials are kept; go on with tunekit.{then}")
+        raise KeyboardInterrupt(f"finished trials are kept; continue with tunekit.{then}")
     if child.returncode:
         raise _error(child.returncode, said)
     return folder
 
 
 def _new_folder(verb: str, words: Sequence[str], given: Mapping[str, Any]) -> Path:
-    """Return the folder that is asked for, else the usual one for this command."""
+    """Return the folder in the options, else a new one named after the command."""
     name = resolve_target(words, Path.cwd()).name if words else str(given.get("workload", "images"))
     kind, resume = ("", "a run") if verb == "search" else (f"-{verb}", "")
     return new_folder(Path(given["out"]) if "out" in given else None, f"{name}{kind}", resume)
 
 
 def _flags(name: str, value: Any) -> Iterator[str]:
-    """Yield an option as it is typed on the command line; a switch that is False is left out."""
+    """Yield an option as flags of the command line; False gives none."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         yield from [flag] * value
@@ -92,7 +92,7 @@ def _typed(value: Any) -> str:
 
 
 def _read(stream: Iterable[str], said: list[str], show: Callable[[Sequence[str]], None]) -> None:
-    """Read what the child writes to its end, showing all so far at each line, but for an error's message."""
+    """Read the child's output to its end and show it after each line, without an error's message."""
     for line in stream:
         said.append(line.rstrip("\n"))
         if not any(one.startswith(_ERROR) for one in said):
@@ -100,7 +100,7 @@ def _read(stream: Iterable[str], said: list[str], show: Callable[[Sequence[str]]
 
 
 def _screen() -> Callable[[Sequence[str]], None]:
-    """Return what shows progress: one output that grows in a notebook, lines elsewhere."""
+    """Return a function that shows progress: one growing output in a notebook, lines elsewhere."""
     ipython = sys.modules.get("IPython")
     if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
         return _show_line
@@ -114,13 +114,11 @@ def _show_line(lines: Sequence[str]) -> None:
 
 
 def _error(code: int, said: Sequence[str]) -> TunekitError:
-    """Return the error that an exit code stands for, with the message that the child ended with."""
-    at = next((place for place, line in enumerate(said) if line.startswith(_ERROR)), None)
-    message = (
-        "\n".join(said[at:]) if at is not None else f"it ended with status {code}: {' '.join(said[-3:])}"
-    )
+    """Return the error of the class with this exit code, with the child's last message."""
+    starts = [place for place, line in enumerate(said) if line.startswith(_ERROR)]
+    message = said[starts[0] :] if starts else [f"it ended with status {code}: {' '.join(said[-3:])}"]
     kinds: list[type[TunekitError]] = [TunekitError]
     for kind in kinds:
         kinds += kind.__subclasses__()
     named = next((kind for kind in kinds if kind.exit_code == code), TunekitError)
-    return named(message.removeprefix(_ERROR))
+    return named("\n".join(message).removeprefix(_ERROR))

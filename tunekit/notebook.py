@@ -60,16 +60,16 @@ _COLUMNS: dict[str, tuple[str, str | Callable[[TrialRecord], Any]]] = {
     "failure_kind": ("string", "failure.kind"),
     "failure_message": ("string", "failure.message"),
 }
-"""Columns of the trials' table, what is looked at first in front: a type that knows a missing value, and
-where the value is in a trial's record."""
+"""Columns of the trials' table, the most used first: a nullable type, and where a trial's record has the
+value."""
 
 
 class LoadedRun(Generic[AnyRun]):
     """A saved run: shown as its report, with its record, its figures and its trials.
 
     Args:
-        record: what a search, or another verb that runs trials, learned.
-        folder: where it lies, for the commands that come next.
+        record: the saved record.
+        folder: the folder it was saved in, for the next commands.
     """
 
     def __init__(self, record: AnyRun, folder: Path) -> None:
@@ -83,12 +83,12 @@ class LoadedRun(Generic[AnyRun]):
         return Figures(charts_of(run, answer_of(run.recommendations)) if isinstance(run, Run) else ())
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return every trial as a row: what came of it, its rate, its config and its other figures.
+        """Return a row for each trial: its state, rate, config and other figures.
 
-        `samples_per_s` and `it_per_s` are over whole epochs, `rate_interval_relative` is half the 95%
-        interval of the steady rate as a share of it, of this process alone, `data_wait_s` is for a batch of
-        the steady window, `peak_pss_bytes` is the RAM of the whole process tree. What is unknown is missing.
-        Speed-ups come from several processes: they stand in `record.recommendations`.
+        `samples_per_s` and `it_per_s` are over whole epochs. `rate_interval_relative` is half the 95%
+        interval of the steady rate within this process, as a share of the rate. `data_wait_s` is per batch of
+        the steady window, `peak_pss_bytes` is of the whole process tree. Unknown values are missing. Speedups
+        need several processes: see `record.recommendations`.
 
         Raises:
             UsageError: pandas is not installed.

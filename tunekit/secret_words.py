@@ -21,11 +21,11 @@ MASK = "***"
 """The text that replaces a secret."""
 
 _MIN_LETTERS = 3
-"""MIN length of a secret found in a text: shorter values aren't secrets, and the mask would be longer."""
+"""Minimum length of a secret found in a text: shorter values aren't secrets, and the mask would be longer."""
 _MIN_KNOWN = 4
-"""MIN length of a known secret to search for elsewhere: shorter ones occur in other words."""
+"""Minimum length of a known secret to search for elsewhere: shorter ones occur in other words."""
 _SURE = 8
-"""MIN length of a known secret to mask within longer words too."""
+"""Minimum length of a known secret to mask within longer words too."""
 
 
 def _words(text: str) -> frozenset[str]:

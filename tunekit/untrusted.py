@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 from tunekit.errors import UnreadableError
 
 CONFIG_BYTES = 1 << 20
-"""MAX size of files that people write: settings, profiles, configs, scripts."""
+"""Maximum size of files that people write: settings, profiles, configs, scripts."""
 
 MAX_DEPTH = 64
-"""MAX levels of nesting in a JSON, TOML or YAML file."""
+"""Maximum number of levels of nesting in a JSON, TOML or YAML file."""
 
 
 def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:

@@ -12,7 +12,8 @@ from tunekit.predict.ram import OOM_SHARE, SAFE_BUFFER_SHARE
 from tunekit.recommend.noise import MIN_GAIN
 from tunekit.recommend.outcome import LARGE_FACTOR
 from tunekit.records.trial import OutcomeKind
-from tunekit.report.codes import FINDINGS, codes_report, explanations
+from tunekit.report.blocks import Report, Table
+from tunekit.report.codes import FINDINGS, explanations
 from tunekit.report.markdown import markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -31,7 +32,7 @@ def test_every_code_is_explained(capsys: pytest.CaptureFixture[str]):
         for one in known:
             if one.code == code:
                 assert f"{code} ({one.where}): {one.meaning}" in shown
-                assert one.do in shown
+                assert one.remedy in shown
 
 
 def test_what_is_known_of_a_code(golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]):
@@ -42,8 +43,8 @@ def test_what_is_known_of_a_code(golden: Callable[[str, str], None], capsys: pyt
 
 def test_every_failed_trial_has_a_remedy_and_a_finding_an_example_of_its_figures():
     told = explanations()
-    assert {one.code for one in told["Failed trials"] if one.do} == set(OutcomeKind)
-    assert {one.code for one in told[FINDINGS] if one.seen} == set(CODES)
+    assert {one.code for one in told["Failed trials"] if one.remedy} == set(OutcomeKind)
+    assert {one.code for one in told[FINDINGS] if one.evidence} == set(CODES)
 
 
 def test_the_fields_that_hold_a_code_are_those_of_the_json():
@@ -80,6 +81,17 @@ def test_an_unknown_code_names_those_near(capsys: pytest.CaptureFixture[str]):
     assert "no code 'daat-bound'; did you mean data-bound" in capsys.readouterr().err
 
 
+def codes_report() -> Report:
+    """Every code, as a page of tables."""
+    tables = []
+    for heading, codes in explanations().items():
+        where = "severity" if heading == FINDINGS else "field"
+        columns = ("code", where, "meaning", "remedy", "example")
+        width = 5 if heading == FINDINGS else 4 if any(one.remedy for one in codes) else 3
+        tables.append(Table(heading, columns[:width], tuple(tuple(map(str, one[:width])) for one in codes)))
+    return Report("Codes", tuple(tables))
+
+
 def test_the_docs_say_the_same(request: pytest.FixtureRequest):
     """`--update-golden` writes docs/codes.md."""
     page, made = DOCS / "codes.md", markdown(codes_report())
@@ -87,5 +99,5 @@ def test_the_docs_say_the_same(request: pytest.FixtureRequest):
         page.write_text(made, encoding="utf-8")
     assert page.read_text(encoding="utf-8") == made
     numbers = (DOCS / "what-the-numbers-mean.md").read_text(encoding="utf-8")
-    for one in explanations()["Answers of a search"]:
-        assert f"| {one.code} | {one.meaning} | {one.do} |" in numbers
+    for one in explanations()["Outcomes of a search"]:
+        assert f"| {one.code} | {one.meaning} | {one.remedy} |" in numbers

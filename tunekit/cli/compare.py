@@ -108,7 +108,7 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     """Return the recommendation of a tier, or the one that the run's answer speaks of."""
     if not run.recommendations:
         raise RunFolderError(
-            f"{path} recommends nothing yet (status: {run.status}); go on with it by "
+            f"{path} recommends nothing yet (status: {run.status}); continue it with "
             f"`{resume_command(run, str(folder_of(path)))}`, or compare the "
             f"baselines with --tier {BASELINE}"
         )

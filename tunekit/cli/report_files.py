@@ -62,9 +62,9 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
 
     Args:
         run: the saved run.
-        folder: where it lies, for the commands that come next.
+        folder: its folder, for the next commands.
         full_paths: keep the home folder and the machine's name in the files.
-        full: show all of it on the terminal, not one screen.
+        full: show the whole report on the terminal, not one screen.
     """
     public, place = run, str(folder)
     if not full_paths:
@@ -101,12 +101,12 @@ def drawn(
     """Return the report of a record that has the same blocks in every medium.
 
     Args:
-        record: the page carries it too.
-        report_of: what is shown of it, by the folder that it lies in.
-        name: of the record's file.
+        record: the record, which the page contains too.
+        report_of: returns its report, given its folder.
+        name: name of its file in the page.
         full_paths: keep the home folder and the machine's name.
-        folder: where it lies, if it does.
-        max_lines: that its Markdown may take.
+        folder: its folder, if it is saved.
+        max_lines: largest number of lines of the Markdown.
     """
 
     def public() -> tuple[Shown, Report]:
@@ -129,7 +129,7 @@ def drawn(
 def drawn_saved(
     record: SavedRun | Recording, folder: Path, full_paths: bool = False, full: bool = False
 ) -> Drawn:
-    """Return the report of whatever record a folder holds."""
+    """Return the report of any saved record."""
     if isinstance(record, Recording):
         return drawn(record, recording_report, RECORDING_FILE, full_paths, folder)
     if isinstance(record, Run):

@@ -55,8 +55,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         rows = [(verb, f"{name} (schema_version {SCHEMA_VERSION})") for verb, name in names.items()]
         draw(Console(highlight=False), (Facts(tuple(rows)),))
     elif verb not in OUTPUTS:
-        hint = did_you_mean(verb, OUTPUTS, f"there are: {', '.join(OUTPUTS)}")
-        raise UsageError(f"no --json output of {verb!r}; {hint}")
+        hint = did_you_mean(verb, OUTPUTS, f"choose one of {', '.join(OUTPUTS)}")
+        raise UsageError(f"{verb!r} has no --json output; {hint}")
     else:
         schema = schema_of(*OUTPUTS[verb], title=f"tunekit {verb} --json")
         sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")

@@ -95,7 +95,7 @@ class TrialScreen:
         self._left_s: float | None = None
         self._started_at = 0.0
         self._made_tenths = -1
-        """Of a built-in workload's data, as far as shown."""
+        """Tenths of a built-in workload's data whose completion was shown."""
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class TrialScreen:
 
     def data_made(self, written: int, count: int) -> None:
         """Show how much of a built-in workload's data is made; each tenth where output is no terminal."""
-        text = f"making its data, once: {written / count:.0%}"
+        text = f"making the data, once: {written / count:.0%}"
         if self._console.is_terminal:
             self._live = self._live or self._new_live()
             self._live.update(shown_text(" " * _LABEL_WIDTH + text), refresh=True)

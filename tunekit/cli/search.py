@@ -259,7 +259,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     _refuse_other_options(options)
     if run.shared_at is not None and run.status is not RunStatus.FINISHED:
         raise UsageError(
-            f"the search in {options.resume} is shared, and goes on by taking part again: "
+            f"the search in {options.resume} is shared; to resume it, take part again: "
             f"{resume_command(run, str(options.resume))}"
         )
     if not command or Path.cwd() != Path(run.target.working_dir):

@@ -50,7 +50,7 @@ from tunekit.workloads import DEFAULT_WORKLOAD, script_of
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
 _WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
-"""That a budget has room for, as trials and what they look at take a multiple of the window; the shortest."""
+"""Windows that a budget has room for, as a trial takes a multiple of its window; the shortest window."""
 
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
@@ -123,12 +123,12 @@ def refuse_unseen_command(run: Run, folder: Path, words: Sequence[str]) -> None:
     """Refuse to run the stored command of a folder that another user or another machine wrote.
 
     Args:
-        run: as it was read.
-        folder: where it lies.
-        words: of the `tunekit` command that would run it, up to `--`.
+        run: the saved run.
+        folder: its folder.
+        words: the words of the `tunekit` command that would run it, up to `--`.
 
     Raises:
-        UsageError: the user has to see that command and give it.
+        UsageError: the user has to see the stored command and repeat it.
     """
     owners = {path.stat().st_uid for path in (folder, *folder.glob(RUN_FILE))}
     if owners == {os.getuid()} and run.host.hostname == socket.gethostname():
@@ -197,11 +197,11 @@ def run_walk(
     """Run a verb's trials into a new folder, show them and the result, and return 0.
 
     Args:
-        record: before its first trial.
-        kind: of the record, which the folder's name ends with.
-        options: what the parser read.
+        record: the record before its first trial.
+        kind: the kind of record, which the folder's name ends with.
+        options: the parsed flags.
         command: the training command.
-        screen: shows it.
+        screen: shows the trials.
         run_in: runs the trials and returns the finished record.
     """
     where = new_folder(options.out, f"{record.target.name}-{kind}")

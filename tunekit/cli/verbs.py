@@ -32,7 +32,7 @@ FRAMEWORKS = {
     "torchrun": "the searched command, with a process per GPU here",
     "keys": "a YAML with your own keys",
 }
-"""What `export` writes for, and what that is; tunekit.export.frameworks writes it."""
+"""The frameworks that `export` writes for, and what it writes; see tunekit.export.frameworks."""
 IN_THE_FOLDER = ""
 """The value of a report's flag without a file name."""
 COMPARED_ROUNDS = 3
@@ -247,7 +247,7 @@ def _gpus(parser: argparse.ArgumentParser) -> None:
 
 
 def _workloads(parser: argparse.ArgumentParser) -> None:
-    meaning = "make the data of this one now, or as far as it is missing"
+    meaning = "make the missing data of this workload now"
     parser.add_argument("name", metavar="NAME", nargs="?", choices=tuple(WORKLOADS), help=meaning)
     option(parser, "--samples", COUNT, "number of samples (default: as listed)")
     option(parser, "--data", FOLDER, "keep the data here (default: ~/.cache/tunekit/NAME)")
@@ -386,8 +386,8 @@ VERBS = {
         _export,
         "print a config in the form of Lightning, Hugging Face, Hydra, timm, ...",
         "RUN --to FRAMEWORK [options]",
-        "Print a config of a search in the form that a framework takes, or write it to a file. What the "
-        "framework has no place for is listed. The shortest way to train with a config is tunekit run.",
+        "Print a config of a search in a framework's own form, or write it to a file. Knobs that the "
+        "framework has no field for are listed. The shortest way to train with a config is tunekit run.",
         "examples:\n"
         "  tunekit export reports/train-2026-01-31 --to hf --out args.json\n"
         "  python train.py $(tunekit export reports/train-2026-01-31 --to timm)\n"
@@ -446,7 +446,7 @@ VERBS = {
         "list the built-in workloads, or make the data of one",
         "[options] [NAME]",
         "List the training scripts that come with tunekit, or make the data of one. The first search makes "
-        "it too; beforehand is for large data, up to tens of GB. What a killed process has written is kept.",
+        "missing data too; large data takes a while. What a killed process has written is kept.",
         "example:\n  tunekit workloads ppg --samples 10000000 --data /data/ppg",
     ),
     "doctor": Verb(

@@ -1,4 +1,4 @@
-"""Checks how arrays are laid out for a loader that reads samples in random order."""
+"""Checks whether the layout of arrays suits a loader that reads samples in random order."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -40,7 +40,7 @@ def data_findings(storage: Storage, access: DataAccess, ram_bytes: int) -> tuple
     Args:
         storage: where it is.
         access: what reading it costs.
-        ram_bytes: RAM that may be used.
+        ram_bytes: usable RAM.
     """
     return worst_first(findings_of(*map(StoredArray, access.arrays), DataSet(storage, ram_bytes)))
 
@@ -60,14 +60,8 @@ def _read_amplification(seen: StoredArray) -> Hits:
 def _slow_codec(seen: StoredArray) -> Hits:
     array, rate = seen.array, seen.array.rates.decode_mb_per_s
     chunk_bytes = array.decoded_bytes_per_sample / max(1, array.chunks_per_sample)
-    is_large = array.decoded_bytes > SMALL_ARRAY_BYTES
-    if (
-        rate
-        and rate < SLOW_DECODE_MB_PER_S
-        and array.codecs
-        and is_large
-        and chunk_bytes >= DECODED_CHUNK_BYTES
-    ):
+    is_large = array.decoded_bytes > SMALL_ARRAY_BYTES and chunk_bytes >= DECODED_CHUNK_BYTES
+    if rate and rate < SLOW_DECODE_MB_PER_S and array.codecs and is_large:
         evidence = f"{rate_text(rate)} MB/s decoded by {', '.join(array.codecs)}"
         yield Hit(evidence, f"use a faster codec, such as lz4 ({_REWRITE})", rate)
 

@@ -1,4 +1,4 @@
-"""What explains a code: an example, found by the checks in the tests' records, and their thresholds."""
+"""An example of each finding, found by the checks in the tests' records, and the checks' thresholds."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ def examples() -> dict[str, dict[str, str]]:
 
 
 def thresholds_of(code: str) -> tuple[str, ...]:
-    """Return the thresholds of policy.py that the checks of a code go by, each with its reason."""
+    """Return the thresholds of policy.py that the checks of a code use, each with its reason."""
     names = [name for one in checks_of(code) for name in (*one.by, *_names_in(one.look, set()))]
     reasons = docstrings(policy)
     return tuple(
@@ -35,7 +35,7 @@ def thresholds_of(code: str) -> tuple[str, ...]:
 
 
 def _names_in(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> Iterator[str]:
-    """Yield the constants of policy.py that a function, or one of this room that it calls, refers to."""
+    """Yield the constants of policy.py that a function uses, itself or in functions of this package."""
     seen.add(function)
     for name in _names_of(function.__code__):
         held = function.__globals__.get(name)

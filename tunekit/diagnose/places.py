@@ -15,12 +15,12 @@ def places(
     ram_free_bytes: int | None,
     vram_bytes: int | None,
 ) -> tuple[Place, ...]:
-    """Return a verdict on each place where the data set is not yet.
+    """Return a verdict on each place where the data set could be kept.
 
     Args:
         storage: where it is now.
         access: what reading it costs there.
-        local: the local disk, measured; None if it is the same one.
+        local: the local disk, measured; None if the data set is on it.
         local_free_bytes: free space there.
         ram_free_bytes: RAM that is not in use; None if unknown.
         vram_bytes: memory of the GPU; None without one.
@@ -66,7 +66,7 @@ def _local_disk(storage: Storage, spent_s: tuple[float, float, float], local: St
     here, there, (cold_s, warm_s, _) = storage.random_mb_per_s, local.random_mb_per_s, spent_s
     gain = None
     if here and there and cold_s and warm_s:
-        reading_s = max(0.0, cold_s - warm_s)  # what the page cache saves
+        reading_s = max(0.0, cold_s - warm_s)  # the page cache saves it
         gain = cold_s / (cold_s - reading_s * (1 - here / there))
     place = _place(PlaceKind.LOCAL_DISK, storage.total_bytes, free, gain, (here, there))
     is_open = place.verdict == "yes" and gain is None and not storage.is_network

@@ -46,7 +46,7 @@ FIRST_WORKERS = 4
 SAME_LOADER_RATE = 0.05
 """Relative slowdown up to which fewer workers are recommended over more."""
 MAX_WAITING_WORKERS = 16
-"""MAX workers to suggest if they mostly wait: each still takes memory and a process."""
+"""Maximum number of workers to suggest if they mostly wait: each still takes memory and a process."""
 
 # --- waiting for data or a CPU ---
 

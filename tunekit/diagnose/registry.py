@@ -70,7 +70,7 @@ def check(
         severities: the severities that its findings may have, the worst first.
         message: the problem, in one sentence. `{}` stands for the subject: its `name` in a finding, and
             what it is `called` in the list of codes.
-        by: thresholds of policy.py that decide it outside of the function.
+        by: thresholds of policy.py that decide it, but that the function does not use.
     """
     of_code = (severities,) if isinstance(severities, Severity) else severities
 

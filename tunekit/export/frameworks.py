@@ -1,4 +1,4 @@
-"""A config in the form that a framework takes: each knob under the framework's own name.
+"""Writes a config for a framework: each knob under the framework's own name.
 
 To add a framework, add an entry to FRAMEWORKS.
 """
@@ -69,20 +69,20 @@ class Exported:
 
 
 class Framework(NamedTuple):
-    """How a framework takes a config."""
+    """How a config is written for a framework."""
 
     places: Callable[[Exported], Places]
-    """Where it has a place for each knob."""
+    """The fields of the knobs that it has fields for."""
     text: Callable[[Exported, Mapping[str, Any]], str]
     """Writes the fields."""
     is_yaml: bool = True
-    """Whether notes can stand in the text as comments."""
+    """Whether notes are written as comments in the text."""
     takes_keys: bool = False
     has_tf32: bool = True
 
 
 def framework_text(name: str, of: Exported) -> tuple[str, tuple[str, ...]]:
-    """Return the config for a framework, and notes on what it leaves to the user.
+    """Return the config for a framework, and notes on what the user has to set.
 
     Raises:
         UsageError: the framework takes no keys, or no knob has one.
@@ -123,7 +123,7 @@ def read_keys(typed: Collection[str]) -> dict[str, str]:
 
 
 def _left_out(of: Exported, places: Places, framework: Framework) -> Iterator[str]:
-    """Yield the knobs without a place and how to set them by hand, except those off now and before."""
+    """Yield a note on the knobs without a field, except those that are off as in the baseline."""
     parts = []
     for knob, value in of.values.items():
         known, binding = KNOB.get(knob), of.run.target.binding_of(knob)
@@ -141,7 +141,7 @@ def _left_out(of: Exported, places: Places, framework: Framework) -> Iterator[st
 
 
 def _process_notes(of: Exported) -> Iterator[str]:
-    """Yield what else depends on the number of processes to start."""
+    """Yield notes on what else depends on the number of processes."""
     run = of.run
     if of.processes not in (None, run.world_size):
         batch = f"a global batch of {global_batch(of.tuned.config, of.processes):,}"
@@ -238,7 +238,7 @@ def _overrides(_: Exported, fields: Mapping[str, Any]) -> str:
 
 
 def _own_keys(of: Exported) -> Places:
-    """Return the keys that the user gave, or bound in a file or by an override, with the user's spelling.
+    """Return the keys that the user gave or bound, with values in the user's spelling.
 
     Raises:
         UsageError: there are none.
@@ -271,7 +271,7 @@ def _lightning(of: Exported) -> Places:
 
 
 def _in_command(of: Exported) -> Places:
-    """Return the knobs that the command sets, and those that it keeps."""
+    """Return the knobs that the command sets, and those whose value it need not change."""
     own, config = of.run.baseline_config, of.tuned.config
     same = (knob for knob in KNOBS if getattr(own, knob) == getattr(config, knob))
     return {knob: knob for knob in (*same, *(one.knob for one in _of_command(of)))}
@@ -306,4 +306,4 @@ FRAMEWORKS = {
     "torchrun": Framework(_in_command, _torchrun, is_yaml=False),
     "keys": Framework(_own_keys, _yaml, takes_keys=True),
 }
-"""Every framework by its name on the command line; what it is stands in tunekit.cli.verbs."""
+"""Every framework by its name on the command line; tunekit.cli.verbs describes them."""

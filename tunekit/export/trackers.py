@@ -1,7 +1,7 @@
-"""A search's run in an experiment tracker: Weights & Biases, MLflow or TensorBoard.
+"""Logs a search to an experiment tracker: Weights & Biases, MLflow or TensorBoard.
 
-To add a tracker, add an entry to TRACKERS. Nothing here uses the network, unless the user is logged in to
-W&B, or names another place in WANDB_MODE or MLFLOW_TRACKING_URI.
+To add a tracker, add an entry to TRACKERS. Nothing here uses the network unless the user is logged in to W&B
+or sets WANDB_MODE or MLFLOW_TRACKING_URI.
 """
 
 import logging
@@ -29,11 +29,11 @@ from tunekit.typos import did_you_mean
 from tunekit.units import count_text
 
 PROJECT = "tunekit"
-"""The project or experiment, unless the user's variables name another."""
+"""The project or experiment, unless an environment variable names another."""
 _WANDB_SERVERS = {"api.wandb.ai", "api.forge.coreweave.com"}
-"""Where a user without a private server is logged in."""
+"""The public servers of W&B."""
 _SUFFIX = ".tunekit"
-"""Ends the names of TensorBoard's files, so that a later call replaces its own alone."""
+"""Ends the names of tunekit's TensorBoard files, so that a later call replaces only those."""
 
 _OF_TRIAL: Mapping[str, Callable[[Measurement], float | None]] = {
     "samples_per_s": lambda one: one.rate_samples_per_s,
@@ -43,7 +43,7 @@ _OF_TRIAL: Mapping[str, Callable[[Measurement], float | None]] = {
     "peak_reserved_bytes": lambda one: one.loop.peak_reserved_bytes,
     "peak_pss_bytes": lambda one: one.memory.peak_pss_bytes,
 }
-"""The figures of each trial."""
+"""The metrics of each trial."""
 
 
 class Step(NamedTuple):
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker gets of a run."""
+    """The data of a run for any tracker."""
 
     id: str
     name: str
@@ -72,12 +72,12 @@ class TrackedRun:
 
     @property
     def rows(self) -> tuple[Step, ...]:
-        """The run's own figures, as a step at the time of its last trial, and those of each trial."""
+        """The run's metrics, as step 0 at the time of its last trial, and those of each trial."""
         return Step(0, max((step.time_s for step in self.steps), default=0.0), self.metrics), *self.steps
 
 
 def tracked_run(run: Run, folder: Path, report: str) -> TrackedRun:
-    """Return what a tracker gets of a run in a folder, with the reports and configs that lie there."""
+    """Return the data of a run for any tracker, with the reports and configs in its folder."""
     best = answer_of(run.recommendations)
     configs = {"baseline": run.baseline_config, "recommended": best.config if best else None}
     params = {
@@ -147,35 +147,35 @@ def _metrics(run: Run) -> dict[str, float | None]:
 
 
 def check_tracker(asked: str) -> None:
-    """Refuse what is neither "NAME" nor "tensorboard:FOLDER", and a tracker whose library is not installed.
+    """Check a tracker's name.
 
     Raises:
-        UsageError: it can't be logged to.
+        UsageError: it is neither "NAME" nor "tensorboard:FOLDER", or the tracker is not installed.
     """
     name, colon, _ = asked.partition(":")
-    if name not in TRACKERS or (colon and name != "tensorboard"):
-        hint = "only tensorboard takes a folder"
-        if name not in TRACKERS:
-            hint = did_you_mean(name, TRACKERS, f"use {', '.join(TRACKERS)} or tensorboard:FOLDER")
+    if name not in TRACKERS:
+        hint = did_you_mean(name, TRACKERS, f"use {', '.join(TRACKERS)} or tensorboard:FOLDER")
         raise UsageError(f"--track {asked}: no such tracker; {hint}")
+    if colon and name != "tensorboard":
+        raise UsageError(f"--track {asked}: only tensorboard takes a folder; use --track {name}")
     spec = find_spec(name)
-    if spec is None or spec.origin is None:  # a folder of that name, as W&B makes one, is no library
+    if spec is None or spec.origin is None:  # a folder of that name, such as W&B's, is no library
         raise UsageError(f"--track {name} needs {name}, which is not installed; pip install {name}")
 
 
 def track(asked: str, run: TrackedRun) -> str:
-    """Log a run to a tracker, and return what was added where.
+    """Log a run to a tracker, and return a message that says where.
 
     Raises:
-        TrackerError: the tracker refused it.
+        TrackerError: the tracker fails.
     """
     name, _, place = asked.partition(":")
     try:
-        with warnings.catch_warnings(action="ignore"):  # the libraries' own, which say nothing of the run
+        with warnings.catch_warnings(action="ignore"):  # the libraries', not about the run
             return TRACKERS[name](run, place)
     except Exception as error:
         raise TrackerError(
-            f"{name} refused the run: {error}; nothing else is lost, so log it again"
+            f"{name} refused the run: {error}; the run is unchanged, so log it again"
         ) from error
 
 
@@ -236,11 +236,10 @@ def _mlflow(run: TrackedRun, _: str) -> str:
     tags = {**run.tags, "tunekit_run": run.id}
     logged = earlier[0] if earlier else client.create_run(place, tags=tags, run_name=run.name)
     key = logged.info.run_id
-    # A figure with the same time and step is the same figure to MLflow: a second call adds what is new alone.
+    # MLflow identifies a metric by name, time and step: a second call only adds new ones.
     for number, time_s, metrics in run.rows:
         time_ms = round(1000 * time_s)
-        figures = [of.Metric(name, value, time_ms, number) for name, value in metrics.items()]
-        client.log_batch(key, metrics=figures)
+        client.log_batch(key, [of.Metric(name, value, time_ms, number) for name, value in metrics.items()])
     client.log_batch(key, params=[of.Param(name, value) for name, value in run.params.items()])
     for path in run.files:
         client.log_artifact(key, str(path))
@@ -274,4 +273,4 @@ TRACKERS: Mapping[str, Callable[[TrackedRun, str], str]] = {
     "mlflow": _mlflow,
     "tensorboard": _tensorboard,
 }
-"""Each logs a run, and returns what was added where."""
+"""Each logs a run, and returns a message that says where."""

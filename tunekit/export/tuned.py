@@ -43,7 +43,7 @@ def read_tuned(path: Path, run: Run) -> Tuned:
     """
     baseline = run.baseline_config
     if baseline is None:
-        raise UsageError(f"the run of {path} has no baseline, so there is nothing to change from")
+        raise UsageError(f"the run of {path} has no baseline to change from; finish its search first")
     return read_knobs(path).over(baseline, run.target, on_gpu=is_on_gpu(run))
 
 

@@ -25,7 +25,7 @@ MAX_COLUMNS = 100
 _MARK = "# "
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
 _SHORT_COLUMNS = 80
-"""MAX columns of a line in YAML's short form."""
+"""Maximum line width in YAML's short form."""
 _RULE_TEXTS = {
     LearningRateRule.LINEAR: "linear rule, arXiv 1706.02677; warm up over the first 5 epochs",
     LearningRateRule.SQRT: "square-root rule, arXiv 2205.10287; 1-beta1 and 1-beta2 x k, eps / sqrt(k)",

@@ -16,7 +16,7 @@ from tunekit.records.profile import Profile
 from tunekit.units import count_text
 
 BALANCED_COST = 2.0
-"""MAX cost of a balanced choice, as a multiple of the cheapest."""
+"""Maximum cost of a balanced choice, as a multiple of the cheapest."""
 SOON_H = 1.0
 """Machines that finish within this time count as equally fast: rent is by the hour, and set-up takes time."""
 

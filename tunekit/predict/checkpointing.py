@@ -4,7 +4,7 @@ from tunekit.records.prediction import CheckpointingPredicted
 from tunekit.units import count_text
 
 EXTRA_TIME = "a third"
-"""MAX growth of a step's time: one more forward pass, where backward takes as long as two."""
+"""Maximum growth of a step's time: one more forward pass, where backward takes as long as two."""
 SOURCE = "Chen et al. 2016, arXiv 1604.06174"
 
 

@@ -9,9 +9,9 @@ from tunekit.records.measurement import DryLoop, LoopMeasurement, Measurement
 from tunekit.records.profile import Instance, Profile
 
 _MIN_GAIN = 1.1
-"""MIN gain from doubling the workers; with less, something such as a lock limits them."""
+"""Minimum gain from doubling the workers; with less, something such as a lock limits them."""
 _HYPERTHREAD_SHARE = 0.5
-"""MIN speed of a vCPU as a share of a core's."""
+"""Minimum speed of a vCPU as a share of a core's."""
 
 
 def usual_instance(profile: Profile) -> Instance | None:

@@ -21,7 +21,7 @@ _REMEDIES = (
 )
 """Remedies by a phrase in the agent's reason."""
 _TRACE_BYTES = 64 << 20
-"""MAX size of a trace file: the agent gives up at a million events, each with three figures."""
+"""Maximum size of a trace file: the agent gives up at a million events, each with three figures."""
 _BY_ITSELF = "the script makes its own batches, so a trial has steps of only one batch size"
 
 

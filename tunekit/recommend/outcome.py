@@ -27,11 +27,11 @@ _WORDS: dict[Verdict, OutcomeWord] = {
 }
 NEXT_STEPS = {
     OutcomeWord.CONFIRMED: "take the config",
-    OutcomeWord.NO_GAIN: "keep your own",
-    OutcomeWord.INCONCLUSIVE: "what the answer names: a quieter machine, or more rounds",
-    OutcomeWord.SLOWER: "take it for its headroom only",
-    OutcomeWord.NOT_CONFIRMED: "repeat it with the command that the answer gives",
-    OutcomeWord.NOT_ALL_TRIED: "go on with the command that the answer gives",
+    OutcomeWord.NO_GAIN: "keep your current settings",
+    OutcomeWord.INCONCLUSIVE: "do what the answer says: use a quieter machine, or more rounds",
+    OutcomeWord.SLOWER: "take the config only for its headroom",
+    OutcomeWord.NOT_CONFIRMED: "run the command in the answer to repeat it",
+    OutcomeWord.NOT_ALL_TRIED: "run the command in the answer to try it",
 }
 """What to do after each outcome."""
 

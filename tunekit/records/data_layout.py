@@ -1,4 +1,4 @@
-"""What reading a data set costs, which layouts of its arrays were tried, and where to keep it."""
+"""What reading a data set costs, which layouts were tried, and where to keep it."""
 
 from enum import StrEnum
 from typing import Literal
@@ -13,17 +13,17 @@ from tunekit.records.recommendation import Verdict
 
 
 class Rates(Record):
-    """Samples/s of one process; None where nothing was measured."""
+    """Samples/s of one process; None if not measured."""
 
     random_cold: PositiveFloat | None = None
-    """In random order, one sample a read, evicted from the page cache before as far as that works."""
+    """In random order, one sample per read, evicted from the page cache before; see `is_cold`."""
     random_warm: PositiveFloat | None = None
     """The same reads again, from the page cache."""
     chunks_cold: PositiveFloat | None = None
-    """In order, one row of chunks a read."""
+    """In order, one row of chunks per read."""
     chunks_warm: PositiveFloat | None = None
     in_ram: PositiveFloat | None = None
-    """Copies of samples of an array that is decoded in RAM."""
+    """Copies of samples from decoded chunks in RAM."""
     decode_mb_per_s: PositiveFloat | None = None
     """Decoded bytes per second of `chunks_warm`; 1 MB is 10**6 bytes."""
     is_cold: bool | None = None
@@ -41,17 +41,17 @@ class ArrayAccess(Record):
     chunks: tuple[PositiveInt, ...]
     shards: tuple[PositiveInt, ...] | None
     codecs: tuple[str, ...]
-    """Filters and compressors, such as "zstd(level=3)"; without those that only pack bytes."""
+    """Filters and compressors, such as "zstd(level=3)"."""
     files: NonNegativeInt
-    """Files of a full array: one per shard, or per chunk."""
+    """Files of an array without missing chunks: one per shard, else one per chunk."""
     stored_bytes: NonNegativeInt
     decoded_bytes: NonNegativeInt
-    """Without variable-length text, of which only the references count."""
+    """Variable-length text counts only by its references."""
     compression_ratio: PositiveFloat | None
     sample_bytes: NonNegativeInt
     chunks_per_sample: NonNegativeInt
     read_bytes_per_sample: NonNegativeFloat
-    """Mean size of a sample's chunks on disk, and of the indexes of their shards."""
+    """Mean size on disk of a sample's chunks and of the indexes of their shards."""
     decoded_bytes_per_sample: NonNegativeInt
     read_amplification: PositiveFloat | None
     """Decoded bytes per byte of a sample; None for arrays without samples."""
@@ -107,7 +107,7 @@ class Layout(Record):
 
     chunk_samples: PositiveInt
     shard_samples: PositiveInt | None
-    """None for one chunk a file."""
+    """None for one file per chunk."""
     codec: str | None
     """A name of `CODECS` in `tunekit.records.options`; None for the array's present one."""
 
@@ -143,13 +143,13 @@ class LayoutSearch(Record):
     trials: tuple[LayoutTrial, ...]
     """The first is the present layout."""
     rounds: tuple[tuple[PositiveFloat, PositiveFloat], ...] = ()
-    """Samples/s of the present layout and of the best one, measured in turns."""
+    """Samples/s of the present layout and of the best one."""
     best: LayoutTrial | None = None
     """None if no layout within the size limit was faster than the present one."""
     speedup: Interval | None = None
     """Of the best layout over the present one, with its 95% range."""
     noise: NonNegativeFloat | None = None
-    """Spread of the present layout's own rounds, as a relative difference."""
+    """Spread of the present layout's rounds, as a relative difference."""
     verdict: Verdict = "no gain"
 
     @property
@@ -173,16 +173,16 @@ class Place(Record):
     verdict: Literal["yes", "no gain", "does not fit", "unknown"]
     needs_bytes: NonNegativeInt | None
     free_bytes: NonNegativeInt | None
-    """What it may take there."""
+    """Space that the data set may use there."""
     speedup: PositiveFloat | None = None
     """Of one loader process's samples/s, from measured rates: an upper bound for training."""
     source_mb_per_s: PositiveFloat | None = None
-    """Of a local disk: random reads where the data is now."""
+    """Random reads where the data is now; only for a local disk."""
     place_mb_per_s: PositiveFloat | None = None
 
 
 class RewritePlan(Record):
-    """What a rewrite was begun with."""
+    """The source and the layouts of a rewrite."""
 
     source: str
     source_state: str

@@ -1,4 +1,4 @@
-"""JSON Schemas, made from the records with their own words on fields and values."""
+"""JSON Schemas of the records, with the docstrings of fields and values as descriptions."""
 
 import ast
 import inspect
@@ -21,9 +21,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(*kinds: type[Record], title: str) -> dict[str, Any]:
-    """Return the schema of what is written of one of these records.
+    """Return the schema of the JSON of any one of these records.
 
-    A reader may find fields and values that its copy of the schema lacks, so these are allowed.
+    Unknown fields are allowed, as a later tunekit may add some.
     """
     schema = TypeAdapter(reduce(or_, kinds)).json_schema(mode="serialization")
     parts: dict[str, Any] = schema.pop("$defs", {})
@@ -33,7 +33,7 @@ def schema_of(*kinds: type[Record], title: str) -> dict[str, Any]:
     by_name = {kind.__name__: kind for kind in kinds_below}
     by_name |= {f"{kind.__module__}.{kind.__name__}".replace(".", "__"): kind for kind in kinds_below}
     for name, part in parts.items():
-        if name in by_name:  # not a tuple's
+        if name in by_name:  # parts of tuples are no records
             describe(part, by_name[name])
         if part.get("additionalProperties") is False:
             del part["additionalProperties"]

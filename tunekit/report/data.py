@@ -30,17 +30,17 @@ from tunekit.units import bytes_text, count_text, rate_text, share_text, short_r
 
 _HOW_COLD = {
     True: "Cold: evicted from the page cache before each read.",
-    False: "The page cache could not be emptied: every rate is warm.",
-    None: "Cold: evicted before each read; the kernel doesn't tell whether they came from storage.",
+    False: "The page cache could not be emptied: all rates are warm.",
+    None: "Cold: evicted from the page cache before each read; the kernel can't confirm reads from storage.",
 }
 
 
 def data_report(report: DataReport, path: str) -> Report:
-    """Return everything that is shown of a data set.
+    """Return the report on a data set.
 
     Args:
-        report: what was found.
-        path: the data set as it was typed.
+        report: the measurements and the search.
+        path: the data set as the user typed it.
     """
     access, search, sizes = report.access, report.search, report.access.sizes
     arrays = tuple(one for one in access.arrays if one.rates.random_warm)
@@ -159,7 +159,7 @@ _PLACES: tuple[Column[Place], ...] = (
     Column("place", lambda one: _PLACE_WORDS[one.kind], is_numeric=False),
     Column("verdict", field_text("verdict"), is_numeric=False),
     Column("needs", field_text("needs_bytes", bytes_text)),
-    Column("may take", field_text("free_bytes", bytes_text)),
+    Column("available", field_text("free_bytes", bytes_text)),
     Column("loading speedup, at most", field_text("speedup", _ratio_text)),
     Column("MB/s here", field_text("source_mb_per_s", rate_text), is_optional=True),
     Column("MB/s there", field_text("place_mb_per_s", rate_text), is_optional=True),

@@ -26,7 +26,7 @@ from tunekit.units import bytes_text, count_text, percent_text, rate_text
 
 
 def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
-    """Return everything that is shown of a checkup, and the codes of findings that were left out."""
+    """Return the report on a checkup, with the codes of ignored findings."""
     return Report(
         "This machine",
         (
@@ -112,7 +112,7 @@ _HOW_READ = {True: "", False: "from the page cache: ", None: "perhaps from the p
 
 
 def storage_text(storage: Storage) -> str:
-    """Return what a data set lies on, its size and the rates of its storage."""
+    """Return the storage of a data set, its size and the measured rates."""
     kind = f"{storage.kind} disk" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
     lies_on = ", ".join(filter(None, (storage.device, kind, storage.filesystem)))
     at_least = "" if storage.is_walk_complete else "at least "

@@ -1,4 +1,4 @@
-"""A run as an entry of a Markdown log of experiments. Pure."""
+"""A run as an entry in a Markdown log of experiments. Pure."""
 
 import re
 
@@ -15,7 +15,7 @@ from tunekit.report.tiers import short_tiers_table
 
 _HEADING = "# Experiment log\n"
 _MAX_STEPS = 2
-"""Next steps of an entry, which keep it within 25 lines."""
+"""Next steps in an entry; more would make it longer than 25 lines."""
 
 
 def log_entry(run: Run, plan: Plan | None, folder: str) -> str:
@@ -40,7 +40,7 @@ def log_entry(run: Run, plan: Plan | None, folder: str) -> str:
 
 
 def with_entry(log: str, run: Run, entry: str) -> tuple[str, bool]:
-    """Return a log with the run's entry, and whether it is at its end, not in place of an earlier one."""
+    """Return a log with the run's entry, and whether it was appended, not put in place of an earlier one."""
     begin, end = map(re.escape, _markers(run))
     earlier = re.compile(f"^{begin}\n.*?^{end}\n", re.MULTILINE | re.DOTALL)
     if earlier.search(log):

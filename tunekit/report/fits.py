@@ -94,7 +94,7 @@ _COLUMNS: tuple[Column[_Row], ...] = (
 
 
 def fits_report(run: FitsRun) -> Report:
-    """Return everything that is shown of what fits which GPU."""
+    """Return the report on what fits which GPU."""
     title, rows = f"What fits which GPU: {run.target.name}", _rows(run)
     if not rows or run.prediction is None:
         failed = next((one.failure.text for one in run.trials if one.failure is not None), None)
@@ -123,7 +123,7 @@ def fits_answer(run: FitsRun, folder: str = "") -> tuple[Block, ...]:
 
     Args:
         run: the whole prediction.
-        folder: that it lies in.
+        folder: its folder, for commands.
     """
     rows, prediction = _rows(run), run.prediction
     if not rows or prediction is None:

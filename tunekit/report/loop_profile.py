@@ -53,7 +53,7 @@ from tunekit.units import bytes_text, count_text, duration_text
 
 
 def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
-    """Return everything that is shown of a loop profile, with commands on the folder that it lies in."""
+    """Return the report on a loop profile, with commands for its folder."""
     title, seen = f"Loop of {profile.target.name} on {profile.measured_on}", profile.profiled_trial
     measured = seen.measurement if seen else None
     next_steps = Commands("Next", _next_steps(profile, folder))

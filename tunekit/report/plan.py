@@ -59,7 +59,7 @@ _WHOLE: FigureText = "{:,.0f}".format
 
 
 def plan_report(plan: Plan, folder: str = "") -> Report:
-    """Return everything that is shown of a plan, which was made from the run in a folder, if any."""
+    """Return the report on a plan, with commands for the folder of its run, if any."""
     return Report(f"Plan: {plan.request.source}", (*plan_blocks(plan), _next_step(plan, folder)))
 
 

@@ -52,9 +52,9 @@ def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[B
     """Return the answer, what to change and what comes next, within 24 lines of 80 letters.
 
     Args:
-        run: whose answer it is.
-        folder: where it lies.
-        files: that were written there just now.
+        run: the saved run.
+        folder: its folder, for commands.
+        files: files just written to it.
     """
     best = answer_of(run.recommendations)
     changes, predicted = answer.changes_of(run, best), answer.prediction_passage(run, best)
@@ -94,13 +94,13 @@ def on_page(
     configs: Sequence[tuple[str, str]] = (),
     saved: Saved = lambda _: (),
 ) -> Report:
-    """Return everything that is shown of a run and its plan, with commands on the folder that it lies in.
+    """Return the report on a run and its plan, with commands for its folder.
 
     A terminal shows it without charts and configs.
 
     Args:
         run: the saved run.
-        folder: where it lies.
+        folder: its folder, for commands.
         plan: of the whole training, where there can be one.
         configs: tiers by name with their YAML.
         saved: what was sampled of a trial, by its number.

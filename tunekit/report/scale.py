@@ -65,7 +65,7 @@ _PARTS = {
 
 
 def scaling_report(run: ScalingRun, folder: str = "FOLDER") -> Report:
-    """Return everything that is shown of a measured scaling, with commands on the folder that it lies in."""
+    """Return the report on a measured scaling, with commands for its folder."""
     title = f"Scaling of {run.target.name} on {run.measured_on}"
     if run.reference is None:
         return Report(title, (Lead("Nothing was measured."), *trial_notes(run)))

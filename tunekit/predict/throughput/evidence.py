@@ -36,7 +36,7 @@ _OF_95 = 1.96
 _UNKNOWN_NOISE = 0.08
 """Noise of a step whose window was too short to estimate it."""
 _MAX_STEP_NOISE = 0.10
-"""MAX noise of a step: with few batches the interval is wide, while processes differ by less."""
+"""Maximum noise of a step: with few batches the interval is wide, while processes differ by less."""
 _DISTURBED = 0.25
 """Deviation from which on a trial counts as disturbed, and its reading hardly counts."""
 _NOISES = {
@@ -46,7 +46,7 @@ _NOISES = {
     Reading.BESIDE: 0.15,
     Reading.FETCH_CPU: 0.12,
 }
-"""MIN standard deviation of the logarithm between processes, including the equations' error with workers."""
+"""Minimum standard deviation of the log between processes, including the equations' error with workers."""
 
 
 class Evidence:

@@ -13,7 +13,7 @@ from tunekit.predict.vram.trace import AllocationTrace, between, in_order
 from tunekit.records.prediction import PeakShown, Purpose, StepTrace
 
 _MAX_SAMPLES = 1 << 24
-"""MAX batch size to try: memory does not limit batches of 16 million samples."""
+"""Maximum batch size to try: memory does not limit batches of 16 million samples."""
 _TEMPORARY = -1
 """Allocation key of temporaries."""
 _SINGLE_STEPS, _STEP = 100, 1.01
