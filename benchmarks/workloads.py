@@ -41,7 +41,7 @@ def row(name: str, folder: Path, budget: str) -> tuple[str, ...]:
         config_text(run.baseline_config) if run.baseline_config else "n/a",
         f"{run.outcome.word}: {config_text(best.config) if best and gain else 'own config'}",
         f"{gain.value:.2f}x ({gain.low:.2f}-{gain.high:.2f})" if gain else "n/a",
-        bottleneck_text(run) or "n/a",
+        bottleneck_text(run).removeprefix("Bottleneck: ") or "n/a",
         best.data_check.verdict if best and best.data_check else "n/a",
     )
 
