@@ -148,12 +148,13 @@ class HostWatch:
 
     def __init__(self, pid: int, gpus: GpuSampler) -> None:
         self._meter = TreeMeter(0, lambda: [pid, *descendants(pid)])
-        self._gpus = gpus
+        self._gpus, self._pss_bytes = gpus, 0
         self._at_s, self._counters = time.time(), self._read()
 
     def interval(self) -> HostInterval:
         """Return the figures since the previous interval, and begin the next."""
         self._meter.is_above(sys.maxsize)  # reads the PSS when it is due
+        self._pss_bytes = self._meter.last_pss_bytes or self._pss_bytes  # once it ended, what it had before
         readings = self._gpus.sample(self._meter.pids).values()
         used = [one for one in readings if one.tree_bytes] or readings
         percents = (one.graphics_activity_percent or one.utilization_percent for one in used)
@@ -171,7 +172,7 @@ class HostWatch:
             cpu_s=cpu_s,
             others_cpu_s=max(0.0, all_cpu_s - cpu_s),
             read_bytes=read_bytes,
-            pss_bytes=self._meter.last_pss_bytes,
+            pss_bytes=self._pss_bytes,
             gpu_busy_s=fmean(busy) / 100 * duration_s if busy else None,
             vram_bytes=max((int(one) for one in held if one is not None), default=None),
         )
